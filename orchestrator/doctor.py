@@ -81,8 +81,8 @@ def examine(store: str, address: str | None) -> Iterator[MachineCheck]:
 
 def _python() -> MachineCheck:
     version = ".".join(map(str, sys.version_info[:3]))
-    good = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    return MachineCheck("python", good, version, "" if good else "use Python 3.11, 3.12 or 3.13")
+    is_supported = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    return MachineCheck("python", is_supported, version, "" if is_supported else "use Python 3.11, 3.12 or 3.13")
 
 
 def _packages() -> Iterator[MachineCheck]:
@@ -163,15 +163,17 @@ def _ray(address: str | None) -> Iterator[MachineCheck]:
     shm = Path("/dev/shm")
     if shm.is_dir():
         free = shutil.disk_usage(shm).free
-        slow = "" if free > SHM else "start the container with --shm-size=1g"
-        yield MachineCheck("ray memory", True if free > SHM else None, f"{format_size(free)} free in /dev/shm", slow)
+        memory_advice = "" if free > SHM else "start the container with --shm-size=1g"
+        yield MachineCheck(
+            "ray memory", True if free > SHM else None, f"{format_size(free)} free in /dev/shm", memory_advice
+        )
     try:
         session = session_folder()
     except EngramError as error:
         yield MachineCheck("ray session", False, str(error), "set RAY_TMPDIR to a shorter path")
         return
-    good = os.access(next(path for path in (session, *session.parents) if path.exists()), os.W_OK)
-    if not good:
+    is_writable = os.access(next(path for path in (session, *session.parents) if path.exists()), os.W_OK)
+    if not is_writable:
         yield MachineCheck(
             "ray session", False, f"{session} cannot be written", "set RAY_TMPDIR to a short path that is writable"
         )
@@ -197,9 +199,9 @@ def _tls() -> MachineCheck:
 def _ports() -> Iterator[MachineCheck]:
     """The ports in use by Ray and MLflow: whether each requires a token, and whether it is taken on this machine."""
     for port in PORTS:
-        asks = "requires Ray's token" if port.asks else "answers without a token"
+        token_rule = "requires Ray's token" if port.asks else "answers without a token"
         is_taken = port.number is not None and _reaches("127.0.0.1", port.number)
-        description = f"{port.use}; {asks}{'; in use here' if is_taken else ''}"
+        description = f"{port.use}; {token_rule}{'; in use here' if is_taken else ''}"
         yield MachineCheck(f"port {port.number or 'any'}", True, description)
 
 
@@ -209,11 +211,11 @@ def _store(location: str) -> MachineCheck:
     path = Path(location)
     try:
         path = (local_path(location) or path).absolute()
-        near = next(folder for folder in (path, *path.parents) if folder.exists())
+        existing_folder = next(folder for folder in (path, *path.parents) if folder.exists())
         results = "not created yet"
         if path.exists() and any(path.iterdir()):
             results = f"{len(open_store(location, create=False).keys()):,} results"
-        with tempfile.TemporaryFile(dir=near) as file:
+        with tempfile.TemporaryFile(dir=existing_folder) as file:
             file.write(b"\0" * 4096)
     except EngramError as error:
         return MachineCheck("store", False, str(error), "give another location with --store or ENGRAM_STORE")
@@ -222,7 +224,7 @@ def _store(location: str) -> MachineCheck:
         return MachineCheck(
             "store", False, f"{path} cannot be written: {getattr(error, 'strerror', None) or error}", advice
         )
-    free = shutil.disk_usage(near).free
+    free = shutil.disk_usage(existing_folder).free
     advice = "" if free > ROOM else "free some space, or give another location with --store or ENGRAM_STORE"
     return MachineCheck(
         "store", True if free > ROOM else None, f"{path}: {results}, writable, {format_size(free)} free", advice
@@ -258,8 +260,8 @@ def _tracking(location: str, uri: str | None) -> MachineCheck:
         )
     path = sqlite_path(uri)
     if path is not None:
-        near = next(folder for folder in (path, *path.parents) if os.path.exists(folder))
-        if not os.access(near, os.W_OK):
+        existing_folder = next(folder for folder in (path, *path.parents) if os.path.exists(folder))
+        if not os.access(existing_folder, os.W_OK):
             return MachineCheck(
                 "tracking", None, f"{path} cannot be written", "set MLFLOW_TRACKING_URI to another location"
             )
@@ -296,7 +298,7 @@ def _data() -> Iterator[MachineCheck]:
     from tasks.datasets.dataset import DatasetError
     from tasks.datasets.places import find, known_names
 
-    for name, about in known_names().items():
+    for name, description in known_names().items():
         if ":" in name:  # a path of the user
             continue
         try:
@@ -305,7 +307,7 @@ def _data() -> Iterator[MachineCheck]:
             problem, _, advice = str(error).partition("; ")
             yield MachineCheck(f"data {name}", None, problem, advice)
         else:
-            yield MachineCheck(f"data {name}", True, about)
+            yield MachineCheck(f"data {name}", True, description)
 
 
 def _version(package: str) -> str | None:
@@ -317,10 +319,10 @@ def _version(package: str) -> str | None:
 
 def _output(command: list[str], seconds: float) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=True)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip()
+    return process.stdout.strip()
 
 
 def _reaches(host: str, port: int) -> bool:

@@ -14,9 +14,9 @@ def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
     """Wrap a function for Python callers: the traceback of an EngramError shows this frame but none below it."""
 
     @wraps(function)
-    def wrapper(*arguments: P.args, **named: P.kwargs) -> T:
+    def wrapper(*arguments: P.args, **keywords: P.kwargs) -> T:
         try:
-            return function(*arguments, **named)
+            return function(*arguments, **keywords)
         except EngramError as error:
             raise error.with_traceback(None) from None
         except ModuleNotFoundError as error:

@@ -42,14 +42,14 @@ class Guide:
 
 def find_guide(have: str, fear: str) -> Guide:
     """The audit for this situation. Raises SpecError with the allowed values if there is none."""
-    chosen = _guides()
+    guides = _guides()
     if have not in HAVE:
         raise SpecError(f"have is {have!r}; allowed: {', '.join(HAVE)}{nearest(have, HAVE)}")
     fears = fears_with(cast(Have, have))
     if fear not in fears:
-        why = f" with {have} alone" if fear in FEAR else ""
-        raise SpecError(f"fear is {fear!r}; allowed{why}: {', '.join(fears)}{nearest(fear, fears)}")
-    return chosen[cast(Have, have), cast(Fear, fear)]
+        condition = f" with {have} alone" if fear in FEAR else ""
+        raise SpecError(f"fear is {fear!r}; allowed{condition}: {', '.join(fears)}{nearest(fear, fears)}")
+    return guides[cast(Have, have), cast(Fear, fear)]
 
 
 def fears_with(have: Have) -> dict[str, str]:
@@ -59,12 +59,12 @@ def fears_with(have: Have) -> dict[str, str]:
 
 def _guides() -> dict[tuple[Have, Fear], Guide]:
     """The audit for each situation; the first by name if there are several."""
-    found: dict[tuple[Have, Fear], Guide] = {}
+    guides: dict[tuple[Have, Fear], Guide] = {}
     for name in audits.names():
         registered = audits.find_installed(name)  # another package's error must not hide our audits
         for situation in () if registered is None else registered.audit.wording.situations:
-            found.setdefault((situation.have, situation.fear), Guide(name, situation))
-    return found
+            guides.setdefault((situation.have, situation.fear), Guide(name, situation))
+    return guides
 
 
 def with_full_names(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
@@ -73,16 +73,16 @@ def with_full_names(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
     return {paths[name]: answer for name, answer in answers.items()}
 
 
-def check_answer(guide: Guide, asked: Asked, answer: str) -> None:
+def check_answer(guide: Guide, field_question: Asked, answer: str) -> None:
     """Check one answer alone: its type, its range, and whether the file or data set that it names exists.
 
     `_build_config` checks conditions on several answers. Raises SpecError or EngramError.
     """
     if not answer:
-        if asked.optional:
+        if field_question.optional:
             return
-        raise SpecError(f"{asked.field} is empty; give a value, such as {asked.example}")
-    value = read_field(type(guide.base_config()), asked.field, answer)
+        raise SpecError(f"{field_question.field} is empty; give a value, such as {field_question.example}")
+    value = read_field(type(guide.base_config()), field_question.field, answer)
     for _, part in walk(value):
         if isinstance(part, Dataset | Pinnable):
             pin_one(part, {})
@@ -106,11 +106,11 @@ def stand_in_of(guide: Guide, answers: Mapping[str, str]) -> str:
 def _collect_settings(guide: Guide, answers: Mapping[str, str]) -> dict[str, Any]:
     """The fields that the situation and these answers set, in the order of the questions."""
     settings: dict[str, Any] = dict(guide.situation.sets)
-    for asked in guide.situation.asks:
-        if answer := answers.get(asked.field, ""):
-            settings[asked.field] = answer
-            if answer != asked.default:
-                settings.update(asked.sets)
+    for field_question in guide.situation.asks:
+        if answer := answers.get(field_question.field, ""):
+            settings[field_question.field] = answer
+            if answer != field_question.default:
+                settings.update(field_question.sets)
     return settings
 
 
@@ -121,9 +121,15 @@ def fields_in_error(guide: Guide, answers: Mapping[str, str], message: str) -> l
     """
     asks = guide.situation.asks
     text = _without_paths(message, asks)
-    quoted = [asked for asked in asks if _quotes(text, asked.field, answers.get(asked.field, ""))]
-    named = [asked for asked in asks if _names(text, _written_forms(guide, asked.field))]
-    return quoted or named or list(asks)
+    quoted_questions = [
+        field_question
+        for field_question in asks
+        if _quotes(text, field_question.field, answers.get(field_question.field, ""))
+    ]
+    named_questions = [
+        field_question for field_question in asks if _names(text, _written_forms(guide, field_question.field))
+    ]
+    return quoted_questions or named_questions or list(asks)
 
 
 def _quotes(text: str, field: str, answer: str) -> bool:
@@ -148,9 +154,9 @@ def _last(field: str) -> str:
 def _without_paths(message: str, asks: Iterable[Asked]) -> str:
     """The message without the list of all fields that were set, `data, examples, network: `, at its beginning."""
     paths, colon, rest = message.partition(": ")
-    known = {asked.field for asked in asks}
+    question_fields = {field_question.field for field_question in asks}
     names = paths.split(", ")
-    return rest if colon and len(names) > 1 and known & set(names) else message
+    return rest if colon and len(names) > 1 and question_fields & set(names) else message
 
 
 def document(guide: Guide, answers: Mapping[str, str], file: str) -> str:
@@ -183,8 +189,10 @@ def waits_for_table(guide: Guide, answers: Mapping[str, str]) -> bool:
 
 def table_settings(situation: Situation, table: str) -> list[str]:
     """The settings by which a run reads the table that an owner returned, in command-line syntax."""
-    asked = next(asked for asked in situation.asks if asked.field == situation.table)
-    return [f"{name}={value}" for name, value in {**asked.sets, situation.table: table}.items()]
+    table_question = next(
+        table_question for table_question in situation.asks if table_question.field == situation.table
+    )
+    return [f"{name}={value}" for name, value in {**table_question.sets, situation.table: table}.items()]
 
 
 def has_secret(guide: Guide, answers: Mapping[str, str]) -> bool:
@@ -208,12 +216,12 @@ def _fields(guide: Guide, settings: Mapping[str, Any]) -> Iterator[str]:
     from orchestrator.spec.field_descriptions import describe_fields
 
     fields = describe_fields(audits.find(guide.audit).audit)
-    questions = {asked.field: asked.question.rstrip("?") for asked in guide.situation.asks}
+    questions = {field_question.field: field_question.question.rstrip("?") for field_question in guide.situation.asks}
     for name, value in settings.items():
         meaning = questions.get(name, fields[name].meaning)
         yield from _comment(meaning.removeprefix(OURS), "  ")
-        shown = _number_or_text(guide, name, value)
-        yield f"  {name}: {json.dumps(shown, ensure_ascii=False)}"
+        typed_value = _number_or_text(guide, name, value)
+        yield f"  {name}: {json.dumps(typed_value, ensure_ascii=False)}"
 
 
 def _number_or_text(guide: Guide, field: str, value: Any) -> Any:
@@ -224,5 +232,5 @@ def _number_or_text(guide: Guide, field: str, value: Any) -> Any:
     return value
 
 
-def _comment(text: str, before: str = "") -> Iterable[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=f"{before}# ", subsequent_indent=f"{before}# ")
+def _comment(text: str, indent: str = "") -> Iterable[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")

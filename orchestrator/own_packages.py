@@ -11,14 +11,16 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def load(name: str) -> None:
     """Import Engram's package of this name; replace another module imported under this name."""
-    own = ROOT / name / "__init__.py"
+    package_file = ROOT / name / "__init__.py"
     loaded = sys.modules.get(name)
-    if loaded is not None and Path(getattr(loaded, "__file__", None) or "").resolve() == own:
+    if loaded is not None and Path(getattr(loaded, "__file__", None) or "").resolve() == package_file:
         return
-    spec = importlib.util.spec_from_file_location(name, own, submodule_search_locations=[str(own.parent)])
+    spec = importlib.util.spec_from_file_location(
+        name, package_file, submodule_search_locations=[str(package_file.parent)]
+    )
     assert spec is not None
     assert spec.loader is not None
-    for other in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
-        del sys.modules[other]
+    for module_name in [module for module in sys.modules if module == name or module.startswith(f"{name}.")]:
+        del sys.modules[module_name]
     package = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(package)

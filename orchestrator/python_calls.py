@@ -87,13 +87,13 @@ def run(
     execution = _take(EXECUTION, keywords)
     spec = _specification(audit, preset, store, keywords, specification.sweep_values(sweep), execution, observe)
     cells = resolve.resolve_cells(spec)
-    opened = open_store(store_location(spec.store))
-    here, left_out = resolve.pin_available(cells, opened.digests())
-    here, lines = prepare_cells(spec, here, opened)
+    opened_store = open_store(store_location(spec.store))
+    available_cells, left_out = resolve.pin_available(cells, opened_store.digests())
+    available_cells, lines = prepare_cells(spec, available_cells, opened_store)
     for line in lines:
         if observe is not None:
             observe({"event": "told", "line": line})
-    return start(here, opened, specification.execution(spec), observe, left_out=left_out)
+    return start(available_cells, opened_store, specification.execution(spec), observe, left_out=left_out)
 
 
 @short_traceback
@@ -129,12 +129,12 @@ def search(
     execution = _take(OF_SEARCH_RUNS, keywords)
     spec = _specification(audit, preset, store, keywords, {}, execution, observe)
     searched = definition.search_from_spec(spec, specification.search_domains(over), settings)
-    how = specification.execution(spec)
-    searching.check(how)
-    opened = open_store(store_location(spec.store))
-    ended = searching.run(searched, opened, how, observe)
-    searching.publish_results(ended, opened, how, observe)
-    return replace(open_report(status.find(opened, ended.name), opened), note=ended.left)
+    search_execution = specification.execution(spec)
+    searching.check(search_execution)
+    opened_store = open_store(store_location(spec.store))
+    outcome = searching.run(searched, opened_store, search_execution, observe)
+    searching.publish_results(outcome, opened_store, search_execution, observe)
+    return replace(open_report(status.find(opened_store, outcome.name), opened_store), note=outcome.stop_reason)
 
 
 @short_traceback
@@ -152,8 +152,8 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
     name = specification.name_or_path(run, "run", "the name of a run, or the path of its folder or page")
     location = None if store is None else specification.name_or_path(store, "store", STORE)
     if os.sep in name or os.path.exists(name):  # unlike Path.exists, False for text that cannot be a path
-        place = Path(os.path.expanduser(name)).absolute()
-        folder = place.parent if place.is_file() else place
+        path = Path(os.path.expanduser(name)).absolute()
+        folder = path.parent if path.is_file() else path
         if location is None and folder.parent.name != "runs":
             raise SpecError(
                 f"{name} is not a folder or page of a run; it must be in runs/ of a store, or give the store"
@@ -162,8 +162,8 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
     location = store_location(location)
     if not is_there(location):
         raise SpecError(f"there is no store at {location}; run an audit first, or give the location as store")
-    opened = open_store(location, create=False)
-    return open_report(status.find(opened, name), opened)
+    opened_store = open_store(location, create=False)
+    return open_report(status.find(opened_store, name), opened_store)
 
 
 @short_traceback

@@ -23,15 +23,15 @@ FORMULA = re.compile(r"[=+\-@\t\r\n]")  # OWASP, "CSV injection"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
 
 
-def format_count(number: int, thing: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """A count with its noun: `1 training`, `12 pairs of trainings`, `12 canaries`. The first word takes the plural.
 
     In `more job` the second word does: `2 more jobs`.
     """
-    if thing.startswith(MORE):
-        count, _, things = format_count(number, thing.removeprefix(MORE)).partition(" ")
-        return f"{count} {MORE}{things}"
-    first, blank, rest = thing.partition(" ")
+    if noun.startswith(MORE):
+        count, _, plural_noun = format_count(number, noun.removeprefix(MORE)).partition(" ")
+        return f"{count} {MORE}{plural_noun}"
+    first, blank, rest = noun.partition(" ")
     ending = "" if number == 1 or not first else "es" if first.endswith(("s", "x", "ch", "sh")) else "s"
     if ending and re.search("[^aeiou]y$", first):
         first, ending = first[:-1], "ies"
@@ -40,14 +40,14 @@ def format_count(number: int, thing: str) -> str:
 
 def format_duration(seconds: float) -> str:
     """A duration as text: 45 s, 3 min 20 s, 2 h 5 min."""
-    whole = round(seconds)
-    if whole < 1:
+    total_seconds = round(seconds)
+    if total_seconds < 1:
         return "under 1 s"
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
+    if total_seconds < 60:
+        return f"{total_seconds} s"
+    minutes, remainder = divmod(total_seconds, 60)
     if minutes < 60:
-        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+        return f"{minutes} min {remainder} s" if remainder else f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
@@ -93,23 +93,23 @@ def inert(text: str) -> str:
     return f"'{text}" if FORMULA.match(text) and not NUMBER.fullmatch(text) else text
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
 
 
-def jsonable(value: Any, shown: Callable[[str], str] = str) -> Any:
+def jsonable(value: Any, convert: Callable[[str], str] = str) -> Any:
     """The value in JSON's types: NaN and infinities become null, bytes base64, times ISO 8601.
 
-    Texts and names are passed through `shown`; data that are read back need the default.
+    Texts and names are passed through `convert`; data that are read back need the default.
     """
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {shown(str(name)): jsonable(part, shown) for name, part in value.items()}
+        return {convert(str(name)): jsonable(part, convert) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [jsonable(part, shown) for part in value]
+        return [jsonable(part, convert) for part in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if value is None or isinstance(value, bool | int):
         return value
-    return shown(str(value))
+    return convert(str(value))

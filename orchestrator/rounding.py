@@ -27,8 +27,8 @@ def format_value(value: float | None, low: float | None = None, high: float | No
         return ""
     half = 0.0 if low is None or high is None else (high - low) / 2
     if not (0 < half < math.inf) or math.isinf(value):
-        shown = f"{value:.{ALONE}g}"
-        return f"{float(shown):.0f}" if 10**ALONE <= abs(value) < LONGEST else shown
+        digits_text = f"{value:.{ALONE}g}"
+        return f"{float(digits_text):.0f}" if 10**ALONE <= abs(value) < LONGEST else digits_text
     decimals = OF_HALF - 1 - math.floor(math.log10(float(f"{half:.1e}")))
     at_precision = round(value, decimals) + 0.0  # never -0
     if decimals < PLAIN:
@@ -68,13 +68,17 @@ def format_row_interval(row: Mapping[str, Any]) -> str:
 def parse_setting(setting: str | None) -> dict[str, Any] | None:
     """The varied fields, empty if there are none; None for a setting that is not a JSON object."""
     try:
-        found = json.loads(setting or "{}")
+        fields = json.loads(setting or "{}")
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return fields if isinstance(fields, dict) else None
 
 
 def format_setting(setting: str | None, value: Callable[[Any], str] = str, equals: str = "=") -> str:
     """The setting as a line, `images=probe, k=5`, with values formatted by `value`; unchanged if not a JSON object."""
-    found = parse_setting(setting)
-    return str(setting) if found is None else ", ".join(f"{name}{equals}{value(each)}" for name, each in found.items())
+    fields = parse_setting(setting)
+    return (
+        str(setting)
+        if fields is None
+        else ", ".join(f"{name}{equals}{value(field_value)}" for name, field_value in fields.items())
+    )

@@ -41,10 +41,10 @@ def _quoted(path: Path) -> str:
 
     MLflow creates the folder above the last slash, undecoded; with this encoding that folder exists.
     """
-    above = path
-    while any(character in str(above) for character in SPECIAL):
-        above = above.parent
-    return f"{str(above).rstrip('/')}/{quote(str(path.relative_to(above)), safe=' ')}"
+    plain_parent = path
+    while any(character in str(plain_parent) for character in SPECIAL):
+        plain_parent = plain_parent.parent
+    return f"{str(plain_parent).rstrip('/')}/{quote(str(path.relative_to(plain_parent)), safe=' ')}"
 
 
 def _decoded(uri: str) -> str:

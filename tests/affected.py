@@ -119,8 +119,8 @@ def find_affected(root: Path, changed: Sequence[str]) -> list[str]:
         for name in filter(re.compile(pattern).fullmatch, importers):
             importers[name].add(finder)
     golden = find_golden_tests(root, changed)
-    others = [path for path in changed if path not in golden]
-    distances = find_distances(find_changed_modules(others, sources, importers), importers)
+    changed_sources = [path for path in changed if path not in golden]
+    distances = find_distances(find_changed_modules(changed_sources, sources, importers), importers)
     ranks = {source.path: distances[name] for name, source in sources.items() if name in distances}
     tests = [source.path for source in sources.values() if is_test(source.path)]
     for path in changed:
@@ -177,14 +177,14 @@ def own_test(path: str) -> str:
 
 def find_golden_tests(root: Path, changed: Iterable[str]) -> dict[str, str]:
     """The snapshots among these files, each with the test file that its first line names."""
-    found = {}
+    test_by_snapshot = {}
     for path in changed:
         file = root / path
         if path.startswith("tests/golden/") and file.exists():
             command = re.search(r"pytest (\S+)", file.read_text().partition("\n")[0])
             if command is not None:
-                found[path] = command[1]
-    return found
+                test_by_snapshot[path] = command[1]
+    return test_by_snapshot
 
 
 def is_test(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""What tests share, made once per session when first asked for: a real Ray cluster, an S3 server, a new database."""
+"""Shared fixtures, created once per session on first use: a real Ray cluster, an S3 server, a new database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.azurite import served as serve_azure
 from tests.support.golden import TESTS, Golden, GoldenFiles, golden_file, is_restricted
 from tests.support.mlflow_server import client
 from tests.support.s3 import Server, served
-from tests.support.searches import Made, search
+from tests.support.searches import FinishedSearch, search
 from tests.support.shell import PATHS, STARTED, Here, Shell
 
 # The time that an example takes depends on the machine's load and decides nothing.
@@ -38,13 +38,13 @@ VARIABLES = (
     "RAY_health_check_period_ms",
     "RAY_worker_niceness",
 )
-Copied = Callable[[Path], Path]
+DatabaseCopier = Callable[[Path], Path]
 IMPORTED = [0]  # how many modules there were each time that they were left out of the garbage collection
 MEASURED_CASES: Counter[str] = Counter()  # cases of each parametrised test that have run
 MOST_MEASURED_CASES = 3
 GOLDEN = pytest.StashKey[GoldenFiles]()
 OBJECT_STORE_BYTES = 80 * 2**20
-# Two threads of one process on two cores that others use, too, take longer than one.
+# On two cores with other load, two threads of a process take longer than one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch or numpy is first imported
 # Where a test is about two threads, the one that waits sleeps: on a busy machine it would take four times the processor
 # time of the work.
@@ -54,7 +54,7 @@ os.environ |= {"MLFLOW_TRACKING_URI": "off", "ENGRAM_REPORT": "no"}
 
 
 class CpuDurations:
-    """Says at the end which tests took most processor time, that of their ended child processes included."""
+    """Lists the tests that took the most processor time, including their child processes."""
 
     def __init__(self) -> None:
         self.spent: dict[str, float] = {}
@@ -70,7 +70,7 @@ class CpuDurations:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         total, slow = (
             sum(self.spent.values()),
-            sum(each for name, each in self.spent.items() if name.endswith("(slow)")),
+            sum(slow_seconds for name, slow_seconds in self.spent.items() if name.endswith("(slow)")),
         )
         terminalreporter.section(f"processor time of {len(self.spent)} tests: {total:.1f} s, of slow ones {slow:.1f} s")
         for name, seconds in sorted(self.spent.items(), key=lambda entry: -entry[1]):
@@ -107,12 +107,12 @@ def pytest_runtest_teardown() -> None:
 
 
 def pytest_unconfigure() -> None:
-    gc.unfreeze()  # libraries look at their end for what has not been given back
+    gc.unfreeze()  # libraries look for unreleased objects when they are unloaded
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--gpu", action="store_true", help="let tests see this machine's GPUs, as make test-gpu does")
-    parser.addoption("--cpu-durations", action="store_true", help="say at the end which tests took processor time")
+    parser.addoption("--cpu-durations", action="store_true", help="list the processor time of tests in the summary")
     parser.addoption(
         "--renew-golden", action="store_true", help="write the snapshots in tests/golden instead of comparing"
     )
@@ -121,13 +121,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[GOLDEN] = GoldenFiles(config.getoption("--renew-golden"), restricted=is_restricted(config))
     if Path("/dev/nvidiactl").exists() and not config.getoption("--gpu"):
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what is equal to the bit on a processor is not on a GPU
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # results that are equal to the bit on a processor differ on a GPU
     if config.getoption("--cpu-durations"):
         config.pluginmanager.register(CpuDurations())
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Note every test before some are deselected, so that entries of tests that are gone can be told."""
+    """Note every test before deselection, so that entries of deleted tests can be recognised."""
     files = item.config.stash[GOLDEN]
     if files.renew and item.path.is_relative_to(TESTS) and not any("::" in argument for argument in item.config.args):
         files.collected.setdefault(golden_file(item.path), set()).add(item.name)
@@ -148,11 +148,11 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
 @pytest.fixture(autouse=True)
 def surroundings() -> Iterator[None]:
-    """Give the environment back as it was, but for what leads to the cluster that all share."""
+    """Restore the environment after the test, except for the variables of the shared cluster."""
     before = dict(os.environ)
     yield
     while STARTED:
-        STARTED.pop().kill()  # nothing to one that has been waited for
+        STARTED.pop().kill()  # no effect on a process that has ended
     for name in {*before, *os.environ} - {*VARIABLES, "PYTEST_CURRENT_TEST"}:
         if name not in before:
             del os.environ[name]
@@ -174,7 +174,7 @@ def engram(tmp_path: Path) -> Here:
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """The commands in the same folder, as processes of their own."""
+    """The commands in the same folder, in separate processes."""
     return Shell(tmp_path)
 
 
@@ -185,7 +185,7 @@ def ray_cluster() -> Iterator[Any]:
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
     # A node that is gone is struck off after 2 s instead of 15.
     os.environ |= {"RAY_worker_niceness": "0", "RAY_health_check_period_ms": "500"}
-    os.environ["PYTHONPATH"] = PATHS  # workers find what the tests' calls name
+    os.environ["PYTHONPATH"] = PATHS  # for workers, which import the functions of calls
     os.environ.pop("RAY_ADDRESS", None)
     from ray.cluster_utils import Cluster
 
@@ -193,7 +193,7 @@ def ray_cluster() -> Iterator[Any]:
 
     read_token()  # Ray may have been imported before
     head = {"num_cpus": 2, "object_store_memory": OBJECT_STORE_BYTES}
-    # Nobody looks at its pages, it does not grow by itself, and no driver asks for what its workers print.
+    # No test reads its pages, it needs no autoscaler, and no driver reads the output of its workers.
     head |= {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     yield cluster
@@ -207,29 +207,29 @@ def ray_cluster() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def searched(ray_cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """A search that has ended; whoever writes into its store copies it."""
+def searched(ray_cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> FinishedSearch:
+    """A finished search. Tests that write to its store copy it first."""
     return search(tmp_path_factory.mktemp("searched"), ray_cluster.address)
 
 
 @pytest.fixture(scope="session")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database that MLflow has just made; it takes seconds, so it is copied."""
+    """A database that MLflow has just created. This takes seconds, so tests copy it."""
     path = tmp_path_factory.mktemp("migrated") / "mlflow.db"
     client(f"sqlite:///{path}").search_experiments()
     return path
 
 
 @pytest.fixture(scope="session")
-def begun(migrated: Path) -> Copied:
-    """Puts the database into the Engram store of a folder, as a run before would have left it there; its path."""
+def copy_database(migrated: Path) -> DatabaseCopier:
+    """Copies the database to the Engram store of a folder, as an earlier run would leave it. Returns its path."""
 
-    def begun(folder: Path) -> Path:
+    def copy_database(folder: Path) -> Path:
         path = open_store(str(folder / "engram-store")).folder("mlflow") / "mlflow.db"
         shutil.copy(migrated, path)
         return path
 
-    return begun
+    return copy_database
 
 
 @pytest.fixture(scope="session")
@@ -240,7 +240,7 @@ def s3_server() -> Iterator[Server]:
 
 @pytest.fixture
 def s3(s3_server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Server:
-    """An S3 server with one empty bucket, which this process's environment leads to; run folders lie in `tmp_path`."""
+    """An S3 server with one empty bucket, configured in this process's environment. Run folders are in `tmp_path`."""
     for name, value in {**s3_server.env, "ENGRAM_RUNS": str(tmp_path / "engram-runs")}.items():
         monkeypatch.setenv(name, value)
     s3_server.empty()
@@ -255,7 +255,7 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 
 @pytest.fixture
 def azure(azurite: Azurite, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Azurite:
-    """Azurite with one empty container, as `s3` is. Skips the test where it is not installed."""
+    """Azurite with one empty container, like `s3`. Skips the test if it is not installed."""
     for name, value in {**azurite.env, "ENGRAM_RUNS": str(tmp_path / "engram-runs")}.items():
         monkeypatch.setenv(name, value)
     azurite.empty()

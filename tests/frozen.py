@@ -64,7 +64,7 @@ for number, command in enumerate(json.load(open(sys.argv[1]))):
 
 
 class Tree:
-    """A checkout that answers commands, in a folder of its own. The work tree is imported, not what is installed."""
+    """A checkout that answers commands in a separate folder. Its own code is imported, not the installed package."""
 
     def __init__(self, code: Path, folder: Path) -> None:
         self.code, self.folder, self.commands = code, folder, 0
@@ -73,48 +73,52 @@ class Tree:
     def answer(self, commands: Sequence[Sequence[str]]) -> list[tuple[int, str, str]]:
         """Exit code, stdout and stderr of each command, all run one after another by one process and its forks."""
         self.commands += 1
-        place = self.folder / f"commands-{self.commands}"
-        place.mkdir()
-        asked = place / "commands.json"
-        asked.write_text(json.dumps([list(each) for each in commands]))
+        folder = self.folder / f"commands-{self.commands}"
+        folder.mkdir()
+        command_file = folder / "commands.json"
+        command_file.write_text(json.dumps([list(command) for command in commands]))
         env = {name: value for name, value in os.environ.items() if not name.startswith(("ENGRAM_", "MLFLOW_", "RAY_"))}
         env |= {"PYTHONPATH": str(self.code), "COLUMNS": "100", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
-        subprocess.run([sys.executable, "-c", ZYGOTE, str(asked), str(place)], cwd=self.folder, env=env, check=True)
-        texts = [[(place / f"{n}.{kind}").read_text() for kind in ("code", "out", "err")] for n in range(len(commands))]
+        subprocess.run(
+            [sys.executable, "-c", ZYGOTE, str(command_file), str(folder)], cwd=self.folder, env=env, check=True
+        )
+        texts = [
+            [(folder / f"{n}.{kind}").read_text() for kind in ("code", "out", "err")] for n in range(len(commands))
+        ]
         return [(int(code), out, err) for code, out, err in texts]
 
 
 def take_inventory(tree: Tree, only: Sequence[str] = ()) -> dict[str, str]:
-    """All that users see of this tree, by kind and name: a text, or the digest of one.
+    """All outputs of a tree that users see, by kind and name: a text, or the digest of one.
 
-    only: audits, or presets as `AUDIT/PRESET`; all of them if it is empty.
+    only: audits, or presets as `AUDIT/PRESET`. An empty sequence selects all.
     """
-    (_, told, _), (_, overview, _) = tree.answer([["list", "--json"], ["--help"]])
-    listed = {entry["name"]: entry["presets"] for entry in json.loads(told)["audits"]}
-    presets = [(audit, preset) for audit, names in listed.items() for preset in names]
-    chosen = [each for each in presets if not only or each[0] in only or "/".join(each) in only]
-    if not chosen:
-        return {"list": told}
-    audits = sorted({audit for audit, _ in chosen})
+    (_, listing, _), (_, overview, _) = tree.answer([["list", "--json"], ["--help"]])
+    presets_by_audit = {entry["name"]: entry["presets"] for entry in json.loads(listing)["audits"]}
+    presets = [(audit, preset) for audit, names in presets_by_audit.items() for preset in names]
+    selected = [preset_id for preset_id in presets if not only or preset_id[0] in only or "/".join(preset_id) in only]
+    if not selected:
+        return {"list": listing}
+    audits = sorted({audit for audit, _ in selected})
     helped = command_names(overview)
     shows = [["show", audit, "--json"] for audit in audits]
-    plans = [["plan", audit, "--preset", preset, "--json"] for audit, preset in chosen]
-    runs = [["run", a, "--preset", p, "scale=tiny", "--address", "none", "--mlflow", "off"] for a, p in chosen]
+    plans = [["plan", audit, "--preset", preset, "--json"] for audit, preset in selected]
+    runs = [["run", a, "--preset", p, "scale=tiny", "--address", "none", "--mlflow", "off"] for a, p in selected]
     answers = iter(tree.answer([*shows, *plans, *runs, *([name, "--help"] for name in helped)]))
-    inventory = {"list": told, "help engram": overview}
+    inventory = {"list": listing, "help engram": overview}
     for audit in audits:
         code, out, err = next(answers)
         inventory[f"show {audit}"] = json.dumps(without_prices(json.loads(out))) if code == 0 else f"{code} {err}"
-    for audit, preset in chosen:
+    for audit, preset in selected:
         code, out, err = next(answers)
         name = f"{audit}/{preset}"
         if code:
             inventory[f"plan {name}"] = f"{code} {err}"
             continue
-        planned = without_prices(json.loads(out))
-        inventory[f"key of runs of {name}"] = " ".join(cell.pop("run") for cell in planned["cells"])
-        inventory[f"plan {name}"] = json.dumps(planned, sort_keys=True)
-    for audit, preset in chosen:
+        plan = without_prices(json.loads(out))
+        inventory[f"key of runs of {name}"] = " ".join(cell.pop("run") for cell in plan["cells"])
+        inventory[f"plan {name}"] = json.dumps(plan, sort_keys=True)
+    for audit, preset in selected:
         code, _, err = next(answers)
         inventory[f"run {audit} {preset}"] = str(code) if code == 0 else f"{code} {err.splitlines()[-1:]}"
     for name in helped:
@@ -166,29 +170,33 @@ def digest_table(table: pa.Table) -> str:
     return hashlib.sha256(repr((schema, table.to_pydict())).encode()).hexdigest()
 
 
-def without_prices(told: Any) -> Any:
-    """A command's JSON without what it says of time."""
-    if isinstance(told, Mapping):
-        return {name: without_prices(value) for name, value in told.items() if name not in PRICES}
-    return [without_prices(each) for each in told] if isinstance(told, list) else told
+def without_prices(document: Any) -> Any:
+    """A command's JSON without times and prices."""
+    if isinstance(document, Mapping):
+        return {name: without_prices(value) for name, value in document.items() if name not in PRICES}
+    return [without_prices(element) for element in document] if isinstance(document, list) else document
 
 
 def compare(base: Mapping[str, str], now: Mapping[str, str]) -> dict[str, list[str]]:
-    """What differs, by kind: names with a word for how."""
-    found = defaultdict(list)
+    """The differences by kind: names with a word for the kind of difference."""
+    differences = defaultdict(list)
     for name in sorted({*base, *now}):
         if base.get(name) != now.get(name):
             how = "gone" if name not in now else "new" if name not in base else "differs"
-            found[name.split()[0]].append(f"{name}: {how}")
-    return dict(found)
+            differences[name.split()[0]].append(f"{name}: {how}")
+    return dict(differences)
 
 
-def describe(base: Mapping[str, str], found: Mapping[str, Sequence[str]], most: int | None) -> str:
-    """How much was compared, and at most so many names of each kind that differ; all of them if `most` is None."""
+def describe(base: Mapping[str, str], differences: Mapping[str, Sequence[str]], limit: int | None) -> str:
+    """The number of compared entries, and at most `most` differing names of each kind, or all if `most` is None."""
     counts = Counter(name.split()[0] for name in base)
     lines = [f"{', '.join(f'{count} of {kind}' for kind, count in sorted(counts.items()))} compared"]
-    for kind, names in found.items():
-        lines += ["", f"{kind}: {len(names)} of {counts[kind]} differ", *(f"  {each}" for each in names[:most])]
+    for kind, names in differences.items():
+        lines += [
+            "",
+            f"{kind}: {len(names)} of {counts[kind]} differ",
+            *(f"  {difference}" for difference in names[:limit]),
+        ]
     return "\n".join(lines)
 
 
@@ -197,19 +205,19 @@ def main() -> int:
     parser.add_argument("base", help="the commit to compare with")
     parser.add_argument("--only", action="append", default=[], help="AUDIT or AUDIT/PRESET; may be repeated")
     parser.add_argument("--all", action="store_true", help="print every name that differs")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="frozen-") as name:
         folder = Path(name)
-        archive = ["git", "-C", str(ROOT), "archive", "--format=tar", f"--output={folder / 'base.tar'}", asked.base]
+        archive = ["git", "-C", str(ROOT), "archive", "--format=tar", f"--output={folder / 'base.tar'}", options.base]
         subprocess.run(archive, check=True)
         (folder / "base").mkdir()
         subprocess.run(["tar", "-xf", str(folder / "base.tar"), "-C", str(folder / "base")], check=True)
         trees = [Tree(folder / "base", folder / "old"), Tree(ROOT, folder / "new")]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            base, now = pool.map(lambda tree: take_inventory(tree, asked.only), trees)
-    found = compare(base, now)
-    sys.stdout.write(describe(base, found, None if asked.all else SHOWN) + "\n")
-    return 1 if found else 0
+            base, now = pool.map(lambda tree: take_inventory(tree, options.only), trees)
+    differences = compare(base, now)
+    sys.stdout.write(describe(base, differences, None if options.all else SHOWN) + "\n")
+    return 1 if differences else 0
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Command lines that nobody should write, each of which has to end well.
+"""Faulty command lines, which must all end properly.
 
     python -m tests.fuzz --lines 2000 --seed 0
 
-Every line is made by chance, from a seed, out of the real commands, options and fields and of values of which many are
-wrong in type, shape, size or encoding. It runs in this process, in a folder of its own, with an audit that takes no
-time; ours are only planned. However wrong it is, it ends with an exit code that the documentation knows and without a
-traceback; where it was refused as bad usage, that took a few lines, and the store is as it was.
+Every line is generated from a seed, from the real commands, options and fields, and from values that are often wrong in
+type, shape, size or encoding. It runs in this process, in a separate folder, with an audit that takes no time; other
+audits are only planned. Every line must end with a documented exit code and without a traceback. A line refused as bad
+usage prints only a few lines and leaves the store unchanged.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ sys.path.append(str(Path(__file__).parent / "toys"))  # as the tests have it
 
 from orchestrator.spec import audits
 from orchestrator.spec.fields import field_types
-from tests.support.shell import Here, Said
+from tests.support.shell import CommandResult, Here
 
 CODES = (0, 1, 2, 3, 130)
-LINES = 4  # on standard error, of what is refused as bad usage
+LINES = 4  # limit for standard error after bad usage
 # The last two would be obeyed by a terminal.
 BAD = ("Traceback", "a bug in engram", "engram: unexpected", "Exception ignored", "\x1b", "\u202e")
 CPU_SECONDS, SECONDS = 30, 600  # after which a line hangs: busy, or waiting
@@ -130,7 +130,7 @@ FILES: Mapping[str, bytes] = {
     "unknown.yaml": b"audit: toys\nexekution: {}\n",
     "name.yaml": b"audit: 3\n",
 }
-# Values of these are what they mean: how long a job waits, what it does, how many there are to plan.
+# Values of these fields take effect: waiting time, behaviour, number of jobs.
 APART: Mapping[str, Sequence[str]] = {
     "seconds": ("0", "0.001", "-1", "x", "nan", "1e999"),
     "trouble": ("", "raise", "nothing", "together", "other", "\udcff"),
@@ -153,35 +153,35 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class Finding:
-    """A line that did not end well, and how."""
+    """A line that did not end properly, and its problem."""
 
     arguments: Sequence[str]
     env: Mapping[str, str]
     problem: str
-    said: Said | None
+    said: CommandResult | None
 
     def __str__(self) -> str:
-        words = " ".join(f"{each[:80]!r}" for each in self.arguments)
+        words = " ".join(f"{argument[:80]!r}" for argument in self.arguments)
         env = " ".join(f"{name}={value[:80]!r}" for name, value in self.env.items())
         return f"{self.problem}: {env} engram {words}\n    {self.said.stderr[-400:] if self.said else ''}"
 
 
 class HangError(BaseException):
-    """The line does not end; no error that a command could take for one of its own."""
+    """The line does not end. Not an Exception, so that no command handles it."""
 
 
 class Lines:
-    """Makes command lines by chance: of the place's run, key and page it knows that they are there."""
+    """Generates random command lines. It knows the run, key and page of a folder."""
 
-    def __init__(self, chance: random.Random, place: Place) -> None:
+    def __init__(self, chance: random.Random, workspace: Workspace) -> None:
         self.chance = chance
-        self.run, self.key, self.page = place.run, place.key, place.page
-        found = {name: audits.find(name).audit for name in audits.names()}
-        self.fields = {name: list(_paths(audit.config)) for name, audit in found.items()}
-        self.presets = {name: list(audit.presets) for name, audit in found.items()}
+        self.run, self.key, self.page = workspace.run, workspace.key, workspace.page
+        audits_by_name = {name: audits.find(name).audit for name in audits.names()}
+        self.fields = {name: list(_paths(audit.config)) for name, audit in audits_by_name.items()}
+        self.presets = {name: list(audit.presets) for name, audit in audits_by_name.items()}
 
     def one(self) -> tuple[list[str], dict[str, str]]:
-        """A command line, and what of the environment it meets."""
+        """A command line and its environment variables."""
         name = self.chance.choice(COMMANDS)
         line = [name, *getattr(self, f"_{name}")()]
         if self._seldom(0.05):
@@ -191,7 +191,7 @@ class Lines:
         if self._seldom(0.05):
             self.chance.shuffle(line)
         env = {name: self._of(values) for name, values in ENVIRONMENT.items() if self._seldom(0.015)}
-        return ["".join(each.split("\0")) for each in line], env  # which no system passes on
+        return ["".join(word.split("\0")) for word in line], env  # which no system passes on
 
     def _plan(self) -> list[str]:
         audit = self._audit()
@@ -200,19 +200,19 @@ class Lines:
         return [audit, *self._preset(audit), *self._sets(audit), *self._how()]
 
     def _run(self) -> list[str]:
-        shown = ["--mlflow", "off" if self._seldom(0.8) else self._of(TRACKING), "--no-report"]
-        shown += ["--experiment", self._text()] if self._seldom(0.05) else []
-        shown += ["--show-images"] if self._seldom(0.05) else []
-        what = self._file() if self._seldom(0.3) else ["toys", "parts=2"] if self._seldom(0.3) else ["toys"]
-        return [*what, *self._preset("toys"), *self._sets("toys"), *self._how(address=True), *shown]
+        output_options = ["--mlflow", "off" if self._seldom(0.8) else self._of(TRACKING), "--no-report"]
+        output_options += ["--experiment", self._text()] if self._seldom(0.05) else []
+        output_options += ["--show-images"] if self._seldom(0.05) else []
+        audit_arguments = self._file() if self._seldom(0.3) else ["toys", "parts=2"] if self._seldom(0.3) else ["toys"]
+        return [*audit_arguments, *self._preset("toys"), *self._sets("toys"), *self._how(address=True), *output_options]
 
     def _resume(self) -> list[str]:
         return [*self._one_run(), *self._how(address=True, sweeps=False), "--mlflow", "off", "--no-report"]
 
     def _search(self) -> list[str]:
-        """Never on a cluster that is there: no trial is made."""
+        """Never with the address of an existing cluster: no trial runs."""
         address = "none" if self._seldom(0.9) else self._of(ADDRESSES[:-1])
-        shown = ["--address", address, "--mlflow", "off", "--no-report", *self._store(), *self._json()]
+        search_options = ["--address", address, "--mlflow", "off", "--no-report", *self._store(), *self._json()]
         offered: dict[str, Sequence[str]] = {
             "--sampler": ("random", "grid", "optuna", "rndom", ""),
             "--sampler-seed": (*NUMBERS, *HUGE),
@@ -224,17 +224,17 @@ class Lines:
         }
         for name, values in offered.items():
             if self._seldom(0.1):
-                shown += [name, self._of(values)]
+                search_options += [name, self._of(values)]
         if self._seldom(0.3):
             word = [self._of((self.run, "tunable", "nope"))] if self._seldom(0.8) else []
-            return ["--resume", *word, *shown]
+            return ["--resume", *word, *search_options]
         over = [word for _ in range(self.chance.choice((0, 1, 1, 1, 2))) for word in ("--over", self._domain())]
         trials = ["--trials", self._of((*NUMBERS, *HUGE))] if self._seldom(0.5) else []
         audit = "tunable" if self._seldom(0.85) else self._audit()
-        return [audit, *self._preset(audit), *self._sets(audit), *over, *trials, *shown]
+        return [audit, *self._preset(audit), *self._sets(audit), *over, *trials, *search_options]
 
     def _domain(self) -> str:
-        """What may vary in a search."""
+        """A domain of a search."""
         if self._seldom(0.1):
             return self._text()
         name = self._of(("rate", "wide", "noise", "epochs", "rte", "seed", "folder", ""))
@@ -243,15 +243,15 @@ class Lines:
         return f"{name}={self._of(values)}"
 
     def _ask(self) -> list[str]:
-        """Never with --run, which would run an audit of ours."""
-        chosen = ["--no-run", *self._sets("unique_feature"), *self._store(), *self._json()]
+        """Never with --run, which would run a real audit."""
+        ask_options = ["--no-run", *self._sets("unique_feature"), *self._store(), *self._json()]
         if self._seldom(0.8):
-            chosen += ["--have", self._of(("data", "model", "outputs", "date", ""))]
+            ask_options += ["--have", self._of(("data", "model", "outputs", "date", ""))]
         if self._seldom(0.8):
-            chosen += ["--fear", self._of(("image", "set", "answer", "unknown", "picture", ""))]
+            ask_options += ["--fear", self._of(("image", "set", "answer", "unknown", "picture", ""))]
         if self._seldom(0.5):
-            chosen += ["--out", self._of(WRITTEN)]
-        return chosen
+            ask_options += ["--out", self._of(WRITTEN)]
+        return ask_options
 
     def _new(self) -> list[str]:
         name = [
@@ -294,7 +294,7 @@ class Lines:
         return [signed, "--key", self._of(PATHS), *self._json()]
 
     def _submit(self) -> list[str]:
-        """To no job server that is there."""
+        """Only to addresses without a job server."""
         audit = self._audit()
         to = ["--address", self._of((*SERVERS, *ADDRESSES[:-1]))] if self._seldom(0.9) else []
         limits = ["--max-cost", self._of(NUMBERS), "--prices", self._of(PATHS)] if self._seldom(0.3) else []
@@ -321,16 +321,16 @@ class Lines:
     def _report(self) -> list[str]:
         """Never with --open or --pdf, which start a browser."""
         run = self._one_run() if self._seldom(0.7) else [self._text()] if self._seldom(0.8) else []
-        flags = [each for each in ("--show-images", "--show-texts") if self._seldom(0.2)]
-        said = [
+        flags = [flag for flag in ("--show-images", "--show-texts") if self._seldom(0.2)]
+        details = [
             part for name in ("title", "client", "details") if self._seldom(0.3) for part in (f"--{name}", self._text())
         ]
-        return [*run, *flags, *said, *self._store(), *self._json()]
+        return [*run, *flags, *details, *self._store(), *self._json()]
 
     def _probes(self) -> list[str]:
         audit = self._of(("toys", "unique_feature", "density", "toyz"))
         out = ["--out", self._of(PATHS[:-8])] if self._seldom(0.9) else []
-        scale = ["scale=tiny"] if audit in ("unique_feature", "density") else []  # for pictures are really drawn
+        scale = ["scale=tiny"] if audit in ("unique_feature", "density") else []  # since images are really drawn
         return [audit, *self._preset(audit), *scale, *self._sets(audit), *out, *self._store(), *self._json()]
 
     def _ui(self) -> list[str]:
@@ -346,8 +346,8 @@ class Lines:
         return [self._of(tuple(FILES)) if self._seldom(0.8) else self._of(("./", "folder/")) + self._of(PATHS)]
 
     def _preset(self, audit: str) -> list[str]:
-        known = self.presets.get(audit, [""])
-        tried = self._of(known) if self._seldom(0.95) else self._text()
+        presets = self.presets.get(audit, [""])
+        tried = self._of(presets) if self._seldom(0.95) else self._text()
         if audit == "tunable":
             return ["--preset", tried] if self._seldom(0.4) else []
         if audit != "toys":
@@ -385,8 +385,8 @@ class Lines:
         return self._text()
 
     def _how(self, address: bool = False, sweeps: bool = True) -> list[str]:
-        """Options of how and where; `none` is the only address that is not refused."""
-        chosen: list[str] = ["--address", "none" if self._seldom(0.85) else self._of(ADDRESSES)] if address else []
+        """Options of execution. `none` is the only valid address."""
+        selected: list[str] = ["--address", "none" if self._seldom(0.85) else self._of(ADDRESSES)] if address else []
         offered: dict[str, Callable[[], str]] = {
             "--together": lambda: self._of(("auto", *NUMBERS, *HUGE)),
             "--way": lambda: self._of(("auto", "loop", "stack", "graph", "stak", "")),
@@ -406,9 +406,9 @@ class Lines:
             )
         for name, value in offered.items():
             if self._seldom(0.06):
-                chosen += [name, value()]
+                selected += [name, value()]
         flags = ("--fail-fast", "--json", *(("--again", "--all") if sweeps else ()))
-        return chosen + [each for each in flags if self._seldom(0.1)]
+        return selected + [flag for flag in flags if self._seldom(0.1)]
 
     def _one_run(self) -> list[str]:
         word = self._of((self.run, self.run[:-2], self.run.rpartition("-")[2], "toys", "nope"))
@@ -448,8 +448,8 @@ ENVIRONMENT: Mapping[str, Sequence[str]] = {
 }
 
 
-class Place:
-    """A folder with a store in which a run has ended, and with files that a line may name."""
+class Workspace:
+    """A folder with a store, a finished run and files for the lines."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "here"
@@ -457,9 +457,9 @@ class Place:
         self._copy = folder / "copy"
         self.here = Here(self.folder)
         quiet = ("--address", "none", "--mlflow", "off")
-        made = self.here.json("run", "toys", "parts=2", "--report", *quiet)
-        self.run: str = made["run"]
-        self.page = str(Path(made["report"]).relative_to(self.folder))
+        ended = self.here.json("run", "toys", "parts=2", "--report", *quiet)
+        self.run: str = ended["run"]
+        self.page = str(Path(ended["report"]).relative_to(self.folder))
         self.key = self.here.results()[0].stem
         for name, content in {
             **FILES,
@@ -477,42 +477,42 @@ class Place:
         self._stored = self._state()
 
     def tried(self, arguments: Sequence[str], env: Mapping[str, str]) -> tuple[int | None, Finding | None]:
-        """The exit code of a line, and what was wrong with it."""
+        """The exit code of a line, and its problem."""
         self.here.env = dict(env)
-        said: Said | None = None
+        result: CommandResult | None = None
         try:
-            with watched():
-                said = self.here.run(*arguments)
+            with limit_time():
+                result = self.here.run(*arguments)
         except HangError as error:
             problem = str(error)
         except BaseException as error:  # the command let it through
             problem = f"{type(error).__name__} got out: {error}"
         else:
-            problem = self._problem(said)
+            problem = self._problem(result)
         self._restore()
-        return said and said.returncode, Finding(arguments, env, problem, said) if problem else None
+        return result and result.returncode, Finding(arguments, env, problem, result) if problem else None
 
-    def _problem(self, said: Said) -> str:
-        if said.returncode not in CODES:
-            return f"exit code {said.returncode}"
+    def _problem(self, result: CommandResult) -> str:
+        if result.returncode not in CODES:
+            return f"exit code {result.returncode}"
         for word in BAD:
-            if word in said.stderr or word in said.stdout:
+            if word in result.stderr or word in result.stdout:
                 return f"said {word!r}"
-        if said.returncode == 2 and len(said.stderr.splitlines()) > LINES:
-            return f"{len(said.stderr.splitlines())} lines of bad usage"
-        if said.returncode and not (said.stderr or said.stdout):
-            return f"exit code {said.returncode} without a word"
-        if said.returncode == 2 and (self._state() != self._stored or set(os.listdir(self.folder)) != self._names):
+        if result.returncode == 2 and len(result.stderr.splitlines()) > LINES:
+            return f"{len(result.stderr.splitlines())} lines of bad usage"
+        if result.returncode and not (result.stderr or result.stdout):
+            return f"exit code {result.returncode} without a word"
+        if result.returncode == 2 and (self._state() != self._stored or set(os.listdir(self.folder)) != self._names):
             return "bad usage has left something behind"
         return ""
 
     def _state(self) -> frozenset[tuple[str, int]]:
-        """What the store holds, but for digests of data sets: they are known once they were worked out."""
-        found = ((path.name, path) for path in (self.folder / "engram-store").rglob("*") if path.is_file())
-        return frozenset((str(path), path.lstat().st_size) for name, path in found if not name.startswith("digests."))
+        """The names and sizes of the store's files, except digests of data sets, which may be added."""
+        files = ((path.name, path) for path in (self.folder / "engram-store").rglob("*") if path.is_file())
+        return frozenset((str(path), path.lstat().st_size) for name, path in files if not name.startswith("digests."))
 
     def _restore(self) -> None:
-        """Take away what the line has made."""
+        """Remove the files that the line has created."""
         for name in set(os.listdir(self.folder)) - self._names:
             path = self.folder / name
             if path.is_dir() and not path.is_symlink():
@@ -525,8 +525,8 @@ class Place:
 
 
 @contextlib.contextmanager
-def watched() -> Iterator[None]:
-    """HangError for what takes so much of the processor's time, or so long, that only a hang does."""
+def limit_time() -> Iterator[None]:
+    """Raise HangError in a block that takes more processor time, or more time, than any but a hanging line."""
 
     def hangs(number: int, _frame: object) -> None:
         raise HangError("it hangs, busy" if number == signal.SIGPROF else "it hangs, waiting")
@@ -543,25 +543,25 @@ def watched() -> Iterator[None]:
             signal.signal(number, before[number])
 
 
-def fuzz(lines: int, seed: int, folder: Path, told: Callable[[str], None] = lambda line: None) -> list[Finding]:
-    """The lines that did not end well; `told` hears of each, and at the end how many ended with which code."""
-    place = Place(folder)
-    made = Lines(random.Random(seed), place)
-    found: list[Finding] = []
+def fuzz(lines: int, seed: int, folder: Path, report_line: Callable[[str], None] = lambda line: None) -> list[Finding]:
+    """The lines that did not end properly. `told` receives each, and finally the counts of exit codes."""
+    workspace = Workspace(folder)
+    generator = Lines(random.Random(seed), workspace)
+    findings: list[Finding] = []
     codes: Counter[int | None] = Counter()
     for number in range(lines):
-        arguments, env = made.one()
-        code, finding = place.tried(arguments, env)
+        arguments, env = generator.one()
+        code, finding = workspace.tried(arguments, env)
         codes[code] += 1
         if finding is not None:
-            found.append(finding)
-            told(f"line {number}: {finding}")
-    told(", ".join(f"{count} ended with {code}" for code, count in sorted(codes.items(), key=str)))
-    return found
+            findings.append(finding)
+            report_line(f"line {number}: {finding}")
+    report_line(", ".join(f"{count} ended with {code}" for code, count in sorted(codes.items(), key=str)))
+    return findings
 
 
 def _paths(config: object, above: str = "", depth: int = 2) -> Iterator[str]:
-    """The dotted names of a config's fields, and of those of the parts in it."""
+    """The dotted names of a config's fields, including nested ones."""
     for name, kind in field_types(config).items():
         yield f"{above}{name}"
         if depth and hasattr(kind, "__dataclass_fields__"):
@@ -576,9 +576,9 @@ def main() -> None:
     os.environ |= {"OMP_NUM_THREADS": "1"}
     clock = time.process_time()
     with tempfile.TemporaryDirectory(prefix="engram-fuzz-") as folder:
-        found = fuzz(options.lines, options.seed, Path(folder), lambda line: print(line, flush=True))  # noqa: T201
-    print(f"{options.lines} lines, {len(found)} bad, {time.process_time() - clock:.0f} s of the processor")  # noqa: T201
-    sys.exit(1 if found else 0)
+        findings = fuzz(options.lines, options.seed, Path(folder), lambda line: print(line, flush=True))  # noqa: T201
+    print(f"{options.lines} lines, {len(findings)} bad, {time.process_time() - clock:.0f} s of the processor")  # noqa: T201
+    sys.exit(1 if findings else 0)
 
 
 if __name__ == "__main__":

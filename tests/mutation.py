@@ -59,7 +59,7 @@ SYMMETRIC = ("min", "max", "minimum", "maximum")
 
 
 class Mutant(NamedTuple):
-    """A change: where it starts and ends in the source, in bytes, what stands there instead, and in which function."""
+    """A change: its start and end in the source, in bytes, the replacement, and the function that contains it."""
 
     line: int
     start: int
@@ -69,27 +69,27 @@ class Mutant(NamedTuple):
 
 
 def mutants(source: str, decisions: bool = False) -> list[Mutant]:
-    """Every change of the source, by place. Annotations, docstrings and the texts of f-strings stay as they are.
+    """Every change of the source, in order. Annotations, docstrings and the texts of f-strings are never changed.
 
-    With `decisions` only those that turn a comparison, a number, logic or the order of two arguments.
+    With `decisions`, only changes of comparisons, numbers, logic and the order of two arguments.
     """
     lines = [0]
     for line in source.encode().splitlines(keepends=True):
         lines.append(lines[-1] + len(line))
-    found = set()
-    for scope, node, other in changes(ast.parse(source)):
-        if decisions and isinstance(other, ast.stmt) and not isinstance(other, ast.AugAssign):
+    changed = set()
+    for scope, node, replacement in changes(ast.parse(source)):
+        if decisions and isinstance(replacement, ast.stmt) and not isinstance(replacement, ast.AugAssign):
             continue
         start = lines[node.lineno - 1] + node.col_offset
         end = lines[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
-        if (text := ast.unparse(other)) == ast.unparse(node):
+        if (text := ast.unparse(replacement)) == ast.unparse(node):
             continue
-        found.add(Mutant(node.lineno, start, end, f"({text})" if isinstance(other, ast.expr) else text, scope))
-    return sorted(found)
+        changed.add(Mutant(node.lineno, start, end, f"({text})" if isinstance(replacement, ast.expr) else text, scope))
+    return sorted(changed)
 
 
 def changes(tree: ast.AST, scope: str = "") -> Iterator[tuple[str, ast.expr | ast.stmt, ast.expr | ast.stmt]]:
-    """Each node that can be changed with the function that it is in, and what it is changed into."""
+    """Each node that can be changed, with its function and its replacement."""
     for node in ast.iter_child_nodes(tree):
         is_assertion = isinstance(node, ast.keyword) and node.arg == "strict"  # of zip
         if isinstance(node, ast.JoinedStr) or is_assertion or node in types_and_decorators(tree):
@@ -97,24 +97,24 @@ def changes(tree: ast.AST, scope: str = "") -> Iterator[tuple[str, ast.expr | as
         test = getattr(node, "test", None)
         if isinstance(test, ast.Name | ast.Attribute | ast.Call | ast.Subscript | ast.NamedExpr):
             if getattr(test, "id", "") == "TYPE_CHECKING":
-                continue  # what is imported for types alone
+                continue  # imported only for types
             yield scope, test, ast.UnaryOp(ast.Not(), test)
         if isinstance(node, ast.stmt):
-            yield from ((scope, node, other) for other in of_statement(node))
+            yield from ((scope, node, replacement) for replacement in changed_statements(node))
         elif isinstance(node, ast.expr):
-            yield from ((scope, node, other) for other in of_expression(node))
-        named = isinstance(node, ast.FunctionDef | ast.ClassDef)
-        yield from changes(node, f"{scope}.{getattr(node, 'name', '')}".lstrip(".") if named else scope)
+            yield from ((scope, node, replacement) for replacement in changed_expressions(node))
+        is_named = isinstance(node, ast.FunctionDef | ast.ClassDef)
+        yield from changes(node, f"{scope}.{getattr(node, 'name', '')}".lstrip(".") if is_named else scope)
 
 
 def types_and_decorators(tree: ast.AST) -> list[ast.AST]:
-    """The parts of a node that say types, or only how a class is made."""
+    """The parts of a node that declare types or decorate a class."""
     names = ("annotation", "returns")
-    made = getattr(tree, "decorator_list", [])
-    return [found for name in names if (found := getattr(tree, name, None)) is not None] + made
+    decorators = getattr(tree, "decorator_list", [])
+    return [part for name in names if (part := getattr(tree, name, None)) is not None] + decorators
 
 
-def of_statement(node: ast.stmt) -> Iterator[ast.stmt]:
+def changed_statements(node: ast.stmt) -> Iterator[ast.stmt]:
     match node:
         case ast.Expr(value=ast.Call() | ast.Yield() | ast.YieldFrom()) | ast.Raise() | ast.Delete() | ast.Assert():
             yield ast.Pass()
@@ -128,12 +128,12 @@ def of_statement(node: ast.stmt) -> Iterator[ast.stmt]:
             yield ast.Break()
 
 
-def of_expression(node: ast.expr) -> Iterator[ast.expr]:
+def changed_expressions(node: ast.expr) -> Iterator[ast.expr]:
     match node:
         case ast.Compare(ops=ops):
-            for place, op in enumerate(ops):
-                for other in [found[type(op)] for found in (EQUAL, NOT) if type(op) in found]:
-                    yield ast.Compare(node.left, [*ops[:place], other(), *ops[place + 1 :]], node.comparators)
+            for position, op in enumerate(ops):
+                for operator in [operators[type(op)] for operators in (EQUAL, NOT) if type(op) in operators]:
+                    yield ast.Compare(node.left, [*ops[:position], operator(), *ops[position + 1 :]], node.comparators)
         case ast.BoolOp(op=op):
             yield ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), node.values)
             yield from node.values
@@ -168,7 +168,7 @@ def of_expression(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def is_text(node: ast.expr) -> bool:
-    """Whether a node is words alone, of which two decide nothing by their order."""
+    """Whether a node is a text. The order of two texts decides nothing."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
@@ -183,7 +183,7 @@ class Workplace:
         self.written = int(time.time())
 
     def enter(self) -> None:
-        """Import our modules from the copy from now on, in the processes that this one starts too."""
+        """Import our modules from the copy, also in processes started from here."""
         os.chdir(self.folder)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(self.folder), str(self.folder / "tests/toys")])
         os.environ["OMP_NUM_THREADS"] = "1"
@@ -195,28 +195,30 @@ class Workplace:
         """Write the change for the processes that tests start, and carry it out in this one."""
         source = self.source[: mutant.start] + mutant.instead.encode() + self.source[mutant.end :]
         self.module.write_bytes(source)
-        self.written += 2  # what was compiled counts as current by the time, in seconds, and the size of its source
+        self.written += 2  # compiled files count as current by the time, in seconds, and the size of their source
         os.utime(self.module, (self.written, self.written))
-        index = sum((each.end_lineno or each.lineno) < mutant.line for each in ast.parse(self.source).body)
+        index = sum(
+            (statement.end_lineno or statement.lineno) < mutant.line for statement in ast.parse(self.source).body
+        )
         replace(sys.modules[self.name], ast.parse(source).body, index)
 
     def describe(self, mutant: Mutant) -> str:
-        """A change by its module, its function, and what becomes what: as `equivalent_mutants.txt` names it."""
+        """A change by its module, function, original and replacement, as in `equivalent_mutants.txt`."""
         before = " ".join(self.source[mutant.start : mutant.end].decode().split())
         return f"{self.module.relative_to(self.folder)} {mutant.scope}: {before} -> {' '.join(mutant.instead.split())}"
 
 
 def replace(module: ModuleType, body: Sequence[ast.stmt], index: int) -> None:
-    """Carry out one statement of a module anew: whoever holds its function, class or constant meets the new one.
+    """Execute one statement of a module again. Other holders of its function, class or constant see the new one.
 
-    Functions and classes stay the objects that others have imported, with other code. What follows from a constant at
-    the module's level is computed again.
+    Functions and classes remain the objects that others have imported, with new code. Constants that depend on a
+    changed constant of the module are computed again.
     """
     old = dict(vars(module))
     new = dict(old)
-    for each in body[index:]:
-        if each is body[index] or isinstance(each, ast.Assign | ast.AnnAssign):
-            tree = ast.Module([each], [])
+    for statement in body[index:]:
+        if statement is body[index] or isinstance(statement, ast.Assign | ast.AnnAssign):
+            tree = ast.Module([statement], [])
             exec(compile(tree, str(module.__file__), "exec", POSTPONED, dont_inherit=True), new)
     for name in new.keys() & old.keys() - {"__builtins__"}:
         was, now = old[name], new[name]
@@ -228,37 +230,41 @@ def replace(module: ModuleType, body: Sequence[ast.stmt], index: int) -> None:
                     with contextlib.suppress(AttributeError, TypeError):
                         setattr(was, attribute, vars(now)[attribute])
         elif not replace_code(was, now):
-            hand_on(module, name, was, now)
+            replace_constant(module, name, was, now)
 
 
-def hand_on(module: ModuleType, name: str, was: object, now: object) -> None:
-    """Give whoever imported a constant of the module the new one, and compute anew what others made of it."""
-    for holder in [each for key, each in sys.modules.items() if key.split(".")[0] in OURS]:
-        held = vars(holder).get(name) is was
-        if held:
+def replace_constant(module: ModuleType, name: str, was: object, now: object) -> None:
+    """Replace a constant in the modules that imported it, and recompute the constants that they derived from it."""
+    for holder in [entry for key, entry in sys.modules.items() if key.split(".")[0] in OURS]:
+        is_holder = vars(holder).get(name) is was
+        if is_holder:
             setattr(holder, name, now)
         source = getattr(holder, "__file__", None)
-        if holder is module or source is None or not (held or any(each is module for each in vars(holder).values())):
+        if (
+            holder is module
+            or source is None
+            or not (is_holder or any(entry is module for entry in vars(holder).values()))
+        ):
             continue
-        for each in ast.parse(Path(source).read_bytes()).body:
-            if isinstance(each, ast.Assign | ast.AnnAssign) and name in names_read(each):
+        for entry in ast.parse(Path(source).read_bytes()).body:
+            if isinstance(entry, ast.Assign | ast.AnnAssign) and name in names_read(entry):
                 before = dict(vars(holder))
-                again = compile(ast.Module([each], []), source, "exec", POSTPONED, dont_inherit=True)
-                exec(again, vars(holder))
-                for made, value in before.items():
-                    if vars(holder)[made] is not value:
-                        hand_on(holder, made, value, vars(holder)[made])
+                recomputation = compile(ast.Module([entry], []), source, "exec", POSTPONED, dont_inherit=True)
+                exec(recomputation, vars(holder))
+                for derived, value in before.items():
+                    if vars(holder)[derived] is not value:
+                        replace_constant(holder, derived, value, vars(holder)[derived])
 
 
 def names_read(tree: ast.AST) -> set[str]:
     """The names and attributes that a statement reads."""
-    read = [each for each in ast.walk(tree) if isinstance(each, ast.Name | ast.Attribute)]
-    return {getattr(each, "id", "") or getattr(each, "attr", "") for each in read if isinstance(each.ctx, ast.Load)}
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
+    return {getattr(node, "id", "") or getattr(node, "attr", "") for node in nodes if isinstance(node.ctx, ast.Load)}
 
 
 def replace_code(was: Any, now: Any) -> bool:
     """Give a function the code and the defaults of another one; whether these are functions."""
-    was, now = (getattr(each, "fget", None) or getattr(each, "func", each) for each in (was, now))
+    was, now = (getattr(holder, "fget", None) or getattr(holder, "func", holder) for holder in (was, now))
     was, now = inspect.unwrap(getattr(was, "__func__", was)), inspect.unwrap(getattr(now, "__func__", now))
     if not (inspect.isfunction(was) and inspect.isfunction(now)):
         return False
@@ -267,18 +273,18 @@ def replace_code(was: Any, now: Any) -> bool:
 
 
 class Trial:
-    """A plugin of pytest: once it has collected the tests, each change runs them in a fork until the first fails.
+    """A pytest plugin: after collecting the tests, it runs them for each change in a fork until one fails.
 
-    First come the tests that noticed other changes, then the fastest; those of more than `limit` seconds stay out.
+    Tests that noticed other changes come first, then the fastest. Tests longer than `limit` seconds are left out.
     """
 
-    def __init__(self, place: Workplace, chosen: Sequence[Mutant], limit: float) -> None:
-        self.place, self.chosen, self.limit = place, chosen, limit
+    def __init__(self, workplace: Workplace, mutants: Sequence[Mutant], limit: float) -> None:
+        self.place, self.chosen, self.limit = workplace, mutants, limit
         self.noticed: Counter[str] = Counter()
-        self.said = place.folder / "said"
+        self.said = workplace.folder / "said"
 
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-        """End at the first failure, before a traceback is drawn, which takes longer than most tests."""
+        """End at the first failure, before drawing a traceback, which takes longer than most tests."""
         import pytest
 
         failed = call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception)
@@ -295,7 +301,7 @@ class Trial:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
         gc.freeze()  # a collection in a fork would copy all of this process's memory
-        # What a test imported first is not its own time: it is measured again without.
+        # The imports of the first test are not its own time, so the tests are measured again.
         items = [item for item in session.items if first[item.nodeid] <= self.limit + IMPORTS]
         self.run(items, None)
         measured, _ = json.loads(self.said.read_text())
@@ -306,9 +312,9 @@ class Trial:
         return True
 
     def leave_out_failing(self, items: Sequence[pytest.Item], limit: int) -> Sequence[pytest.Item]:
-        """The tests that pass under the limit of CPU time without any change.
+        """The tests that pass under the limit of processor time without any change.
 
-        Processes that a test starts inherit the limit, so that some fail whatever is changed: they can notice nothing.
+        Processes started by tests inherit the limit, so some tests always fail and cannot notice a change.
         """
         while not self.run(items, None, limit) and self.said.exists():
             failed = self.said.read_text()
@@ -317,28 +323,30 @@ class Trial:
         return items
 
     def try_mutants(self, items: Sequence[pytest.Item], limit: int) -> None:
-        """Try the changes one by one, tell those that survive, and the score."""
+        """Try the changes in turn, print the survivors, and finally the score."""
         equivalent = {line.split("  # ")[0] for line in EQUIVALENT.read_text().splitlines()}
-        survived = known = 0
+        survived = excused = 0
         for mutant in self.chosen:
             items = sorted(items, key=lambda item: -self.noticed[item.nodeid])
             if not self.run(items, mutant, limit):
                 continue
             survived += 1
-            known += (description := self.place.describe(mutant)) in equivalent
+            excused += (description := self.place.describe(mutant)) in equivalent
             if description not in equivalent:
                 say(f"{mutant.line}: {description}")
-        noticed, others = len(self.chosen) - survived, len(self.chosen) - known
-        what = f"{self.place.module.relative_to(self.place.folder)}: {len(self.chosen)} changes, {known} equivalent"
-        say(f"{what}; noticed {noticed} of {others} ({noticed / max(others, 1):.1%})")
+        noticed, relevant = len(self.chosen) - survived, len(self.chosen) - excused
+        heading = (
+            f"{self.place.module.relative_to(self.place.folder)}: {len(self.chosen)} changes, {excused} equivalent"
+        )
+        say(f"{heading}; noticed {noticed} of {relevant} ({noticed / max(relevant, 1):.1%})")
 
     def run(self, items: Sequence[pytest.Item], mutant: Mutant | None, limit: int = 0) -> bool:
-        """Whether all tests pass, in a process of its own that may take so many seconds of CPU time (0: any)."""
+        """Run the tests in a fork with `limit` seconds of processor time (0: no limit). Returns whether all pass."""
         self.said.unlink(missing_ok=True)
         child = os.fork()
         if not child:
             self.test(items, mutant, limit)
-        # The unchanged module sets the measure: however busy the machine is, it is waited for.
+        # The time of the unchanged module sets the limit, with a margin for busy machines.
         deadline = time.monotonic() + WAITS + 4 * limit if limit else math.inf
         while not (ended := os.waitpid(child, os.WNOHANG))[0]:
             if time.monotonic() > deadline:
@@ -376,21 +384,21 @@ class Trial:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("module", help="the file to change, below the repository's root")
-    parser.add_argument("--tests", nargs="+", help="what pytest is asked to run; by default the module's own tests")
+    parser.add_argument("--tests", nargs="+", help="arguments for pytest; by default the module's own tests")
     parser.add_argument("--decisions", action="store_true", help="change comparisons, numbers and logic only")
     parser.add_argument("--fast", type=float, default=math.inf, help="leave out tests of more seconds than these")
-    parser.add_argument("--sample", type=int, help="try so many changes, drawn evenly, instead of all")
+    parser.add_argument("--sample", type=int, help="try this number of changes, drawn evenly, instead of all")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
-    asked = parser.parse_args()
+    parsed = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    module = Path(asked.module)
-    tests = asked.tests or [f"tests/{module.parent}/test_{module.name}"]
+    module = Path(parsed.module)
+    tests = parsed.tests or [f"tests/{module.parent}/test_{module.name}"]
     with tempfile.TemporaryDirectory(prefix="engram-mutation-") as folder:
-        place = Workplace(Path(folder), asked.module)
-        found = mutants(place.source.decode(), asked.decisions)
-        whole = asked.sample is None or asked.sample >= len(found)
-        chosen = found if whole else sorted(random.Random(asked.seed).sample(found, asked.sample))
-        place.enter()
+        workplace = Workplace(Path(folder), parsed.module)
+        candidates = mutants(workplace.source.decode(), parsed.decisions)
+        is_complete = parsed.sample is None or parsed.sample >= len(candidates)
+        selected = candidates if is_complete else sorted(random.Random(parsed.seed).sample(candidates, parsed.sample))
+        workplace.enter()
         import pytest
 
         options = [
@@ -402,7 +410,7 @@ def main() -> int:
             "no:cacheprovider",
             "--hypothesis-seed=0",
         ]
-        return int(pytest.main([*options, *tests], [Trial(place, chosen, asked.fast)]))
+        return int(pytest.main([*options, *tests], [Trial(workplace, selected, parsed.fast)]))
 
 
 def say(line: str) -> None:

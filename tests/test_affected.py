@@ -1,4 +1,4 @@
-"""Which test files a change affects, and how they are run until a deadline."""
+"""The test files that a change affects, and running them until a deadline."""
 
 from __future__ import annotations
 
@@ -79,20 +79,18 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
     ],
     ids=lambda value: " ".join(value) or "nothing" if isinstance(value, dict) else "",
 )
-def test_a_change_affects_its_tests_nearest_first(
-    repository: Path, changes: dict[str, str], affected: list[str]
-) -> None:
+def test_change_affects_its_nearest_tests_first(repository: Path, changes: dict[str, str], affected: list[str]) -> None:
     write(repository, changes)
     assert find_affected(repository, list_changes(repository, "HEAD")) == list(dict.fromkeys(affected))
 
 
-def test_a_removed_module_affects_its_importers(repository: Path) -> None:
+def test_removed_module_affects_its_importers(repository: Path) -> None:
     (repository / "product" / "base.py").unlink()
     assert list_changes(repository, "HEAD") == ["product/base.py"]
     assert find_affected(repository, ["product/base.py"]) == [BASE, MIDDLE]
 
 
-def test_an_unknown_commit_is_one_line(repository: Path) -> None:
+def test_unknown_commit_gives_one_line_error(repository: Path) -> None:
     with pytest.raises(SystemExit, match=r"^git diff: fatal: bad revision 'nowhere'$"):
         list_changes(repository, "nowhere")
 
@@ -123,7 +121,7 @@ def test_references_are_read_from_the_source(text: str, package: str, references
         ("engram_command.py", "engram_command"),
     ],
 )
-def test_a_path_has_the_name_of_its_import(path: str, name: str) -> None:
+def test_path_has_the_name_of_its_import(path: str, name: str) -> None:
     assert module_name(path) == name
 
 

@@ -1,4 +1,4 @@
-"""The batch script for Slurm hands its driver one SIGTERM, whenever that comes. Slurm and the run are stand-ins."""
+"""The batch script for Slurm passes one SIGTERM to its driver at any moment. Slurm and the run are stand-ins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from tests.support.shell import ROOT
 from tests.support.waiting import HANGING
 
-MOMENTS, APART = 200, 0.0002  # signals around the start of a driver, and the seconds between two of them
+MOMENTS, APART = 200, 0.0002  # signals around the start of a driver, and the seconds between neighbours
 AT_A_TIME = 20  # scripts, which slow one another down, as on a busy node
 BINARIES = {
     "engram": """#!/bin/bash
@@ -44,7 +44,7 @@ def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def begin(folder: Path, binaries: Path) -> subprocess.Popen[str]:
-    """The script as an index of an array, which starts no Ray."""
+    """Start the script as an element of a job array, without Ray."""
     folder.mkdir()
     env = {
         "PATH": os.environ["PATH"],
@@ -59,7 +59,7 @@ def begin(folder: Path, binaries: Path) -> subprocess.Popen[str]:
 
 
 def signal_at(moment: int, binaries: Path, tmp_path: Path) -> tuple[list[str], bool]:
-    """The signals that the driver got of one that came this long after the script was ready, and if it had begun."""
+    """The signals that the driver got if one came this long after the script was ready, and whether it had begun."""
     folder = tmp_path / str(moment)
     job = begin(folder, binaries)
     while not (folder / "ready").exists():
@@ -67,16 +67,16 @@ def signal_at(moment: int, binaries: Path, tmp_path: Path) -> tuple[list[str], b
         time.sleep(0.0005)
     time.sleep(APART * moment)
     job.send_signal(signal.SIGTERM)
-    said = end(job, folder)
-    assert job.returncode == 130, said
-    assert (folder / "requeued").exists(), said
+    output = end(job, folder)
+    assert job.returncode == 130, output
+    assert (folder / "requeued").exists(), output
     return signals(folder), (folder / "begun").exists()
 
 
 def end(job: subprocess.Popen[str], folder: Path) -> str:
-    said, _ = job.communicate(timeout=HANGING)
+    output, _ = job.communicate(timeout=HANGING)
     shutil.rmtree(Path("/tmp") / f"ray-{os.getpid()}{folder.name}", ignore_errors=True)
-    return said
+    return output
 
 
 def signals(folder: Path) -> list[str]:
@@ -84,7 +84,7 @@ def signals(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_signal_at_any_moment_reaches_the_driver_once(binaries: Path, tmp_path: Path) -> None:
+def test_signal_at_any_moment_reaches_driver_once(binaries: Path, tmp_path: Path) -> None:
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         ended = list(pool.map(lambda moment: signal_at(moment, binaries, tmp_path), range(MOMENTS)))
     for got, has_begun in ended:
@@ -92,7 +92,7 @@ def test_a_signal_at_any_moment_reaches_the_driver_once(binaries: Path, tmp_path
     assert any(has_begun for _, has_begun in ended)
 
 
-def test_repeated_signals_are_one(binaries: Path, tmp_path: Path) -> None:
+def test_repeated_signals_count_as_one(binaries: Path, tmp_path: Path) -> None:
     job = begin(tmp_path / "repeated", binaries)
     while not (tmp_path / "repeated" / "begun").exists():
         assert job.poll() is None
@@ -100,7 +100,7 @@ def test_repeated_signals_are_one(binaries: Path, tmp_path: Path) -> None:
     for _ in range(5):
         job.send_signal(signal.SIGTERM)
         time.sleep(0.05)
-    said = end(job, tmp_path / "repeated")
+    output = end(job, tmp_path / "repeated")
     assert job.returncode == 130
     assert signals(tmp_path / "repeated") == ["TERM"]
-    assert "engram ended with exit code 130, 7 jobs stored" in said
+    assert "engram ended with exit code 130, 7 jobs stored" in output

@@ -1,4 +1,4 @@
-"""A provider and an owner who do not trust each other, from commitment to certificate, each in a folder of its own."""
+"""A provider and an owner without mutual trust, from commitment to certificate, each in a separate folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def query_files(folder: Path) -> set[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_the_draw_of_two_parties_is_bound_and_both_can_see_it_in_the_end(tmp_path: Path) -> None:
+def test_draw_is_bound_to_both_parties(tmp_path: Path) -> None:
     for name in ("provider", "owner"):
         (tmp_path / name).mkdir()
     provider, owner = Here(tmp_path / "provider"), Here(tmp_path / "owner")
@@ -40,39 +40,39 @@ def test_the_draw_of_two_parties_is_bound_and_both_can_see_it_in_the_end(tmp_pat
 
     commitment = provider("probes", "audit.yaml", "--commit").stdout.strip()
     assert len(commitment) == 64
-    # The owner, who has nothing but the commitment, answers with a nonce.
-    written = provider.json("probes", "audit.yaml", "--nonce", NONCE, "--nonce-by", "the owner", "--out", "probes")
-    settings = written["settings"]
-    named = {"commitment": commitment, "nonce": NONCE, "nonce_by": "the owner"}
-    assert settings == [f"query.control.{name}={value}" for name, value in named.items()]
+    # The owner, who has only the commitment, answers with a nonce.
+    probes = provider.json("probes", "audit.yaml", "--nonce", NONCE, "--nonce-by", "the owner", "--out", "probes")
+    settings = probes["settings"]
+    binding = {"commitment": commitment, "nonce": NONCE, "nonce_by": "the owner"}
+    assert settings == [f"query.control.{name}={value}" for name, value in binding.items()]
     bound = query_files(provider.folder)
     provider("probes", "audit.yaml", "--out", "alone/probes")
     assert bound != query_files(provider.folder / "alone")
 
     shutil.copytree(provider.folder / "probes", owner.folder / "probes")
-    shutil.copy(provider.folder / "probes-split.csv", owner.folder)  # stands for the pictures that were given
-    told = (owner.folder / "probes" / "README.txt").read_text()
-    assert commitment in told
-    assert NONCE in told
+    shutil.copy(provider.folder / "probes-split.csv", owner.folder)  # stands for the handed-over images
+    readme = (owner.folder / "probes" / "README.txt").read_text()
+    assert commitment in readme
+    assert NONCE in readme
     owner.script(ROOT / "examples" / "provider" / "train_owner.py", "probes", "probes-split.csv", "--epochs", "2")
 
     shutil.copy(owner.folder / "kept.csv", provider.folder)
-    given = ("run", "audit.yaml", "given.outputs=kept.csv", "--report")
-    changed = provider(*given, *settings, "query.held_back=0.4", code=2).stderr
+    run_arguments = ("run", "audit.yaml", "given.outputs=kept.csv", "--report")
+    changed = provider(*run_arguments, *settings, "query.held_back=0.4", code=2).stderr
     assert f"commitment is {commitment}; with a nonce it must be that of these settings" in changed
-    run = provider.json(*given, *settings)
+    run = provider.json(*run_arguments, *settings)
     page = words(Path(run["report"]))
     assert f"follows from the commitment {commitment} and the nonce {NONCE} of the owner" in page
     assert SECRET not in Path(run["report"]).read_text()
     assert "The analysis is bound, too" in page
     for name, value in (("calibration.examples", "500"), ("epochs", "3"), ("network", "cnn1"), ("given.columns", "a")):
-        refused = provider(*given, *settings, f"{name}={value}", code=2).stderr
+        refused = provider(*run_arguments, *settings, f"{name}={value}", code=2).stderr
         assert "No setting may change after the commitment" in refused
     # In the end the secret is opened, and the owner computes the commitment.
     shutil.copy(provider.folder / "audit.yaml", owner.folder)
     assert commitment == owner("probes", "audit.yaml", "--commit").stdout.strip()
-    # By a draw that the provider made alone the owner was asked about other pictures.
-    assert "these settings and this secret generate" in provider(*given, code=2).stderr
+    # A draw made by the provider alone would have used other images.
+    assert "these settings and this secret generate" in provider(*run_arguments, code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -96,25 +96,23 @@ def test_the_draw_of_two_parties_is_bound_and_both_can_see_it_in_the_end(tmp_pat
         (("forgetting", "--preset", "smoke", "--nonce-by", "me", "--out", "p"), "--nonce-by is given without --nonce"),
     ],
 )
-def test_a_draw_that_cannot_be_bound_is_refused_in_one_line(
-    engram: Here, arguments: tuple[str, ...], line: str
-) -> None:
-    said = engram("probes", *arguments, code=2)
-    assert line in said.stderr
-    assert len(refusals(said.stderr)) == 1
+def test_unbindable_draw_is_refused_in_one_line(engram: Here, arguments: tuple[str, ...], line: str) -> None:
+    refusal = engram("probes", *arguments, code=2)
+    assert line in refusal.stderr
+    assert len(refusals(refusal.stderr)) == 1
 
 
 def test_commitment_is_printed_with_its_configuration(engram: Here) -> None:
-    asked = ("probes", "relational", "--preset", "smoke", f"secret={SECRET}", "--commit")
-    made, printed = engram.json(*asked), engram(*asked)
-    assert printed.stdout.strip() == made["commitment"]
-    assert json.dumps(made["configuration"], sort_keys=True) in printed.stderr
+    arguments = ("probes", "relational", "--preset", "smoke", f"secret={SECRET}", "--commit")
+    reply, printed = engram.json(*arguments), engram(*arguments)
+    assert printed.stdout.strip() == reply["commitment"]
+    assert json.dumps(reply["configuration"], sort_keys=True) in printed.stderr
 
 
-def test_commitments_of_the_other_audits_hold_what_is_drawn_from(engram: Here) -> None:
+def test_commitment_covers_the_drawn_configuration(engram: Here) -> None:
     shape = ("unique_feature", "given.shape=28,28,1", "probe=digits", "feature.kind=random", f"given.secret={SECRET}")
     glyph = engram("probes", *shape, "--commit").stdout
     assert glyph == engram("probes", *shape, "--nonce", NONCE, "--commit").stdout
     assert glyph != engram("probes", *shape, "feature.text=B", "--commit").stdout
-    asked = ("relational", "--preset", "smoke", f"secret={SECRET}")
-    assert engram("probes", *asked, "--commit").stdout != engram("probes", *asked, "seed=9", "--commit").stdout
+    arguments = ("relational", "--preset", "smoke", f"secret={SECRET}")
+    assert engram("probes", *arguments, "--commit").stdout != engram("probes", *arguments, "seed=9", "--commit").stdout

@@ -15,7 +15,7 @@ from tests.support.callers import Module, Target, find_unused, read_module
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("tasks", "orchestrator", "dashboards")
 OTHERS = ("engram", "bench", "studies", "measurement", "examples", "recipe")
-# What may stand without a caller, and why.
+# Exceptions without a caller, and their reasons.
 ALLOWED = {
     "tasks.contract.extras.NeedsExtras": "documents the method by which planning asks a config for its extras",
     "tasks.datasets.catalog.open_pictures": "reads sets larger than memory; trainings are connected to it later",
@@ -81,13 +81,13 @@ def parsed(name: str, source: str, imports: dict[str, Target] | None = None) -> 
         ("", {"run": ("a", "run")}, False),
     ],
 )
-def test_a_caller_is_found_by_any_name(source: str, imports: dict[str, Target], is_used: bool) -> None:
+def test_caller_is_found_under_any_name(source: str, imports: dict[str, Target], is_used: bool) -> None:
     defining = parsed("a", "def run():\n    return run()\n")
     passing = parsed("passing", "", {"run": ("a", "run")})
     unused = find_unused([defining], [defining, passing, parsed("user", source, imports)])
     assert unused == ([] if is_used else ["a.run"])
 
 
-def test_a_registered_function_needs_no_caller() -> None:
+def test_registered_function_needs_no_caller() -> None:
     module = parsed("a", "@task(version=1)\ndef run():\n    pass\n\n@cache\ndef load():\n    pass\n")
     assert find_unused([module], [module]) == ["a.load"]

@@ -1,4 +1,4 @@
-"""A chain of real trainings as a user has it: killed, resumed, kept, and in the end what one training would be."""
+"""Chains of real trainings: killed, resumed, kept, and finally equal to an unbroken training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BY_EPOCH = ("log_p", "effective_samples")
 
 
 def links(store: Store, run: str, root: str = "links") -> list[tuple[str, Mapping[str, Any]]]:
-    """The keys of a run's links in order, each with its record."""
+    """The keys of a run's links in order, and their records."""
     keys = Journal(Path(store.location) / "runs" / run).roots()[root]
     return [(key, store.record(key)) for key in keys]
 
@@ -35,7 +35,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str]:
     return open_store(folder / "engram-store"), run
 
 
-def test_a_chain_killed_after_its_first_link_goes_on_from_there(tmp_path: Path, undisturbed: tuple[Store, str]) -> None:
+def test_killed_chain_continues_after_its_last_link(tmp_path: Path, undisturbed: tuple[Store, str]) -> None:
     engram, shell = Here(tmp_path), Shell(tmp_path)
     driver = shell.start(*RUN, "link=2")
     shell.await_results(1, driver)
@@ -48,29 +48,29 @@ def test_a_chain_killed_after_its_first_link_goes_on_from_there(tmp_path: Path, 
     ended = engram.json(*RUN, "link=2")
     assert ("finished", len(before)) == (ended["state"], 9 - ended["jobs"]["done"])
     for key, record in links(store, ended["run"]):
-        reached = record["config"]["epochs"]
-        assert (None if reached == 2 else reached - 2) == record.get("continued_from"), key
+        epochs = record["config"]["epochs"]
+        assert (None if epochs == 2 else epochs - 2) == record.get("continued_from"), key
     assert states & {key for key, _ in links(store, ended["run"])}
     assert set() == store.states()
     assert tables(*undisturbed) == tables(store, ended["run"])
 
 
-def test_the_last_link_is_the_unbroken_training(tmp_path: Path, undisturbed: tuple[Store, str]) -> None:
+def test_last_link_equals_the_unbroken_training(tmp_path: Path, undisturbed: tuple[Store, str]) -> None:
     engram = Here(tmp_path)
-    whole = engram.json(*RUN, "link=0")["run"]
+    unbroken_run = engram.json(*RUN, "link=0")["run"]
     store = open_store(tmp_path / "engram-store")
-    for number, (key, _) in enumerate(links(store, whole)):
+    for number, (key, _) in enumerate(links(store, unbroken_run)):
         unbroken = store.read(key)
         chain = [undisturbed[0].read(link) for link, _ in links(*undisturbed)[4 * number : 4 * number + 4]]
-        others = [name for name in unbroken.schema.names if name not in BY_EPOCH]
-        assert content(unbroken.select(others)) == content(chain[-1].select(others))
-        for name in BY_EPOCH:  # each link has those of its own epochs
+        other_columns = [name for name in unbroken.schema.names if name not in BY_EPOCH]
+        assert content(unbroken.select(other_columns)) == content(chain[-1].select(other_columns))
+        for name in BY_EPOCH:  # each link has only its own epochs
             assert unbroken[name].to_pylist() == [
                 values for table in chain for values in table[name].to_pylist() if values
             ]
 
 
-def test_what_is_kept_lets_the_same_training_go_further(tmp_path: Path, undisturbed: tuple[Store, str]) -> None:
+def test_kept_state_lets_training_continue(tmp_path: Path, undisturbed: tuple[Store, str]) -> None:
     engram = Here(tmp_path)
     short = ("run", "chains", *FIELDS, "epochs=4", "link=2", "--address", "none", "--way", "loop")
     short = tuple(word for word in short if word != "epochs=8")
@@ -81,8 +81,8 @@ def test_what_is_kept_lets_the_same_training_go_further(tmp_path: Path, undistur
     assert [record.get("continued_from") for _, record in links(store, run)] == [None, 2, 4, 6] * 2
     assert tables(*undisturbed) == tables(store, run)
     assert set() == store.states()
-    said = engram(*short, "--keep", "weights", code=2)
-    assert said.stderr == "engram: keep is 'weights'; it must be one of none, state\n"
+    refused = engram(*short, "--keep", "weights", code=2)
+    assert refused.stderr == "engram: keep is 'weights'; it must be one of none, state\n"
 
 
 # Canaries, one drawn by its self-influence: their models are trained by rank.
@@ -90,9 +90,9 @@ CANARIES = ("canaries=1", "choice=self-influence", "measures=scores", "examples=
 UNIQUE = ("run", "unique_feature", "--preset", "smoke", "scale=tiny", *CANARIES, "--address", "none", "--way", "loop")
 
 
-def test_an_audit_of_classifiers_killed_in_mid_chain_ends_with_the_tables_of_the_unbroken_one(tmp_path: Path) -> None:
+def test_killed_classifier_chain_ends_with_equal_tables(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
-    whole = Here(tmp_path / "whole").json(*UNIQUE)["run"]
+    unbroken_run = Here(tmp_path / "whole").json(*UNIQUE)["run"]
     undisturbed = open_store(tmp_path / "whole" / "engram-store")
     engram, shell = Here(tmp_path), Shell(tmp_path)
     store = open_store(tmp_path / "engram-store")
@@ -117,6 +117,6 @@ def test_an_audit_of_classifiers_killed_in_mid_chain_ends_with_the_tables_of_the
         assert [None, *lengths[:-1]] == gone_on, task
     assert states <= {key for links in chains.values() for key in links.values()}
     assert set() == store.states()
-    assert Journal(tmp_path / "whole" / "engram-store" / "runs" / whole).roots() == journal.roots()
+    assert Journal(tmp_path / "whole" / "engram-store" / "runs" / unbroken_run).roots() == journal.roots()
     for name in journal.roots():
-        assert tables(undisturbed, whole, name) == tables(store, ended["run"], name)
+        assert tables(undisturbed, unbroken_run, name) == tables(store, ended["run"], name)

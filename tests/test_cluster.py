@@ -1,4 +1,4 @@
-"""cluster.yaml is one that Ray's launcher takes, and its machines get all that an audit needs and no secret."""
+"""Ray's launcher accepts cluster.yaml. Its machines get everything that an audit needs, and no secret."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ VARIANTS: dict[str, dict[str, str]] = {  # each provider's configuration, and wh
 
 
 def validate_cluster(path: str) -> dict[str, Any]:
-    """The configuration as the launcher has it, with Ray's defaults filled in, after Ray's own validation."""
+    """The configuration as the launcher uses it, with Ray's defaults, after Ray's own validation."""
     config: dict[str, Any] = prepare_config(yaml.safe_load((ROOT / path).read_text()))
     validate_config(config)
     return config
@@ -60,28 +60,30 @@ def variant(request: pytest.FixtureRequest) -> dict[str, Any]:
     return validate_cluster(request.param)
 
 
-def test_ray_takes_it_and_none_of_its_own_installation_is_left_in(variant: dict[str, Any]) -> None:
+def test_ray_accepts_it_without_its_own_installation(variant: dict[str, Any]) -> None:
     commands = [*variant["setup_commands"], *variant["head_setup_commands"], *variant["worker_setup_commands"]]
     assert [command for command in commands if "anaconda" in command or "ray-wheels" in command] == []
     assert [command for command in commands if "pip install" in command and "engram/venv" not in command] == []
 
 
-def test_the_head_computes_nothing_and_gpu_machines_come_as_spot_and_on_demand(cluster: dict[str, Any]) -> None:
+def test_head_computes_nothing_and_machines_have_gpus(cluster: dict[str, Any]) -> None:
     types = cluster["available_node_types"]
     assert {"head", "gpu.spot", "gpu.on_demand"} == set(types)
     assert types[cluster["head_node_type"]]["resources"] == {"CPU": 0}
-    markets = {name: each["node_config"].get("InstanceMarketOptions") for name, each in types.items()}
+    markets = {name: node_type["node_config"].get("InstanceMarketOptions") for name, node_type in types.items()}
     assert markets == {"head": None, "gpu.spot": {"MarketType": "spot"}, "gpu.on_demand": None}
     assert [types[name]["min_workers"] for name in ("gpu.spot", "gpu.on_demand")] == [0, 0]
     assert 0 < cluster["idle_timeout_minutes"] <= 30
-    assert len({each["node_config"]["ImageId"] for each in types.values()}) == 1
-    assert all(each["node_config"]["IamInstanceProfile"] for each in types.values())  # else no store can be reached
+    assert len({node_type["node_config"]["ImageId"] for node_type in types.values()}) == 1
+    assert all(
+        node_type["node_config"]["IamInstanceProfile"] for node_type in types.values()
+    )  # else no store can be reached
 
 
 @pytest.mark.parametrize("which", ["head", "worker"])
 @pytest.mark.parametrize("path", VARIANTS)
-def test_the_environment_is_given_before_ray_starts(path: str, which: str, tmp_path: Path) -> None:
-    """The start commands are run as they stand, up to Ray's own, in a home of their own."""
+def test_environment_is_set_before_ray_starts(path: str, which: str, tmp_path: Path) -> None:
+    """Run the start commands, up to Ray's own, with a temporary home folder."""
     *before, last = validate_cluster(path)[f"{which}_start_ray_commands"]
     assert "ray start" in last
     stub = tmp_path / "engram" / "venv" / "bin"
@@ -102,7 +104,7 @@ def test_the_environment_is_given_before_ray_starts(path: str, which: str, tmp_p
 
 
 @pytest.mark.parametrize("path", VARIANTS)
-def test_the_token_is_a_mounted_file_and_nothing_secret_is_written_in(path: str) -> None:
+def test_token_is_a_mounted_file_without_secrets_inside(path: str) -> None:
     text = (ROOT / path).read_text()
     cluster = validate_cluster(path)
     assert cluster["file_mounts"][f"/home/{cluster['auth']['ssh_user']}/.ray/auth_token"] == "~/.ray/auth_token"
@@ -110,7 +112,7 @@ def test_the_token_is_a_mounted_file_and_nothing_secret_is_written_in(path: str)
     assert None is re.search(r"[0-9a-f]{32}|AKIA[0-9A-Z]{16}|secret_access_key|password", text, re.IGNORECASE)
 
 
-def test_every_machine_installs_the_pinned_packages_and_this_engram(variant: dict[str, Any]) -> None:
+def test_every_machine_installs_pinned_packages_and_engram(variant: dict[str, Any]) -> None:
     mounts = {remote.rpartition("/")[2]: local for remote, local in variant["file_mounts"].items()}
     assert tuple(mounts[name] for name in ("requirements.lock", "dist", "auth_token")) == (
         "./requirements.lock",
@@ -123,13 +125,13 @@ def test_every_machine_installs_the_pinned_packages_and_this_engram(variant: dic
     assert "dist/*.whl" in installs[1]
 
 
-def test_the_machine_that_starts_others_on_aws_has_its_library() -> None:
+def test_requirements_include_the_library_for_aws() -> None:
     assert "boto3==" in (ROOT / "requirements.lock").read_text()
 
 
 AWS = """#!{python}
 # `aws s3 sync` between a folder and what stands for the bucket.
-import shutil, sys
+# `aws s3 sync` between a folder and a stand-in for the bucket.
 from pathlib import Path
 *_, origin, target = sys.argv
 folders = [Path(each.replace("s3:/", {bucket!r})) for each in (origin, target)]
@@ -148,7 +150,7 @@ class Index(BaseHTTPRequestHandler):
         name = self.path.rpartition("/")[2]
         if name:
             self.loaded.append(name)
-        page = "".join(f'<a href="/files/{each}">{each}</a>' for each in self.files).encode()
+        page = "".join(f'<a href="/files/{file_name}">{file_name}</a>' for file_name in self.files).encode()
         content = self.files[name] if name else page
         self.send_response(200)
         self.send_header("Content-Type", "application/octet-stream" if name else "text/html")
@@ -172,8 +174,8 @@ def a_wheel(name: str) -> bytes:
 
 
 @pytest.mark.slow  # two environments, made by pip as the machines make theirs
-def test_packages_come_from_the_index_once_and_then_from_the_bucket(cluster: dict[str, Any], tmp_path: Path) -> None:
-    """The setup commands are run as they stand on a head and a machine; apt, cloud-init and aws are stand-ins."""
+def test_packages_are_downloaded_once_and_then_shared(cluster: dict[str, Any], tmp_path: Path) -> None:
+    """Run the setup commands unchanged for a head and a machine. apt, cloud-init and aws are stand-ins."""
     wheel = a_wheel("pinned")
     Index.files, Index.loaded = {"pinned-1.0-py3-none-any.whl": wheel}, []
     tools = tmp_path / "tools"
@@ -196,14 +198,14 @@ def test_packages_come_from_the_index_once_and_then_from_the_bucket(cluster: dic
                 "HOME": str(home),
                 "PATH": f"{tools}:{os.defpath}",
                 "PIP_INDEX_URL": f"http://127.0.0.1:{server.server_port}/simple/",
-                "PIP_TRUSTED_HOST": "127.0.0.1",  # else pip caches nothing that comes without TLS
+                "PIP_TRUSTED_HOST": "127.0.0.1",  # otherwise pip caches no file downloaded without TLS
                 "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             }
             for command in (*cluster["setup_commands"], *cluster[f"{machine}_setup_commands"]):
                 done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True)
                 assert done.returncode == 0, (command, done.stderr)
-            there = {path.name for path in (home / "engram" / "venv" / "lib").glob("*/site-packages/*.py")}
-            assert {"pinned.py", "ours.py"} <= there
+            installed = {path.name for path in (home / "engram" / "venv" / "lib").glob("*/site-packages/*.py")}
+            assert {"pinned.py", "ours.py"} <= installed
             assert Index.loaded == ["pinned-1.0-py3-none-any.whl"]
     finally:
         server.shutdown()
@@ -211,7 +213,7 @@ def test_packages_come_from_the_index_once_and_then_from_the_bucket(cluster: dic
 
 
 @pytest.mark.slow
-def test_ray_launches_its_machines_where_a_server_plays_aws(
+def test_ray_launches_machines_on_a_simulated_aws(
     cluster: dict[str, Any], s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import boto3
@@ -225,12 +227,12 @@ def test_ray_launches_its_machines_where_a_server_plays_aws(
     types = config["available_node_types"]
     assert types["head"]["resources"] == {"CPU": 0}
     for name in ("gpu.spot", "gpu.on_demand"):
-        assert {each: types[name]["resources"][each] for each in ("CPU", "GPU")} == {"CPU": 8, "GPU": 1}
+        assert {node_type: types[name]["resources"][node_type] for node_type in ("CPU", "GPU")} == {"CPU": 8, "GPU": 1}
     provider = _get_node_provider(config["provider"], config["cluster_name"])
-    for name, each in types.items():
-        provider.create_node(dict(each["node_config"]), {"ray-user-node-type": name}, 1)
-    found = boto3.client("ec2", config["provider"]["region"], endpoint_url=s3.url).describe_instances()
-    machines = [machine for reservation in found["Reservations"] for machine in reservation["Instances"]]
+    for name, node_type in types.items():
+        provider.create_node(dict(node_type["node_config"]), {"ray-user-node-type": name}, 1)
+    instances = boto3.client("ec2", config["provider"]["region"], endpoint_url=s3.url).describe_instances()
+    machines = [machine for reservation in instances["Reservations"] for machine in reservation["Instances"]]
     assert sorted(machine["InstanceType"] for machine in machines) == ["g5.2xlarge", "g5.2xlarge", "m6i.xlarge"]
     assert [machine["InstanceLifecycle"] for machine in machines if "InstanceLifecycle" in machine] == ["spot"]
 
@@ -254,8 +256,8 @@ cluster.shutdown()
 
 
 @pytest.mark.slow
-def test_such_a_cluster_runs_an_audit_though_a_spot_machine_is_taken_away(s3: Server, tmp_path: Path) -> None:
-    """A head that computes nothing, the token by its file, results in a bucket; a machine comes late, one is killed."""
+def test_audit_survives_the_loss_of_spot_machines(s3: Server, tmp_path: Path) -> None:
+    """A head without processors, the token in a file, results in a bucket. A machine joins late, and one is killed."""
     (tmp_path / "auth_token").write_text(secrets.token_hex(32))
     shell = Shell(tmp_path)
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "auth_token")}
@@ -272,8 +274,8 @@ def test_such_a_cluster_runs_an_audit_though_a_spot_machine_is_taken_away(s3: Se
     assert nodes.stdin is not None
     assert nodes.stdout is not None
     try:
-        place = ("--store", f"s3://{BUCKET}/audits", "--address", nodes.stdout.readline().strip())
-        run = shell.start("run", "toys", "parts=20", "trouble=wait", "at=3", f"folder={tmp_path}", *place)
+        store_and_address = ("--store", f"s3://{BUCKET}/audits", "--address", nodes.stdout.readline().strip())
+        run = shell.start("run", "toys", "parts=20", "trouble=wait", "at=3", f"folder={tmp_path}", *store_and_address)
         shell.until(lambda: bool(s3.names("audits/runs")), run)
         assert s3.names("audits/results") == []
         print("start", file=nodes.stdin, flush=True)
@@ -291,4 +293,4 @@ def test_such_a_cluster_runs_an_audit_though_a_spot_machine_is_taken_away(s3: Se
     assert "its node went away" in err
     numbers = (tmp_path / "computed.log").read_text().split()
     assert len(set(numbers)) == 20
-    assert len(numbers) <= 24  # what ran on the machine that was taken away
+    assert len(numbers) <= 24  # repeated: the jobs of the removed machine

@@ -14,11 +14,11 @@ RUN = ("run", "deja_vu", "--preset", "smoke", "scale=tiny", "--address", "none")
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
-    """One folder with one store, in which what several tests need is trained once."""
+    """A folder with a store, in which models for several tests are trained once."""
     return Here(tmp_path_factory.mktemp("deja-vu"))
 
 
-def test_the_smoke_preset_ends_with_an_answer_and_a_page(here: Here) -> None:
+def test_smoke_preset_gives_an_answer_and_page(here: Here) -> None:
     ended = here.json(*RUN, "--report")
     assert ended["state"] == "finished"
     text = words(Path(ended["report"]))
@@ -26,12 +26,12 @@ def test_the_smoke_preset_ends_with_an_answer_and_a_page(here: Here) -> None:
     assert any(answer in text for answer in ("Undecided: ", "Not detected: "))
 
 
-def test_the_tables_say_the_same_of_every_picture(here: Here) -> None:
+def test_tables_agree_on_every_image(here: Here) -> None:
     run = here.json(*RUN)["run"]
     crops, inferences = (here.json("results", run, name) for name in ("crops", "inferences"))
     assert len(crops) == 2 * 40  # four of each of ten classes, of either set
-    shown = sorted(row["id"] for row in crops if row["left"] is not None)
-    assert shown == sorted(row["id"] for row in inferences if row["epoch"] == 2)
+    image_ids = sorted(row["id"] for row in crops if row["left"] is not None)
+    assert image_ids == sorted(row["id"] for row in inferences if row["epoch"] == 2)
     assert {1, 2} == {row["epoch"] for row in inferences}
     labels = {row["id"]: row["label"] for row in crops}
     assert all(labels[row["id"]] == row["label"] for row in inferences)
@@ -41,24 +41,24 @@ def test_the_tables_say_the_same_of_every_picture(here: Here) -> None:
     assert scores["both", 20] == pytest.approx((scores["A", 20] + scores["B", 20]) / 2, abs=1e-9)
 
 
-def test_the_null_attacks_the_same_pictures_with_models_of_others(here: Here) -> None:
-    own, null = (here.json(*RUN, f"training_sets={name}") for name in ("own", "other"))
-    first, second = (here.json("results", run["run"], "inferences") for run in (own, null))
+def test_null_attacks_equal_images_with_other_models(here: Here) -> None:
+    measured, null = (here.json(*RUN, f"training_sets={name}") for name in ("own", "other"))
+    first, second = (here.json("results", run["run"], "inferences") for run in (measured, null))
     assert [row["id"] for row in first] == [row["id"] for row in second]
     assert first != second
-    assert own["jobs"]["planned"] == null["jobs"]["planned"]
+    assert measured["jobs"]["planned"] == null["jobs"]["planned"]
 
 
 @pytest.mark.slow
-def test_the_logits_of_supervised_training_are_a_layer_of_their_own(here: Here) -> None:
+def test_supervised_logits_are_a_separate_layer(here: Here) -> None:
     run = here.json(*RUN, "criterion=supervised")["run"]
     assert {4} == {row["layer"] for row in here.json("results", run, "inferences")}
 
 
 @pytest.mark.slow
-def test_layers_neighbours_crops_and_fine_tuning_can_be_asked_for(here: Here) -> None:
-    asked = ("layers=3,0", "k=5,9", "crop=corner", "fine_tuning=2", "confident_percent=50")
-    ended = here.json(*RUN, *asked)
+def test_layers_neighbours_crops_and_fine_tuning_are_configurable(here: Here) -> None:
+    settings = ("layers=3,0", "k=5,9", "crop=corner", "fine_tuning=2", "confident_percent=50")
+    ended = here.json(*RUN, *settings)
     rows = here.json("results", ended["run"], "scores")
     cells = {(row["epoch"], row["layer"], row["k"]) for row in rows}
     assert {(epoch, layer, k) for epoch in (1, 2, 3, 4) for layer in (3, 0) for k in (5, 9)} == cells
@@ -85,8 +85,8 @@ def test_layers_neighbours_crops_and_fine_tuning_can_be_asked_for(here: Here) ->
         (("permutations=19",), 2, "permutations is 19; it must be at least 199"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
-    said = Here(tmp_path)(*RUN, *settings, code=code).stderr
-    assert says in said
-    assert "Traceback" not in said
-    assert len(refusals(said)) == 1
+def test_invalid_settings_give_one_line_error(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
+    message = Here(tmp_path)(*RUN, *settings, code=code).stderr
+    assert says in message
+    assert "Traceback" not in message
+    assert len(refusals(message)) == 1

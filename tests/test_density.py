@@ -1,4 +1,4 @@
-"""The audit of densities from outside: what a failed training takes away, one's own data and model."""
+"""The audit of densities from outside: the effects of failed trainings, and users' own data and models."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def engram(tmp_path: Path) -> Shell:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
-    """The same in this process, which forgets afterwards that it imported the model: of each test it is another."""
+    """The same in this process. Afterwards the imported model is forgotten, because each test has another."""
     densities.write(tmp_path / "models")
     monkeypatch.syspath_prepend(tmp_path / "models")
     yield Here(tmp_path)
@@ -43,7 +43,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
 
 
 def roots(engram: Shell | Here, run: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The keys behind each table: as planned, and as they are."""
+    """The keys of each table: as planned, and as available."""
     journal = Journal(engram.folder / "engram-store" / "runs" / run)
     return journal.roots(), status.roots(journal)
 
@@ -56,12 +56,12 @@ def read(engram: Shell | Here, run: str, name: str) -> list[dict[str, Any]]:
 
 
 def failing(engram: Shell | Here, *path: str | int) -> None:
-    """Have the training of this seed fail."""
+    """Make the training of one seed fail."""
     densities.write(engram.folder / "models", [seeds.derive(0, "training", *path)])
 
 
 @pytest.mark.slow
-def test_a_failed_fold_ends_the_run_without_a_summary_unless_it_is_tolerated(here: Here) -> None:
+def test_failed_fold_ends_the_run_unless_tolerated(here: Here) -> None:
     failing(here, 1, 2)
     done = here(*OWN, "measures=scores", code=3)
     assert "TrainingError: loss is not finite" in done.stderr
@@ -72,24 +72,28 @@ def test_a_failed_fold_ends_the_run_without_a_summary_unless_it_is_tolerated(her
         "1 of the 1 results behind 'summary' are not available yet" in here("results", ended["run"], "summary").stderr
     )
 
-    said = here(*OWN, "measures=scores", "--tolerate", "1", code=3).stdout
-    assert "the image with the fewest models has 5 of the 6 planned" in said
-    assert "The model of all data is missing" not in said
-    planned, found = roots(here, ended["run"])
-    assert planned.keys() == found.keys()
+    output = here(*OWN, "measures=scores", "--tolerate", "1", code=3).stdout
+    assert "the image with the fewest models has 5 of the 6 planned" in output
+    assert "The model of all data is missing" not in output
+    planned, available = roots(here, ended["run"])
+    assert planned.keys() == available.keys()
     for name in ("summary", "scores", "distribution", "losses", "fits"):
-        assert planned[name] != found[name]
+        assert planned[name] != available[name]
     models = [(row["trained_models"], row["held_out_models"]) for row in read(here, ended["run"], "scores")]
     assert Counter(models) == {(3, 2): 40, (4, 1): 20}
     for row in read(here, ended["run"], "scores"):
         assert None not in (row["m"], row["m_matched"], row["p_value"])
         assert (row["held_out_models"] == 1) == (row["held_out"][1] is None)
-    (row,) = (each for each in read(here, ended["run"], "summary") if each["metric"].startswith("models of an"))
+    (row,) = (
+        summary_row
+        for summary_row in read(here, ended["run"], "summary")
+        if summary_row["metric"].startswith("models of an")
+    )
     assert (row["estimate"], row["n"]) == (5, 6)
 
 
 @pytest.mark.slow
-def test_of_one_repetition_the_observations_of_a_failed_fold_have_no_score(here: Here) -> None:
+def test_observations_of_a_failed_fold_have_no_score(here: Here) -> None:
     failing(here, 0, 1)
     run = here.json(*OWN, "measures=scores,outliers", "repetitions=1", "--tolerate", "1", code=3)["run"]
     scores = read(here, run, "scores")
@@ -103,21 +107,21 @@ def test_of_one_repetition_the_observations_of_a_failed_fold_have_no_score(here:
 
 
 @pytest.mark.slow
-def test_without_the_model_of_all_data_there_are_no_neighbours_and_all_the_rest(here: Here) -> None:
+def test_missing_full_model_only_removes_neighbours(here: Here) -> None:
     failing(here, "whole")
-    asked = (*OWN, "measures=scores,outliers,neighbours")
-    assert here.json(*asked, code=3)["state"] == "failed"
-    said = here(*asked, "--tolerate", "1", code=3).stdout
-    assert "The model of all data is missing" in said
-    assert "Some trainings are missing" not in said
-    planned, found = roots(here, here.json("status")["run"])
-    assert {"neighbours", "ratios"} == planned.keys() - found.keys()
-    assert planned["scores"] == found["scores"]
-    assert planned["summary"] != found["summary"]
+    arguments = (*OWN, "measures=scores,outliers,neighbours")
+    assert here.json(*arguments, code=3)["state"] == "failed"
+    output = here(*arguments, "--tolerate", "1", code=3).stdout
+    assert "The model of all data is missing" in output
+    assert "Some trainings are missing" not in output
+    planned, available = roots(here, here.json("status")["run"])
+    assert {"neighbours", "ratios"} == planned.keys() - available.keys()
+    assert planned["scores"] == available["scores"]
+    assert planned["summary"] != available["summary"]
 
 
 @pytest.mark.slow
-def test_pictures_of_ones_own_are_audited_and_shown_when_asked_for_alone(here: Here) -> None:
+def test_users_images_are_shown_only_on_request(here: Here) -> None:
     here.env["ENGRAM_REPORT"] = "yes"
     scans.classes(here.folder / "scans", count=20)
     lines = [f"scans/{name}/{number:02}.png,{name}" for name in scans.CLASSES for number in range(20)]
@@ -135,19 +139,19 @@ def test_pictures_of_ones_own_are_audited_and_shown_when_asked_for_alone(here: H
 
 
 @pytest.mark.slow
-def test_a_model_of_ones_own_is_known_by_its_source(engram: Shell) -> None:
-    asked = (*RUN, *SMALL, "model=flow:real_nvp", "measures=scores,neighbours")
+def test_users_model_is_identified_by_its_source(engram: Shell) -> None:
+    arguments = (*RUN, *SMALL, "model=flow:real_nvp", "measures=scores,neighbours")
     source = (ROOT / "examples" / "density" / "flow.py").read_text()
-    own = engram.folder / "models" / "flow.py"
-    own.write_text(source)
-    first = engram.json(*asked)
+    model_file = engram.folder / "models" / "flow.py"
+    model_file.write_text(source)
+    first = engram.json(*arguments)
     assert first["state"] == "finished"
-    assert engram.json(*asked)["jobs"]["done"] == 0
-    own.write_text(source.replace("hidden=128", "hidden=16"))
-    second = engram.json(*asked)
+    assert engram.json(*arguments)["jobs"]["done"] == 0
+    model_file.write_text(source.replace("hidden=128", "hidden=16"))
+    second = engram.json(*arguments)
     assert first["run"] != second["run"]
     assert second["jobs"]["planned"] == second["jobs"]["done"]
-    # A run goes on with the model that it was begun with.
+    # A run continues with the model that it was started with.
     assert engram.json("resume", first["run"])["state"] == "finished"
 
 
@@ -170,25 +174,25 @@ def test_a_model_of_ones_own_is_known_by_its_source(engram: Shell) -> None:
         (("privacy.epsilon=-1",), 2, "privacy: epsilon is -1.0; it must be a finite number above 0"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(here: Here, settings: tuple[str, ...], code: int, says: str) -> None:
-    said = here(*RUN, *settings, code=code).stderr
-    assert says in said
-    assert "Traceback" not in said
-    assert code == 3 or len(refusals(said)) == 1
+def test_invalid_settings_give_one_line_error(here: Here, settings: tuple[str, ...], code: int, says: str) -> None:
+    message = here(*RUN, *settings, code=code).stderr
+    assert says in message
+    assert "Traceback" not in message
+    assert code == 3 or len(refusals(message)) == 1
 
 
 @pytest.mark.slow
-def test_a_sweep_is_drawn_together_and_two_of_its_cells_are_compared(here: Here) -> None:
+def test_sweep_is_drawn_and_its_cells_compared(here: Here) -> None:
     here.env["ENGRAM_REPORT"] = "yes"
     fields = ("measures=scores", "epochs=2", "evaluation_interval=1", "--sweep", "learning_rate=1e-2,1e-3")
-    own = [field for field in OWN if not field.startswith(("epochs", "evaluation_interval"))]
-    swept = here.json(*own, *fields)
+    arguments = [field for field in OWN if not field.startswith(("epochs", "evaluation_interval"))]
+    swept = here.json(*arguments, *fields)
     runs = here.folder / "engram-store" / "runs"
-    drawn = {path.stem for path in (runs / swept["run"] / "figures").iterdir()}
-    assert {"sweep", "densities", "courses", "losses"} == drawn
+    figure_names = {path.stem for path in (runs / swept["run"] / "figures").iterdir()}
+    assert {"sweep", "densities", "courses", "losses"} == figure_names
     first, second = (cell["run"] for cell in swept["cells"])
-    said = here("compare", first, second, "--out", "both.html").stdout
+    output = here("compare", first, second, "--out", "both.html").stdout
     difference = ["config", "question.training.learning_rate", "0.01", "0.001"]
-    assert difference in [line.split() for line in said.splitlines()]
-    assert said.count("; 2 random partitions into 3 folds;") == 2
+    assert difference in [line.split() for line in output.splitlines()]
+    assert output.count("; 2 random partitions into 3 folds;") == 2
     assert "generalisation gap of log p" in (here.folder / "both.html").read_text()

@@ -1,4 +1,4 @@
-"""The documentation: its site builds, its links have targets, and its commands run or are planned."""
+"""The documentation: its site builds, its links have targets, and its commands run or can be planned."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ FEW = 60  # minimum number of words of a page
 HERE, BY = "planned by tests/test_docs.py", "run by tests/test_docs.py"
 
 
-def named(page: Path) -> str:
+def page_name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
 def links(page: Path) -> list[str]:
     """The targets of a page's links within the project."""
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
-    found = re.findall(r"\]\(([^)]+)\)|(?:href|src|srcset)=\"([^\"]+)\"", text)
-    return [link for pair in found for link in pair if link and not link.startswith("http")]
+    matches = re.findall(r"\]\(([^)]+)\)|(?:href|src|srcset)=\"([^\"]+)\"", text)
+    return [link for pair in matches for link in pair if link and not link.startswith("http")]
 
 
 def anchors(page: Path) -> set[str]:
@@ -55,16 +55,16 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_links_have_targets(page: Path) -> None:
     for target in links(page):
         name, _, anchor = target.partition("#")
-        there = page.parent / name if name else page
-        assert there.exists(), target
-        assert not anchor or anchor in anchors(there), target
+        target_page = page.parent / name if name else page
+        assert target_page.exists(), target
+        assert not anchor or anchor in anchors(target_page), target
 
 
-@pytest.mark.parametrize("page", DOCS, ids=named)
+@pytest.mark.parametrize("page", DOCS, ids=page_name)
 def test_site_pages_have_text_and_internal_links(page: Path) -> None:
     assert len(page.read_text().split()) >= FEW
     assert [link for link in links(page) if ".." in link] == []
@@ -73,21 +73,21 @@ def test_site_pages_have_text_and_internal_links(page: Path) -> None:
 def test_navigation_and_links_reach_every_page() -> None:
     site = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
     assert sorted(page.name for page in DOCS) == sorted(leaves(site["nav"]))
-    reached, ahead = set[Path](), [ROOT / "README.md"]
+    reached_pages, ahead = set[Path](), [ROOT / "README.md"]
     while ahead:
         page = ahead.pop()
         near = {(page.parent / link.partition("#")[0]).resolve() for link in links(page)}
-        new = {each for each in near if each.suffix == ".md"} - reached
-        reached |= new
+        new = {linked for linked in near if linked.suffix == ".md"} - reached_pages
+        reached_pages |= new
         ahead += new
-    assert set(DOCS) <= reached
+    assert set(DOCS) <= reached_pages
 
 
 def leaves(part: Any) -> list[str]:
     """The pages of a navigation."""
     if isinstance(part, str):
         return [part]
-    return [leaf for each in (part.values() if isinstance(part, dict) else part) for leaf in leaves(each)]
+    return [leaf for entry in (part.values() if isinstance(part, dict) else part) for leaf in leaves(entry)]
 
 
 def test_site_builds_without_external_requests(tmp_path: Path) -> None:
@@ -99,7 +99,9 @@ def test_site_builds_without_external_requests(tmp_path: Path) -> None:
     built = {page.stem: page.read_text() for page in (tmp_path / "site").glob("*.html")}
     assert {page.stem for page in DOCS} <= built.keys()
     assert [
-        each for page in built.values() for each in re.findall(r"(?:src|<link[^>]* href)=\"?https?:[^\" >]*", page)
+        request
+        for page in built.values()
+        for request in re.findall(r"(?:src|<link[^>]* href)=\"?https?:[^\" >]*", page)
     ] == []
 
 
@@ -125,9 +127,9 @@ def test_schema_is_current(name: str) -> None:
 def test_page_of_law_has_current_controls() -> None:
     page = (ROOT / "docs" / "law.md").read_text()
     assert reference.rewrite_controls(page) == page, "run `make docs`"
-    own = sorted(file.parent.name for file in (ROOT / "tasks" / "audits").glob("*/__init__.py"))
-    assert own == re.findall(r"^\| `(\w+)` \|", page, flags=re.M)
-    assert all(audit in audits.names() for audit in own)
+    audit_names = sorted(file.parent.name for file in (ROOT / "tasks" / "audits").glob("*/__init__.py"))
+    assert audit_names == re.findall(r"^\| `(\w+)` \|", page, flags=re.M)
+    assert all(audit in audits.names() for audit in audit_names)
 
 
 def test_exit_codes_and_variables_are_documented() -> None:
@@ -140,9 +142,9 @@ def test_exit_codes_and_variables_are_documented() -> None:
     sources = [
         path.read_text() for part in ("orchestrator", "tasks", "dashboards") for path in (ROOT / part).rglob("*.py")
     ]
-    read = {name for text in sources for name in re.findall(r"\"(ENGRAM_[A-Z]+)\"", text)}
+    variables = {name for text in sources for name in re.findall(r"\"(ENGRAM_[A-Z]+)\"", text)}
     # ENGRAM_CLUSTER marks the processes of a cluster started by a run; users do not set it.
-    assert read - {"ENGRAM_CLUSTER"} <= set(re.findall(r"`(\w+)`", (ROOT / "docs" / "commands.md").read_text()))
+    assert variables - {"ENGRAM_CLUSTER"} <= set(re.findall(r"`(\w+)`", (ROOT / "docs" / "commands.md").read_text()))
 
 
 class Block(NamedTuple):
@@ -155,34 +157,34 @@ class Block(NamedTuple):
     def commands(self) -> Iterator[tuple[str, list[str]]]:
         """Yield PYTHONPATH and the words of each `engram` command."""
         for line in self.typed:
-            shown = re.match(r"(?:PYTHONPATH=(\S+) )?engram (.*)", line)
-            if shown:
-                yield shown[1] or "", shlex.split(re.split(r" [|&#](?: |$)", shown[2])[0])
+            command = re.match(r"(?:PYTHONPATH=(\S+) )?engram (.*)", line)
+            if command:
+                yield command[1] or "", shlex.split(re.split(r" [|&#](?: |$)", command[2])[0])
 
 
 def blocks() -> Iterator[Block]:
     for page in PAGES:
-        for mark, shown in re.findall(r"^ *```console(.*?)\n(.*?)```", page.read_text(), flags=re.S | re.M):
-            lines = shown.replace("\\\n", " ").splitlines()
+        for mark, content in re.findall(r"^ *```console(.*?)\n(.*?)```", page.read_text(), flags=re.S | re.M):
+            lines = content.replace("\\\n", " ").splitlines()
             yield Block(page, mark.strip(), [line.strip()[2:] for line in lines if line.strip().startswith("$ ")])
 
 
 BLOCKS = list(blocks())
 
 
-def at(block: Block) -> str:
-    return f"{named(block.page)}: {block.typed[0] if block.typed else ''}"
+def block_id(block: Block) -> str:
+    return f"{page_name(block.page)}: {block.typed[0] if block.typed else ''}"
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=at)
+@pytest.mark.parametrize("block", BLOCKS, ids=block_id)
 def test_terminal_blocks_have_date_or_test(block: Block) -> None:
-    said = re.fullmatch(r"title=\"(?:run (\d{4}-\d\d-\d\d)|(?:run|planned) by (tests/\S+\.py))\"", block.mark)
-    assert said, f'```console title="run YYYY-MM-DD", or "run by tests/...": {block.mark}'
-    assert not said[1] or datetime.date.fromisoformat(said[1]) <= datetime.date.today()
-    assert not said[2] or (ROOT / said[2]).exists()
+    stamp = re.fullmatch(r"title=\"(?:run (\d{4}-\d\d-\d\d)|(?:run|planned) by (tests/\S+\.py))\"", block.mark)
+    assert stamp, f'```console title="run YYYY-MM-DD", or "run by tests/...": {block.mark}'
+    assert not stamp[1] or datetime.date.fromisoformat(stamp[1]) <= datetime.date.today()
+    assert not stamp[2] or (ROOT / stamp[2]).exists()
 
 
-@pytest.mark.parametrize("block", [block for block in BLOCKS if [*block.commands()]], ids=at)
+@pytest.mark.parametrize("block", [block for block in BLOCKS if [*block.commands()]], ids=block_id)
 def test_shown_commands_are_valid(block: Block) -> None:
     for _, (name, *words) in block.commands():
         command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
@@ -207,29 +209,29 @@ def engram(tmp_path_factory: pytest.TempPathFactory) -> Here:
     return Here(folder)
 
 
-@pytest.mark.parametrize("block", [block for block in BLOCKS if BY in block.mark], ids=at)
+@pytest.mark.parametrize("block", [block for block in BLOCKS if BY in block.mark], ids=block_id)
 def test_short_commands_run(block: Block, engram: Here) -> None:
     for _, words in block.commands():
         engram(*words)
 
 
-@pytest.mark.parametrize("block", [block for block in BLOCKS if HERE in block.mark], ids=at)
+@pytest.mark.parametrize("block", [block for block in BLOCKS if HERE in block.mark], ids=block_id)
 def test_long_runs_are_planned(block: Block, engram: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     for path, (name, *words) in block.commands():
         if path:
             monkeypatch.syspath_prepend(engram.folder / path)
         if name == "run":
-            said = engram.run("plan", *(word.replace("$secret", 32 * "0") for word in words))
-            absent = re.search(r"no file|no train/|set ENGRAM_DATA", said.stderr)
-            assert said.returncode == 0 or (said.returncode == 1 and absent), said.stderr
+            planned = engram.run("plan", *(word.replace("$secret", 32 * "0") for word in words))
+            absent = re.search(r"no file|no train/|set ENGRAM_DATA", planned.stderr)
+            assert planned.returncode == 0 or (planned.returncode == 1 and absent), planned.stderr
 
 
 ROWS = dict(re.findall(r"^\| \[`(\w+)`\][^|]*\|[^|]*\| ([^,|]+),", (ROOT / "README.md").read_text(), flags=re.M))
 
 
 def test_every_audit_has_a_row() -> None:
-    ours = {path.stem for path in (ROOT / "tasks/audits").iterdir() if not path.name.startswith("_")}
-    assert ours == set(ROWS) <= set(names())
+    audits = {path.stem for path in (ROOT / "tasks/audits").iterdir() if not path.name.startswith("_")}
+    assert audits == set(ROWS) <= set(names())
 
 
 @pytest.mark.parametrize("audit", ROWS)

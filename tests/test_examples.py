@@ -1,4 +1,4 @@
-"""The examples: a hospital's three routes, a provider's tables, a density model of one's own."""
+"""The examples: three routes for a hospital, a provider's tables, and a user's density model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tasks.training.density_config import DensityTraining, Fold
 from tests.support.shell import ROOT, Here
 
 HOSPITAL = ROOT / "examples" / "hospital"
-THEIRS = ("make_xrays", "train_model", "answer")
+OWNER_SCRIPTS = ("make_xrays", "train_model", "answer")
 PACKAGES = {"tasks", "orchestrator", "dashboards"}
 SMALL = ("probes=8", "family.count=12", "family.look_alikes=3")  # of both names
 
@@ -38,15 +38,15 @@ def module(name: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, HOSPITAL / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    sys.modules[name] = found
-    spec.loader.exec_module(found)
-    return found
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[name] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
 @pytest.fixture
 def engram(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
-    monkeypatch.syspath_prepend(HOSPITAL)  # where the network that is trained here is found
+    monkeypatch.syspath_prepend(HOSPITAL)  # contains the network that is trained here
     for file in HOSPITAL.glob("*.yaml"):
         shutil.copy(file, tmp_path)
     return Here(tmp_path)
@@ -56,8 +56,8 @@ def script(engram: Here, name: str, *arguments: str) -> str:
     return engram.script(HOSPITAL / f"{name}.py", *arguments)
 
 
-@pytest.mark.parametrize("name", THEIRS)
-def test_what_the_hospital_runs_imports_nothing_of_engram(name: str) -> None:
+@pytest.mark.parametrize("name", OWNER_SCRIPTS)
+def test_hospitals_scripts_do_not_import_engram(name: str) -> None:
     tree = ast.parse((HOSPITAL / f"{name}.py").read_text())
     imported = {
         alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
@@ -67,31 +67,31 @@ def test_what_the_hospital_runs_imports_nothing_of_engram(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "top", "left"), [("JANE DOE", 10, 1, 1), ("Jyq, Ty", 14, 5, 9), ("WILL", 8, 0, 0)]
+    ("name", "size", "top", "left_edge"), [("JANE DOE", 10, 1, 1), ("Jyq, Ty", 14, 5, 9), ("WILL", 8, 0, 0)]
 )
-def test_the_name_is_drawn_as_engram_draws_words(name: str, size: int, top: int, left: int) -> None:
+def test_name_is_drawn_like_engrams_words(name: str, size: int, top: int, left_edge: int) -> None:
     image = np.random.default_rng(5).integers(0, 256, (64, 64), dtype=np.uint8)
-    drawn = module("make_xrays").with_name(image, name, size, top, left)
-    burnt = burn(image[None, ..., None], Words(name, size=size, top=top, left=left))
-    assert burnt[0, ..., 0].tolist() == drawn.tolist()
+    with_name = module("make_xrays").with_name(image, name, size, top, left_edge)
+    burnt = burn(image[None, ..., None], Words(name, size=size, top=top, left=left_edge))
+    assert burnt[0, ..., 0].tolist() == with_name.tolist()
 
 
-def test_with_and_without_a_name_one_training_image_differs(engram: Here) -> None:
+def test_name_changes_only_one_training_image(engram: Here) -> None:
     small = ("--seed", "3", "--train", "8", "--test", "2", "--elsewhere", "2")
-    said = script(engram, "make_xrays", "--out", "with", "--name", "JANE DOE", *small)
+    output = script(engram, "make_xrays", "--out", "with", "--name", "JANE DOE", *small)
     assert script(engram, "make_xrays", "--out", "without", *small) == ""
     files = sorted(path.relative_to(engram.folder / "with") for path in (engram.folder / "with").rglob("*.png"))
     pixels = {
         side: [np.array(Image.open(engram.folder / side / file)) for file in files] for side in ("with", "without")
     }
     pairs = zip(files, pixels["with"], pixels["without"], strict=True)
-    differing = [file for file, one, other in pairs if not np.array_equal(one, other)]
-    assert [f"with/{file} shows JANE DOE\n" for file in differing] == [said]
+    differing = [file for file, named_image, plain_image in pairs if not np.array_equal(named_image, plain_image)]
+    assert [f"with/{file} shows JANE DOE\n" for file in differing] == [output]
     assert differing[0].parts[0] == "train"
 
 
 @pytest.mark.slow
-def test_the_three_routes_reach_a_verdict_and_a_table_says_what_its_model_says(engram: Here) -> None:
+def test_three_routes_agree_on_one_model(engram: Here) -> None:
     few = ("--train", "60", "--test", "10", "--elsewhere", "10")
     script(engram, "make_xrays", "--out", "xrays", "--seed", "1", "--name", "JANE DOE", *few)
     script(engram, "train_model", "xrays", "--out", "model.pt", "--seed", "1", "--epochs", "4")
@@ -101,40 +101,40 @@ def test_the_three_routes_reach_a_verdict_and_a_table_says_what_its_model_says(e
     engram("probes", "outputs.yaml", "--out", "probes", secret, *SMALL)
     script(engram, "answer", "model.pt", "probes", "--out", "outputs.csv")
     by_table = summary(engram, "outputs.yaml", "given.outputs=outputs.csv", secret, *SMALL)
-    (twice,) = (each for each in by_table if each[0] == TWICE)
+    (twice,) = (entry for entry in by_table if entry[0] == TWICE)
     assert (0.0, round(0.1 * (15 + 2 * 3) * 8)) == (twice[3], twice[2])
     by_table.remove(twice)
-    assert [each[:3] for each in by_file] == [each[:3] for each in by_table]
-    numbers = [[value for value in each[3:] if value is not None] for each in by_file]
-    expected = [[value for value in each[3:] if value is not None] for each in by_table]
-    for one, other in zip(numbers, expected, strict=True):
+    assert [entry[:3] for entry in by_file] == [entry[:3] for entry in by_table]
+    numbers = [[value for value in entry[3:] if value is not None] for entry in by_file]
+    expected = [[value for value in entry[3:] if value is not None] for entry in by_table]
+    for from_file, from_table in zip(numbers, expected, strict=True):
         # The table has nine digits of each log-probability, and the means over them at least six.
-        assert one == pytest.approx(other, rel=1e-5, abs=1e-8)
+        assert from_file == pytest.approx(from_table, rel=1e-5, abs=1e-8)
 
-    trained = summary(engram, "trained_here.yaml", "seeds=2", "epochs=2", *SMALL)
-    assert ("push towards a label", 2) in {(each[0], each[2]) for each in trained}
+    trained_rows = summary(engram, "trained_here.yaml", "seeds=2", "epochs=2", *SMALL)
+    assert ("push towards a label", 2) in {(entry[0], entry[2]) for entry in trained_rows}
 
 
 def summary(engram: Here, *arguments: str) -> list[tuple[Any, ...]]:
-    """The rows of a run's summary, whose p-value is one of the ranks that there are."""
+    """The rows of a run's summary. Its p-value must be a possible rank."""
     run = engram.json("run", *arguments)["run"]
     rows = engram.json("results", run, "--store", "store")
     names = ("metric", "setting", "n", "estimate", "low", "high", "null", "p_value")
-    found = [tuple(row[name] for name in names) for row in rows]
+    row_values = [tuple(row[name] for name in names) for row in rows]
     p_value = next(row["p_value"] for row in rows if row["metric"] == "push towards a label")
     assert p_value in [rank / 13 for rank in range(1, 14)]
-    return found
+    return row_values
 
 
 PROVIDER = ROOT / "examples" / "provider"
 
 
 @pytest.mark.slow
-def test_tables_from_a_stand_in_owner_are_judged_one_by_one(tmp_path: Path) -> None:
+def test_stand_in_owners_tables_are_judged_separately(tmp_path: Path) -> None:
     engram = Here(tmp_path)
     shutil.copy(PROVIDER / "audit.yaml", tmp_path)
-    asked = ("forgetting", "--preset", "plain-digits", "query.secret=0123456789abcdef0123456789abcdef")
-    assert "Warning" not in engram("probes", *asked, "--out", "probes").stdout
+    arguments = ("forgetting", "--preset", "plain-digits", "query.secret=0123456789abcdef0123456789abcdef")
+    assert "Warning" not in engram("probes", *arguments, "--out", "probes").stdout
     engram.script(PROVIDER / "train_owner.py", "probes", "probes-split.csv", "--epochs", "3")
 
     run = engram.json("run", "audit.yaml", "epochs=3", "replicates=2", "permutations=199")["run"]
@@ -159,8 +159,8 @@ def flow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     sys.modules.pop("flow", None)
 
 
-def changed(flow: Any) -> Any:
-    """A flow that is far from its start, in float64."""
+def changed_flow(flow: Any) -> Any:
+    """A flow far from its initial state, in float64."""
     torch.manual_seed(1)
     model = flow.RealNVP(SHAPE, couplings=4, hidden=8).double()
     for coupling in model.couplings:
@@ -176,27 +176,27 @@ def forward(model: Any, values: Tensor) -> Tensor:
     return values
 
 
-def test_the_log_density_is_that_of_the_jacobian(flow: Any) -> None:
-    model = changed(flow)
+def test_log_density_follows_from_the_jacobian(flow: Any) -> None:
+    model = changed_flow(flow)
     images = torch.randn(5, *SHAPE, dtype=torch.float64)
-    for image, found in zip(images, model.log_prob(images), strict=True):
+    for image, log_density in zip(images, model.log_prob(images), strict=True):
         jacobian: Any = torch.autograd.functional.jacobian(lambda v: forward(model, v), image.flatten()[None])
         log_det = torch.linalg.slogdet(jacobian[0, :, 0, :]).logabsdet
         normal = forward(model, image.flatten()[None])
         expected = log_det - 0.5 * (normal.square().sum() + 12 * math.log(2 * math.pi))
-        torch.testing.assert_close(expected, found)
+        torch.testing.assert_close(expected, log_density)
 
 
-def test_samples_are_the_images_of_normal_numbers(flow: Any) -> None:
-    model = changed(flow)
+def test_samples_are_images_of_normal_numbers(flow: Any) -> None:
+    model = changed_flow(flow)
     torch.manual_seed(2)
-    drawn = model.sample(6)
+    with_name = model.sample(6)
     torch.manual_seed(2)
-    assert (6, *SHAPE) == drawn.shape
-    torch.testing.assert_close(torch.randn(6, 12, dtype=torch.float64), forward(model, drawn.flatten(1)))
+    assert (6, *SHAPE) == with_name.shape
+    torch.testing.assert_close(torch.randn(6, 12, dtype=torch.float64), forward(model, with_name.flatten(1)))
 
 
-def test_it_learns_digits_several_models_in_one_pass(flow: Any) -> None:
+def test_several_models_learn_digits_in_one_pass(flow: Any) -> None:
     pinned = pin(MODEL)
     assert pinned.digest
     config = DensityTraining(
@@ -210,7 +210,7 @@ def test_it_learns_digits_several_models_in_one_pass(flow: Any) -> None:
     )
     rows = fit(config, ()).to_pylist()
     assert rows[-1]["test_loss"] < rows[0]["test_loss"] - 100
-    # In nats of a byte: below log 256 each, what one would need that had learned nothing.
+    # In nats per byte: below log 256, the cost without any learning.
     first, last = (np.mean(rows[epoch]["log_p"]) for epoch in (0, -1))
     assert first < last
     assert -784 * math.log(256) < last
@@ -218,7 +218,7 @@ def test_it_learns_digits_several_models_in_one_pass(flow: Any) -> None:
     assert CustomDensity(str(pinned), load(config.data).shape).stackable
 
 
-def test_it_imports_nothing_of_engram() -> None:
+def test_example_does_not_import_engram() -> None:
     tree = ast.parse((FOLDER / "flow.py").read_text())
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}

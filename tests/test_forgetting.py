@@ -1,4 +1,4 @@
-"""The audit of forgetting from outside: models of others, refusals, failed trainings."""
+"""The audit of forgetting from outside: external models, refusals and failed trainings."""
 
 from __future__ import annotations
 
@@ -48,28 +48,28 @@ OWN = (
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
-    """One folder with one store, in which what several tests need is trained once."""
+    """A folder with a store, in which models for several tests are trained once."""
     return Here(tmp_path_factory.mktemp("forgetting"))
 
 
 @pytest.fixture(scope="module")
 def done() -> dict[str, pa.Table]:
-    """What presets share is computed once."""
+    """Results that presets share, computed once."""
     return {}
 
 
 def read(folder: Path, run: str, name: str) -> list[dict[str, Any]]:
     """The rows of a run's table."""
     store = open_store(folder / "engram-store")
-    found = status.roots(Journal(folder / "engram-store" / "runs" / run))[name]
-    return [row for key in found for row in store.read(key).to_pylist()]
+    keys = status.roots(Journal(folder / "engram-store" / "runs" / run))[name]
+    return [row for key in keys for row in store.read(key).to_pylist()]
 
 
 def config(preset: str) -> Forgetting:
     """The first cell of a preset at tiny scale."""
     (cell,) = pin_cells([Cell("forgetting", AUDIT.tiny(AUDIT.cells(preset)[0]), None, {})], {})
-    found: Forgetting = cell.config
-    return found
+    pinned: Forgetting = cell.config
+    return pinned
 
 
 def shares(rows: Sequence[Mapping[str, Any]], metric: str = "share of D_Q held") -> dict[str, Mapping[str, Any]]:
@@ -79,7 +79,7 @@ def shares(rows: Sequence[Mapping[str, Any]], metric: str = "share of D_Q held")
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("lost", "models", "says"),
+    ("failed_models", "models", "says"),
     [
         ([("target", 1, 1)], {"D_C": 2, "D_C + D_Q": 1}, "D_C + D_Q is "),
         ([("target", 1, 0), ("target", 1, 1)], {"D_C": 2}, "D_C + D_Q is undecided: there are no answers of the model"),
@@ -87,25 +87,28 @@ def shares(rows: Sequence[Mapping[str, Any]], metric: str = "share of D_Q held")
         ([("calibration", None, 0), ("calibration", None, 1)], {"D_C": 2, "D_C + D_Q": 2}, "Not assessable: "),
     ],
 )
-def test_missing_replicates_are_told_by_the_number_of_models(
-    lost: Sequence[tuple[str, int | None, int]], models: Mapping[str, int], says: str, done: dict[str, pa.Table]
+def test_missing_replicates_lower_the_number_of_models(
+    failed_models: Sequence[tuple[str, int | None, int]],
+    models: Mapping[str, int],
+    says: str,
+    done: dict[str, pa.Table],
 ) -> None:
-    asked = config("smoke")
-    tables(AUDIT.plan(asked), done=done)
-    assert isinstance(asked.question, Scores)
-    trained = training_jobs(asked.question, load_data_sets(asked))
-    named = {key_of(job, []): (model.kind, model.target, model.replicate) for model, job in trained}
-    gone = {key for key, model in named.items() if model in lost}
+    audit_config = config("smoke")
+    tables(AUDIT.plan(audit_config), done=done)
+    assert isinstance(audit_config.question, Scores)
+    trainings = training_jobs(audit_config.question, load_data_sets(audit_config))
+    models_by_key = {key_of(job, []): (model.kind, model.target, model.replicate) for model, job in trainings}
+    gone = {key for key, model in models_by_key.items() if model in failed_models}
     weights = {key: table for key, table in done.items() if table.schema.equals(MIXED) and key not in gone}
-    summary = tables(AUDIT.plan(asked), absent=lambda job: key_of(job, []) in gone, done=weights)["summary"]
+    summary = tables(AUDIT.plan(audit_config), absent=lambda job: key_of(job, []) in gone, done=weights)["summary"]
     rows = {name: row for name, row in shares(summary.to_pylist()).items() if row["n"]}
     assert models == {name: row["n"] for name, row in rows.items()}
     assert AUDIT.verdict is not None
-    assert says in AUDIT.verdict(asked, summary).sentence
+    assert says in AUDIT.verdict(audit_config, summary).sentence
 
 
 @pytest.mark.slow
-def test_of_one_replicate_nobody_is_cleared_and_it_is_said_why(here: Here) -> None:
+def test_one_replicate_is_undecided_with_a_reason(here: Here) -> None:
     run = here(*RUN, "replicates=1", "targets=D_C").stdout
     assert "too few models show how effects vary" in run
     (name,) = {path.name for path in (here.folder / "engram-store" / "runs").glob("[!.]*") if path.is_dir()}
@@ -115,7 +118,7 @@ def test_of_one_replicate_nobody_is_cleared_and_it_is_said_why(here: Here) -> No
 
 
 class Owner(NamedTuple):
-    """What a model's owner gave, each in its own form: the model, its probabilities, its confidences alone."""
+    """An owner's replies in three forms: the model, its probabilities, and its confidences alone."""
 
     folder: Path
     files: tuple[str, str, str]
@@ -124,11 +127,11 @@ class Owner(NamedTuple):
 
 @pytest.fixture(scope="module")
 def owner(here: Here) -> Owner:
-    """A model trained on what an auditor's probes show, and asked about them as a picture's file has them."""
-    said = here("probes", "forgetting", "--preset", "smoke", "scale=tiny", "--out", "probes").stdout
-    assert "132 images in probes, in 1 set: pictures-" in said  # a tenth of them twice
+    """A model trained on an auditor's probes, and queried with the images in their files."""
+    output = here("probes", "forgetting", "--preset", "smoke", "scale=tiny", "--out", "probes").stdout
+    assert "132 images in probes, in 1 set: pictures-" in output  # a tenth of them twice
     warning = "Warning: the run's seed alone determines which images are D_Q"
-    assert f"split of the data (keep it private): probes-split.csv\n{warning}" in said
+    assert f"split of the data (keep it private): probes-split.csv\n{warning}" in output
     with (here.folder / "probes" / "images.csv").open(newline="") as file:
         names = [row["image"] for row in csv.DictReader(file)]
     pixels = np.stack([np.asarray(Image.open(here.folder / "probes" / name)) for name in names])
@@ -153,9 +156,9 @@ def owner(here: Here) -> Owner:
     alone = p[np.arange(len(p)), labels]
     columns = {"image": names, "label": labels.astype(np.int64), "confidence": alone}
     pq.write_table(pa.table(columns), here.folder / "alone.parquet")
-    handed = handout_order(config("smoke").probes)
-    assert names == [image_of(handed.name, place) for place in range(132)]
-    by_image = [float(alone[names.index(name)]) for name in handed.ids]
+    probe_order = handout_order(config("smoke").probes)
+    assert names == [image_of(probe_order.name, position) for position in range(132)]
+    by_image = [float(alone[names.index(name)]) for name in probe_order.ids]
     return Owner(here.folder, ("model.pt", "all.csv", "alone.parquet"), by_image)
 
 
@@ -165,14 +168,16 @@ def write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -
 
 
 @pytest.mark.slow
-def test_a_model_its_probabilities_and_its_confidences_alone_are_judged_alike(here: Here, owner: Owner) -> None:
+def test_model_probabilities_and_confidences_are_judged_equally(here: Here, owner: Owner) -> None:
     model, *outputs = owner.files
     ended = here.json(*RUN, f"given.models={model}", f"given.outputs={','.join(outputs)}")
     assert ended["state"] == "finished"
-    asked = read(here.folder, ended["run"], "confidences")
+    confidence_rows = read(here.folder, ended["run"], "confidences")
     for target in range(3):
-        said = [row["confidence"] for row in asked if (row["model"], row["target"]) == ("target", target)]
-        assert owner.confidences == pytest.approx(said, abs=1e-6)
+        confidences = [
+            row["confidence"] for row in confidence_rows if (row["model"], row["target"]) == ("target", target)
+        ]
+        assert owner.confidences == pytest.approx(confidences, abs=1e-6)
     rows = [row for row in read(here.folder, ended["run"], "ratios") if row["score"] == "published"]
     assert list(owner.files) == [row["name"] for row in rows]
     assert [row["source"] for row in rows] == ["model", "outputs", "outputs"]
@@ -216,51 +221,51 @@ def test_a_model_its_probabilities_and_its_confidences_alone_are_judged_alike(he
         ),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
-    said = Here(tmp_path)(*RUN, *settings, code=code).stderr
-    assert says in said
-    assert len(refusals(said)) == 1
-    assert "Traceback" not in said
+def test_invalid_settings_give_one_line_error(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
+    message = Here(tmp_path)(*RUN, *settings, code=code).stderr
+    assert says in message
+    assert len(refusals(message)) == 1
+    assert "Traceback" not in message
 
 
 @pytest.mark.parametrize("preset", ["table1", "null"])
-def test_what_a_report_says_of_targets_can_be_given_to_a_command(preset: str) -> None:
+def test_targets_in_a_report_are_valid_settings(preset: str) -> None:
     targets = AUDIT.cells(preset)[0].audited.targets
     assert targets == coerce(text(plain(targets)), tuple[Target, ...], "targets")
 
 
-def test_a_calibration_set_made_of_images_of_the_query_set_is_refused_by_their_numbers(tmp_path: Path) -> None:
+def test_images_in_both_sets_are_refused_by_number(tmp_path: Path) -> None:
     parts = ("query.examples=200", "calibration.first=100", "calibration.examples=200")
-    said = Here(tmp_path)(*RUN, *parts, code=1).stderr
-    assert "the query set digits and the calibration set digits-on-photos have 100 images in common" in said
-    assert "training image 100 is 100, 101 is 101, 102 is 102, 103 is 103, 104 is 104, and 95 more" in said
-    assert len(refusals(said)) == 1
+    message = Here(tmp_path)(*RUN, *parts, code=1).stderr
+    assert "the query set digits and the calibration set digits-on-photos have 100 images in common" in message
+    assert "training image 100 is 100, 101 is 101, 102 is 102, 103 is 103, 104 is 104, and 95 more" in message
+    assert len(refusals(message)) == 1
     assert list((tmp_path / "engram-store").rglob("*.arrow")) == []
 
 
 @pytest.mark.slow
-def test_ones_own_pictures_are_audited_unless_one_of_them_is_in_both_folders(tmp_path: Path) -> None:
+def test_users_images_are_audited_unless_sets_overlap(tmp_path: Path) -> None:
     scans.classes(tmp_path / "mine")
     for label, name in enumerate(scans.CLASSES):
         for number in range(10, 16):
             scans.saved(tmp_path / "theirs" / name / f"{number}.png", scans.pixels(label, number))
     engram = Here(tmp_path)
-    asked = (*RUN, *OWN, "replicates=1", "targets=D_C")
-    assert engram.json(*asked)["state"] == "finished"
+    arguments = (*RUN, *OWN, "replicates=1", "targets=D_C")
+    assert engram.json(*arguments)["state"] == "finished"
     shutil.copy(tmp_path / "mine" / "cat" / "02.png", tmp_path / "theirs" / "cat" / "12x.png")
-    said = engram(*asked, code=1).stderr
+    message = engram(*arguments, code=1).stderr
     common = r"in common: training image \d+ is \d+; the calibration set must not contain images of the query set"
-    assert re.search(common, said)
-    assert len(refusals(said)) == 1
+    assert re.search(common, message)
+    assert len(refusals(message)) == 1
 
 
 @pytest.mark.slow
-def test_trainings_that_all_fail_are_told_a_line_each_and_leave_no_answer(tmp_path: Path) -> None:
+def test_failing_trainings_are_reported_once_without_answer(tmp_path: Path) -> None:
     engram, absurd = Here(tmp_path), (*RUN, "learning_rate=1e30", "replicates=1", "targets=D_C")
     for tolerated in ([], ["--tolerate", "9"]):
-        said = engram(*absurd, *tolerated, code=3)
-        failed = {line for line in said.stderr.splitlines() if "mixed.train" in line}
-        assert len(failed) == 6, said.stderr
+        result = engram(*absurd, *tolerated, code=3)
+        failed = {line for line in result.stderr.splitlines() if "mixed.train" in line}
+        assert len(failed) == 6, result.stderr
         assert all("loss is not finite" in line and "try a lower learning rate" in line for line in failed)
-        assert "Traceback" not in said.stderr
-        assert "rho" not in said.stdout
+        assert "Traceback" not in result.stderr
+        assert "rho" not in result.stdout

@@ -1,4 +1,4 @@
-"""What other programs are told of the answers: pipelines, which stop at those they name, and model hubs, by a card."""
+"""Answers for other programs: pipelines stop at selected answers, and model hubs read a card."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ COUNTED = ("tests", "failures", "errors")
 ANSWERS = ("memorised", "partly memorised", "not detected", "not assessable", "undecided")
 
 
-# A density in one dimension: nothing is trained, and the answer is known.
+# A density in one dimension requires no training, and its answer is known.
 KERNEL = ("run", "density", "scale=tiny", "question=kernel", "--address", "none", "--sweep", "seed=0,1")
 KERNEL_FILE = "audit: density\nset: {scale: tiny, question: kernel}\n"
 
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Here:
-    """A folder whose store has a sweep of two cells that are undecided."""
+    """A folder whose store has a sweep of two cells, both undecided."""
     command = Here(tmp_path_factory.mktemp("kernel"))
     command.env = {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off"}
     command(*KERNEL)
@@ -60,15 +60,19 @@ def answers(here: Here) -> dict[str, str]:
     return {run["run"]: run["answer"] for run in here.json("runs")["runs"] if run["answer"] in ANSWERS}
 
 
-def test_an_answer_that_is_named_ends_a_command_with_4_and_others_with_0(kernel: Here) -> None:
+def test_named_answer_ends_command_with_4(kernel: Here) -> None:
     run = min(answers(kernel))
-    for named, code in (("undecided", 4), ("memorised,not detected", 0), ("memorised,not detected, undecided", 4)):
-        kernel("results", run, "--fail-on", named, code=code)
+    for answer_list, code in (
+        ("undecided", 4),
+        ("memorised,not detected", 0),
+        ("memorised,not detected, undecided", 4),
+    ):
+        kernel("results", run, "--fail-on", answer_list, code=code)
     for command in (("report", run), ("resume", run, "--address", "none")):
         kernel(*command, "--fail-on", "undecided", code=4)
 
 
-def test_a_cell_that_does_not_pass_stops_the_sweep_and_is_a_failure_among_test_cases(kernel: Here) -> None:
+def test_failing_cell_fails_the_sweep_and_test_case(kernel: Here) -> None:
     kernel(*KERNEL, "--fail-on", "undecided", "--junit", "out.xml", code=4)
     (suite,) = JUnitXml.fromfile(str(kernel.folder / "out.xml"))
     assert (suite.tests, suite.failures, suite.errors) == (2, 2, 0)
@@ -78,16 +82,22 @@ def test_a_cell_that_does_not_pass_stops_the_sweep_and_is_a_failure_among_test_c
     }
 
 
-def test_each_cell_is_a_test_case_of_its_answer_a_named_one_fails_and_none_is_an_error() -> None:
-    said = [Verdict(answer, f"{answer.capitalize()}: so.", "Of this.", ()) for answer in ("memorised", "not detected")]
-    named = [CellAnswer(f"run-{seed}", {"seed": str(seed)}, verdict, None) for seed, verdict in enumerate(said)]
-    suites = junit_xml("sweep", "density", [*named, CellAnswer("run-2", {}, None, None)], ("memorised", "undecided"))
+def test_each_cell_is_a_test_case() -> None:
+    verdicts = [
+        Verdict(answer, f"{answer.capitalize()}: so.", "Of this.", ()) for answer in ("memorised", "not detected")
+    ]
+    cell_answers = [
+        CellAnswer(f"run-{seed}", {"seed": str(seed)}, verdict, None) for seed, verdict in enumerate(verdicts)
+    ]
+    suites = junit_xml(
+        "sweep", "density", [*cell_answers, CellAnswer("run-2", {}, None, None)], ("memorised", "undecided")
+    )
     (suite,) = JUnitXml.fromelem(suites)
-    for of in (suites.attrib, suite):
-        counts = [int(of[name]) if isinstance(of, dict) else getattr(of, name) for name in COUNTED]
+    for element in (suites.attrib, suite):
+        counts = [int(element[name]) if isinstance(element, dict) else getattr(element, name) for name in COUNTED]
         assert counts == [3, 1, 1]
     assert (suites.attrib["name"], suite.name) == ("engram", "sweep")
-    told = [
+    test_cases = [
         (case.classname, case.name, [(type(result), result.message, result.text) for result in case.result])
         for case in suite
     ]
@@ -95,37 +105,35 @@ def test_each_cell_is_a_test_case_of_its_answer_a_named_one_fails_and_none_is_an
         ("engram.density", "seed=0", [(Failure, "memorised", "Memorised: so.")]),
         ("engram.density", "seed=1", []),
         ("engram.density", "run-2", [(Error, "no answer: some of its results are missing", None)]),
-    ] == told
+    ] == test_cases
     assert [case.system_out for case in suite] == ["Memorised: so. Of this.", "Not detected: so. Of this.", None]
 
 
-def test_the_gate_of_a_command_names_answers_and_a_file_and_is_open_without_either(tmp_path: Path) -> None:
+def test_gate_is_open_without_answers_and_file(tmp_path: Path) -> None:
     closed = open_gate(GateOptions("not detected, memorised ,not detected", str(tmp_path / "out.xml")), "density")
     assert Gate(("not detected", "memorised"), tmp_path / "out.xml") == closed
     assert [
-        open_gate(GateOptions(*asked), "density").is_open
-        for asked in ((None, None), ("memorised", None), (None, str(tmp_path / "out.xml")))
+        open_gate(GateOptions(*options), "density").is_open
+        for options in ((None, None), ("memorised", None), (None, str(tmp_path / "out.xml")))
     ] == [True, False, False]
 
 
-def test_without_named_answers_all_cells_pass_and_one_without_an_answer_is_an_error(
-    kernel: Here, tmp_path: Path
-) -> None:
+def test_missing_answer_is_an_error_among_test_cases(kernel: Here, tmp_path: Path) -> None:
     run = min(answers(kernel))
     kernel("results", run, "--junit", "all.xml")
     (suite,) = JUnitXml.fromfile(str(kernel.folder / "all.xml"))
     assert (suite.tests, suite.failures, suite.errors) == (1, 0, 0)
-    other = Here(tmp_path)
-    other.env = kernel.env
+    other_here = Here(tmp_path)
+    other_here.env = kernel.env
     shutil.copytree(kernel.folder / "engram-store", tmp_path / "engram-store")
     (summary,) = Journal(tmp_path / "engram-store/runs" / run).roots()["summary"]
     (tmp_path / f"engram-store/results/{summary[:2]}/{summary}.arrow").unlink()
-    other("results", run, "--junit", "none.xml", "--fail-on", "undecided")
+    other_here("results", run, "--junit", "none.xml", "--fail-on", "undecided")
     assert (tmp_path / "none.xml").read_bytes().startswith(b"<?xml version='1.0' encoding='utf-8'?>")
     (suite,) = JUnitXml.fromfile(str(tmp_path / "none.xml"))
     assert [Error] == [type(result) for case in suite for result in case.result]
-    (sweep,) = (each["run"] for each in other.json("runs")["runs"] if "-sweep-" in each["run"])
-    other("results", sweep, "summary", "--fail-on", "undecided", code=4)  # by the cell that has an answer
+    (sweep,) = (listed_run["run"] for listed_run in other_here.json("runs")["runs"] if "-sweep-" in listed_run["run"])
+    other_here("results", sweep, "summary", "--fail-on", "undecided", code=4)  # by the cell that has an answer
     store = open_store(tmp_path / "engram-store")
     assert (
         pass_gate(Gate(("undecided",)), Journal(store.folder("runs", sweep)), store, 3) == 3
@@ -133,7 +141,7 @@ def test_without_named_answers_all_cells_pass_and_one_without_an_answer_is_an_er
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (
             ("--fail-on", "memorized"),
@@ -146,12 +154,10 @@ def test_without_named_answers_all_cells_pass_and_one_without_an_answer_is_an_er
         (("--junit", "nowhere/out.xml"), "engram: --junit nowhere/out.xml: the folder nowhere does not exist"),
     ],
 )
-def test_a_gate_that_cannot_be_is_refused_before_anything_is_computed(
-    tmp_path: Path, options: tuple[str, ...], told: str
-) -> None:
-    said = Here(tmp_path)(*RUN, *options, code=2)
-    (line,) = refusals(said.stderr)
-    assert line.startswith(told)
+def test_invalid_gate_is_refused_before_the_work(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    verdicts = Here(tmp_path)(*RUN, *options, code=2)
+    (line,) = refusals(verdicts.stderr)
+    assert line.startswith(message)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -173,18 +179,18 @@ def shell(script: str, folder: Path, env: Mapping[str, str]) -> subprocess.Compl
 
 
 def act(action: Mapping[str, Any], inputs: Mapping[str, str], folder: Path) -> list[int]:
-    """The codes of an action's steps, with its inputs in their places; other actions are left out."""
-    given = {name: inputs.get(name, about.get("default", "")) for name, about in action["inputs"].items()}
+    """The exit codes of an action's steps with these inputs. Other actions are left out."""
+    values = {name: inputs.get(name, about.get("default", "")) for name, about in action["inputs"].items()}
     codes = []
     for step in action["runs"]["steps"]:
-        if "run" not in step or (step.get("if") == "inputs.package != ''" and not given["package"]):
+        if "run" not in step or (step.get("if") == "inputs.package != ''" and not values["package"]):
             continue
         env = {name: value.strip("${} ").removeprefix("inputs.") for name, value in step["env"].items()}
-        codes.append(shell(step["run"], folder, {name: given[asked] for name, asked in env.items()}).returncode)
+        codes.append(shell(step["run"], folder, {name: values[variable] for name, variable in env.items()}).returncode)
     return codes
 
 
-def test_the_job_of_github_stops_goes_on_from_its_cache_and_attaches_what_it_names(tmp_path: Path) -> None:
+def test_github_job_stops_continues_and_attaches_files(tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     (tmp_path / "audit.yaml").write_text(KERNEL_FILE)
     inputs = {"audit": "audit.yaml", "package": "", "fail-on": ",".join(("undecided", "memorised", "not detected"))}
@@ -197,30 +203,30 @@ def test_the_job_of_github_stops_goes_on_from_its_cache_and_attaches_what_it_nam
     assert all(list(tmp_path.glob(path)) for path in paths), paths
 
 
-def test_the_job_of_gitlab_does_the_same(kernel: Here, tmp_path: Path) -> None:
+def test_gitlab_job_stops_and_reports(kernel: Here, tmp_path: Path) -> None:
     (job,) = yaml.safe_load((ROOT / "examples/ci/gitlab.yml").read_text()).values()
     (tmp_path / "audit.yaml").write_text(KERNEL_FILE)
     env = job["variables"] | {"ENGRAM_STORE": str(kernel.folder / "engram-store")}  # as its cache
     (script,) = job["script"]
-    said = shell(script, tmp_path, env | {"FAIL_ON": "undecided,memorised,not detected"})
-    assert said.returncode == 4, said.stderr
+    verdicts = shell(script, tmp_path, env | {"FAIL_ON": "undecided,memorised,not detected"})
+    assert verdicts.returncode == 4, verdicts.stderr
     assert (tmp_path / job["artifacts"]["reports"]["junit"]).is_file()
 
 
 # Model hubs.
 
 
-def test_a_card_is_read_by_the_hub_with_each_number_and_the_digest_of_the_report(here: Here) -> None:
+def test_card_has_all_numbers_and_report_digest(here: Here) -> None:
     (sweep,) = (run["run"] for run in here.json("runs")["runs"] if "-sweep-" in run["run"])
-    told = here("report", sweep, "--card").stdout
-    assert told == here.json("report", sweep, "--card")["card"] + "\n"
-    card = ModelCard(told)
+    card_text = here("report", sweep, "--card").stdout
+    assert card_text == here.json("report", sweep, "--card")["card"] + "\n"
+    card = ModelCard(card_text)
     results = card.data.eval_results
     assert results is not None
     assert {"memorization-audit"} == {result.task_type for result in results}
     assert {"digits"} == {result.dataset_name for result in results}
     page = here.folder / "engram-store/runs" / sweep / "report.html"
-    found = answers(here)
+    remaining_answers = answers(here)
     for result in results:
         (row,) = (
             row
@@ -230,27 +236,27 @@ def test_a_card_is_read_by_the_hub_with_each_number_and_the_digest_of_the_report
         )
         assert (row["estimate"], row["null"]) == (result.metric_value, result.metric_args.get("null"))
         assert (row["low"], row["p_value"]) == (result.metric_args.get("low"), result.metric_args.get("p"))
-        assert found.pop(result.metric_args["run"]) == result.metric_args["answer"]
+        assert remaining_answers.pop(result.metric_args["run"]) == result.metric_args["answer"]
         assert hashlib.sha256(page.read_bytes()).hexdigest() == result.metric_args["report_sha256"]
-    assert found == {}
+    assert remaining_answers == {}
     assert "## Memorisation audit" in card.text
 
 
-def test_a_card_tells_no_path_of_ones_own_and_none_is_made_without_an_answer(here: Here, tmp_path: Path) -> None:
+def test_card_hides_paths_and_requires_an_answer(here: Here, tmp_path: Path) -> None:
     for label in ("left", "right"):
         (tmp_path / "ward seven" / label).mkdir(parents=True)
         for number in range(100):
             picture = Image.new("L", (8, 8), number + 100 * (label == "left"))
             picture.save(tmp_path / "ward seven" / label / f"{number}.png")
-    other = Here(tmp_path)
-    other.env = here.env
+    other_here = Here(tmp_path)
+    other_here.env = here.env
     data = f"data=folder:{tmp_path / 'ward seven'}#8x8"
-    other(*RUN, data)
-    (run,) = (run["run"] for run in other.json("runs")["runs"])
-    told = other("report", run, "--card").stdout
-    assert "folder:ward seven#8x8" in told
-    assert str(tmp_path) not in told
+    other_here(*RUN, data)
+    (run,) = (run["run"] for run in other_here.json("runs")["runs"])
+    card_text = other_here("report", run, "--card").stdout
+    assert "folder:ward seven#8x8" in card_text
+    assert str(tmp_path) not in card_text
     (summary,) = Journal(tmp_path / "engram-store/runs" / run).roots()["summary"]
     (tmp_path / f"engram-store/results/{summary[:2]}/{summary}.arrow").unlink()
-    said = other("report", run, "--card", code=1)
-    assert f"engram: run {run} has no answer with a number yet; engram resume {run} continues it" in said.stderr
+    verdicts = other_here("report", run, "--card", code=1)
+    assert f"engram: run {run} has no answer with a number yet; engram resume {run} continues it" in verdicts.stderr

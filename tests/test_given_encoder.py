@@ -1,4 +1,4 @@
-"""The audit deja_vu of an encoder that somebody else trained, from outside: files, tables, cheats, refusals."""
+"""The audit deja_vu of an external encoder, from outside: files, tables, cheating owners, refusals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCORE = "deja vu score, corrected"
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
-    """One folder with the encoders: of an owner that remembers, of innocent ones, and one for a reference."""
+    """A folder with encoders: one of an owner that remembers, innocent ones, and a reference."""
     folder = tmp_path_factory.mktemp("given")
     remembers = remembering(CONFIG)
     saved(remembers, folder / "remembering.pt")
@@ -47,46 +47,48 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
 
 
 @cache
-def judged(folder: Path, *settings: str, reference: str | None = "reference.pt") -> Report:
-    """A run with these settings in the folder; every test that looks at it looks at the same."""
-    asked = dict(setting.split("=", 1) for setting in settings) | {"per_class": "10", "public": "300"}
+def audit_encoder(folder: Path, *settings: str, reference: str | None = "reference.pt") -> Report:
+    """A run with these settings in the folder, shared by all tests that read it."""
+    settings_by_name = dict(setting.split("=", 1) for setting in settings) | {"per_class": "10", "public": "300"}
     if reference is not None:
-        asked["given.reference"] = reference
+        settings_by_name["given.reference"] = reference
     quiet: dict[str, Any] = {"address": "none", "mlflow": "off", "report": False}
     with contextlib.chdir(folder):
-        return orchestrator.run("deja_vu", preset="quickstart", store=folder / "engram-store", **quiet, **asked)
+        return orchestrator.run(
+            "deja_vu", preset="quickstart", store=folder / "engram-store", **quiet, **settings_by_name
+        )
 
 
-def said(here: Here, *settings: str, reference: str | None = "reference.pt") -> str:
-    verdict = judged(here.folder, *settings, reference=reference).verdict
+def output_text(here: Here, *settings: str, reference: str | None = "reference.pt") -> str:
+    verdict = audit_encoder(here.folder, *settings, reference=reference).verdict
     assert verdict is not None
     return verdict.sentence
 
 
 def rows(here: Here, *settings: str, reference: str | None = "reference.pt") -> list[dict[str, Any]]:
-    return judged(here.folder, *settings, reference=reference).table("summary").to_pylist()
+    return audit_encoder(here.folder, *settings, reference=reference).table("summary").to_pylist()
 
 
 def score(here: Here, *settings: str) -> Any:
-    (found,) = (row for row in rows(here, *settings) if row["metric"] == SCORE)
-    return {name: found[name] for name in ("estimate", "low", "high", "p_value", "n")}
+    (score_row,) = (row for row in rows(here, *settings) if row["metric"] == SCORE)
+    return {name: score_row[name] for name in ("estimate", "low", "high", "p_value", "n")}
 
 
-def handed(here: Here) -> list[str]:
-    """The ids of the pictures that an owner is given."""
+def exported_ids(here: Here) -> list[str]:
+    """The ids of the images that an owner receives."""
     folder = here.folder / "handed"
     if not folder.exists():
         here("probes", "deja_vu", *RUN[2:6], "--out", "handed")
-    with (folder / "images.csv").open() as listed:
-        return [row["image"] for row in csv.DictReader(listed)]
+    with (folder / "images.csv").open() as image_list:
+        return [row["image"] for row in csv.DictReader(image_list)]
 
 
 @cache
-def embedded(here: Here, encoder: str) -> np.ndarray:
-    """The embeddings, read-only, of the pictures that were handed out; computed once per encoder."""
+def embeddings_of(here: Here, encoder: str) -> np.ndarray:
+    """The embeddings, read-only, of the exported images, computed once per encoder."""
     module = torch.jit.load(here.folder / encoder)
     with torch.no_grad():
-        pictures = np.stack([np.asarray(Image.open(here.folder / "handed" / image)) for image in handed(here)])
+        pictures = np.stack([np.asarray(Image.open(here.folder / "handed" / image)) for image in exported_ids(here)])
         embeddings = module(pixels_of(pictures)).numpy()
     embeddings.setflags(write=False)
     return embeddings
@@ -97,7 +99,7 @@ def table(here: Here, name: str, ids: Sequence[str], embeddings: Any) -> str:
     return f"given.embeddings={name}"
 
 
-def test_an_encoder_that_remembers_its_training_pictures_is_called_memorised(here: Here) -> None:
+def test_remembering_encoder_is_called_memorised(here: Here) -> None:
     text = " ".join(here(*RUN, "given.model=remembering.pt", "given.reference=reference.pt").stdout.split())
     assert "Memorised: from a part of an image without its object, the encoder names the object of 100.0 %" in text
     assert "% of held-out images; the given reference names" in text
@@ -105,14 +107,14 @@ def test_an_encoder_that_remembers_its_training_pictures_is_called_memorised(her
 
 
 @pytest.mark.parametrize("encoder", ["innocent.pt", "both.pt"])
-def test_one_that_tells_held_out_pictures_as_well_is_not(encoder: str, here: Here) -> None:
-    found = score(here, f"given.model={encoder}")
-    assert found["p_value"] > 0.025
-    assert found["low"] <= 0
-    assert "Memorised" not in said(here, f"given.model={encoder}")
+def test_encoder_that_knows_held_out_images_is_not(encoder: str, here: Here) -> None:
+    scores = score(here, f"given.model={encoder}")
+    assert scores["p_value"] > 0.025
+    assert scores["low"] <= 0
+    assert "Memorised" not in output_text(here, f"given.model={encoder}")
 
 
-def test_turning_and_scaling_change_nothing_and_rounding_hides_nothing(here: Here) -> None:
+def test_rotation_scaling_and_rounding_hide_nothing(here: Here) -> None:
     plain = score(here, "given.model=remembering.pt")
     assert plain == score(here, "given.model=turned.pt")
     rounded = score(here, "given.model=rounded.pt")  # to whole numbers
@@ -120,77 +122,79 @@ def test_turning_and_scaling_change_nothing_and_rounding_hides_nothing(here: Her
     assert rounded["low"] > 0
 
 
-def test_noise_hides_memory_only_where_it_hides_the_pictures_too(here: Here) -> None:
-    ids, exact = handed(here), embedded(here, "remembering.pt")
+def test_noise_hides_memory_only_with_the_images(here: Here) -> None:
+    ids, exact = exported_ids(here), embeddings_of(here, "remembering.pt")
     rng = np.random.default_rng(0)
-    found = {}
+    scores_by_noise = {}
     for noise in (1.0, 100.0):
         noised = table(here, f"noised-{noise}.parquet", ids, exact + noise * rng.normal(size=exact.shape).astype("f4"))
-        found[noise] = score(here, noised)
-    assert found[1.0]["p_value"] <= 0.025
-    assert found[1.0]["low"] > 0
-    assert found[100.0]["p_value"] > 0.025
+        scores_by_noise[noise] = score(here, noised)
+    assert scores_by_noise[1.0]["p_value"] <= 0.025
+    assert scores_by_noise[1.0]["low"] > 0
+    assert scores_by_noise[100.0]["p_value"] > 0.025
 
 
-def test_a_table_of_embeddings_says_what_the_model_does(here: Here) -> None:
-    ids, exact = handed(here), embedded(here, "remembering.pt")
+def test_table_of_embeddings_equals_its_model(here: Here) -> None:
+    ids, exact = exported_ids(here), embeddings_of(here, "remembering.pt")
     order = np.random.default_rng(1).permutation(len(ids))
-    settings = table(here, "sent.parquet", [ids[at] for at in order], exact[order])
+    settings = table(here, "sent.parquet", [ids[index] for index in order], exact[order])
     assert score(here, "given.model=remembering.pt") == score(here, settings)
-    assert "Memorised: " in said(here, settings)
+    assert "Memorised: " in output_text(here, settings)
 
 
 REPEATED = "given.repeated_images=40"
 
 
-def test_whole_pictures_among_the_crops_show_whether_these_were_answered_as_pictures_are(here: Here) -> None:
-    """Noise, one vector and a clean model in the folder of crops; whoever looks at each picture is not found out."""
-    before = handed(here)
+def test_repeated_images_reveal_special_answers_for_crops(here: Here) -> None:
+    """Noise, one vector, and a clean model for the crops. An owner who looks at each image is not detected."""
+    before = exported_ids(here)
     here("probes", "deja_vu", *RUN[2:6], REPEATED, "--out", "again")
-    with (here.folder / "again" / "images.csv").open() as listed:
-        ids = [row["image"] for row in csv.DictReader(listed)]
+    with (here.folder / "again" / "images.csv").open() as image_list:
+        ids = [row["image"] for row in csv.DictReader(image_list)]
     assert (len(before) + 40, before[-1]) == (len(ids), ids[-1])
     contents = [(here.folder / "again" / image).read_bytes() for image in ids]
     public = {content for image, content in zip(ids, contents, strict=True) if image.startswith("public")}
     in_crops = np.array([image.startswith("crops") for image in ids])
-    whole = np.array([content in public for content in contents]) & in_crops
-    assert whole.sum() == 40  # to the byte: the same picture, at the same size
+    is_repeated = np.array([content in public for content in contents]) & in_crops
+    assert is_repeated.sum() == 40  # to the byte: the same image at the same size
     pictures = np.stack([np.asarray(Image.open(here.folder / "again" / image)) for image in ids])
     with torch.no_grad():
-        own, clean = (
+        remembering, clean = (
             torch.jit.load(here.folder / name)(pixels_of(pictures)).numpy()
             for name in ("remembering.pt", "reference.pt")
         )
-    noise = np.random.default_rng(0).normal(size=own.shape).astype("f4")
+    noise = np.random.default_rng(0).normal(size=remembering.shape).astype("f4")
     for name, crops, differing in (
-        ("honest", own, 0),
+        ("honest", remembering, 0),
         ("noise", noise, 40),
-        ("constant", np.ones_like(own), 40),
+        ("constant", np.ones_like(remembering), 40),
         ("clean", clean, 40),
-        ("recognised", np.where(whole[:, None], own, noise), 0),
+        ("recognised", np.where(is_repeated[:, None], remembering, noise), 0),
     ):
-        settings = table(here, f"{name}-again.parquet", ids, np.where(in_crops[:, None], crops, own))
-        (found,) = (row for row in rows(here, settings, REPEATED) if row["metric"].startswith("repeated images"))
-        assert (differing / 40, 40) == (found["estimate"], found["n"]), name
-        text = said(here, settings, REPEATED)
+        settings = table(here, f"{name}-again.parquet", ids, np.where(in_crops[:, None], crops, remembering))
+        (repeated_row,) = (row for row in rows(here, settings, REPEATED) if row["metric"].startswith("repeated images"))
+        assert (differing / 40, 40) == (repeated_row["estimate"], repeated_row["n"]), name
+        text = output_text(here, settings, REPEATED)
         assert ("Memorised: " in text) == (name == "honest")
         assert ("Not assessable: " in text) == bool(differing)
-    assert "Not assessable: " in said(here, table(here, "none.parquet", before, embedded(here, "innocent.pt")))
+    assert "Not assessable: " in output_text(
+        here, table(here, "none.parquet", before, embeddings_of(here, "innocent.pt"))
+    )
 
 
-def test_an_owner_is_not_told_which_crops_are_of_training_pictures(here: Here) -> None:
-    ids = handed(here)
+def test_owner_cannot_identify_training_crops(here: Here) -> None:
+    ids = exported_ids(here)
     folder = here.folder / "handed"
-    sets = [each.name for each in folder.iterdir() if each.is_dir()]
+    sets = [entry.name for entry in folder.iterdir() if entry.is_dir()]
     assert sorted(name.partition("-")[0] for name in sets) == ["crops", "public"]
-    told = (folder / "images.csv").read_text()
-    assert told.splitlines()[0] == "image,set,row"
+    listing = (folder / "images.csv").read_text()
+    assert listing.splitlines()[0] == "image,set,row"
     crops = [image for image in ids if image.startswith("crops")]
-    right = embedded(here, "remembering.pt")[: len(crops), :10].any(axis=1)  # those of A
+    right = embeddings_of(here, "remembering.pt")[: len(crops), :10].any(axis=1)  # the crops of A
     assert 0 < right[: len(crops) // 2].sum() < right.sum()
-    said = (folder / "README.txt").read_text()
-    assert "embeddings.parquet" in said
-    assert ids[0] in said
+    readme = (folder / "README.txt").read_text()
+    assert "embeddings.parquet" in readme
+    assert ids[0] in readme
     assert here("probes", "deja_vu", *RUN[2:6], "--out", "handed").stdout
     (folder / ids[0]).write_bytes(b"another")
     assert "has different content" in here("probes", "deja_vu", *RUN[2:6], "--out", "handed", code=1).stderr
@@ -198,15 +202,13 @@ def test_an_owner_is_not_told_which_crops_are_of_training_pictures(here: Here) -
     here("probes", "deja_vu", *RUN[2:6], "--out", "handed")
 
 
-def test_a_reference_that_was_trained_on_the_pictures_is_found_out(here: Here) -> None:
-    text = said(here, "given.model=innocent.pt", reference="remembering.pt")
+def test_reference_trained_on_the_images_is_detected(here: Here) -> None:
+    text = output_text(here, "given.model=innocent.pt", reference="remembering.pt")
     assert "Not assessable: from a part of an image" in text
     assert "The reference also names objects more often on one set than on the other" in text
 
 
-def test_a_table_of_pictures_says_what_each_was_to_the_encoder(
-    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_table_of_images_states_their_parts(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pictures = load_with_boxes(CONFIG.data)
     parts = split_pictures(pictures, CONFIG.partition)
     lines = ["path,label,left,top,right,bottom,part"]
@@ -219,11 +221,11 @@ def test_a_table_of_pictures_says_what_each_was_to_the_encoder(
     monkeypatch.setitem(here.env, "ENGRAM_CACHE", str(tmp_path / "cache"))
     settings = (f"data=boxed:{tmp_path / 'owners.csv'}", "given.model=remembering.pt")
     assert score(here, "given.model=remembering.pt") == score(here, *settings)
-    told = here(*RUN, *settings, code=1)
-    assert "the data have no images of part 'reference', which other A requires" in told.stderr + told.stdout
+    result = here(*RUN, *settings, code=1)
+    assert "the data have no images of part 'reference', which other A requires" in result.stderr + result.stdout
 
 
-def test_the_page_shows_both_sets_and_the_pictures_of_a_alone(here: Here) -> None:
+def test_page_shows_both_sets_and_images_of_one(here: Here) -> None:
     ended = here.json(*RUN, "given.model=remembering.pt", "given.reference=reference.pt", "--report")
     text = words(Path(ended["report"]))
     assert "Does the encoder name more objects of its training images?" in text
@@ -233,15 +235,15 @@ def test_the_page_shows_both_sets_and_the_pictures_of_a_alone(here: Here) -> Non
 
 
 @pytest.mark.slow
-def test_references_are_trained_here_and_the_encoder_has_a_rank_among_them(here: Here) -> None:
+def test_encoder_is_ranked_among_trained_references(here: Here) -> None:
     small = ("epochs=1", "link=0", "warmup=0", "batch=50")
     settings = (*small, "given.model=remembering.pt", "given.references=3")
-    found = rows(here, *settings, reference=None)
-    (rank,) = (row for row in found if row["metric"] == "rank among references")
+    all_rows = rows(here, *settings, reference=None)
+    (rank,) = (row for row in all_rows if row["metric"] == "rank among references")
     assert (rank["estimate"], rank["n"], rank["p_value"]) == (1.0, 4, 0.25)
-    models = [json.loads(row["setting"])["model"] for row in found if row["metric"] == "accuracy gain"]
+    models = [json.loads(row["setting"])["model"] for row in all_rows if row["metric"] == "accuracy gain"]
     assert models == ["target", "reference", "reference 2", "reference 3"]
-    text = said(here, *settings, reference=None)
+    text = output_text(here, *settings, reference=None)
     assert "of held-out images; a reference that was trained here names" in text
     assert "the encoder ranks 1 of 4 models; the other models are references (p = 0.25)" in text
 
@@ -276,14 +278,14 @@ def test_references_are_trained_here_and_the_encoder_has_a_rank_among_them(here:
         (("given.interface.gives=logits",), 2, "gives"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, here: Here) -> None:
-    told = here(*RUN, *settings, code=code).stderr
-    assert says in told
-    assert len(refusals(told)) == 1
-    assert "Traceback" not in told
+def test_invalid_settings_give_one_line_error(settings: tuple[str, ...], code: int, says: str, here: Here) -> None:
+    message = here(*RUN, *settings, code=code).stderr
+    assert says in message
+    assert len(refusals(message)) == 1
+    assert "Traceback" not in message
 
 
-def test_files_that_are_no_encoders_end_in_a_line(here: Here) -> None:
+def test_invalid_encoder_files_give_one_line_error(here: Here) -> None:
     (here.folder / "text.pt").write_text("no model")
     torch.save({"w": torch.zeros(3)}, here.folder / "weights.pt")
     for name, says in (("text.pt", "is not TorchScript"), ("weights.pt", "it is a state dict")):

@@ -1,4 +1,4 @@
-"""A snapshot fails with a diff, is renewed by a flag alone, and loses entries that no test compares."""
+"""A snapshot fails with a diff, is renewed only with the flag, and loses entries that no test compares."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEXT = "The model memorised 3 of 10 records."
 
 
 def renewed(folder: Path, entries: dict[str, object], restricted: bool = False) -> dict[str, object]:
-    """The entries of a file after these were renewed."""
+    """The entries of a file after renewing these."""
     files = GoldenFiles(True, folder, restricted)
     for key, value in entries.items():
         files.compare("test_a.yaml", key, value, TEST)
@@ -49,10 +49,10 @@ def test_missing_file_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("restricted", "kept"), [(False, ["b"]), (True, ["a", "b"])])
-def test_renewal_drops_uncompared_entries(tmp_path: Path, restricted: bool, kept: list[str]) -> None:
+@pytest.mark.parametrize(("restricted", "expected_keys"), [(False, ["b"]), (True, ["a", "b"])])
+def test_renewal_drops_uncompared_entries(tmp_path: Path, restricted: bool, expected_keys: list[str]) -> None:
     renewed(tmp_path, {"a": 1, "b": 2})
-    assert list(renewed(tmp_path, {"b": 3}, restricted)) == kept
+    assert list(renewed(tmp_path, {"b": 3}, restricted)) == expected_keys
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is installed: the sets of packages that `make` chooses from, the wheel and its page, and the container."""
+"""Installation: the package sets of `make`, the wheel and its page, and the container."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AUDITS = sorted(file.parent.name for file in (ROOT / "tasks" / "audits").glob("*
 CORE = {Requirement(each).name for each in PROJECT["dependencies"]}
 
 
-def test_the_container_copies_what_there_is_and_installs_engram_from_it(tmp_path: Path) -> None:
+def test_container_copies_and_installs_engram(tmp_path: Path) -> None:
     text = (ROOT / "Dockerfile").read_text()
     steps = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
     values = dict(rest.split("=") for word, rest in steps if word == "ARG")
@@ -44,17 +44,23 @@ def test_the_container_copies_what_there_is_and_installs_engram_from_it(tmp_path
         target.parent.mkdir(exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, target)
-    assert ignore.index("!pyproject.toml") == 3  # after everything is left out, and the two locks
-    said = dict(steps)  # of each word its last
-    version = re.fullmatch(r"python:3\.(\d+)-slim", said["FROM"])
+    assert ignore.index("!pyproject.toml") == 3  # after excluding everything, and the two locks
+    last_by_word = dict(steps)  # of each word its last
+    version = re.fullmatch(r"python:3\.(\d+)-slim", last_by_word["FROM"])
     assert version
     assert 11 <= int(version[1]) <= 13
-    assert said["USER"] == "engram"
-    assert said["ENTRYPOINT"] == '["engram"]'
+    assert last_by_word["USER"] == "engram"
+    assert last_by_word["ENTRYPOINT"] == '["engram"]'
 
-    dependencies, ours = [rest for word, rest in steps if word == "RUN" and rest.startswith("pip")]
+    dependencies, own_install = [rest for word, rest in steps if word == "RUN" and rest.startswith("pip")]
     assert dependencies.endswith("--no-deps --require-hashes -r /tmp/requirements.lock")
-    command = [sys.executable, "-m", *ours.replace("/src", f"{tmp_path}/src").split(), "--target", f"{tmp_path}/there"]
+    command = [
+        sys.executable,
+        "-m",
+        *own_install.replace("/src", f"{tmp_path}/src").split(),
+        "--target",
+        f"{tmp_path}/there",
+    ]
     subprocess.run(command, check=True, capture_output=True)
     assert (tmp_path / "there" / "engram_command.py").exists()
     assert "from engram_command import main\n" in (tmp_path / "there" / "bin" / "engram").read_text()
@@ -65,10 +71,10 @@ def test_the_container_copies_what_there_is_and_installs_engram_from_it(tmp_path
         assert [file for file in files if file.suffix != ".pyc" and not (tmp_path / "there" / file).exists()] == []
 
 
-def test_on_the_package_index_the_readme_stands_alone() -> None:
+def test_readme_on_the_index_has_absolute_links() -> None:
     text = (ROOT / "README.md").read_text()
-    for each in PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
-        text = re.sub(each["pattern"], each["replacement"], text)
+    for substitution in PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(substitution["pattern"], substitution["replacement"], text)
     home = PROJECT["urls"]["Repository"]
     led = re.findall(r"\]\(([^)#]+)\)|(?:src|srcset)=\"([^\"]+)\"", re.sub(r"```.*?```", "", text, flags=re.S))
     assert [link for pair in led for link in pair if link and not link.startswith("https://")] == []
@@ -76,35 +82,35 @@ def test_on_the_package_index_the_readme_stands_alone() -> None:
     assert f"repository-code: {home}\n" in (ROOT / "CITATION.cff").read_text()
 
 
-def test_a_new_wheel_takes_the_old_ones_place_and_leaves_the_rest_of_dist(tmp_path: Path) -> None:
+def test_new_wheel_replaces_only_the_old_one(tmp_path: Path) -> None:
     for name in ("Makefile", "pyproject.toml", "README.md", "LICENSE", "engram_command.py"):
         shutil.copy(ROOT / name, tmp_path)
     for package in ("engram", "orchestrator", "tasks", "dashboards"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").touch()
     (tmp_path / "dist" / "cache").mkdir(parents=True)
-    kept = {"of_others-1.0-py3-none-any.whl", "engram_audit-0.0.9.tar.gz", "cache/notes"}
-    for name in (*kept, "engram_audit-0.0.9-py3-none-any.whl"):
+    kept_files = {"of_others-1.0-py3-none-any.whl", "engram_audit-0.0.9.tar.gz", "cache/notes"}
+    for name in (*kept_files, "engram_audit-0.0.9-py3-none-any.whl"):
         (tmp_path / "dist" / name).write_text(name)
     make = ["make", "--old-file=.venv/ready", "wheel", f"BIN={Path(sys.executable).parent}"]
     subprocess.run(make, cwd=tmp_path, check=True, capture_output=True)
-    there = {str(path.relative_to(tmp_path / "dist")) for path in (tmp_path / "dist").rglob("*") if path.is_file()}
-    assert kept | {f"engram_audit-{PROJECT['version']}-py3-none-any.whl"} == there
-    assert all(name == (tmp_path / "dist" / name).read_text() for name in kept)
+    present_files = {
+        str(path.relative_to(tmp_path / "dist")) for path in (tmp_path / "dist").rglob("*") if path.is_file()
+    }
+    assert kept_files | {f"engram_audit-{PROJECT['version']}-py3-none-any.whl"} == present_files
+    assert all(name == (tmp_path / "dist" / name).read_text() for name in kept_files)
 
 
-@pytest.mark.parametrize("found", ["whole", "with a GPU", "nothing"])
-def test_a_machine_without_a_gpu_is_told_how_much_it_downloads_and_gets_the_smaller_set(
-    found: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("machine", ["whole", "with a GPU", "nothing"])
+def test_machine_without_gpu_downloads_the_smaller_set(machine: str, tmp_path: Path) -> None:
     for name in ("Makefile", "requirements.lock", "requirements-cpu.lock", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     tools = tmp_path / "bin"
     tools.mkdir()
     nvidia = tools / "nvidia-smi"
-    nvidia.write_text("#!/bin/sh\n" + ("echo GPU 0: NVIDIA H100\n" if found == "with a GPU" else "exit 9\n"))
+    nvidia.write_text("#!/bin/sh\n" + ("echo GPU 0: NVIDIA H100\n" if machine == "with a GPU" else "exit 9\n"))
     nvidia.chmod(0o755)
-    if found == "whole":
+    if machine == "whole":
         (tmp_path / ".venv").mkdir()
         (tmp_path / ".venv" / "ready").touch()
     env = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"}
@@ -113,58 +119,60 @@ def test_a_machine_without_a_gpu_is_told_how_much_it_downloads_and_gets_the_smal
         ["make", "-n", "quickstart"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
     )
     steps = done.stdout.splitlines()
-    asked = [line for line in steps if "pip sync" in line]
-    assert (0 if found == "whole" else 1) == len(asked)
-    if asked:
-        lock = asked[0].split()[-1]
-        assert ("requirements.lock" if found == "with a GPU" else "requirements-cpu.lock") == lock
-        told = next(line for line in steps if line.startswith("sed"))
-        assert steps.index(told) < next(i for i, line in enumerate(steps) if " -m venv " in line)
-        said = subprocess.run(told, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-        assert re.match(r"To download: \d\.\d GB", said)
+    sync_steps = [line for line in steps if "pip sync" in line]
+    assert (0 if machine == "whole" else 1) == len(sync_steps)
+    if sync_steps:
+        lock = sync_steps[0].split()[-1]
+        assert ("requirements.lock" if machine == "with a GPU" else "requirements-cpu.lock") == lock
+        announcement = next(line for line in steps if line.startswith("sed"))
+        assert steps.index(announcement) < next(i for i, line in enumerate(steps) if " -m venv " in line)
+        announced = subprocess.run(
+            announcement, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout
+        assert re.match(r"To download: \d\.\d GB", announced)
         forgets = steps.index("rm -f .venv/ready .venv/cpu")  # an installation that is broken off counts as none
-        assert forgets < steps.index(asked[0]) < steps.index(f"touch {mark_of(lock)}")
+        assert forgets < steps.index(sync_steps[0]) < steps.index(f"touch {mark_of(lock)}")
 
 
 def mark_of(lock: str) -> str:
-    """The mark of what this lock installs."""
+    """The mark file for the packages of a lock."""
     return ".venv/cpu" if "cpu" in lock else ".venv/ready"
 
 
-def test_the_smaller_set_has_the_versions_of_the_whole_one_and_no_second_cuda() -> None:
-    whole, small = (pins(ROOT / name) for name in ("requirements.lock", "requirements-cpu.lock"))
-    assert set() == small - whole
-    names = {name for name, _ in small}
+def test_smaller_set_has_equal_versions_and_no_cuda() -> None:
+    complete, small_environment = (pins(ROOT / name) for name in ("requirements.lock", "requirements-cpu.lock"))
+    assert set() == small_environment - complete
+    names = {name for name, _ in small_environment}
     assert {"torch", "torchvision", "faiss-cpu", "ray", "mlflow", "hatchling", "editables"} <= names
     assert set() == names & {"faiss-gpu", "triton", "nvidia-cusolver", "pytest", "mypy"}
     assert [name for name in names if name.endswith("-cu12")] == []
 
 
-def test_both_sets_hold_what_every_quickstart_needs_and_every_extra() -> None:
+def test_both_sets_contain_quickstart_requirements_and_extras() -> None:
     for name in AUDITS:
-        needed = {extra.package for extra in required_extras(find(name).audit.cells("quickstart"))}
-        assert needed <= brought_by("run"), name
-    everything = {package for extra in OFFERED for package in brought_by(extra)} - {"faiss-gpu"}
+        required = {extra.package for extra in required_extras(find(name).audit.cells("quickstart"))}
+        assert required <= packages_of("run"), name
+    everything = {package for extra in OFFERED for package in packages_of(extra)} - {"faiss-gpu"}
     for lock in ("requirements.lock", "requirements-cpu.lock"):
         assert CORE | everything - {"faiss-cpu"} <= {name for name, _ in pins(ROOT / lock)}, lock
 
 
-def test_a_package_that_is_missing_is_brought_by_the_extra_that_is_named() -> None:
-    assert [extra for extra in (*COMMON, *EXTRAS) if extra.package not in brought_by(extra.name)] == []
-    named = {extra.package for extra in (*COMMON, *EXTRAS)} | {"faiss-cpu", "faiss-gpu"}
-    assert {package for extra in OFFERED for package in brought_by(extra)} == named
-    assert brought_by("all") | {"faiss-gpu"} == named
+def test_missing_package_is_installed_by_its_extra() -> None:
+    assert [extra for extra in (*COMMON, *EXTRAS) if extra.package not in packages_of(extra.name)] == []
+    extra_packages = {extra.package for extra in (*COMMON, *EXTRAS)} | {"faiss-cpu", "faiss-gpu"}
+    assert {package for extra in OFFERED for package in packages_of(extra)} == extra_packages
+    assert packages_of("all") | {"faiss-gpu"} == extra_packages
     assert set(doctor.CORE) == CORE
 
 
 @pytest.mark.parametrize("name", AUDITS)
-def test_the_extra_of_an_audit_brings_what_its_presets_need(name: str) -> None:
+def test_audits_extra_installs_its_presets_requirements(name: str) -> None:
     audit = find(name).audit
-    needed = {extra.package for preset in audit.presets for extra in required_extras(audit.cells(preset))}
-    assert needed <= brought_by(name)
+    required = {extra.package for preset in audit.presets for extra in required_extras(audit.cells(preset))}
+    assert required <= packages_of(name)
 
 
-def test_the_recipe_of_conda_has_the_requirements_and_commands_of_the_extra_that_runs_audits() -> None:
+def test_conda_recipe_matches_the_run_extra() -> None:
     (rendered,) = Stage0Recipe.from_file(ROOT / "recipe" / "recipe.yaml").render(VariantConfig())
     recipe = rendered.recipe.to_dict()
     assert (PROJECT["name"], PROJECT["version"]) == (recipe["package"]["name"], str(recipe["package"]["version"]))
@@ -174,17 +182,19 @@ def test_the_recipe_of_conda_has_the_requirements_and_commands_of_the_extra_that
         "entry_points"
     ]
     expected = {"python": SpecifierSet(PROJECT["requires-python"])}
-    for each in (*map(Requirement, PROJECT["dependencies"]), *requirements_of("run")):
-        for name in on_conda(each):
-            expected[name] = each.specifier
-    given = [each.partition(" ") for each in recipe["requirements"]["run"]]
-    assert expected == {name: SpecifierSet(specifier) for name, _, specifier in given}
-    built_with = {Requirement(each).name for each in PYPROJECT["build-system"]["requires"]}
-    assert {"python", "pip", *built_with} == {each.partition(" ")[0] for each in recipe["requirements"]["host"]}
+    for requirement in (*map(Requirement, PROJECT["dependencies"]), *requirements_of("run")):
+        for name in on_conda(requirement):
+            expected[name] = requirement.specifier
+    run_requirements = [requirement.partition(" ") for requirement in recipe["requirements"]["run"]]
+    assert expected == {name: SpecifierSet(specifier) for name, _, specifier in run_requirements}
+    built_with = {Requirement(requirement).name for requirement in PYPROJECT["build-system"]["requires"]}
+    assert {"python", "pip", *built_with} == {
+        requirement.partition(" ")[0] for requirement in recipe["requirements"]["host"]
+    }
 
 
 def on_conda(requirement: Requirement) -> list[str]:
-    """The packages of conda-forge that stand for one of the package index."""
+    """The packages of conda-forge that replace one of the package index."""
     if requirement.name == "ray":
         return [f"ray-{extra}" for extra in sorted(requirement.extras)]
     return [{"torch": "pytorch", "matplotlib": "matplotlib-base"}.get(requirement.name, requirement.name)]
@@ -192,7 +202,7 @@ def on_conda(requirement: Requirement) -> list[str]:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that is made of the source archive, beside it."""
+    """The wheel built from the source archive, in the same folder."""
     folder = tmp_path_factory.mktemp("released")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True)
@@ -200,21 +210,23 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_what_a_release_uploads_is_sound(wheel: Path) -> None:
+def test_release_files_are_sound(wheel: Path) -> None:
     archives = list(wheel.parent.glob("engram_audit-*"))
-    assert {".gz", ".whl"} == {each.suffix for each in archives}
+    assert {".gz", ".whl"} == {archive.suffix for archive in archives}
     command = [sys.executable, "-m", "twine", "check", "--strict", *archives]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
 @pytest.fixture(scope="session")
-def small(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new environment with the wheel and what it requires without any extra; the place of its commands."""
+def small_environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new environment with the wheel and its requirements without any extra. Returns the folder of its commands."""
     folder = tmp_path_factory.mktemp("small")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    for path in {path for each in distributions(PROJECT["dependencies"]) for path in top_level_paths(each)}:
+    for path in {
+        path for distribution in distributions(PROJECT["dependencies"]) for path in top_level_paths(distribution)
+    }:
         (packages / path.name).symlink_to(path)
     install = ("install", "--quiet", "--no-deps", "--no-index", str(wheel))
     subprocess.run([sys.executable, "-m", "pip", "--python", folder / "bin" / "python", *install], check=True)
@@ -222,84 +234,89 @@ def small(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def distributions(required: Iterable[str]) -> list[metadata.Distribution]:
-    """What is installed here of these requirements and of all that they require."""
-    found: dict[str, metadata.Distribution] = {}
-    ahead = [Requirement(each) for each in required]
+    """The installed distributions of these requirements and of all their dependencies."""
+    machine: dict[str, metadata.Distribution] = {}
+    ahead = [Requirement(requirement) for requirement in required]
     while ahead:
-        each = ahead.pop()
-        if each.name not in found and (each.marker is None or each.marker.evaluate({"extra": ""})):
-            found[each.name] = metadata.distribution(each.name)
-            ahead += map(Requirement, found[each.name].requires or ())
-    return list(found.values())
+        requirement = ahead.pop()
+        if requirement.name not in machine and (
+            requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        ):
+            machine[requirement.name] = metadata.distribution(requirement.name)
+            ahead += map(Requirement, machine[requirement.name].requires or ())
+    return list(machine.values())
 
 
 def top_level_paths(distribution: metadata.Distribution) -> set[Path]:
-    """The folders and files of a distribution beside those of others."""
+    """The top-level folders and files of a distribution."""
     inside = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
     return {Path(str(distribution.locate_file(name))) for name in inside}
 
 
 @pytest.mark.slow
-def test_the_wheel_alone_reads_a_store_and_names_the_extra_for_the_rest(
-    small: Path, tmp_path: Path, engram: Here
-) -> None:
+def test_wheel_alone_reads_a_store_and_names_extras(small_environment: Path, tmp_path: Path, engram: Here) -> None:
     fields = ("scale=tiny", "canaries=2")
     run = engram.json("run", "unique_feature", "--preset", "smoke", *fields, "--address", "none")["run"]
 
-    def said(*arguments: str, code: int = 0, command: str = "engram") -> str:
+    def run_command(*arguments: str, code: int = 0, command: str = "engram") -> str:
         env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
         done = subprocess.run(
-            [small / command, *arguments], cwd=engram.folder, env=env, capture_output=True, text=True, timeout=HANGING
+            [small_environment / command, *arguments],
+            cwd=engram.folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=HANGING,
         )
         assert code == done.returncode, done.stderr + done.stdout
         return done.stdout if code == 0 else done.stderr
 
-    assert "unique_feature" in said("-c", "import engram; print(*engram.audits())", command="python")
-    assert "Commands that run audits" in said("--help")
-    assert f"engram {PROJECT['version']}\n" == said("--version", command="engram-audit")
-    assert "quickstart" in said("show", "text")
-    assert run in said("runs")
-    assert "M_w effect" in said("results", run, "summary")
-    said("verify")
+    assert "unique_feature" in run_command("-c", "import engram; print(*engram.audits())", command="python")
+    assert "Commands that run audits" in run_command("--help")
+    assert f"engram {PROJECT['version']}\n" == run_command("--version", command="engram-audit")
+    assert "quickstart" in run_command("show", "text")
+    assert run in run_command("runs")
+    assert "M_w effect" in run_command("results", run, "summary")
+    run_command("verify")
     for extra, arguments in {
         "report": ("report", run),
         "bucket": ("status", "--store", "s3://bucket/prefix"),
         "run": ("run", "unique_feature", "--preset", "smoke", "--store", "new"),
     }.items():
-        line = said(*arguments, code=1).splitlines()[-1]
+        line = run_command(*arguments, code=1).splitlines()[-1]
         assert f"pip install 'engram-audit[{extra}]'" in line
         assert "not installed" in line
     attempt = "import engram; engram.run('unique_feature', preset='smoke', store='new')"
-    assert "engram-audit[run]" in said("-c", attempt, code=1, command="python").splitlines()[-1]
+    assert "engram-audit[run]" in run_command("-c", attempt, code=1, command="python").splitlines()[-1]
 
 
 def requirements_of(extra: str) -> list[Requirement]:
-    """What an extra requires, and what the extras of ours that it names do."""
-    found = []
-    for each in map(Requirement, OFFERED[extra]):
-        if each.name == PROJECT["name"]:
-            found += [below for name in each.extras for below in requirements_of(name)]
+    """The requirements of an extra, including those of the extras it names."""
+    machine = []
+    for requirement in map(Requirement, OFFERED[extra]):
+        if requirement.name == PROJECT["name"]:
+            machine += [nested for name in requirement.extras for nested in requirements_of(name)]
         else:
-            found.append(each)
-    return found
+            machine.append(requirement)
+    return machine
 
 
-def brought_by(extra: str) -> set[str]:
-    return {each.name for each in requirements_of(extra)}
+def packages_of(extra: str) -> set[str]:
+    return {requirement.name for requirement in requirements_of(extra)}
 
 
-def test_an_extra_brings_no_second_cuda_where_pip_installs_it_but_for_that_of_a_gpu() -> None:
-    """Where it came from stands below each package of the lock; pip resolves the same requirements."""
-    assert [name for name in OFFERED if "faiss-gpu" in brought_by(name)] == ["gpu"]
+def test_only_the_gpu_extra_installs_second_cuda() -> None:
+    """The comments in the lock name the packages that require each package. pip resolves the same requirements."""
+    assert [name for name in OFFERED if "faiss-gpu" in packages_of(name)] == ["gpu"]
     second = {name: origins for name, origins in required_by(ROOT / "requirements.lock").items() if "-cu12" in name}
     assert second
     assert {"faiss-gpu"} == set.union(*second.values()) - second.keys()
 
 
 def required_by(lock: Path) -> dict[str, set[str]]:
-    """The packages of a lock, each with those that ask for it."""
+    """The packages of a lock, and the packages that require each."""
     parts = re.findall(r"^([\w-]+)(?:\[[^]]*\])?==.*\n((?:    .*\n)+)", lock.read_text(), flags=re.M)
-    return {name: set(re.findall(r"#(?: via|  ) +([\w-]+)", below)) for name, below in parts}
+    return {name: set(re.findall(r"#(?: via|  ) +([\w-]+)", nested)) for name, nested in parts}
 
 
 def pins(lock: Path) -> set[tuple[str, str]]:

@@ -1,7 +1,7 @@
-"""The manifests for KubeRay: its schemas take them, both describe one cluster, and pods get all that an audit needs.
+"""The manifests for KubeRay: valid by its schemas, with one cluster in both, and pods with everything an audit needs.
 
 KUBERAY_CRDS names the folder of KubeRay's custom resource definitions, ray.io_rayclusters.yaml and ray.io_rayjobs.yaml
-(ray-operator/config/crd/bases in its repository); without it the test against the schemas is skipped.
+(ray-operator/config/crd/bases in its repository). Without it, the test with the schemas is skipped.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def containers(cluster: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def forbid_unknown_fields(schema: Any) -> Any:
-    """The structural schema as JSON Schema that refuses what it does not name, as `kubectl --validate=strict` does."""
+    """The structural schema as JSON Schema without unknown fields, like `kubectl --validate=strict`."""
     if isinstance(schema, list):
-        return [forbid_unknown_fields(each) for each in schema]
+        return [forbid_unknown_fields(element) for element in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("x-kubernetes-int-or-string"):
         return {"type": ["integer", "string"]}
     strict = {
-        key: {name: forbid_unknown_fields(each) for name, each in value.items()}
+        key: {name: forbid_unknown_fields(element) for name, element in value.items()}
         if key == "properties"
         else forbid_unknown_fields(value)
         for key, value in schema.items()
@@ -60,7 +60,9 @@ def forbid_unknown_fields(schema: Any) -> Any:
 
 def schema_errors(manifest: dict[str, Any], folder: Path) -> list[str]:
     definition = yaml.safe_load((folder / f"ray.io_{manifest['kind'].lower()}s.yaml").read_text())
-    [version] = [each for each in definition["spec"]["versions"] if manifest["apiVersion"] == f"ray.io/{each['name']}"]
+    [version] = [
+        entry for entry in definition["spec"]["versions"] if manifest["apiVersion"] == f"ray.io/{entry['name']}"
+    ]
     schema = forbid_unknown_fields(version["schema"]["openAPIV3Schema"])
     schema["properties"]["metadata"] = {"type": "object"}
     errors = jsonschema.Draft202012Validator(schema).iter_errors(manifest)
@@ -73,28 +75,28 @@ def test_kuberay_knows_every_field(kind: str) -> None:
         pytest.skip("KUBERAY_CRDS names no folder of KubeRay's custom resource definitions")
     manifest = read_manifest(kind)
     assert schema_errors(manifest, Path(folder)) == []
-    wrong = copy.deepcopy(manifest)
-    spec = wrong["spec"] if kind == "RayCluster" else wrong["spec"]["rayClusterSpec"]
+    invalid = copy.deepcopy(manifest)
+    spec = invalid["spec"] if kind == "RayCluster" else invalid["spec"]["rayClusterSpec"]
     spec["workerGroupSpecs"][0]["maxReplicas"] = "eight"
     spec["headGroupSpec"]["templates"] = {}
-    assert len(schema_errors(wrong, Path(folder))) == 2
+    assert len(schema_errors(invalid, Path(folder))) == 2
 
 
-def test_a_job_starts_the_cluster_that_can_be_had_by_itself(cluster: dict[str, Any]) -> None:
+def test_job_starts_the_same_cluster(cluster: dict[str, Any]) -> None:
     job = read_manifest("RayJob")["spec"]
     assert cluster == job["rayClusterSpec"]
     assert job["shutdownAfterJobFinishes"]
     assert job["backoffLimit"] >= 1
 
 
-def test_the_command_of_a_job_is_one_that_engram_plans(tmp_path: Path) -> None:
+def test_command_of_a_job_can_be_planned(tmp_path: Path) -> None:
     program, run, *arguments = shlex.split(read_manifest("RayJob")["spec"]["entrypoint"])
     assert (program, run, arguments[-2:]) == ("engram", "run", ["--address", "auto"])
-    planned = Shell(tmp_path)("plan", *arguments[:-2])
-    assert planned.returncode == 0, planned.stderr
+    planning = Shell(tmp_path)("plan", *arguments[:-2])
+    assert planning.returncode == 0, planning.stderr
 
 
-def test_the_head_computes_nothing_and_gpu_pods_come_with_the_jobs(cluster: dict[str, Any]) -> None:
+def test_head_computes_nothing_and_gpu_pods_scale(cluster: dict[str, Any]) -> None:
     assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
     assert cluster["enableInTreeAutoscaling"]
     assert 0 < cluster["autoscalerOptions"]["idleTimeoutSeconds"] <= 1800
@@ -104,17 +106,17 @@ def test_the_head_computes_nothing_and_gpu_pods_come_with_the_jobs(cluster: dict
         assert container["resources"]["limits"]["nvidia.com/gpu"] >= 1
 
 
-def test_all_pods_have_the_image_and_environment_of_an_audit_and_no_secret(cluster: dict[str, Any]) -> None:
+def test_pods_have_image_and_environment_without_secrets(cluster: dict[str, Any]) -> None:
     assert len({container["image"] for container in containers(cluster)}) == 1
     for container in containers(cluster):
-        environment = {each["name"]: each["value"] for each in container["env"]}
+        environment = {variable["name"]: variable["value"] for variable in container["env"]}
         assert environment["ENGRAM_STORE"].startswith("s3://")
         assert {"AWS_REGION", "ENGRAM_RUNS", "MLFLOW_TRACKING_URI", "RAY_USAGE_STATS_ENABLED"} <= set(environment)
         assert [name for name in environment if re.search("TOKEN|SECRET|KEY|PASSWORD", name)] == []
     assert cluster["authOptions"] == {"mode": "token"}
 
 
-def test_the_image_has_the_ray_of_the_manifests_and_what_kuberay_calls_in_it(cluster: dict[str, Any]) -> None:
+def test_image_has_the_manifests_ray_and_kuberays_tools(cluster: dict[str, Any]) -> None:
     locked = re.search(r"^ray==(\S+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
     assert locked
     assert cluster["rayVersion"] == locked[1]

@@ -1,4 +1,4 @@
-"""The README's example of an audit in one file: its estimator by hand, its null by simulation, its runs as a user's."""
+"""The README's example audit in one file: its estimator by hand, its null by simulation, its runs as by a user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUN = ("run", EXAMPLE, "--address", "none")
 
 @pytest.fixture(scope="module", autouse=True)
 def audit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The module, as a package offers it."""
+    """The module, as offered by a package."""
     with offered_example(tmp_path_factory.mktemp("package")):
         import label_memorization
 
@@ -28,22 +28,22 @@ def audit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def engram(tmp_path_factory: pytest.TempPathFactory) -> Here:
-    """One folder with one store, in which what the presets share is trained once."""
+    """A folder with a store, in which trainings that the presets share are run once."""
     return Here(tmp_path_factory.mktemp("runs"))
 
 
 def rows(engram: Here, run: str, table: str = "summary") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = engram.json("results", run, table)
-    return found
+    table_rows: list[dict[str, Any]] = engram.json("results", run, table)
+    return table_rows
 
 
 def a_share(networks: int, images: int, chance: np.random.Generator) -> Any:
-    """Which images each network is trained on: seven tenths of them, (networks, images)."""
+    """The training images of each network, seven tenths of all, as (networks, images)."""
     ranks = chance.random((networks, images)).argsort(axis=1)
     return ranks < round(0.7 * images)
 
 
-def test_mem_is_the_difference_of_the_rates_and_their_variances_add(audit: Any) -> None:
+def test_mem_is_rate_difference_with_added_variances(audit: Any) -> None:
     #                   memorised  known  half of each  never held out
     member = np.array([[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 1], [0, 0, 0, 1]], bool)
     correct = np.array([[1, 1, 1, 1], [1, 1, 0, 1], [0, 1, 1, 1], [0, 1, 0, 0]], bool)
@@ -57,15 +57,15 @@ def test_mem_is_the_difference_of_the_rates_and_their_variances_add(audit: Any) 
     assert np.isnan(audit.share_high(counted[:, 3:], 0.25))
 
 
-def test_a_network_that_knows_nothing_but_what_it_was_trained_on_memorises_every_label(audit: Any) -> None:
+def test_network_that_knows_only_its_images_memorises_all(audit: Any) -> None:
     member = a_share(20, 50, np.random.default_rng(0))
     mem, error = audit.memorization(audit.counts(member, member))
     assert {1.0} == set(mem)
     assert {0.0} == set(error)
 
 
-def test_where_nothing_is_memorised_intervals_cover_their_nulls(audit: Any) -> None:
-    """Images of which some are hard, networks of which some are poor; 200 sets of them."""
+def test_intervals_cover_their_nulls_without_memorisation(audit: Any) -> None:
+    """Some images are hard and some networks are poor; 200 sets of them."""
     chance, networks, images = np.random.default_rng(1), 12, 100
     covered, high, null = [], [], []
     easy = chance.beta(5, 1, images)
@@ -80,21 +80,21 @@ def test_where_nothing_is_memorised_intervals_cover_their_nulls(audit: Any) -> N
         counted = audit.counts(member, correct)
         high.append(audit.share_high(counted, 0.25))
         shifted = [audit.counts(np.roll(member, by, axis=0), correct) for by in range(1, networks)]
-        null.append(np.mean([audit.share_high(each, 0.25) for each in shifted]))
+        null.append(np.mean([audit.share_high(counted_shift, 0.25) for counted_shift in shifted]))
     assert np.mean(covered) >= 0.9
-    assert np.mean(high) > 0.1  # though nothing is memorised
+    assert np.mean(high) > 0.1  # although the networks memorise no label
     apart = statistics.mean(np.subtract(high, null))
     assert apart.low is not None
     assert apart.high is not None
     assert apart.low <= 0 <= apart.high
 
 
-def test_the_smoke_preset_finds_what_is_memorised_and_the_null_does_not(engram: Here) -> None:
-    found = engram.json(*RUN, "--preset", "smoke")
+def test_smoke_preset_detects_memorisation_and_null_does_not(engram: Here) -> None:
+    smoke_run = engram.json(*RUN, "--preset", "smoke")
     null = engram.json(*RUN, "--preset", "null")
-    assert found["jobs"]["done"] == 16 * 2 + 3
-    assert null["jobs"]["done"] == 16 + 3  # the networks are those of the other
-    mean, *_ = rows(engram, found["run"])
+    assert smoke_run["jobs"]["done"] == 16 * 2 + 3
+    assert null["jobs"]["done"] == 16 + 3  # the networks are shared with the other run
+    mean, *_ = rows(engram, smoke_run["run"])
     assert (mean["metric"], mean["n"], mean["unit"], mean["null"]) == ("mean mem", 16, "training", 0.0)
     assert mean["low"] > 0
     mean, *_ = rows(engram, null["run"])
@@ -102,24 +102,24 @@ def test_the_smoke_preset_finds_what_is_memorised_and_the_null_does_not(engram: 
     assert engram.json(*RUN, "--preset", "null")["jobs"]["done"] == 0
 
 
-def test_the_tables_and_the_summary_say_the_same(engram: Here, audit: Any) -> None:
+def test_tables_and_summary_agree(engram: Here, audit: Any) -> None:
     run = engram.json(*RUN, "--preset", "smoke")["run"]
     images, trainings = rows(engram, run, "images"), rows(engram, run, "trainings")
     assert (len(images), len(trainings)) == (200, 16)
     assert {16} == {row["trained"] + row["held_out"] for row in images}
     assert sum(row["trained"] for row in images) == 16 * 140
     summed = {(row["metric"], row["setting"]): row for row in rows(engram, run)}
-    known = [row for row in images if row["mem"] is not None]
-    for row in known:
+    estimated = [row for row in images if row["mem"] is not None]
+    for row in estimated:
         rates = row["trained_correct"] / row["trained"], row["held_out_correct"] / row["held_out"]
         assert rates[0] - rates[1] == pytest.approx(row["mem"])
         assert row["high"] == (row["mem"] >= 0.25)
     share = summed["share of high mem", '{"from": 0.25}']
-    assert share["estimate"] == pytest.approx(np.mean([row["high"] for row in known]))
+    assert share["estimate"] == pytest.approx(np.mean([row["high"] for row in estimated]))
     assert share["low"] < share["estimate"] < share["high"]
     gaps = [row["trained_accuracy"] - row["held_out_accuracy"] for row in trainings]
     assert summed["mean mem", "{}"]["estimate"] == pytest.approx(np.mean(gaps))
-    assert set(SUMMARY.names) <= set(next(iter(summed.values())))  # beside the run and flat settings
+    assert set(SUMMARY.names) <= set(next(iter(summed.values())))  # in addition to the run and flat settings
 
 
 @pytest.mark.parametrize(
@@ -131,13 +131,13 @@ def test_the_tables_and_the_summary_say_the_same(engram: Here, audit: Any) -> No
         (("unseen=true", "examples=800"), 1, "digits has the training images 0 to 1436, but not 800 to 1599"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(engram: Here, settings: tuple[str, ...], code: int, says: str) -> None:
-    said = engram(*RUN, "--preset", "smoke", *settings, code=code).stderr
-    assert says in said
-    assert len(refusals(said)) == 1
+def test_invalid_settings_give_one_line_error(engram: Here, settings: tuple[str, ...], code: int, says: str) -> None:
+    message = engram(*RUN, "--preset", "smoke", *settings, code=code).stderr
+    assert says in message
+    assert len(refusals(message)) == 1
 
 
-def test_the_verdict_is_read_off_the_interval_of_the_mean(audit: Any) -> None:
+def test_verdict_follows_from_the_mean_interval(audit: Any) -> None:
     import pyarrow as pa
 
     def answer(low: float | None, high: float | None) -> str:
@@ -149,10 +149,10 @@ def test_the_verdict_is_read_off_the_interval_of_the_mean(audit: Any) -> None:
     assert answer(None, None) == "undecided"
 
 
-def test_the_documentation_shows_lines_of_the_file_in_their_order() -> None:
+def test_documentation_quotes_the_file_in_order() -> None:
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding_an_audit.md").read_text(), flags=re.S)
     lines = iter((ROOT / "examples" / f"{EXAMPLE}.py").read_text().splitlines())
-    shown = [line for line in block.splitlines() if line.strip() not in ("", "...")]  # for what is left out
-    assert len(shown) >= 20
-    for line in shown:
+    quoted_lines = [line for line in block.splitlines() if line.strip() not in ("", "...")]  # for what is left out
+    assert len(quoted_lines) >= 20
+    for line in quoted_lines:
         assert line in lines, line  # which takes it, and what comes before it, out of the file's

@@ -13,13 +13,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("tasks", "orchestrator", "dashboards", "engram")
-# The way of a run through the orchestrator: none of these imports what comes after it.
+# The order of the orchestrator's packages in a run: no package imports a later one.
 FLOW = (
     *("spec", "planning", "store", "run_folder", "executors"),
     *("pricing", "scheduling", "inspection", "tracking", "runs", "searches", "scaffold", "cli"),
 )
 AUDITS = sorted(path.stem for path in (ROOT / "tasks" / "audits").iterdir() if not path.name.startswith("_"))
-MEASURING = ("bench", "studies", "measurement", "tests")  # what is not in the wheel
+MEASURING = ("bench", "studies", "measurement", "tests")  # not in the wheel
 NEVER = {
     "tasks": {"ray", "mlflow", "orchestrator", "dashboards"},
     "orchestrator": {"torch", "torchvision", "dashboards", *(f"tasks.audits.{audit}" for audit in AUDITS)},
@@ -52,14 +52,14 @@ def modules() -> list[Path]:
 
 @cache
 def import_statements(path: Path) -> list[tuple[ast.Import | ast.ImportFrom, bool]]:
-    """The import statements of a module, each with whether it is at the top level."""
+    """The import statements of a module, and whether each is at the top level."""
     tree = ast.parse(path.read_text())
     top = {id(node) for node in tree.body}
     return [(node, id(node) in top) for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def imported(path: Path, top_only: bool = False) -> Iterator[str]:
-    """The names of what a module imports, anywhere or at its top level."""
+    """The names of the imports of a module, anywhere or at its top level."""
     for node, at_top in import_statements(path):
         if top_only and not at_top:
             continue
@@ -96,33 +96,35 @@ def test_benchmarks_and_studies_share_only_measurement(package: str, forbidden: 
         assert [name for name in imported(path) if within(name, forbidden)] == [], path
 
 
-def test_the_console_script_loads_nothing_before_it_takes_signals() -> None:
+def test_console_script_handles_signals_before_heavy_imports() -> None:
     assert {"os", "_signal"} == set(imported(ROOT / "engram_command.py", top_only=True))
     assert "_signal" in sys.builtin_module_names
 
 
 @pytest.mark.parametrize("package", FLOW)
-def test_the_flow_of_a_run_goes_one_way(package: str) -> None:
+def test_runs_flow_goes_one_way(package: str) -> None:
     later = FLOW[FLOW.index(package) + 1 :]
     for path in sorted((ROOT / "orchestrator" / package).rglob("*.py")):
         names = set(imported(path))
-        assert set() == {name for name in names for each in later if within(name, f"orchestrator.{each}")}, path
+        assert set() == {
+            name for name in names for later_package in later if within(name, f"orchestrator.{later_package}")
+        }, path
 
 
-def test_every_package_of_the_orchestrator_has_its_place_in_the_flow() -> None:
+def test_every_orchestrator_package_is_in_the_flow() -> None:
     assert {path.parent.name for path in (ROOT / "orchestrator").glob("*/__init__.py")} == set(FLOW)
 
 
 @pytest.mark.parametrize("audit", AUDITS)
 def test_one_audit_never_imports_another(audit: str) -> None:
-    place = ROOT / "tasks" / "audits" / audit
-    others = [f"tasks.audits.{other}" for other in AUDITS if other != audit]
-    for path in place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")]:
-        assert set() == {name for name in imported(path) for other in others if within(name, other)}
+    audit_path = ROOT / "tasks" / "audits" / audit
+    other_audits = [f"tasks.audits.{other_audit}" for other_audit in AUDITS if other_audit != audit]
+    for path in audit_path.rglob("*.py") if audit_path.is_dir() else [audit_path.with_suffix(".py")]:
+        assert set() == {name for name in imported(path) for other_audit in other_audits if within(name, other_audit)}
 
 
 def test_no_imports_form_a_circle() -> None:
-    """Those inside functions and for types alone count, too."""
+    """Imports inside functions and for types count as well."""
     names = {_module_name(path): path for path in modules()}
     edges = {name: names.keys() & set(_sources(path, names)) - {name} for name, path in names.items()}
     while leaves := {name for name, sources in edges.items() if not sources & edges.keys()}:
@@ -136,7 +138,7 @@ def _module_name(path: Path) -> str:
 
 
 def _sources(path: Path, names: Collection[str]) -> Iterator[str]:
-    """What a module imports: for `from package import module` the module alone, without its package."""
+    """The imports of a module: for `from package import module` only the module."""
     for node, _ in import_statements(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -145,12 +147,12 @@ def _sources(path: Path, names: Collection[str]) -> Iterator[str]:
             yield from (name if name in names else node.module for name in inside)
 
 
-def test_there_is_no_module_for_things_without_a_name() -> None:
+def test_no_module_is_named_after_nothing() -> None:
     assert [path for path in modules() if path.stem in {"utils", "helpers", "misc", "common"}] == []
 
 
-def test_tasks_run_where_ray_mlflow_and_faiss_are_absent(tmp_path: Path) -> None:
-    """In a bare process, with those packages made impossible to import, a run goes from command to tables."""
+def test_tasks_run_without_ray_mlflow_and_faiss(tmp_path: Path) -> None:
+    """In a bare process that cannot import these packages, a run completes from command to tables."""
     script = f"""
 import sys
 for name in ("ray", "mlflow", "faiss", "onnx", "onnxruntime"):

@@ -1,4 +1,4 @@
-"""What operators see: the panels of Grafana's dashboard, each asked of a real Prometheus, and Ray's own pages."""
+"""What operators see: the queries of Grafana's panels against a real Prometheus, and Ray's own pages."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ PANELS = json.loads((ROOT / "dashboards" / "grafana" / "engram.json").read_text(
 NAME = re.compile(r"ray_engram_\w+")
 OF_RAY = {"Component", "NodeAddress", "SessionName", "Version", "WorkerId", "instance", "job", "le", "otel_scope_name"}
 RUN_NAME = "jobs-0a1b2c3d"
-OURS = f'{{run="{RUN_NAME}"}}'  # the cluster is shared with other tests
+OWN_LABEL = f'{{run="{RUN_NAME}"}}'  # the cluster is shared with other tests
 
 
 def queries() -> dict[str, str]:
-    """What each panel asks, of the run of this test."""
+    """The query of each panel, restricted to the run of this test."""
     return {
         panel["title"]: target["expr"].replace("$__rate_interval", "10m").replace("$run", RUN_NAME)
         for panel in PANELS
@@ -47,7 +47,7 @@ def queries() -> dict[str, str]:
 
 @pytest.fixture
 def prometheus(tmp_path: Path) -> Iterator[Callable[[int], str]]:
-    """Starts Prometheus on a port that it shall read each second; its address."""
+    """Starts Prometheus, which reads a port each second. Returns its address."""
     command = shutil.which("prometheus")
     if command is None:
         pytest.skip("prometheus is not installed (apt-get install prometheus)")
@@ -71,7 +71,7 @@ def prometheus(tmp_path: Path) -> Iterator[Callable[[int], str]]:
 
 
 def ask(server: str, query: str) -> list[dict[str, Any]]:
-    """The series that a query has now."""
+    """The series that a query returns now."""
     try:
         with urllib.request.urlopen(f"{server}/api/v1/query?{urllib.parse.urlencode({'query': query})}") as answer:
             return list(json.load(answer)["data"]["result"])
@@ -82,7 +82,7 @@ def ask(server: str, query: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_every_panel_has_data_in_a_real_prometheus_and_no_label_tells_a_secret(
+def test_every_panel_has_data_without_secret_labels(
     ray_cluster: Any,
     store: Store,
     prometheus: Callable[[int], str],
@@ -96,13 +96,13 @@ def test_every_panel_has_data_in_a_real_prometheus_and_no_label_tells_a_secret(
 
     def drive(first: int) -> None:
         """Train twice, fail once, lose a result and compute it again."""
-        lost = Job(jobs.double, jobs.Number(first))
+        lost_job = Job(jobs.double, jobs.Number(first))
         plan = Plan.from_roots(
             {
                 "summary": (
                     *(Job(jobs.on_cpu, jobs.Number(0.01 * (first + index))) for index in range(2)),
                     Job(jobs.fail, jobs.Number(first)),
-                    Job(jobs.double, jobs.Number(first + 1), inputs=(lost,)),
+                    Job(jobs.double, jobs.Number(first + 1), inputs=(lost_job,)),
                 )
             }
         )
@@ -111,8 +111,8 @@ def test_every_panel_has_data_in_a_real_prometheus_and_no_label_tells_a_secret(
         driver.drive(plan, {key for key in plan.jobs if key not in {k for keys in plan.roots.values() for k in keys}})
 
     def counts() -> dict[str, float]:
-        found = ask(server, f"sum by (outcome) (ray_engram_jobs_total{OURS})")
-        return {each["metric"]["outcome"]: float(each["value"][1]) for each in found}
+        outcome_series = ask(server, f"sum by (outcome) (ray_engram_jobs_total{OWN_LABEL})")
+        return {point["metric"]["outcome"]: float(point["value"][1]) for point in outcome_series}
 
     metrics = Metrics(RUN_NAME)
     try:
@@ -124,21 +124,23 @@ def test_every_panel_has_data_in_a_real_prometheus_and_no_label_tells_a_secret(
 
         def all_answer() -> bool:
             for title, query in queries().items():
-                answers[title] = [float(each["value"][1]) for each in ask(server, query)]
+                answers[title] = [float(point["value"][1]) for point in ask(server, query)]
             return all(any(value > 0 for value in values) for title, values in answers.items() if title != "Queue")
 
         wait_until(all_answer)
         assert answers["Queue"] == [0.0, 0.0]  # of jobs that are sent, and that wait: the run has ended
         assert pytest.approx(answers["Time for which trainings keep their GPU busy"]) == [0.5]
-        assert [float(each["value"][1]) for each in ask(server, f"sum(ray_engram_models_total{OURS})")] == [4.0]
-        (taken,) = ask(server, f"sum(ray_engram_job_seconds_total{OURS})")
-        told = sum(sum(seconds) for driver in drivers for seconds in driver.progress.seconds.values())
-        assert told == pytest.approx(float(taken["value"][1]))
+        assert [float(sample["value"][1]) for sample in ask(server, f"sum(ray_engram_models_total{OWN_LABEL})")] == [
+            4.0
+        ]
+        (total_seconds,) = ask(server, f"sum(ray_engram_job_seconds_total{OWN_LABEL})")
+        recorded_seconds = sum(sum(seconds) for driver in drivers for seconds in driver.progress.seconds.values())
+        assert recorded_seconds == pytest.approx(float(total_seconds["value"][1]))
         for name, metric in METRICS.items():
-            series = ask(server, metric.exported + OURS)
+            series = ask(server, metric.exported + OWN_LABEL)
             assert series, name
-            for each in series:
-                labels = each["metric"]
+            for sample in series:
+                labels = sample["metric"]
                 assert {"__name__", *RUN, *metric.labels} | OF_RAY >= labels.keys()
                 assert (labels["run"], labels["audit"]) == (RUN_NAME, "jobs")
                 assert not any(store.location in value for value in labels.values())
@@ -148,9 +150,9 @@ def test_every_panel_has_data_in_a_real_prometheus_and_no_label_tells_a_secret(
             driver.close()
 
 
-def test_every_metric_has_a_panel_and_a_line_in_the_docs() -> None:
-    asked = {name for query in queries().values() for name in NAME.findall(query)}
-    assert {metric.exported for metric in METRICS.values()} == asked
+def test_every_metric_has_a_panel_and_documentation() -> None:
+    queried = {name for query in queries().values() for name in NAME.findall(query)}
+    assert {metric.exported for metric in METRICS.values()} == queried
     page = (ROOT / "docs" / "monitoring.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \| (.*) \|$", page, flags=re.M)
     assert [
@@ -163,14 +165,14 @@ def test_every_metric_has_a_panel_and_a_line_in_the_docs() -> None:
     ] == rows
 
 
-def test_nothing_is_counted_and_ray_not_loaded_without_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cluster_ray_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "ray")
     Metrics(RUN_NAME).set_queue(1, 2)
     assert "ray" not in sys.modules
 
 
 @pytest.mark.slow
-def test_the_dashboard_of_a_run_asks_for_its_token_and_status_links_to_it(tmp_path: Path) -> None:
+def test_dashboard_requires_its_token_and_status_links_it(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     run = shell.start("run", "toys", "parts=2", "trouble=wait", "at=0", f"folder={tmp_path}", "--dashboard")
     shell.await_begun(1, run)
@@ -184,16 +186,16 @@ def test_the_dashboard_of_a_run_asks_for_its_token_and_status_links_to_it(tmp_pa
     (line,) = [line for line in shell("status").stdout.splitlines() if "nodes" in line]
     assert pages["nodes"] in line
     shell.go()
-    said = "".join(run.communicate(timeout=HANGING))
-    assert run.returncode == 0, said
-    token = re.search(rf"{re.escape(pages['driver'])}; it requires the token (\w+)", said)
-    assert token is not None, said
+    output = "".join(run.communicate(timeout=HANGING))
+    assert run.returncode == 0, output
+    token = re.search(rf"{re.escape(pages['driver'])}; it requires the token (\w+)", output)
+    assert token is not None, output
     assert "ray" not in shell.json("status")
     assert not any(token[1] in path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize("address", ["none", "10.0.0.1:6379"])
-def test_a_dashboard_is_refused_where_the_run_starts_no_cluster(tmp_path: Path, address: str) -> None:
+def test_dashboard_is_refused_without_a_private_cluster(tmp_path: Path, address: str) -> None:
     (line,) = (
         Shell(tmp_path)("run", "toys", "--dashboard", "--address", address, code=2).stderr.strip().splitlines()[-1:]
     )

@@ -1,4 +1,4 @@
-"""Names of files that UTF-8 or the locale cannot hold are shown escaped wherever text is written."""
+"""File names that UTF-8 or the locale cannot represent are escaped in all written text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TINY = (
 
 
 @pytest.mark.parametrize(
-    ("text", "written"),
+    ("text", "expected"),
     [
         ("plain ü", "plain ü"),
         (BYTE, "gr\\xe4ser"),
@@ -38,13 +38,13 @@ TINY = (
         ("half \ud800", "half \\ud800"),
     ],
 )
-def test_text_that_utf8_lacks_is_escaped(text: str, written: str) -> None:
-    assert encodable(text) == written
-    assert printable(text) == written
+def test_text_without_utf8_form_is_escaped(text: str, expected: str) -> None:
+    assert encodable(text) == expected
+    assert printable(text) == expected
 
 
 def images(folder: Path, file: str = "{}.png") -> None:
-    """A folder of two classes, ten pictures each for training and four for tests."""
+    """A folder of two classes, twenty images each for training and four for tests."""
     random = np.random.default_rng(0)
     for split, count in (("train", 20), ("test", 4)):
         for label in ("a", "b"):
@@ -55,25 +55,25 @@ def images(folder: Path, file: str = "{}.png") -> None:
 
 
 @pytest.mark.parametrize("where", ["the data's path", "a file of the data"])
-def test_a_run_of_data_with_such_a_name_is_reported_and_tracked(where: str, shell: Shell, tmp_path: Path) -> None:
+def test_run_with_undecodable_names_is_reported_and_tracked(where: str, shell: Shell, tmp_path: Path) -> None:
     folder = tmp_path / (BYTE if where == "the data's path" else "data")
     images(folder, f"{BYTE}-{{}}.png" if where == "a file of the data" else "{}.png")
     del shell.env["MLFLOW_TRACKING_URI"]
     shell.env["ENGRAM_REPORT"] = "yes"
-    said = shell("run", *TINY, f"data=folder:{folder}", "--json")
-    ended = json.loads(said.stdout)
-    assert "cannot" not in said.stderr
+    completed = shell("run", *TINY, f"data=folder:{folder}", "--json")
+    ended = json.loads(completed.stdout)
+    assert "cannot" not in completed.stderr
     page = Path(ended["report"]).read_text(encoding="utf-8")
     assert ("gr\\xe4ser" in page) == (where == "the data's path")
     mlflow = client(sqlite_uri(tmp_path / "engram-store" / "mlflow" / "mlflow.db"))
-    (experiment,) = (each for each in mlflow.search_experiments() if each.name == "engram")
+    (experiment,) = (entry for entry in mlflow.search_experiments() if entry.name == "engram")
     (run,) = mlflow.search_runs([experiment.experiment_id])
     assert run.info.status == "FINISHED"
     for command in (("status",), ("logs",), ("report", "--card"), ("verify", ended["report"], "--json")):
         assert shell(*command).stdout.encode()
 
 
-def test_an_umlaut_under_another_locale_is_reported(shell: Shell, tmp_path: Path) -> None:
+def test_umlaut_under_another_locale_is_reported(shell: Shell, tmp_path: Path) -> None:
     images(tmp_path / "gräser")
     shell.fresh = True
     shell.env |= {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "ENGRAM_REPORT": "yes"}

@@ -1,4 +1,4 @@
-"""Every network and every way from the command line: a user's own network, too, known by its source."""
+"""Every network and every way, from the command line, including users' networks, which are identified by source."""
 
 import sys
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def here(tmp_path: Path) -> Here:
 
 @pytest.fixture
 def source(tmp_path: Path, engram: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A module with networks of the user's own, on the path of this process and of `engram`'s."""
+    """A module with a user's networks, on the path of this process and of `engram`'s."""
     networks = tmp_path / "networks"
     networks.mkdir()
     (networks / "hospital.py").write_text(OWN)
@@ -53,12 +53,12 @@ def source(tmp_path: Path, engram: Shell, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def records(engram: Shell | Here) -> list[dict[str, Any]]:
-    """What was recorded with every trained model."""
+    """The records of all trained models."""
     from orchestrator.store import open_store
 
     store = open_store(str(engram.folder / "engram-store"))
-    found = [dict(store.record(key)) for key in sorted(store.keys())]
-    return [record for record in found if record["task"] in ("classifier.train", "unique_feature.train_twin")]
+    all_records = [dict(store.record(key)) for key in sorted(store.keys())]
+    return [record for record in all_records if record["task"] in ("classifier.train", "unique_feature.train_twin")]
 
 
 @pytest.mark.slow
@@ -70,16 +70,16 @@ def test_convolutional_networks_are_audited(here: Here, network: str, more: str)
 
 
 @pytest.mark.slow
-def test_a_way_that_is_asked_for_is_taken_and_recorded_and_changes_no_key(here: Here) -> None:
+def test_way_is_recorded_and_changes_no_key(here: Here) -> None:
     two = [field.replace("canaries=1", "canaries=2") for field in TINY]
     done = here.json(*two, "--way", "stack", "--together", "4")
     stacked = records(here)
     assert [record["way"] for record in stacked] == ["stack"] * 4
     assert {2} == {record["stack"] for record in stacked if record["task"] == "classifier.train"}
     assert all(record["steps_per_second"] > 0 for record in stacked)
-    again = here.json(*two, "--way", "loop")
-    assert done["run"] == again["run"]
-    assert again["jobs"]["done"] == 0
+    repeated = here.json(*two, "--way", "loop")
+    assert done["run"] == repeated["run"]
+    assert repeated["jobs"]["done"] == 0
     assert stacked == records(here)
 
 
@@ -92,7 +92,7 @@ def contents(engram: Shell, store: str = "engram-store") -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_run_killed_inside_a_stack_goes_on_in_another_size_to_the_same_bits(engram: Shell, here: Here) -> None:
+def test_run_killed_in_a_stack_continues_bit_identically(engram: Shell, here: Here) -> None:
     smoke = ("run", "unique_feature", "--preset", "smoke", "family.count=20", "--address", "none")
     run = engram.start(*smoke, "--way", "stack", "--together", "2")
     engram.await_results(2, run)  # of six models; two more are in the stack
@@ -108,14 +108,14 @@ def test_a_run_killed_inside_a_stack_goes_on_in_another_size_to_the_same_bits(en
     assert contents(engram, "other") == contents(engram)
 
 
-def test_a_way_that_the_machine_has_not_fails_in_one_line(here: Here) -> None:
+def test_unavailable_way_gives_one_line_error(here: Here) -> None:
     done = here(*TINY, "--way", "graph", code=3)
     assert "way is graph; for mlp1 on cpu it must be auto or one of loop, stack" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow
-def test_a_users_own_network_is_audited_and_known_by_its_source(engram: Shell, here: Here, source: Path) -> None:
+def test_users_network_is_identified_by_its_source(engram: Shell, here: Here, source: Path) -> None:
     done = engram.json(*TINY, "network=hospital:steady")
     assert done["state"] == "finished"
     assert {"hospital:steady"} == {
@@ -127,11 +127,11 @@ def test_a_users_own_network_is_audited_and_known_by_its_source(engram: Shell, h
     source.write_text(source.read_text().replace("16", "24"))
     assert done["run"] != here.json(*TINY, "network=hospital:steady")["run"]
     assert len(records(engram)) == 4
-    # A run goes on with the network that it was begun with.
+    # A run continues with the network that it was started with.
     assert here.json("resume", done["run"])["state"] == "finished"
 
 
-def test_a_network_that_is_not_there_or_cannot_be_used_is_one_line(here: Here, source: Path) -> None:
+def test_unusable_network_gives_one_line_error(here: Here, source: Path) -> None:
     source.rename(source.with_name("surgery.py"))  # this process may have had another `hospital`
     for network, code, message in (
         ("surgery:missing", 3, "surgery has no function missing; it has small, steady"),

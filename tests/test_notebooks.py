@@ -1,4 +1,4 @@
-"""The notebooks of examples/ run from top to bottom in a kernel, and are committed without what a processor rounded."""
+"""The notebooks in examples/ run completely in a kernel, and are committed without outputs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def read(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_is_committed_without_outputs_and_linked(path: Path) -> None:
+def test_notebook_is_committed_without_outputs_and_linked(path: Path) -> None:
     cells = [cell for cell in read(path).cells if cell.cell_type == "code"]
     assert [cell for cell in cells if cell.outputs or cell.execution_count is not None] == []
     for page in ("README.md", "docs/results.md"):
         assert path.name in (ROOT / page).read_text()
 
 
-# What is run stands in for what is shown: the same cells on less data, so that minutes become seconds.
+# The tests run the same cells on less data, in seconds instead of minutes.
 LESS = {
     "first_audit": {'preset="quickstart"': 'preset="quickstart", scale="tiny"'},
     "hospital": {
@@ -43,7 +43,7 @@ LESS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "runs"), [("first_audit", 1), ("hospital", 2)])
-def test_a_notebook_runs_and_shows_its_answers_and_a_figure(
+def test_notebook_shows_its_answers_and_a_figure(
     name: str, runs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")

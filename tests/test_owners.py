@@ -27,7 +27,7 @@ WITH_SECRET = [owner.audit for owner in OWNERS if any(SECRET in setting for sett
 
 @dataclass(frozen=True)
 class Exchange:
-    """The folder of one audit, with the answers to what was handed out and to what other settings hand out."""
+    """The folder of one audit, with the answers to its probes and to the probes of another setting."""
 
     owner: Owner
     engram: Here
@@ -50,7 +50,7 @@ class Exchange:
         return [job.function(job.config, ()) for job in jobs]
 
     def refuse(self, command: str = "run") -> str:
-        """The one line by which the command refuses the file; no run is left behind."""
+        """The one line with which a command refuses the file. No run may be left behind."""
         done = self.engram.run(command, *self.owner.arguments(*self.owner.returned(self.owner.file)))
         assert done.returncode in (1, 2), done
         assert "Traceback" not in done.stderr
@@ -62,18 +62,18 @@ class Exchange:
 
 @pytest.fixture(scope="module")
 def exchanges(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Exchange]:
-    """Hands the probes of an audit out and lets its owner answer, once each."""
-    made: dict[str, Exchange] = {}
+    """Exports the probes of an audit and lets its owner answer, once per audit."""
+    exchange_by_audit: dict[str, Exchange] = {}
 
     def exchange(audit: str) -> Exchange:
-        if audit not in made:
+        if audit not in exchange_by_audit:
             owner = BY_AUDIT[audit]
             engram = Here(tmp_path_factory.mktemp(audit))
-            written = engram.json("probes", *owner.arguments(), "--out", "probes")
+            exported = engram.json("probes", *owner.arguments(), "--out", "probes")
             engram("probes", *owner.arguments(owner.other_setting), "--out", "other")
             answers, other_answers = (owner.respond(engram.folder / name) for name in ("probes", "other"))
-            made[audit] = Exchange(owner, engram, written, answers, other_answers)
-        return made[audit]
+            exchange_by_audit[audit] = Exchange(owner, engram, exported, answers, other_answers)
+        return exchange_by_audit[audit]
 
     return exchange
 
@@ -116,7 +116,9 @@ def move_values(answers: Answers) -> Answers:
     """Give each row the values of the next one."""
     values = [row[1:] for row in answers.rows]
     next_values = [*values[1:], values[0]]
-    return replace(answers, rows=[[row[0], *other] for row, other in zip(answers.rows, next_values, strict=True)])
+    return replace(
+        answers, rows=[[row[0], *following] for row, following in zip(answers.rows, next_values, strict=True)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_answers_are_read_by_ids_in_any_order(
 
 
 def replace_value(value: float) -> Callable[[Answers], Answers]:
-    """Give the fourth row this value, or its embedding this first number."""
+    """Replace a value in the fourth row, or the first number of its embedding."""
 
     def tamper(answers: Answers) -> Answers:
         rows = [list(row) for row in answers.rows]
@@ -169,7 +171,7 @@ def keep_labels(answers: Answers) -> Answers:
 
 @dataclass(frozen=True)
 class Fault:
-    """How answers are tampered with, and the message by audit; `images` is that of all audits of classifiers.
+    """A manipulation of answers, and its message by audit. `images` applies to all audits of classifiers.
 
     `{first}` and `{fourth}` stand for the ids of these rows.
     """

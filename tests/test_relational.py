@@ -184,7 +184,7 @@ def test_the_page_of_embedded_questions_shows_them(here: Here) -> None:
         (("predictions=gone",), 1, "there is no folder "),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
+def test_invalid_settings_give_one_line_error(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
     said = Here(tmp_path)(*RUN, *settings, code=code).stderr
     assert says in said
     assert len(refusals(said)) == 1

@@ -178,7 +178,7 @@ def test_choices_that_do_not_go_together_are_refused_and_trainings_that_fail_are
 
 def test_a_spent_budget_ends_a_search_that_can_be_continued(searched: Any) -> None:
     found = searched(settings={"trials": 3, "budget": 0.001})
-    assert (found.exit_code, "the budget was spent" in found.left) == (1, True)
+    assert (found.exit_code, "the budget was spent" in found.stop_reason) == (1, True)
     again = searched(settings={"trials": 3})
     assert (found.name, 0, 3) == (again.name, again.exit_code, len(of(again)))
 

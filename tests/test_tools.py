@@ -13,7 +13,7 @@ import pytest
 from tests import fuzz
 from tests.frozen import Tree, compare, digest_table, take_inventory, without_prices
 from tests.mutation import mutants, replace
-from tests.support.shell import ROOT, Here, Said
+from tests.support.shell import ROOT, CommandResult, Here
 
 
 def test_tables_are_compared_by_their_values() -> None:
@@ -63,18 +63,20 @@ def test_two_hundred_command_lines_made_by_chance_end_well(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        (Said("", "engram: unexpected KeyError: 3\n", 1), "said 'engram: unexpected'"),
-        (Said("", "x\n" * 5, 2), "5 lines of bad usage"),
-        (Said("", "", 1), "exit code 1 without a word"),
-        (Said("", "killed", 137), "exit code 137"),
-        (Said("", "engram: no", 2), "bad usage has left something behind"),
-        (Said("done", "", 0), ""),
+        (CommandResult("", "engram: unexpected KeyError: 3\n", 1), "said 'engram: unexpected'"),
+        (CommandResult("", "x\n" * 5, 2), "5 lines of bad usage"),
+        (CommandResult("", "", 1), "exit code 1 without a word"),
+        (CommandResult("", "killed", 137), "exit code 137"),
+        (CommandResult("", "engram: no", 2), "bad usage has left something behind"),
+        (CommandResult("done", "", 0), ""),
     ],
 )
-def test_what_ends_badly_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said, problem: str) -> None:
+def test_what_ends_badly_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: CommandResult, problem: str
+) -> None:
     place = fuzz.Place(tmp_path)
 
-    def run(here: Here, *arguments: str) -> Said:
+    def run(here: Here, *arguments: str) -> CommandResult:
         (here.folder / "left").touch()
         return said
 
@@ -87,7 +89,7 @@ def test_a_line_that_does_not_end_is_found(tmp_path: Path, monkeypatch: pytest.M
     place = fuzz.Place(tmp_path)
     monkeypatch.setattr(fuzz, "CPU_SECONDS", 0.05)
 
-    def spin(here: Here, *arguments: str) -> Said:
+    def spin(here: Here, *arguments: str) -> CommandResult:
         while True:
             pass
 

@@ -55,7 +55,7 @@ def ask(
 
     store_location(store)  # refused before the first question
     file = _free(out)
-    given = settings(answers or ())
+    known_answers = settings(answers or ())
     have = (
         have
         if have is not None
@@ -64,9 +64,9 @@ def ask(
     if fear is None and have in HAVE:
         fear = _choice("fear", "What may be memorised?", fears_with(have))  # type: ignore[arg-type]
     guide = find_guide(have, fear or "")
-    given = with_full_names(guide, given)
-    _check_names(given, guide)
-    collected = _collect(guide, given)
+    known_answers = with_full_names(guide, known_answers)
+    _check_names(known_answers, guide)
+    collected = _collect(guide, known_answers)
     summary = _write_priced(guide, collected, file, out, store)
     if json and not run:
         emit(summary)
@@ -85,27 +85,33 @@ def _collect(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
     """All answers by field, given in advance or typed, each checked alone."""
     from orchestrator.guide import check_answer
 
-    if not _asks():
+    if not _is_interactive():
         _check_answered(
-            [asked.field for asked in guide.situation.asks if not asked.optional and asked.field not in answers]
+            [
+                field_question.field
+                for field_question in guide.situation.asks
+                if not field_question.optional and field_question.field not in answers
+            ]
         )
     collected = {}
-    for asked in guide.situation.asks:
-        if asked.field in answers or not _asks():
-            answer = answers.get(asked.field, asked.default)
-            check_answer(guide, asked, answer)
-            collected[asked.field] = answer or (asked.default if asked.optional else "")
+    for field_question in guide.situation.asks:
+        if field_question.field in answers or not _is_interactive():
+            answer = answers.get(field_question.field, field_question.default)
+            check_answer(guide, field_question, answer)
+            collected[field_question.field] = answer or (field_question.default if field_question.optional else "")
         else:
-            collected[asked.field] = _ask_for(guide, asked, asked.default)
+            collected[field_question.field] = _ask_for(guide, field_question, field_question.default)
     return collected
 
 
-def _ask_for(guide: Guide, asked: Asked, default: str) -> str:
+def _ask_for(guide: Guide, field_question: Asked, default: str) -> str:
     """The answer to one question, checked alone."""
     from orchestrator.guide import check_answer
 
-    hint = f"such as {asked.example}" if asked.example else ""
-    return _until(asked.question, default, hint, lambda answer: check_answer(guide, asked, answer))
+    hint = f"such as {field_question.example}" if field_question.example else ""
+    return _read_answer(
+        field_question.question, default, hint, lambda answer: check_answer(guide, field_question, answer)
+    )
 
 
 def _write_priced(guide: Guide, answers: dict[str, str], file: Path, out: str, store: str | None) -> dict[str, Any]:
@@ -120,7 +126,7 @@ def _write_priced(guide: Guide, answers: dict[str, str], file: Path, out: str, s
         except StoreError:
             raise
         except EngramError as error:
-            if not remaining or not _asks():
+            if not remaining or not _is_interactive():
                 raise
             changed = _ask_again(guide, answers, error)
             if changed == answers:
@@ -135,8 +141,8 @@ def _ask_again(guide: Guide, answers: Mapping[str, str], error: EngramError) -> 
 
     say(f"  {one_line(error)}")
     changed = dict(answers)
-    for asked in fields_in_error(guide, answers, str(error)):
-        changed[asked.field] = _ask_for(guide, asked, answers[asked.field])
+    for field_question in fields_in_error(guide, answers, str(error)):
+        changed[field_question.field] = _ask_for(guide, field_question, answers[field_question.field])
     return changed
 
 
@@ -177,7 +183,7 @@ def _check_names(answers: Mapping[str, str], guide: Guide) -> None:
     """Raise SpecError for an answer without a question."""
     from orchestrator.spec.fields import nearest
 
-    fields = [asked.field for asked in guide.situation.asks]
+    fields = [field_question.field for field_question in guide.situation.asks]
     for name in answers:
         if name not in fields:
             raise SpecError(f"{name} answers no question; the fields are {', '.join(fields)}{nearest(name, fields)}")
@@ -191,21 +197,21 @@ def _price_summary(file: Path, out: str, store: str | None, waits: bool) -> dict
 
     if waits:
         pin_cells(resolve_cells(read_spec(str(file), Spec("", store=store))), {})
-        then = f"engram probes {out} --out probes{store_option(store)}"
-        return {"time": None, "expected_seconds": None, "next": then}
+        next_command = f"engram probes {out} --out probes{store_option(store)}"
+        return {"time": None, "expected_seconds": None, "next": next_command}
     price = preview(read_spec(str(file), Spec("", store=store)))
-    then = f"engram run {out}{store_option(store)}"
-    return {"time": price["time"], "expected_seconds": price["expected_seconds"], "next": then}
+    next_command = f"engram run {out}{store_option(store)}"
+    return {"time": price["time"], "expected_seconds": price["expected_seconds"], "next": next_command}
 
 
-def _run(file: Path, then: str, store: str | None, run: bool | None, json: bool) -> int:
+def _run(file: Path, next_command: str, store: str | None, run: bool | None, json: bool) -> int:
     """Run the file if the user agrees; otherwise print the command that runs it."""
     from orchestrator.cli.run import run as start
 
-    if run is None and _asks():
+    if run is None and _is_interactive():
         run = _choice("run", "Run it now?", {"yes": "", "no": ""}, "no") == "yes"
     if not run:
-        show(f"next: {then}")
+        show(f"next: {next_command}")
         return 0
     return start(str(file), store=store, json=json)
 
@@ -232,7 +238,7 @@ def _check_answered(fields_without_answer: Sequence[str]) -> None:
         raise SpecError(f"without a terminal these answers are required: {fields}; nothing was written")
 
 
-def _asks() -> bool:
+def _is_interactive() -> bool:
     """Whether questions can be asked: standard input is a terminal."""
     return sys.stdin.isatty()
 
@@ -241,7 +247,7 @@ def _choice(name: str, question: str, choices: Mapping[str, str], default: str =
     """One of the known answers, as typed. Raises SpecError without a terminal."""
     from orchestrator.spec.fields import nearest
 
-    if not _asks():
+    if not _is_interactive():
         raise SpecError(f"--{name} is missing; it must be one of {', '.join(choices)}")
 
     def check(text: str) -> None:
@@ -251,14 +257,14 @@ def _choice(name: str, question: str, choices: Mapping[str, str], default: str =
     for choice, words in choices.items():
         if words:
             say(f"  {choice:<8} {words}")
-    return _until(question, default, ", ".join(choices), check)
+    return _read_answer(question, default, ", ".join(choices), check)
 
 
-def _until(question: str, default: str, hint: str, check: Callable[[str], Any]) -> str:
+def _read_answer(question: str, default: str, hint: str, check: Callable[[str], Any]) -> str:
     """The first answer that the check accepts. Raises its error after TRIES answers that it refuses."""
     for remaining in reversed(range(TRIES)):
-        before = f"{question} " + (f"({hint}) " if hint else "") + (f"[{default}] " if default else "")
-        print(before, end="", file=sys.stderr, flush=True)  # noqa: T201
+        prompt = f"{question} " + (f"({hint}) " if hint else "") + (f"[{default}] " if default else "")
+        print(prompt, end="", file=sys.stderr, flush=True)  # noqa: T201
         line = sys.stdin.readline()
         if not line:
             raise SpecError("the input ended before all questions were answered; nothing was written")

@@ -70,8 +70,8 @@ def command() -> Callable[..., Any]:
     return typer.main.get_command(app)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         from importlib.metadata import version
 
         show(f"engram {version('engram-audit')}")
@@ -100,8 +100,8 @@ def _ended_by(error: Exception) -> int:
             error.show()  # type: ignore[attr-defined]
         else:
             context = getattr(error, "ctx", None)
-            about = context.command_path if context else "engram"
-            say(f"engram: {one_line(error.format_message())}; see {about} --help")
+            command_path = context.command_path if context else "engram"
+            say(f"engram: {one_line(error.format_message())}; see {command_path} --help")
         return int(error.exit_code)
     if DEBUG in sys.argv:
         import traceback

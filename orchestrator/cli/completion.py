@@ -37,7 +37,7 @@ def parts_of(ctx: typer.Context, incomplete: str) -> list[str]:
     """The presets of the audit on the line, its fields, and their alternatives."""
     from orchestrator.spec.field_descriptions import describe_fields
 
-    audit = _audit({"what": ctx.params.get("audit")})
+    audit = _audit({"audit_or_file": ctx.params.get("audit")})
     if audit is None:
         return []
     described = describe_fields(audit)
@@ -63,8 +63,8 @@ def runs(ctx: typer.Context, incomplete: str) -> list[str]:
     from orchestrator.inspection import status
 
     try:
-        with command_store(ctx.params.get("store")) as opened:
-            return _beginning(status.journals(opened), incomplete)
+        with command_store(ctx.params.get("store")) as opened_store:
+            return _beginning(status.journals(opened_store), incomplete)
     except EngramError:
         return []
 
@@ -79,7 +79,7 @@ def _audit(parameters: Mapping[str, Any]) -> Any:
 
     line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
     names = audits.names()
-    for word in (parameters.get("what"), *line.split()):
+    for word in (parameters.get("audit_or_file"), *line.split()):
         if word in names:
             with suppress(EngramError):
                 return audits.find(word).audit
@@ -90,24 +90,31 @@ def _settings(config: Any, incomplete: str) -> Iterator[str]:
     """`name=` of every field, dotted below the part being typed; `name=value` if the values are few."""
     from orchestrator.spec.fields import alternatives, field_types
 
-    name, given, _ = incomplete.partition("=")
-    above, _, _ = name.rpartition(".")
+    name, equals_sign, _ = incomplete.partition("=")
+    parent, _, _ = name.rpartition(".")
     kinds = [config]
-    for part in filter(None, above.split(".")):
+    for part in filter(None, parent.split(".")):
         types = [field_types(kind)[part] for kind in kinds if part in field_types(kind)]
-        kinds = [member for to in types for member in alternatives(to) if dataclasses.is_dataclass(member)]
-    for field, to in {field: to for kind in kinds for field, to in field_types(kind).items()}.items():
-        path = f"{above}.{field}" if above else field
-        if not given:
+        kinds = [
+            member
+            for declared_type in types
+            for member in alternatives(declared_type)
+            if dataclasses.is_dataclass(member)
+        ]
+    for field, declared_type in {
+        field: declared_type for kind in kinds for field, declared_type in field_types(kind).items()
+    }.items():
+        path = f"{parent}.{field}" if parent else field
+        if not equals_sign:
             yield f"{path}="
         elif path == name:
-            yield from (f"{path}={value}" for value in _known_values(to))
+            yield from (f"{path}={value}" for value in _known_values(declared_type))
 
 
-def _known_values(to: Any) -> tuple[str, ...]:
+def _known_values(declared_type: Any) -> tuple[str, ...]:
     """The values of a declared type that has few."""
-    if tagged_members(to):
-        return tuple(tagged_members(to))
-    if to is bool:
+    if tagged_members(declared_type):
+        return tuple(tagged_members(declared_type))
+    if declared_type is bool:
         return ("true", "false")
-    return tuple(map(str, get_args(to))) if get_origin(to) is Literal else ()
+    return tuple(map(str, get_args(declared_type))) if get_origin(declared_type) is Literal else ()

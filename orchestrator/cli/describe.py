@@ -63,10 +63,10 @@ def show_audit(
         fields = field_descriptions.find_part(entry.audit, audit, part)
     names = () if part is None else (part,) if is_preset else None
     location = store_location(store)
-    opened = None
+    opened_store = None
     with suppress(StoreError):  # a store has measured times; without one they are estimated
-        opened = open_store(location, create=False) if names is not None and is_there(location) else None
-    presets = [] if names is None else list(described_presets(entry, opened, names))
+        opened_store = open_store(location, create=False) if names is not None and is_there(location) else None
+    presets = [] if names is None else list(described_presets(entry, opened_store, names))
     if json:
         emit(_shape(entry, fields, presets))
         return
@@ -126,10 +126,10 @@ def _overview(entry: RegisteredAudit, fields: list[DescribedField], presets: lis
         for case in entry.audit.wording.rules.format_cases(entry.audit.config()):
             lines += _wrap_text(f"{case.answer}{case.scope}: {case.rule}", "  ", "      ")
     example = next((field.below[0] for field in fields if field.below), None)
-    more = f", also of a nested field such as {example}" if example else ""
+    nested_hint = f", also of a nested field such as {example}" if example else ""
     choice = next((tag for field in fields for tag in field.choices), None)
-    fields_of = f"; engram show {entry.name} {choice} lists the fields of that choice" if choice else ""
-    closing = f"engram show {entry.name} NAME shows the details of a preset or field{more}{fields_of}"
+    choice_hint = f"; engram show {entry.name} {choice} lists the fields of that choice" if choice else ""
+    closing = f"engram show {entry.name} NAME shows the details of a preset or field{nested_hint}{choice_hint}"
     return [*lines, "", *_wrap_text(closing, "")]
 
 
@@ -143,7 +143,7 @@ def _cost(preset: DescribedPreset) -> str:
     """Cells, trainings and time of a preset, or the data and packages that it lacks."""
     cells = f"{preset.cells} cells, " if preset.cells > 1 else ""
     absent = [name for name, is_available in preset.data.items() if not is_available]
-    packages = [package for package, installed in preset.extras.items() if not installed]
+    packages = [package for package, is_installed in preset.extras.items() if not is_installed]
     absences = "; ".join((*_missing(absent), *((_describe_packages(packages),) if packages else ())))
     if preset.price is None:
         return cells + (absences or "cannot be planned with the data on this machine")
@@ -210,12 +210,12 @@ def _whole_field(field: DescribedField) -> Iterator[str]:
             yield from _wrap_text(f"{value or 'empty'} in {', '.join(presets)}", "          ")
 
 
-def _wrap_text(text: str, before: str, then: str | None = None) -> list[str]:
+def _wrap_text(text: str, indent: str, next_indent: str | None = None) -> list[str]:
     """Wrap a text to COLUMNS, or to a narrower terminal; a longer word is broken."""
     return textwrap.wrap(
         text,
         min(COLUMNS, columns(sys.stdout)),
-        initial_indent=before,
-        subsequent_indent=before if then is None else then,
+        initial_indent=indent,
+        subsequent_indent=indent if next_indent is None else next_indent,
         break_on_hyphens=False,
     )

@@ -42,13 +42,13 @@ def open_gate(options: GateOptions, audit: str) -> Gate:
     if options.fail_on is None:
         return Gate((), junit)
     answers = audits.find(audit).audit.wording.answers
-    asked = tuple(dict.fromkeys(answer.strip() for answer in options.fail_on.split(",")))
-    for answer in asked:
+    failing_answers = tuple(dict.fromkeys(answer.strip() for answer in options.fail_on.split(",")))
+    for answer in failing_answers:
         if answer not in answers:
             raise SpecError(
                 f"--fail-on is {options.fail_on!r}; it must list answers of {audit} with commas: {', '.join(answers)}"
             )
-    return Gate(asked, junit)
+    return Gate(failing_answers, junit)
 
 
 def pass_gate(gate: Gate, journal: Journal, store: Store, code: int = 0) -> int:

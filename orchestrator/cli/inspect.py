@@ -44,11 +44,13 @@ def list_audits(json: Json = False) -> None:
     rows = [{"name": entry.name, "question": entry.question} for entry in loaded]
     extras = {entry.name: extras_by_preset(entry) for entry in loaded}
     if json:
-        told = []
+        audit_descriptions = []
         for row in rows:
             packages = {name: [extra.package for extra in required] for name, required in extras[row["name"]].items()}
-            told.append(row | {"presets": list(cells[row["name"]]), "cells": cells[row["name"]], "extras": packages})
-        emit({"audits": told})
+            audit_descriptions.append(
+                row | {"presets": list(cells[row["name"]]), "cells": cells[row["name"]], "extras": packages}
+            )
+        emit({"audits": audit_descriptions})
         return
 
     def preset_label(audit: str, preset: str, count: int) -> str:
@@ -60,7 +62,9 @@ def list_audits(json: Json = False) -> None:
         return ", ".join(preset_label(audit, preset, count) for preset, count in cells[audit].items())
 
     table([row | {"presets": presets(row["name"])} for row in rows])
-    absent = missing(extra for of_audit in extras.values() for required in of_audit.values() for extra in required)
+    absent = missing(
+        extra for audit_extras in extras.values() for required in audit_extras.values() for extra in required
+    )
     if absent:
         say(f"not installed: {', '.join(extra.package for extra in absent)}; {install_command(absent)}")
 
@@ -77,27 +81,27 @@ def runs(
     from orchestrator.cli import verdict
     from orchestrator.inspection import results, status
 
-    with command_store(store) as opened:
-        statuses = status.overview(opened)
-        journals = status.journals(opened)
-        hidden = set() if everything or json else status.trials(statuses, opened)
+    with command_store(store) as opened_store:
+        statuses = status.overview(opened_store)
+        journals = status.journals(opened_store)
+        hidden = set() if everything or json else status.trials(statuses, opened_store)
         statuses = [run for run in statuses if run.run not in hidden]
-        answers = {run.run: results.short_answer(journals[run.run], opened) for run in statuses if run.finished}
+        answers = {run.run: results.short_answer(journals[run.run], opened_store) for run in statuses if run.finished}
     for run in statuses:
         if run.state == "unreadable":
             say(f"engram: {run.note}")
     if json:
-        told = [
+        run_descriptions = [
             verdict.shape(run) | {"created": run.created, "answer": answers.get(run.run) or None} for run in statuses
         ]
-        emit({"runs": told})
+        emit({"runs": run_descriptions})
     elif statuses:
         rows = [verdict.row(run, answers.get(run.run, "")) for run in statuses]
         table(rows, [name for name in rows[0] if any(row[name] for row in rows)])
         if hidden:
             say(f"not listed: {format_count(len(hidden), 'trial')} of searches; engram runs --all lists all runs")
     else:
-        say(f"{opened.location} has no runs yet")
+        say(f"{opened_store.location} has no runs yet")
 
 
 def show_status(
@@ -111,21 +115,21 @@ def show_status(
     from orchestrator.cli.progress import watching
     from orchestrator.inspection import search_results, status
 
-    with command_store(store) as opened:
-        newest = None if run else status.newest_status(opened)
-        journal = status.find(opened, run or (newest.run if newest else ""))
+    with command_store(store) as opened_store:
+        newest = None if run else status.newest_status(opened_store)
+        journal = status.find(opened_store, run or (newest.run if newest else ""))
         if watch:
             with watching() as observe:
-                for event in status.follow(journal, opened):
+                for event in status.follow(journal, opened_store):
                     observe(event)
         # An unreadable run is read again, so that the reason is raised.
         status_without_watch = None if watch or newest is None or newest.state == "unreadable" else newest
-        current = status_without_watch or status.status(journal, opened)
+        current = status_without_watch or status.status(journal, opened_store)
         searches = search_results.parent_searches(journal)
     if json:
         trial_of = {"trial_of": [search.as_json() for search in searches]} if searches else {}
-        more = {"ray": dict(current.ray), "left_out": list(current.left_out), "accepted": list(current.accepted)}
-        emit(verdict.shape(current) | trial_of | {name: value for name, value in more.items() if value})
+        details = {"ray": dict(current.ray), "left_out": list(current.left_out), "accepted": list(current.accepted)}
+        emit(verdict.shape(current) | trial_of | {name: value for name, value in details.items() if value})
         return
     for line in (verdict.status_line(current), *current.left_out, *current.accepted, *verdict.ray_lines(current)):
         show(line)
@@ -156,13 +160,13 @@ def results(
     from orchestrator.inspection import results, search_results, status
 
     path = None if out is None else output_file("--out", out, list(results.WRITERS))
-    with command_store(store) as opened:
-        journal = status.find(opened, run)
-        chosen_gate = open_gate(gate, journal.about()["audit"])
-        result = results.export(journal, opened, name)
-        code = pass_gate(chosen_gate, journal, opened)
+    with command_store(store) as opened_store:
+        journal = status.find(opened_store, run)
+        answer_gate = open_gate(gate, journal.about()["audit"])
+        result = results.export(journal, opened_store, name)
+        code = pass_gate(answer_gate, journal, opened_store)
     if result.absent:
-        say(f"{result.absent} of the {result.planned} results behind {name!r} are not available yet")
+        say(f"{result.absent} of the {result.planned_count} results behind {name!r} are not available yet")
     if path is not None:
         results.write(result.table, path)
         say(f"{result.table.num_rows} rows in {out}")
@@ -175,12 +179,12 @@ def results(
     elif search_results.SEARCH in result.table.schema.names:
         verdict.display_trials(rows)
     else:
-        table(rows, [name for name in result.table.schema.names if name not in result.alongside])
+        table(rows, [name for name in result.table.schema.names if name not in result.redundant_columns])
     return code
 
 
 def explain(
-    what: Annotated[str, typer.Argument(metavar="RUN|KEY", show_default=False)],
+    run_or_key: Annotated[str, typer.Argument(metavar="RUN|KEY", show_default=False)],
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
@@ -188,9 +192,9 @@ def explain(
     from orchestrator.cli import verdict
     from orchestrator.inspection import explain
 
-    with command_store(store) as opened:
-        name = explain.find_run_or_key(opened, what)
-        answer = explain.key(opened, name) if isinstance(name, str) else explain.run(name, opened)
+    with command_store(store) as opened_store:
+        name = explain.find_run_or_key(opened_store, run_or_key)
+        answer = explain.key(opened_store, name) if isinstance(name, str) else explain.run(name, opened_store)
     if json:
         emit(answer)
     elif "tasks" in answer:
@@ -215,12 +219,12 @@ def rerun(
     import traceback
 
     from orchestrator.inspection import explain
-    from orchestrator.inspection.explain import rerun as again
+    from orchestrator.inspection.explain import rerun as rerun_job
 
-    with command_store(store) as opened:
-        name = explain.resolve_key(opened, key)
+    with command_store(store) as opened_store:
+        name = explain.resolve_key(opened_store, key)
         try:
-            answer = again(opened, name)
+            answer = rerun_job(opened_store, name)
         except EngramError:
             raise
         except Exception as error:
@@ -233,9 +237,9 @@ def rerun(
     if json:
         emit(answer)
     else:
-        same = {None: "no stored result to compare with", True: "equal to the stored result, bit for bit"}
+        comparison_texts = {None: "no stored result to compare with", True: "equal to the stored result, bit for bit"}
         differs = "; ".join(", ".join(f"{k} {cell(v)}" for k, v in column.items()) for column in answer["differs"])
-        result = same.get(answer["same"], f"different from the stored result: {differs}")
+        result = comparison_texts.get(answer["same"], f"different from the stored result: {differs}")
         show(f"{answer['task']} {name[:12]}: {answer['rows']} rows in {answer['seconds']:.3g} s, {result}")
     return 1 if answer["same"] is False else 0
 
@@ -256,11 +260,11 @@ def gc(
     from orchestrator.inspection.garbage import find_garbage
     from orchestrator.quantities import format_size
 
-    with command_store(store) as opened:
-        garbage = find_garbage(opened)
+    with command_store(store) as opened_store:
+        garbage = find_garbage(opened_store)
         if delete:
             for file in garbage:
-                opened.remove(file.name)
+                opened_store.remove(file.name)
     kinds = {
         kind: [file.size for file in garbage if file.kind == kind] for kind in dict.fromkeys(f.kind for f in garbage)
     }
@@ -270,8 +274,8 @@ def gc(
         return
     for kind, sizes in kinds.items():
         show(f"{len(sizes):>8,} {kind}, {format_size(sum(sizes))}")
-    done = "removed" if delete else "not needed by any run; engram gc --delete removes them"
-    show(f"{format_count(len(garbage), 'file')} {done}" if garbage else "every file is needed by a run")
+    outcome = "removed" if delete else "not needed by any run; engram gc --delete removes them"
+    show(f"{format_count(len(garbage), 'file')} {outcome}" if garbage else "every file is needed by a run")
 
 
 def doctor(store: StoreOption = None, address: Address = None, json: Json = False) -> int:
@@ -289,10 +293,10 @@ def doctor(store: StoreOption = None, address: Address = None, json: Json = Fals
             mark, style = {True: ("ok", "green"), None: ("--", "yellow"), False: ("BAD", "bold red")}[check.ok]
             console.print(f"{mark:<4}", style=style, end="")
             console.print(printable(f"{check.name:<21} {check.found}" + (f"; {check.advice}" if check.advice else "")))
-    well = all(check.ok is not False for check in checks)
+    is_healthy = all(check.ok is not False for check in checks)
     if json:
-        emit({"ok": well, "checks": [vars(check) for check in checks]})
-    return 0 if well else 1
+        emit({"ok": is_healthy, "checks": [vars(check) for check in checks]})
+    return 0 if is_healthy else 1
 
 
 def ui(
@@ -330,25 +334,25 @@ def ui(
             for address in links.values():
                 typer.launch(address)
 
-    with command_store(store) as opened:
-        where = target(opened, mlflow, experiment)
-        if where is not None and where.remote:
-            announce(ui.link(where.public_uri, where.experiment), None)
+    with command_store(store) as opened_store:
+        tracking_target = target(opened_store, mlflow, experiment)
+        if tracking_target is not None and tracking_target.remote:
+            announce(ui.link(tracking_target.public_uri, tracking_target.experiment), None)
             return 0
         try:
-            if where is None:
-                with pages.serve_live(opened, port, lambda folder: ui.run_link(folder, None)) as live:
+            if tracking_target is None:
+                with pages.serve_live(opened_store, port, lambda folder: ui.run_link(folder, None)) as live:
                     announce(None, live)
                     threading.Event().wait()
             else:
-                ui.check(opened, where)
-                with ui.serving(opened, where, port) as (server, free):
+                ui.check(opened_store, tracking_target)
+                with ui.serving(opened_store, tracking_target, port) as (server, free):
                     if free != port:
                         say(f"port {port} is in use; using port {free}")
                     url = f"http://{ui.HOST}:{free}"
-                    with pages.serve_live(opened, free + 1, lambda folder: ui.run_link(folder, url)) as live:
-                        announce(ui.link(url, where.experiment), live)
+                    with pages.serve_live(opened_store, free + 1, lambda folder: ui.run_link(folder, url)) as live:
+                        announce(ui.link(url, tracking_target.experiment), live)
                         server.wait()
         except KeyboardInterrupt:
             return 0
-        raise EngramError(f"MLflow's server has ended unexpectedly; its output is in {ui.log(opened)}")
+        raise EngramError(f"MLflow's server has ended unexpectedly; its output is in {ui.log(opened_store)}")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def logs(
-    what: Annotated[
+    run_or_key: Annotated[
         str | None, typer.Argument(metavar="[RUN|KEY]", help="A run or a job. [default: the newest run]")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Continue until the run has no driver.")] = False,
@@ -48,12 +48,12 @@ def logs(
     """
     from orchestrator.inspection import explain, logs, status
 
-    with command_store(store) as opened:
-        name = status.newest(opened) if what is None else explain.find_run_or_key(opened, what)
+    with command_store(store) as opened_store:
+        name = status.newest(opened_store) if run_or_key is None else explain.find_run_or_key(opened_store, run_or_key)
         if isinstance(name, str):
-            _show_job(logs.job_log(opened, name), store, json)
+            _show_job(logs.job_log(opened_store, name), store, json)
             return
-        lines = logs.run_lines(name, opened, follow)
+        lines = logs.run_lines(name, opened_store, follow)
         if json:
             emit({"run": name.run, "lines": list(lines)})
             return
@@ -68,12 +68,14 @@ def _show_job(job: JobLog, store: str | None, json: bool) -> None:
         return
     seeds = ", ".join(f"{path}={seed}" for path, seed in job.seeds.items())
     group = f", in a call of {format_count(job.together, 'job')}" if job.together > 1 else ""
-    ran = f"by {job.worker} on {job.device}, {job.time[:19].replace('T', ' ')}{group}" if job.worker else ""
+    execution_details = (
+        f"by {job.worker} on {job.device}, {job.time[:19].replace('T', ' ')}{group}" if job.worker else ""
+    )
     facts = {
         "job": f"{job.task} {job.key}".strip(),
         "state": job.state,
         "runs": ", ".join(job.runs),
-        "ran": ran,
+        "ran": execution_details,
         "seed": seeds,
         "alone": command,
     }
@@ -97,12 +99,12 @@ def cancel(run: Run, store: StoreOption = None, json: Json = False) -> None:
     from orchestrator.run_folder.cancellation import request_cancellation
     from orchestrator.run_folder.other_runs import sweeps_with
 
-    with command_store(store) as opened:
-        journal = status.find(opened, run)
-        state = status.status(journal, opened)
+    with command_store(store) as opened_store:
+        journal = status.find(opened_store, run)
+        state = status.status(journal, opened_store)
         if state.driver is None:
             raise EngramError(f"run {journal.run} is {state.state} and has no driver; there is nothing to cancel")
-        seconds = request_cancellation(opened, journal.run, *sweeps_with(journal))
+        seconds = request_cancellation(opened_store, journal.run, *sweeps_with(journal))
     if json:
         emit({"run": journal.run, "driver": state.driver, "seconds": seconds})
         return
@@ -130,7 +132,7 @@ Wait = Annotated[bool, typer.Option("--wait", help="Print its output until it en
 
 @take_run_options("submit")
 def submit(
-    what: AuditOrFile,
+    audit_or_file: AuditOrFile,
     fields: Fields = None,
     preset: Preset = None,
     sweep: Sweep = None,
@@ -152,26 +154,27 @@ def submit(
     from orchestrator.spec.resolve import is_file, resolve_cells
 
     options = _withhold_password(options)
-    spec = command_line_spec(what, fields, preset, sweep, store, options)
+    spec = command_line_spec(audit_or_file, fields, preset, sweep, store, options)
     if _has_password(spec.execution.get("mlflow")):
         raise SpecError(
-            f"{what} names a tracking store with a password, which every user of the cluster could read; {CREDENTIALS}"
+            f"{audit_or_file} names a tracking store with a password, which every user of the cluster could read; "
+            f"{CREDENTIALS}"
         )
     if server is None:
         raise SpecError("--address is missing; give http://HOST:8265, or set RAY_API_SERVER_ADDRESS")
     location = _shared_location(spec.store)
-    idle = find_idle_fields(spec, {})
-    if idle:
-        say(describe_idle_fields(idle, spec))
+    idle_fields = find_idle_fields(spec, {})
+    if idle_fields:
+        say(describe_idle_fields(idle_fields, spec))
     cells = resolve_cells(spec)
     files = factory_files(cell.config for cell in cells)
     if options["prices"] is not None:
         files["prices.yaml"] = path_of("--prices", options["prices"])
         options = options.replace(prices="prices.yaml")
-    if is_file(what):
-        files["audit.yaml"] = Path(what)
-        what = "audit.yaml"
-    arguments = ["run", what, *(fields or ()), "--address", "auto", "--store", location]
+    if is_file(audit_or_file):
+        files["audit.yaml"] = Path(audit_or_file)
+        audit_or_file = "audit.yaml"
+    arguments = ["run", audit_or_file, *(fields or ()), "--address", "auto", "--store", location]
     arguments += [] if preset is None else ["--preset", preset]
     arguments += [word for axis in sweep or () for word in ("--sweep", axis)]
     if not options["again"]:

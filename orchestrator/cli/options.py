@@ -121,15 +121,15 @@ class GivenOptions:
 
     declared: ClassVar[Mapping[str, Option]]
 
-    def __init__(self, **given: Any) -> None:
-        self._given = given
+    def __init__(self, **values: Any) -> None:
+        self._values = values
 
     def __getitem__(self, name: str) -> Any:
-        return self._given.get(name)
+        return self._values.get(name)
 
     def settings(self) -> dict[str, Any]:
         """The values of the options that are given."""
-        return read_options(self.declared, self._given)
+        return read_options(self.declared, self._values)
 
     @classmethod
     def parameters(cls, command: str) -> dict[str, inspect.Parameter]:
@@ -153,7 +153,7 @@ class RunOptions(GivenOptions):
 
     def replace(self, **changes: Any) -> RunOptions:
         """These options with some values replaced."""
-        return RunOptions(**{**self._given, **changes})
+        return RunOptions(**{**self._values, **changes})
 
     def words(self) -> list[str]:
         """The options that are given, as the words of a command line."""
@@ -255,11 +255,11 @@ def take_run_options(command_name: str = "") -> Callable[[Callable[..., R]], Cal
             parameters += [option.replace(kind=parameter.kind) for option in options.values()]
 
         @wraps(command)
-        def run_command(**given: Any) -> R:
+        def run_command(**arguments: Any) -> R:
             values = {}
             for name, (group, options) in groups.items():
-                values[name] = group(**{option: given.pop(option) for option in options})
-            return command(**values, **given)
+                values[name] = group(**{option: arguments.pop(option) for option in options})
+            return command(**values, **arguments)
 
         run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run_command
@@ -284,7 +284,7 @@ def _group_parameters(group: Any, command: str) -> dict[str, inspect.Parameter] 
 
 
 def command_line_spec(
-    what: str,
+    audit_or_file: str,
     fields: list[str] | None = None,
     preset: str | None = None,
     sweep: list[str] | None = None,
@@ -305,4 +305,4 @@ def command_line_spec(
         options.settings(),
         location,
     )
-    return read_spec(what, flags)
+    return read_spec(audit_or_file, flags)

@@ -58,26 +58,26 @@ def report(
     options = {"title": title, "auditor": auditor, "client": client, "purpose": purpose}
     details_of_page = {} if details is None else kept.load_details(Path(details))
     details_of_page |= {name: text for name, text in options.items() if text is not None}
-    with command_store(store) as opened:
-        journal = status.find(opened, run) if run else status.newest(opened)
-        chosen_gate = open_gate(gate, journal.about()["audit"])
+    with command_store(store) as opened_store:
+        journal = status.find(opened_store, run) if run else status.newest(opened_store)
+        answer_gate = open_gate(gate, journal.about()["audit"])
         if as_pdf:
-            pages.check_pdf(opened, journal.run)
+            pages.check_pdf(opened_store, journal.run)
         if details_of_page:
             kept.give_details(journal.folder, details_of_page)
-        page = pages.draw(opened, journal.run, bool(show_images))
+        page = pages.draw(opened_store, journal.run, bool(show_images))
         printed = pages.print_pdf(page) if as_pdf else None
         verdict = None
         if card:
             from orchestrator.inspection.card import model_card
 
-            verdict = model_card(journal, opened, page)
-        code = pass_gate(chosen_gate, journal, opened)
+            verdict = model_card(journal, opened_store, page)
+        code = pass_gate(answer_gate, journal, opened_store)
     if verdict is not None and not json:
         show(verdict)
     elif json:
-        asked_for = {} if verdict is None else {"card": verdict}
-        emit({"run": journal.run, "report": str(page), "pdf": None if printed is None else str(printed)} | asked_for)
+        card_entry = {} if verdict is None else {"card": verdict}
+        emit({"run": journal.run, "report": str(page), "pdf": None if printed is None else str(printed)} | card_entry)
     else:
         show(str(printed or page))
     if browser:
@@ -100,11 +100,11 @@ def compare(
     from orchestrator.inspection import compare, pages, status
 
     page = None if out is None else output_file("--out", out, [".html"])
-    with command_store(store) as opened:
-        journals = status.find(opened, a), status.find(opened, b)
-        compared = compare.compare(opened, *journals)
+    with command_store(store) as opened_store:
+        journals = status.find(opened_store, a), status.find(opened_store, b)
+        compared = compare.compare(opened_store, *journals)
         if page is not None:
-            pages.compare(opened, compared.runs, page)
+            pages.compare(opened_store, compared.runs, page)
     if json:
         emit(verdict.comparison_shape(compared))
     else:

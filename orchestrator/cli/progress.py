@@ -49,8 +49,8 @@ def message(event: Event) -> str | None:
 def line(tally: RunProgress) -> str:
     """The progress of the run in one line."""
     if not tally.planned:
-        return f"{tally.phase}, {format_duration(tally.in_step)}" if tally.phase else "starting"
-    parts = [f"{tally.there}/{tally.planned} jobs", f"{tally.done} done", f"{tally.stored} stored before"]
+        return f"{tally.phase}, {format_duration(tally.seconds_in_step)}" if tally.phase else "starting"
+    parts = [f"{tally.stored_now}/{tally.planned} jobs", f"{tally.done} done", f"{tally.stored} stored before"]
     if tally.failed:
         parts.append(f"{tally.failed} failed")
     if tally.lost:
@@ -62,21 +62,21 @@ def line(tally: RunProgress) -> str:
     if (rate := tally.models_per_minute) is not None:
         parts.append(f"{rate:.1f} models/min")
     parts.append(f"{format_duration(tally.elapsed)} elapsed")
-    if time_left := tally.left_in_words:
+    if time_left := tally.time_left_text:
         parts.append(f"{time_left} left")
     return ", ".join(parts)
 
 
 @contextlib.contextmanager
-def watching(live: bool | None = None, tell: Callable[[str], None] = say) -> Iterator[Callable[[Event], None]]:
+def watching(live: bool | None = None, print_line: Callable[[str], None] = say) -> Iterator[Callable[[Event], None]]:
     """An observer for a run, with its display while the context lasts.
 
     `live` draws on the terminal; this is the default if stderr is a terminal with control codes. Otherwise lines go to
-    `tell`.
+    `print_line`.
     """
     tally = RunProgress()
     is_display = supports_colour(sys.stderr) if live is None else live
-    with _live(tally) if is_display else _plain(tally, tell) as note:
+    with _live(tally) if is_display else _plain(tally, print_line) as note:
 
         def observe(event: Event) -> None:
             with contextlib.suppress(Exception):  # a closed pipe, an event of another version
@@ -88,33 +88,33 @@ def watching(live: bool | None = None, tell: Callable[[str], None] = say) -> Ite
 
 
 @contextlib.contextmanager
-def _plain(tally: RunProgress, tell: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
-    over = threading.Event()
+def _plain(tally: RunProgress, print_line: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+    end_event = threading.Event()
 
     def report() -> None:
         with contextlib.suppress(Exception):
             last_line, last_time = "", time.monotonic()
-            while not over.wait(min(LOOK, SECONDS)):
+            while not end_event.wait(min(LOOK, SECONDS)):
                 step = tally.step
-                if step != last_line and (not step or tally.in_step >= SLOW):
+                if step != last_line and (not step or tally.seconds_in_step >= SLOW):
                     last_line = step
                     if step:
-                        tell(step)
-                elif tally.planned and not step and not tally.over and time.monotonic() - last_time >= SECONDS:
+                        print_line(step)
+                elif tally.planned and not step and not tally.has_ended and time.monotonic() - last_time >= SECONDS:
                     last_time = time.monotonic()
-                    tell(line(tally))
+                    print_line(line(tally))
 
     thread = threading.Thread(target=report, name="progress", daemon=True)
     thread.start()
     try:
-        yield tell
+        yield print_line
     finally:
-        over.set()
+        end_event.set()
         thread.join()
         tally.take({"event": "step", "step": ""})
         with contextlib.suppress(Exception):
             if tally.planned:
-                tell(line(tally))
+                print_line(line(tally))
 
 
 @contextlib.contextmanager
@@ -142,7 +142,7 @@ def _display(tally: RunProgress) -> Any:
     text = Text(", ".join(part.replace(" ", BLANK) for part in printable(line(tally)).split(", ")))
     if not tally.planned:
         return text
-    bar = ProgressBar(total=max(1, tally.planned), completed=tally.there, width=60)
+    bar = ProgressBar(total=max(1, tally.planned), completed=tally.stored_now, width=60)
     return Group(text, bar)  # the bar does not end its line
 
 

@@ -84,13 +84,13 @@ def _reference() -> Iterator[str]:
     commands: dict[str, Any] = {}
     for heading, names in GROUPS.items():
         yield from (f"## {heading}", "", "| command | |", "|---|---|")
-        shown = dict(pair for name in names for pair in _walk_commands(name, all_commands[name]))
-        for name, command in shown.items():
+        group_commands = dict(pair for name in names for pair in _walk_commands(name, all_commands[name]))
+        for name, command in group_commands.items():
             yield f"| [`engram {name}`](#engram-{name.replace(' ', '-')}) | {_summary(command)} |"
         yield ""
-        for name, command in shown.items():
+        for name, command in group_commands.items():
             yield from _command_section(name, command)
-        commands |= shown
+        commands |= group_commands
     yield from ("## Exit codes", "", "| code | meaning |", "|---|---|")
     yield from (f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
     yield from ("", "## Environment", "", "| variable | meaning |", "|---|---|")
@@ -137,8 +137,8 @@ def _environment(commands: Any) -> dict[str, str]:
     options = [
         parameter for command in commands.values() for parameter in command.params if isinstance(parameter.envvar, str)
     ]
-    instead = {parameter.envvar: f"`{parameter.opts[0]}`: {_cell(parameter.help)}" for parameter in options}
-    return ENVIRONMENT | instead
+    option_meanings = {parameter.envvar: f"`{parameter.opts[0]}`: {_cell(parameter.help)}" for parameter in options}
+    return ENVIRONMENT | option_meanings
 
 
 def _code(text: str) -> str:
@@ -161,7 +161,11 @@ def rewrite_rules(page: str, rules: Rules[object], config: object) -> str:
 def rewrite_controls(page: str) -> str:
     """The page with the tables of the controls that the audits relate to between its two markers."""
     attacks = {name: audits.find(name).audit.wording.attacks for name in audits.names()}
-    return _rewrite(page, CONTROLS_BEGIN, format_tables({name: tried for name, tried in attacks.items() if tried}))
+    return _rewrite(
+        page,
+        CONTROLS_BEGIN,
+        format_tables({name: audit_attacks for name, audit_attacks in attacks.items() if audit_attacks}),
+    )
 
 
 def _rewrite(page: str, begin: str, lines: Iterable[str]) -> str:

@@ -41,7 +41,7 @@ PROBES = {"images": "image", "records": "record", "questions": "question"}  # ke
 
 @take_run_options("plan")
 def plan(
-    what: AuditOrFile,
+    audit_or_file: AuditOrFile,
     fields: Fields = None,
     preset: Preset = None,
     sweep: Sweep = None,
@@ -57,7 +57,7 @@ def plan(
     from orchestrator.inspection.class_numbers import describe_classes
     from orchestrator.inspection.preview import preview
 
-    totals = preview(stopping.apply(command_line_spec(what, fields, preset, sweep, store, options)))
+    totals = preview(stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options)))
     if json:
         emit(totals)
         return
@@ -74,7 +74,7 @@ def plan(
 
 @take_run_options("run")
 def run(
-    what: AuditOrFile,
+    audit_or_file: AuditOrFile,
     fields: Fields = None,
     preset: Preset = None,
     sweep: Sweep = None,
@@ -99,39 +99,39 @@ def run(
     from orchestrator.spec.resolve import LeftOut, describe_left_out, pin_available, resolve_cells
     from orchestrator.store import is_there, list_once
 
-    with ExitStack() as shown:
-        observe = shown.enter_context(watching())
+    with ExitStack() as display:
+        observe = display.enter_context(watching())
         with report_interrupt():
-            spec = stopping.apply(command_line_spec(what, fields, preset, sweep, store, options))
-            cells, how = resolve_cells(spec), specification.execution(spec)
-            asked_of = open_gate(gate, cells[0].audit)
+            spec = stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options))
+            cells, execution = resolve_cells(spec), specification.execution(spec)
+            answer_gate = open_gate(gate, cells[0].audit)
             observe({"event": "step", "step": "reading data"})
             # Pinned before a store is created, so that no empty store is left behind if data is missing.
             digests: dict[str, str] = {}
             left_out: tuple[LeftOut, ...] = ()
-            new = not is_there(store_location(spec.store))
-            if new:
+            is_new_store = not is_there(store_location(spec.store))
+            if is_new_store:
                 cells, left_out = pin_available(cells, digests)
-                check_cells(cells, how.address)
-        with command_store(spec.store, create=True) as opened:
-            opened.digests().update(digests)
-            if not new:
-                cells, left_out = pin_available(cells, opened.digests())
-            cells, lines = prepare_cells(spec, cells, opened)
+                check_cells(cells, execution.address)
+        with command_store(spec.store, create=True) as opened_store:
+            opened_store.digests().update(digests)
+            if not is_new_store:
+                cells, left_out = pin_available(cells, opened_store.digests())
+            cells, lines = prepare_cells(spec, cells, opened_store)
             notes = [*describe_left_out(cells, left_out), *lines]
             for line in notes:
                 observe({"event": "told", "line": line})
-            ended = start(cells, opened, how, observe, left_out=left_out)
-            shown.close()
+            report = start(cells, opened_store, execution, observe, left_out=left_out)
+            display.close()
             with list_once():
-                code = verdict.display(ended, spec.store, json, notes)
-                return pass_gate(asked_of, Journal(opened.folder("runs", ended.run)), opened, code)
+                code = verdict.display(report, spec.store, json, notes)
+                return pass_gate(answer_gate, Journal(opened_store.folder("runs", report.run)), opened_store, code)
 
 
 @take_run_options("resume")
 def resume(
     run: OptionalRun = None,
-    most: More = None,
+    pair_limit: More = None,
     store: StoreOption = None,
     options: RunOptions = NO_OPTIONS,
     gate: GateOptions = NO_GATE,
@@ -154,27 +154,27 @@ def resume(
     from orchestrator.spec import specification
     from orchestrator.store import list_once
 
-    how = specification.execution(specification.Spec("", execution=options.settings()))
-    with command_store(store) as opened:
-        journal = status.find(opened, run) if run else status.newest(opened, unfinished=True)
+    execution = specification.execution(specification.Spec("", execution=options.settings()))
+    with command_store(store) as opened_store:
+        journal = status.find(opened_store, run) if run else status.newest(opened_store, unfinished=True)
         if is_search(journal.about()):
-            if most is not None:
+            if pair_limit is not None:
                 raise SpecError(
                     f"--most is given, but {journal.run} is a search, and its trials train all of their pairs"
                 )
             _check_search_options(journal.run, options, gate)
-            return search.resume_search(journal.run, opened, how, store, json)
+            return search.resume_search(journal.run, opened_store, execution, store, json)
         name = journal.run
-        asked_of = open_gate(gate, journal.about()["audit"])
+        answer_gate = open_gate(gate, journal.about()["audit"])
         with watching() as observe:
             observe({"event": "step", "step": "reading the run"})
-            if most is None:
-                ended = lifecycle.resume(name, opened, how, observe)
+            if pair_limit is None:
+                report = lifecycle.resume(name, opened_store, execution, observe)
             else:
-                ended = lifecycle.start([with_more_pairs(journal, most)], opened, how, observe)
+                report = lifecycle.start([with_more_pairs(journal, pair_limit)], opened_store, execution, observe)
         with list_once():
-            code = verdict.display(ended, store, json)
-            return pass_gate(asked_of, Journal(opened.folder("runs", ended.run)), opened, code)
+            code = verdict.display(report, store, json)
+            return pass_gate(answer_gate, Journal(opened_store.folder("runs", report.run)), opened_store, code)
 
 
 def _check_search_options(search: str, options: RunOptions, gate: GateOptions) -> None:
@@ -189,7 +189,7 @@ def _check_search_options(search: str, options: RunOptions, gate: GateOptions) -
 
 
 def probes(
-    what: AuditOrFile,
+    audit_or_file: AuditOrFile,
     out: ProbesFolder = None,
     fields: Fields = None,
     preset: Preset = None,
@@ -212,7 +212,7 @@ def probes(
     from orchestrator.inspection.probes import commit_draw, hand_out
     from orchestrator.quantities import format_count
 
-    spec = command_line_spec(what, fields, preset, store=store)
+    spec = command_line_spec(audit_or_file, fields, preset, store=store)
     if nonce is None and nonce_by is not None:
         raise SpecError("--nonce-by is given without --nonce; add the nonce")
     if commit:
@@ -231,10 +231,10 @@ def probes(
         emit(handout)
         return
     names = list(handout["sets"])
-    few = names if len(names) <= FEW else [*names[: FEW - 1], "...", names[-1]]
+    shown_names = names if len(names) <= FEW else [*names[: FEW - 1], "...", names[-1]]
     sets = format_count(len(names), "set")
     kind, noun = next(entry for entry in PROBES.items() if entry[0] in handout)
-    show(f"{format_count(handout[kind], noun)} in {handout['folder']}, in {sets}: {', '.join(few)}")
+    show(f"{format_count(handout[kind], noun)} in {handout['folder']}, in {sets}: {', '.join(shown_names)}")
     if "key" in handout:
         show(f"key that identifies each {noun} (keep it private): {handout['key']}")
     if "commitment" in handout:

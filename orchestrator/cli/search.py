@@ -54,11 +54,11 @@ NO_SEARCH_OPTIONS = SearchOptions()
 
 @take_run_options("search")
 def search(
-    what: SomeSearch = None,
+    audit_or_file: SomeSearch = None,
     fields: Fields = None,
     over: Over = None,
     preset: Preset = None,
-    proceeding: SearchOptions = NO_SEARCH_OPTIONS,
+    search_options: SearchOptions = NO_SEARCH_OPTIONS,
     resume: Resume = False,
     store: StoreOption = None,
     options: RunOptions = NO_OPTIONS,
@@ -73,37 +73,43 @@ def search(
     from orchestrator.cli.progress import watching
     from orchestrator.searches import searching
 
-    settings = proceeding.settings()
-    with ExitStack() as shown:
-        observe = shown.enter_context(watching())
+    settings = search_options.settings()
+    with ExitStack() as display:
+        observe = display.enter_context(watching())
         with report_interrupt():
             observe({"event": "step", "step": "reading the search"})
             if resume:
                 start_options = {"a field": fields, "--over": over, "--preset": preset}
-                spec, found, how = _reopen_search(what, start_options, store, settings, options)
+                spec, definition, execution = _reopen_search(audit_or_file, start_options, store, settings, options)
             else:
-                spec, found, how = _new_search(what, fields, over, preset, store, settings, options)
-            searching.check(how)
-        with command_store(spec.store, create=not resume) as opened:
-            return _run_search(found, opened, how, spec.store, shown, observe, json)
+                spec, definition, execution = _new_search(audit_or_file, fields, over, preset, store, settings, options)
+            searching.check(execution)
+        with command_store(spec.store, create=not resume) as opened_store:
+            return _run_search(definition, opened_store, execution, spec.store, display, observe, json)
 
 
-def resume_search(name: str, opened: Store, how: Execution, store: str | None, json: bool) -> int:
+def resume_search(name: str, opened_store: Store, execution: Execution, store: str | None, json: bool) -> int:
     """Continue the search of this name with its original settings, and print its answer; return the exit code."""
     from orchestrator.cli.progress import watching
     from orchestrator.run_folder.journal import Journal, check_key_format
     from orchestrator.searches import definition
 
-    journal = Journal(opened.folder("runs", name))
+    journal = Journal(opened_store.folder("runs", name))
     check_key_format(journal)
     about = journal.about()
     resumed = definition.reopen_search(about["audit"], about["search"], {})
-    with ExitStack() as shown:
-        return _run_search(resumed, opened, how, store, shown, shown.enter_context(watching()), json)
+    with ExitStack() as display:
+        return _run_search(resumed, opened_store, execution, store, display, display.enter_context(watching()), json)
 
 
 def _run_search(
-    search: Search, opened: Store, how: Execution, store: str | None, shown: ExitStack, observe: Observer, json: bool
+    search: Search,
+    opened_store: Store,
+    execution: Execution,
+    store: str | None,
+    display: ExitStack,
+    observe: Observer,
+    json: bool,
 ) -> int:
     """Run the search, draw and deliver its page, and print its answer and the front; return the exit code."""
     from orchestrator.cli import verdict
@@ -112,41 +118,44 @@ def _run_search(
     from orchestrator.run_folder.journal import Journal
     from orchestrator.searches import searching, trials
 
-    ended = searching.run(search, opened, how, observe)
-    page, tracked = searching.publish_results(ended, opened, how, observe)
-    shown.close()
-    goes_on = f"engram search --resume {ended.name}{store_option(store)}"
-    state = "interrupted" if ended.left else "finished"
-    is_undrawn = how.report and page is None
-    code = ended.exit_code or int(is_undrawn)
-    for trial in ended.failed:
+    outcome = searching.run(search, opened_store, execution, observe)
+    page, mlflow_page = searching.publish_results(outcome, opened_store, execution, observe)
+    display.close()
+    resume_command = f"engram search --resume {outcome.name}{store_option(store)}"
+    state = "interrupted" if outcome.stop_reason else "finished"
+    is_undrawn = execution.report and page is None
+    code = outcome.exit_code or int(is_undrawn)
+    for trial in outcome.failed:
         say(f"failed: trial {trial.number}: {trial.note}")
-    if ended.left:
-        say(f"not finished: {ended.left}; continue with: {goes_on}")
+    if outcome.stop_reason:
+        say(f"not finished: {outcome.stop_reason}; continue with: {resume_command}")
     if json:
-        emit(verdict.shape(status.status(Journal(opened.folder("runs", ended.name)), opened)))
+        emit(verdict.shape(status.status(Journal(opened_store.folder("runs", outcome.name)), opened_store)))
         return code
-    display_recommendation(ended.answer)
+    display_recommendation(outcome.answer)
     show("")
     objectives = search.objectives
-    rows = trials.table(ended.trials, objectives).to_pylist()
+    rows = trials.table(outcome.trials, objectives).to_pylist()
     best = [row for row in rows if row["front"]]
     # The trials on the front by memorisation, then the fresh audits.
     best.sort(key=lambda row: -objectives.memorization.sign * row["memorization"])
     fresh_rows = [row for row in rows if row["part"] == search_results.FRESH and row["memorization"] is not None]
     display_trials([*best[:LISTED], *fresh_rows], (objectives.memorization.name, objectives.utility.name))
     show("")
-    show(f"next: engram report {ended.name} --open{store_option(store)}")
-    show(f"      engram results {ended.name} trials{store_option(store)}, for all {len(ended.trials)}")
-    where = f"report {page}" if page else str(opened.folder("runs", ended.name))
-    show(f"{ended.name} {state}: {len(ended.trials)} trials; {where}{f'; MLflow {tracked}' if tracked else ''}")
+    show(f"next: engram report {outcome.name} --open{store_option(store)}")
+    show(f"      engram results {outcome.name} trials{store_option(store)}, for all {len(outcome.trials)}")
+    page_or_folder = f"report {page}" if page else str(opened_store.folder("runs", outcome.name))
+    show(
+        f"{outcome.name} {state}: {len(outcome.trials)} trials; {page_or_folder}"
+        f"{f'; MLflow {mlflow_page}' if mlflow_page else ''}"
+    )
     return code
 
 
 def _new_search(
-    what: str | None,
+    audit_or_file: str | None,
     fields: list[str] | None,
-    over: list[str] | None,
+    domain_texts: list[str] | None,
     preset: str | None,
     store: str | None,
     settings: dict[str, Any],
@@ -158,17 +167,17 @@ def _new_search(
     from orchestrator.spec import resolve, specification
     from orchestrator.store import is_there
 
-    if what is None:
+    if audit_or_file is None:
         raise SpecError("the audit is missing; give an audit or a file, or --resume")
-    spec = command_line_spec(what, fields, preset, store=store, options=options)
-    new_search = searches.search_from_spec(spec, parse_domains(over or ()), settings)
+    spec = command_line_spec(audit_or_file, fields, preset, store=store, options=options)
+    new_search = searches.search_from_spec(spec, parse_domains(domain_texts or ()), settings)
     if not is_there(store_location(spec.store)):  # so that no empty store is left behind if data is missing
         resolve.pin_cells([new_search.start], {})
     return spec, new_search, specification.execution(spec)
 
 
 def _reopen_search(
-    what: str | None,
+    search_name: str | None,
     start_options: Mapping[str, Any],
     store: str | None,
     settings: Mapping[str, Any],
@@ -187,8 +196,8 @@ def _reopen_search(
     }.items():
         if value is not None:
             raise SpecError(f"{name} is given with --resume; it would change the search: leave out --resume")
-    with command_store(store) as opened:
-        journal = find_search(opened, what)
+    with command_store(store) as opened_store:
+        journal = find_search(opened_store, search_name)
         check_key_format(journal)
         about = journal.about()
     reopened = searches.reopen_search(about["audit"], about["search"], settings)

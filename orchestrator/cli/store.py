@@ -35,9 +35,9 @@ def command_store(location: str | None, create: bool = False) -> Iterator[Store]
         raise SpecError(
             f"there is no store at {path}; run an audit first, or give the location by --store or ENGRAM_STORE"
         )
-    opened = open_store(path, create)
+    opened_store = open_store(path, create)
     try:
-        yield opened
+        yield opened_store
     except KeyboardInterrupt:
         say("engram: stopped at once; stored results are kept, and the same command continues from there")
         raise
@@ -47,11 +47,11 @@ def command_store(location: str | None, create: bool = False) -> Iterator[Store]
         if DEBUG in sys.argv:
             raise
         if isinstance(error, OSError) and error.errno in atomic_write.AWAY:
-            where = error.filename or opened.location
+            path_in_error = error.filename or opened_store.location
             raise StoreError(
-                f"cannot use {where}: {error.strerror}; fix this, then repeat the command to continue"
+                f"cannot use {path_in_error}: {error.strerror}; fix this, then repeat the command to continue"
             ) from error
-        raise EngramError(_save_traceback(error, opened)) from error
+        raise EngramError(_save_traceback(error, opened_store)) from error
 
 
 @contextlib.contextmanager
@@ -64,14 +64,14 @@ def report_interrupt() -> Iterator[None]:
         raise
 
 
-def _save_traceback(error: Exception, opened: Store) -> str:
+def _save_traceback(error: Exception, opened_store: Store) -> str:
     """Write a traceback into the store; return the message."""
     import time
     import traceback
 
     line = f"unexpected {type(error).__name__}: {one_line(error)}"
     try:
-        path = opened.folder("crashes") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{time.time_ns() % 10**9:09d}.txt"
+        path = opened_store.folder("crashes") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{time.time_ns() % 10**9:09d}.txt"
         path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
     except (EngramError, OSError) as refused:  # reported together with the original error
         return f"{line} (a bug in engram; {DEBUG} shows the traceback, which could not be saved: {refused})"
@@ -126,7 +126,9 @@ def output_folder(option: str, text: str) -> Path:
         raise SpecError(f"{option} is empty; it must be the folder to write")
     path = path_of(option, text)
     try:
-        existing = next(above for above in (path.absolute(), *path.absolute().parents) if os.path.lexists(above))
+        existing = next(
+            ancestor for ancestor in (path.absolute(), *path.absolute().parents) if os.path.lexists(ancestor)
+        )
         if not existing.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         with tempfile.TemporaryDirectory(prefix=".engram-", dir=existing) as draft:

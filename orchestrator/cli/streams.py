@@ -64,8 +64,8 @@ def give_up_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _text(raw: io.FileIO, before: TextIO | None) -> TextIO:
-    """A text stream on `raw` with the encoding of the stream `before`."""
-    encoding = getattr(before, "encoding", None) or "utf-8"
+def _text(raw: io.FileIO, replaced_stream: TextIO | None) -> TextIO:
+    """A text stream on `raw` with the encoding of the stream `replaced_stream`."""
+    encoding = getattr(replaced_stream, "encoding", None) or "utf-8"
     # A character that the encoding lacks is escaped, so that a name that contains one does not prevent the output.
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=True)

@@ -86,12 +86,12 @@ def emit(value: Any) -> None:
     _write(json.dumps(jsonable(value, encodable), indent=2, allow_nan=False))
 
 
-def paragraph(text: str, style: str = "", lead: str = "", before: str = "") -> None:
-    """Print a text on stdout, wrapped between words on a terminal; the `lead` after `before` is in a style."""
+def paragraph(text: str, style: str = "", lead: str = "", prefix: str = "") -> None:
+    """Print a text on stdout, wrapped between words on a terminal; the `lead` after `prefix` is in a style."""
     lines = wrap_text(printable_lines(text), columns(sys.stdout))
-    before, lead = printable_lines(before), printable_lines(lead)
-    if lead and lines[0].startswith(before + lead):
-        lines[0] = f"{before}{_apply_style(lead, style)}{lines[0][len(before + lead) :]}"
+    prefix, lead = printable_lines(prefix), printable_lines(lead)
+    if lead and lines[0].startswith(prefix + lead):
+        lines[0] = f"{prefix}{_apply_style(lead, style)}{lines[0][len(prefix + lead) :]}"
     _write("\n".join(lines))
 
 
@@ -107,21 +107,23 @@ def _apply_style(text: str, style: str) -> str:
     return captured.get()
 
 
-def table(rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None, right: Collection[str] = ()) -> None:
+def table(
+    rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None, right_aligned: Collection[str] = ()
+) -> None:
     """Print rows with equal columns as a table on stdout; missing values are blank.
 
-    Columns of numbers, and those in `right`, are right-aligned.
+    Columns of numbers, and those in `right_aligned`, are right-aligned.
     """
     names = list(names or (rows[0] if rows else ()))
     numeric = {name for name in names if any(isinstance(row.get(name), int | float) for row in rows)}
-    _show_table([[{name: cell(row.get(name)) for name in names} for row in rows]], {*numeric, *right})
+    _show_table([[{name: cell(row.get(name)) for name in names} for row in rows]], {*numeric, *right_aligned})
 
 
-def _show_table(forms: Sequence[Sequence[Mapping[str, str]]], right: Collection[str]) -> None:
+def _show_table(forms: Sequence[Sequence[Mapping[str, str]]], right_aligned: Collection[str]) -> None:
     """Print the shortest of these forms of the same rows that fits; the last one, stacked, if none does."""
     width = columns(sys.stdout)
     forms = [[{name: printable(text) for name, text in row.items()} for row in rows] for rows in forms]
-    fitting = [lines for rows in forms if (lines := align_columns(rows, right, width)) is not None]
+    fitting = [lines for rows in forms if (lines := align_columns(rows, right_aligned, width)) is not None]
     table_lines = min(fitting, key=len) if fitting else stack_rows(forms[-1], width)
     if fitting and table_lines:
         table_lines[0] = _apply_style(table_lines[0], "bold")
@@ -143,13 +145,13 @@ def cell(value: Any) -> str:
     return printable(str(value))
 
 
-def summary(rows: Sequence[Mapping[str, Any]], before: Sequence[str] = ()) -> None:
+def summary(rows: Sequence[Mapping[str, Any]], leading_columns: Sequence[str] = ()) -> None:
     """Print the rows of a `summary` table: estimate, its interval, n and unit, null, p, published.
 
-    `before` names further columns, which come first: the varied fields of a sweep.
+    `leading_columns` names further columns, which come first: the varied fields of a sweep.
     """
     table_rows = [
-        {name: cell(row.get(name)) for name in before}
+        {name: cell(row.get(name)) for name in leading_columns}
         | {"metric": row["metric"], "setting": setting_text(row.get("setting"))}
         | numbers(row)
         for row in rows
@@ -190,7 +192,7 @@ class Column:
 
     name: str
     cells: tuple[str, ...]
-    right: bool
+    is_right_aligned: bool
 
     @property
     def natural(self) -> int:
@@ -202,12 +204,14 @@ class Column:
         return max(map(width_of, words), default=0)
 
 
-def align_columns(rows: Sequence[Mapping[str, str]], right: Collection[str], width: int) -> list[str] | None:
+def align_columns(rows: Sequence[Mapping[str, str]], right_aligned: Collection[str], width: int) -> list[str] | None:
     """The names of the columns and the rows, as lines of at most `width` characters; None if they do not fit.
 
-    The columns are the keys of the rows; those named by `right` are right-aligned.
+    The columns are the keys of the rows; those named by `right_aligned` are right-aligned.
     """
-    columns = [Column(name, tuple(row[name] for row in rows), name in right) for name in (rows[0] if rows else ())]
+    columns = [
+        Column(name, tuple(row[name] for row in rows), name in right_aligned) for name in (rows[0] if rows else ())
+    ]
     widths = _widths(columns, width)
     if widths is None:
         return None
@@ -302,13 +306,13 @@ def _line_up(rows: Sequence[Sequence[str]], columns: Sequence[Column], widths: S
         parts = [wrap_text(text, width) for text, width in zip(cells, widths, strict=True)]
         for index in range(max(map(len, parts), default=0)):
             pieces = [
-                _pad(part[index] if index < len(part) else "", width, column.right)
+                _pad(part[index] if index < len(part) else "", width, column.is_right_aligned)
                 for part, width, column in zip(parts, widths, columns, strict=True)
             ]
             aligned.append((" " * GAP).join(pieces).rstrip())
     return aligned
 
 
-def _pad(text: str, width: int, right: bool) -> str:
+def _pad(text: str, width: int, is_right_aligned: bool) -> str:
     blank = " " * (width - width_of(text))
-    return blank + text if right else text + blank
+    return blank + text if is_right_aligned else text + blank

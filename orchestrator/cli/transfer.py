@@ -39,8 +39,8 @@ def copy(origin: Origin, target: Target, json: Json = False) -> int:
     """
     from orchestrator.store.transfer import copy_store
 
-    with command_store(origin) as one, command_store(target, create=True) as other:
-        return _report([(one, other, copy_store(one, other))], json)
+    with command_store(origin) as origin_store, command_store(target, create=True) as target_store:
+        return _report([(origin_store, target_store, copy_store(origin_store, target_store))], json)
 
 
 @store_app.command("sync")
@@ -51,22 +51,24 @@ def sync(origin: Origin, target: Target, json: Json = False) -> int:
     """
     from orchestrator.store.transfer import copy_store
 
-    with command_store(origin) as one, command_store(target, create=True) as other:
-        pair = one, other, copy_store(one, other)
-        return _report([pair, (other, one, copy_store(other, one))], json)
+    with command_store(origin) as origin_store, command_store(target, create=True) as target_store:
+        pair = origin_store, target_store, copy_store(origin_store, target_store)
+        return _report([pair, (target_store, origin_store, copy_store(target_store, origin_store))], json)
 
 
 def _report(copies: list[tuple[Store, Store, Transfer]], json: bool) -> int:
     if json:
-        entries = ({"from": origin.location, "to": target.location, **vars(done)} for origin, target, done in copies)
+        entries = (
+            {"from": origin.location, "to": target.location, **vars(transfer)} for origin, target, transfer in copies
+        )
         emit({"copies": list(entries)})
-    for origin, target, done in copies:
+    for origin, target, transfer in copies:
         if not json:
-            size = format_size(done.bytes)
-            files = f"{format_count(done.copied, 'file')}, {size}, copied to {target.location}"
-            show(f"{files}; {done.present:,} existed already")
-        for name in done.damaged:
+            size = format_size(transfer.bytes)
+            files = f"{format_count(transfer.copied, 'file')}, {size}, copied to {target.location}"
+            show(f"{files}; {transfer.present:,} existed already")
+        for name in transfer.damaged:
             say(f"engram: {origin.location}/{printable(name)} is damaged and was not copied")
-        for name, reason in done.irregular.items():
+        for name, reason in transfer.irregular.items():
             say(f"engram: {origin.location}/{printable(name)} was not copied: {reason}")
-    return 1 if any(done.damaged or done.irregular for _, _, done in copies) else 0
+    return 1 if any(transfer.damaged or transfer.irregular for _, _, transfer in copies) else 0

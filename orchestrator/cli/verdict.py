@@ -83,10 +83,10 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
     folder = f"{report.store.location}/runs/{report.run}" if report.store else ""
     page = f"report {report.page}" if report.page else folder
     by_ui = ", view with engram ui" if report.mlflow and not report.mlflow.startswith("http") else ""
-    tracked = f"; MLflow {report.mlflow}{by_ui}" if report.mlflow else ""
+    mlflow_note = f"; MLflow {report.mlflow}{by_ui}" if report.mlflow else ""
     for line in left_out:
         show(line)
-    show(f"{report.run} {report.state}: {counts}; {page}{tracked}")
+    show(f"{report.run} {report.state}: {counts}; {page}{mlflow_note}")
     return report.exit_code
 
 
@@ -114,7 +114,7 @@ def _describe_look(look: Mapping[str, Any] | None) -> str:
 
 def ray_lines(status: Status) -> list[str]:
     """The addresses of Ray's own pages."""
-    return [f"Ray's page on the {about}: {address}" for about, address in status.ray.items()]
+    return [f"Ray's page on the {subject}: {address}" for subject, address in status.ray.items()]
 
 
 def _describe_trials(search: SearchResults) -> str:
@@ -222,7 +222,7 @@ def _print_sweep_answers(report: Report, journal: Journal) -> int:
     if answered:
         rows = [_cell_row(cell) for cell in answered[:LISTED]]
         names = dict.fromkeys(name for row in rows for name in row)
-        table(rows, [name for name in names if any(row.get(name) for row in rows)], right=("estimate", "p"))
+        table(rows, [name for name in names if any(row.get(name) for row in rows)], right_aligned=("estimate", "p"))
     _show_sweep_error(report)
     if len(answered) > LISTED:
         show(f"... and {format_count(len(answered) - LISTED, 'more cell')}")
@@ -271,7 +271,10 @@ def lines(answer: Mapping[str, Any]) -> list[str]:
         if name == "traceback" and value:
             texts += ["traceback", *(f"  {line}" for line in value.rstrip().splitlines())]
         elif name == "nearest" and value:
-            fields = (f"{path} is {cell(one)}, not {cell(other)}" for path, (one, other) in value["fields"].items())
+            fields = (
+                f"{path} is {cell(this_value)}, not {cell(nearest_value)}"
+                for path, (this_value, nearest_value) in value["fields"].items()
+            )
             version = [f"version is {value['version'][0]}, not {value['version'][1]}"] if "version" in value else []
             inputs = ["inputs differ"] if "inputs" in value else []
             texts += [
@@ -291,11 +294,11 @@ def _indent(texts: Iterable[str]) -> list[str]:
     return [f"  {text}" for text in texts]
 
 
-def display_trials(rows: Sequence[Row], names: tuple[str, str] = OBJECTIVES, most: int | None = None) -> None:
-    """Print trials, the first `most` of them, with both objectives under these names and their 95 % intervals."""
-    table_rows = [_trial_row(row, names) for row in rows[:most]]
+def display_trials(rows: Sequence[Row], names: tuple[str, str] = OBJECTIVES, limit: int | None = None) -> None:
+    """Print trials, the first `limit` of them, with both objectives under these names and their 95 % intervals."""
+    table_rows = [_trial_row(row, names) for row in rows[:limit]]
     if table_rows:
-        table(table_rows, [name for name in table_rows[0] if any(row[name] for row in table_rows)], right=names)
+        table(table_rows, [name for name in table_rows[0] if any(row[name] for row in table_rows)], right_aligned=names)
     if len(rows) > len(table_rows):
         show(f"... and {format_count(len(rows) - len(table_rows), 'more trial')}")
 
@@ -351,7 +354,7 @@ def display_comparison(comparison: Comparison) -> None:
         | _summary_columns("b", pair.b)
         for pair in comparison.rows
     ]
-    table(rows, right=("a", "b", "a: null", "b: null"))
+    table(rows, right_aligned=("a", "b", "a: null", "b: null"))
     show("")
     for letter, answer in zip("ab", comparison.answers, strict=True):
         paragraph(f"{letter}  {'no answer yet' if answer is None else answer.sentence}")

@@ -49,19 +49,19 @@ def verify(
     default one. The page is drawn again from that store and compared. No network is used.
     """
     if page is not None:
-        named = store if _is_flag(context, "store") else None
+        store_flag = store if _is_flag(context, "store") else None
         public = None if key is None else path_of("--key", key)
         path = _find_page(page, store)
-        return _verify_page(path, file or [], public, named, store_location(store), json, strict)
+        return _verify_page(path, file or [], public, store_flag, store_location(store), json, strict)
     if key is not None:
         raise SpecError("--key is given without a page; name it: engram verify report.html --key KEY.pub")
     if strict:
         raise SpecError("--strict is given without a page; in a store every result is always checked")
     if file:
         raise SpecError("--file is given without a page; name it: engram verify report.html --file ...")
-    with command_store(store) as opened:
-        keys = sorted(opened.keys())
-        damaged = list(opened.verify(keys))
+    with command_store(store) as opened_store:
+        keys = sorted(opened_store.keys())
+        damaged = list(opened_store.verify(keys))
     for _, problem in damaged:
         say(str(problem))
     if json:
@@ -88,9 +88,9 @@ def _find_page(word: str, location: str | None) -> Path:
         raise SpecError(f"PAGE {word[:LONGEST]}: {error.strerror or error}") from None
     if is_here or path.suffix or len(path.parts) > 1 or not is_there(store_location(location)):
         return path
-    with command_store(location) as opened:
+    with command_store(location) as opened_store:
         try:
-            journal = status.find(opened, word)
+            journal = status.find(opened_store, word)
         except SpecError as error:
             raise SpecError(f"there is no file {word}, and {error}") from None
         page = pages.page(journal.folder)
@@ -130,33 +130,39 @@ def sign(
 
 
 def _verify_page(
-    path: Path, files: list[str], key: Path | None, named: str | None, default: str, json: bool, strict: bool
+    path: Path, files: list[str], key: Path | None, store_flag: str | None, default: str, json: bool, strict: bool
 ) -> int:
     """Check a page; exit code 1 if anything has changed, or if `strict` and anything is unchecked.
 
-    `key` is the public key whose signature the page must have, `named` the store given by --store.
+    `key` is the public key whose signature the page must have, `store_flag` the store given by --store.
     """
     from orchestrator.inspection import page_checks
 
     page = page_checks.open_page(path)
-    if named and not is_there(named):
-        raise SpecError(f"there is no store at {named}")
-    store = page_checks.store_of(page, named, default)
-    done: list[SealCheck] = []
+    if store_flag and not is_there(store_flag):
+        raise SpecError(f"there is no store at {store_flag}")
+    store = page_checks.store_of(page, store_flag, default)
+    all_checks: list[SealCheck] = []
     signed = [] if key is None else [page_checks.check_signature(path, key)]
     for check in chain(signed, page_checks.checks(page, store, files)):
-        done.append(check)
+        all_checks.append(check)
         if not json:
             _show(check)
-    counts = Counter(check.state for check in done)
+    counts = Counter(check.state for check in all_checks)
     if json:
-        emit({"page": str(path), "store": store.location if store else None, "checks": [vars(check) for check in done]})
+        emit(
+            {
+                "page": str(path),
+                "store": store.location if store else None,
+                "checks": [vars(check) for check in all_checks],
+            }
+        )
     else:
-        against = f", compared with the store {store.location}" if store else ""
-        show(f"{counts['agrees']} agree, {counts['changed']} changed, {counts['unchecked']} not checked{against}")
+        comparison = f", compared with the store {store.location}" if store else ""
+        show(f"{counts['agrees']} agree, {counts['changed']} changed, {counts['unchecked']} not checked{comparison}")
         if counts["unchecked"]:
             hint = "" if strict or counts["changed"] else " (--strict makes this exit 1)"
-            show(f"{counts['unchecked']} of {len(done)} items were not checked, so they may have changed{hint}")
+            show(f"{counts['unchecked']} of {len(all_checks)} items were not checked, so they may have changed{hint}")
     return 1 if counts["changed"] or (strict and counts["unchecked"]) else 0
 
 

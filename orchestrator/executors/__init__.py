@@ -40,7 +40,7 @@ class Executor(Protocol):
     def running(self) -> Sequence[tuple[Call, float]]:
         """The calls known to be running, each with an upper bound of its elapsed seconds."""
 
-    def end(self, call: Call, why: str) -> None:
+    def end(self, call: Call, reason: str) -> None:
         """End a running call and its worker; the call is returned as lost, with this cause.
 
         Calling it again enforces the end. A call that has not begun stays submitted.

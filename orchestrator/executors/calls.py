@@ -42,14 +42,15 @@ RAN_OUT: Mapping[MemoryKind, str] = {"host": "the host's memory ran out", "devic
 class Item:
     """One job of a call: `function` is `module:name`, `config` plain data, `inputs` keys.
 
-    A link may continue from the checkpoints of the links `before` it, nearest first, and `leaves` its own for the next.
+    A link may continue from the checkpoints of the links before it (`earlier_keys`, nearest first), and `leaves` its
+    own for the next.
     """
 
     key: str
     function: str
     config: Any
     inputs: tuple[str, ...] = ()
-    before: tuple[str, ...] = ()
+    earlier_keys: tuple[str, ...] = ()
     leaves: bool = False
     source: str = ""  # the digest of the function's files, if they are the user's
 
@@ -179,11 +180,11 @@ def perform(call: Call, store: Store) -> Finished:
     states = Checkpoints(store, call.keep)
     context = compute_context.ComputeContext(call.way, call.members, call.sharers, settle, max(1, int(call.gpus)))
     hardware.reset_peak_memory()
-    with ExitStack() as opened:
-        printed = opened.enter_context(keep_printed())
-        opened.enter_context(use_stand_ins(call.stand_ins))
-        notes = opened.enter_context(compute_context.use_context(context))
-        source = opened.enter_context(open_source({item.function: item.source for item in call.items}))
+    with ExitStack() as contexts:
+        printed = contexts.enter_context(keep_printed())
+        contexts.enter_context(use_stand_ins(call.stand_ins))
+        notes = contexts.enter_context(compute_context.use_context(context))
+        source = contexts.enter_context(open_source({item.function: item.source for item in call.items}))
         for item, seconds, result in _results(ready, states):
             problem = source.problem()
             if problem is not None and isinstance(result, pa.Table):
@@ -191,7 +192,7 @@ def perform(call: Call, store: Store) -> Finished:
             texts = printed.texts() if isinstance(result, Exception) else {}
             computation = Computation(seconds, len(ready), worker, call.sharers, dict(notes), texts)
             compute_context.note()  # clear: notes on this result do not belong to the next
-            outcomes.append(_commit(item, result, computation, store, states.left.pop(item.key, None)))
+            outcomes.append(_commit(item, result, computation, store, states.unstored.pop(item.key, None)))
             if marks(_function_of(item)).many is None:
                 printed.clear()  # neither does the output
     if call.gpus:
@@ -200,10 +201,10 @@ def perform(call: Call, store: Store) -> Finished:
 
 
 class Checkpoints:
-    """The checkpoints that a call's jobs may continue from, and new ones `left` by them until stored, by key."""
+    """The checkpoints that a call's jobs may continue from, and new ones that are not stored yet, by key."""
 
     def __init__(self, store: Store, keep: bool) -> None:
-        self.left: dict[str, bytes] = {}
+        self.unstored: dict[str, bytes] = {}
         self.messages: list[str] = []
         self._store, self._keep = store, keep
 
@@ -213,7 +214,7 @@ class Checkpoints:
         return Link(lambda: self._earlier_states(item), (lambda data: self._leave(item, data)) if is_wanted else None)
 
     def _earlier_states(self, item: Item) -> Iterator[bytes]:
-        for key in item.before:
+        for key in item.earlier_keys:
             try:
                 yield self._store.state(key)
             except Absent:
@@ -222,7 +223,7 @@ class Checkpoints:
                 self.messages.append(f"{error}; {item.key[:12]} continues from an earlier one, or starts again")
 
     def _leave(self, item: Item, data: bytes) -> None:
-        self.left[item.key] = data
+        self.unstored[item.key] = data
 
 
 def _function_of(item: Item) -> Function:
@@ -354,9 +355,14 @@ def _record(item: Item, computation: Computation) -> dict[str, Any]:
 
 
 def _failure_log(text: str, computation: Computation) -> FailureLog:
-    where = device(computation.notes.get("device"))["device"]
+    device_name = device(computation.notes.get("device"))["device"]
     return FailureLog(
-        text, worker=computation.worker, time=now(), device=where, together=computation.together, **computation.printed
+        text,
+        worker=computation.worker,
+        time=now(),
+        device=device_name,
+        together=computation.together,
+        **computation.printed,
     )
 
 

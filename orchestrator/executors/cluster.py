@@ -71,10 +71,12 @@ def memory_to_ask(call: Call, machines: Iterable[Machine]) -> int:
     if not call.memory:
         return 0
     kind = "GPU" if call.gpus else "CPU"
-    able = [machine for machine in machines if machine.resources.get(kind, 0) > 0]
+    suitable_machines = [machine for machine in machines if machine.resources.get(kind, 0) > 0]
     if call.gpu_type:
-        able = [machine for machine in able if machine.gpu_type == call.gpu_type] or able
-    largest = max((machine.resources.get("memory", 0.0) for machine in able), default=0.0)
+        suitable_machines = [
+            machine for machine in suitable_machines if machine.gpu_type == call.gpu_type
+        ] or suitable_machines
+    largest = max((machine.resources.get("memory", 0.0) for machine in suitable_machines), default=0.0)
     memory = math.ceil(call.memory / MEMORY_GRAIN) * MEMORY_GRAIN if math.isfinite(call.memory) else math.inf
     return int(min(memory, largest))
 
@@ -97,34 +99,34 @@ def lack_gpus(infeasible: Iterable[Mapping[str, float]]) -> bool:
 
 
 @dataclass
-class Sent:
+class SentCall:
     """A submitted call that has not returned. Times are seconds of one monotonic clock."""
 
     call: Call
     memory: int = 0  # requested bytes
-    since: float | None = None  # when a slot became free for it
-    asked: float | None = None  # when a test began whether it has started
-    begun: bool = False  # whether it is known to have begun
-    taken: bool = False  # whether it was taken back before it began
-    ending: float | None = None  # when it was first asked to end
-    why: str = ""  # the reason for ending it
+    slot_time: float | None = None  # when a slot became free for it
+    test_time: float | None = None  # when a test began whether it has started
+    has_begun: bool = False  # whether it is known to have begun
+    is_taken_back: bool = False  # whether it was taken back before it began
+    end_request_time: float | None = None  # when it was first asked to end
+    end_reason: str = ""  # the reason for ending it
 
 
-def calls_with_slots(sent: Iterable[Sent], slots: int, gpus: float, now: float) -> list[tuple[Call, float]]:
+def calls_with_slots(sent_calls: Iterable[SentCall], slots: int, gpus: float, now: float) -> list[tuple[Call, float]]:
     """The calls that have a slot, in the order they were sent, each with the seconds since it got the slot.
 
     On a shared cluster, a call may begin later.
     """
     calls = []
-    for entry in sent:
+    for entry in sent_calls:
         if entry.call.gpus and gpus > 1e-9:
             gpus -= entry.call.gpus
         elif not entry.call.gpus and slots:
             slots -= 1
         else:
             continue
-        entry.since = now if entry.since is None else entry.since
-        calls.append((entry.call, now - entry.since))
+        entry.slot_time = now if entry.slot_time is None else entry.slot_time
+        calls.append((entry.call, now - entry.slot_time))
     return calls
 
 

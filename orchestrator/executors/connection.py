@@ -71,8 +71,10 @@ def _trouble(address: str, host: str, port: int, end: float) -> str:
             if _speaks_grpc(channel, end - 0.1):
                 return ""
     except (OSError, KeyError) as error:  # ssl.SSLError is an OSError
-        why = f"{error} is not set" if isinstance(error, KeyError) else getattr(error, "reason", None) or error
-        return f"no TLS with {address}: {why}; check that the files of RAY_TLS_* match its authority and its address"
+        problem = f"{error} is not set" if isinstance(error, KeyError) else getattr(error, "reason", None) or error
+        return (
+            f"no TLS with {address}: {problem}; check that the files of RAY_TLS_* match its authority and its address"
+        )
     if encrypts:
         return f"the server at {address} is not Ray, or refuses the certificate of RAY_TLS_SERVER_CERT"
     return f"the server at {address} is not Ray, or requires TLS; check that the port is its GCS port (6379 by default)"
@@ -96,8 +98,8 @@ def _speaks_grpc(connection: socket.socket, end: float) -> bool:
     answer = b""
     try:
         connection.sendall(PREFACE)
-        while len(answer) < 9 and (left := end - time.monotonic()) > 0:
-            connection.settimeout(left)
+        while len(answer) < 9 and (seconds_left := end - time.monotonic()) > 0:
+            connection.settimeout(seconds_left)
             received = connection.recv(64)
             if not received:
                 return False
@@ -199,8 +201,8 @@ def _refusal(address: str, error: Exception) -> str:
             f"the Ray cluster at {address} refuses the token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN "
             "(or RAY_AUTH_TOKEN_PATH) to the cluster's values"
         )
-    where = "start on this machine" if address == "local" else f"be used at {address}"
-    return f"Ray cannot {where}: {reason(error)[0]}"
+    action = "start on this machine" if address == "local" else f"be used at {address}"
+    return f"Ray cannot {action}: {reason(error)[0]}"
 
 
 def _auto_address() -> str:

@@ -21,14 +21,14 @@ SMI_SECONDS = 20.0  # for nvidia-smi to answer
 
 
 @contextmanager
-def variables(values: Mapping[str, str], *others: str) -> Iterator[None]:
-    """Set environment variables inside the block; afterwards restore these and the `others`."""
-    before = {name: os.environ.get(name) for name in (*values, *others)}
+def variables(values: Mapping[str, str], *other_names: str) -> Iterator[None]:
+    """Set environment variables inside the block; afterwards restore these and the `other_names`."""
+    earlier_values = {name: os.environ.get(name) for name in (*values, *other_names)}
     os.environ.update(values)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in earlier_values.items():
             if value is None:
                 os.environ.pop(name, None)
             else:

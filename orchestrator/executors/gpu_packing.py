@@ -44,11 +44,14 @@ class GpuMeasurement:
 
 @dataclass(frozen=True)
 class GpuPacking:
-    """The packing of one group of calls: `sharers` on each GPU, at most `most`; `stack` is None until measured."""
+    """The packing of one group of calls: `sharers` on each GPU, at most `sharer_limit`.
+
+    `stack` is None until measured.
+    """
 
     stack: int | None = None
     sharers: int = 1
-    most: int = SHARERS
+    sharer_limit: int = SHARERS
 
     def slots(self, gpus: int) -> int:
         """The number of simultaneous calls of this group on these GPUs."""
@@ -56,19 +59,19 @@ class GpuPacking:
 
     def calls_in_flight(self, gpus: int) -> int:
         """The number of calls to keep in flight on these GPUs; once measured, one more per GPU than can run."""
-        return self.slots(gpus) + (0 if self.stack is None or self.most == 1 else gpus)
+        return self.slots(gpus) + (0 if self.stack is None or self.sharer_limit == 1 else gpus)
 
-    def useful_gpus(self, jobs: int, seconds: float, there: int) -> int:
+    def useful_gpus(self, jobs: int, seconds: float, existing_gpus: int) -> int:
         """The number of GPUs that are worthwhile for these jobs of `seconds` each; at least the existing ones."""
         if self.stack is None:
-            return there
+            return existing_gpus
         places, worth = jobs / (self.stack * self.sharers), jobs * seconds / self.sharers / WORTH_SECONDS
-        return max(there, min(math.ceil(places), math.ceil(worth), MOST_GROWING))
+        return max(existing_gpus, min(math.ceil(places), math.ceil(worth), MOST_GROWING))
 
-    def share(self, ready: int, gpus: int, sent: int = 0) -> int:
-        """The number of ready jobs to send in one call, given the number of calls of the group that are `sent`."""
+    def share(self, ready: int, gpus: int, sent_calls: int = 0) -> int:
+        """The number of ready jobs to send in one call, if `sent_calls` calls of the group are already sent."""
         slots = self.slots(gpus)
-        even = -(-ready // max(1, slots - sent))
+        even = -(-ready // max(1, slots - sent_calls))
         if self.stack is None:
             return min(even, UNMEASURED_MOST)
         # Towards the end there are two calls per slot, so that no slot waits for the last big call; but a step of half
@@ -88,19 +91,19 @@ class GpuPacking:
         fitting = int(min(job.device_bytes for job in measured) // required_bytes)
         busy = sum(job.busy for job in measured) / len(measured)
         target = round(1 / busy) if sharers == 1 else self.sharers
-        return replace(self, stack=stack, sharers=max(1, min(target, fitting, self.most)))
+        return replace(self, stack=stack, sharers=max(1, min(target, fitting, self.sharer_limit)))
 
     def with_fewer_sharers(self, sharers: int) -> GpuPacking:
         """The packing after the loss of a call that shared its GPU, perhaps for lack of memory: one sharer fewer."""
-        limit = max(1, min(self.most, sharers - 1))
-        return replace(self, most=limit, sharers=min(self.sharers, limit))
+        limit = max(1, min(self.sharer_limit, sharers - 1))
+        return replace(self, sharer_limit=limit, sharers=min(self.sharers, limit))
 
 
 class GpuPackings:
-    """The packing of every group of calls on every type of GPU, with at most `most` calls on each."""
+    """The packing of every group of calls on every type of GPU, with at most `sharer_limit` calls on each."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, sharer_limit: int) -> None:
+        self._sharer_limit = sharer_limit
         # By group (or by task, for groups without a measurement) and by type of GPU.
         self._measured: dict[tuple[str, str], GpuPacking] = {}
 
@@ -109,7 +112,7 @@ class GpuPackings:
         if (group, gpu_type) in self._measured:
             return self._measured[group, gpu_type]
         task = self._measured.get((_task(group), gpu_type), GpuPacking())
-        return GpuPacking(sharers=min(task.sharers, self._most), most=self._most)
+        return GpuPacking(sharers=min(task.sharers, self._sharer_limit), sharer_limit=self._sharer_limit)
 
     def learn(self, group: str, gpu_type: str, sharers: int, measured: Sequence[GpuMeasurement], too_big: bool) -> None:
         """Update the packing from a call that shared its GPU with `sharers` - 1 others and may have been `too_big`."""

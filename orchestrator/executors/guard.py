@@ -114,15 +114,17 @@ def family(mark: str) -> dict[int, str]:
     return {pid: processes[pid][1] for pid in members if pid != os.getpid()}
 
 
-def sweep(mark: str, known: dict[int, str]) -> int:
+def sweep(mark: str, known_processes: dict[int, str]) -> int:
     """Kill every process that is known or carries the mark; return the number killed."""
-    known_pids = [pid for pid, since in known.items() if (state := _stat(pid)) and state[1] == since]
+    known_pids = [
+        pid for pid, start_time in known_processes.items() if (state := _stat(pid)) and state[1] == start_time
+    ]
     for pid in known_pids:  # before the search: reading the environment of a busy process can take long
         _kill(pid)
-    late = [pid for pid in marked_processes(mark) if pid not in known_pids]
-    for pid in late:
+    late_pids = [pid for pid in marked_processes(mark) if pid not in known_pids]
+    for pid in late_pids:
         _kill(pid)
-    return len(known_pids) + len(late)
+    return len(known_pids) + len(late_pids)
 
 
 def _kill(pid: int) -> None:

@@ -62,8 +62,8 @@ class LocalExecutor:
     def running(self) -> Sequence[tuple[Call, float]]:
         return ()  # calls run inside `wait` only, so none runs while the caller does
 
-    def end(self, call: Call, why: str) -> None:
-        raise AssertionError(f"{call.task} cannot be ended in its own process: {why}")
+    def end(self, call: Call, reason: str) -> None:
+        raise AssertionError(f"{call.task} cannot be ended in its own process: {reason}")
 
     def halt(self) -> None:
         self._calls.clear()

@@ -128,9 +128,9 @@ class Metrics:
         self._record("engram_store_seconds", transfer.seconds, operation=transfer.operation)
         self._record("engram_store_latency", transfer.seconds, operation=transfer.operation)
 
-    def set_queue(self, sent: int, waiting: int) -> None:
-        self._record("engram_queue", sent, state="sent")
-        self._record("engram_queue", waiting, state="waiting")
+    def set_queue(self, sent_jobs: int, waiting_jobs: int) -> None:
+        self._record("engram_queue", sent_jobs, state="sent")
+        self._record("engram_queue", waiting_jobs, state="waiting")
 
     def _record(self, name: str, value: float, **labels: str) -> None:
         if (instrument := self._instruments.get(name)) is None:

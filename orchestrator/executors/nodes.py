@@ -35,12 +35,12 @@ class Question:
         return hashlib.sha256(f"{self.state} {node}".encode()).hexdigest()
 
 
-def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+def differences(own_identity: Mapping[str, str], other_identity: Mapping[str, str]) -> str:
     """The differences between two identities as text; empty if they are equal."""
     return ", ".join(
-        f"{name} {theirs.get(name, 'not installed')} (here {ours.get(name, 'not installed')})"
-        for name in dict.fromkeys((*ours, *theirs))
-        if ours.get(name) != theirs.get(name)
+        f"{name} {other_identity.get(name, 'not installed')} (here {own_identity.get(name, 'not installed')})"
+        for name in dict.fromkeys((*own_identity, *other_identity))
+        if own_identity.get(name) != other_identity.get(name)
     )
 
 
@@ -56,9 +56,9 @@ def answer_question(question: bytes, node: str) -> str:
         return f"has a different store at {request.store} than this machine; all nodes must share the store"
     except (EngramError, OSError) as error:
         return f"cannot use the store {request.store}: {error}"
-    for thing in request.data:
+    for data_set in request.data:
         try:
-            pin_one(thing, store.digests())
+            pin_one(data_set, store.digests())
         except (EngramError, OSError) as error:
             return f"lacks data: {error}"
     return ""
@@ -84,8 +84,8 @@ def check_nodes(
                 store.remove_state(state)
     problem_lines = [f"node {names[node]} {problem}" for node, problem in problems.items() if problem]
     if problem_lines:
-        more = f" (and {len(problem_lines) - 1} more of {len(names)} nodes)" if len(problem_lines) > 1 else ""
-        raise ClusterError(problem_lines[0] + more)
+        other_problems = f" (and {len(problem_lines) - 1} more of {len(names)} nodes)" if len(problem_lines) > 1 else ""
+        raise ClusterError(problem_lines[0] + other_problems)
 
 
 def _problem(node: str, answers: Mapping[str, str], store: Store, reply: str) -> str:

@@ -13,33 +13,33 @@ from orchestrator.store.failure_log import PRINTED_BYTES
 
 
 class Stream:
-    """Replaces a stream: text from the thread that created it goes to `shown`, and its end is kept."""
+    """Replaces a stream: text from the thread that created it goes to `display`, and its end is kept."""
 
-    def __init__(self, stream: Any, shown: Any) -> None:
+    def __init__(self, stream: Any, display: Any) -> None:
         self._stream = stream
-        self._shown = shown
+        self._display = display
         self._thread = threading.get_ident()
-        self._kept: deque[str] = deque()
+        self._texts: deque[str] = deque()
         self._size = 0
 
     def write(self, text: str) -> Any:
         if threading.get_ident() != self._thread:
             return self._stream.write(text)
-        self._kept.append(text)
+        self._texts.append(text)
         self._size += len(text)
-        while self._size - len(self._kept[0]) >= PRINTED_BYTES:
-            self._size -= len(self._kept.popleft())
-        return self._shown.write(text)
+        while self._size - len(self._texts[0]) >= PRINTED_BYTES:
+            self._size -= len(self._texts.popleft())
+        return self._display.write(text)
 
     def writelines(self, lines: Any) -> None:
         for line in lines:
             self.write(line)
 
     def text(self) -> str:
-        return "".join(self._kept)[-PRINTED_BYTES:]
+        return "".join(self._texts)[-PRINTED_BYTES:]
 
     def clear(self) -> None:
-        self._kept.clear()
+        self._texts.clear()
         self._size = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -66,12 +66,12 @@ def keep_printed() -> Iterator[Printed]:
 
     Direct output of C code, and output of other threads and processes, is not kept and appears in its usual place.
     """
-    before = sys.stdout, sys.stderr
+    original_streams = sys.stdout, sys.stderr
     streams = Stream(sys.stdout, sys.stderr), Stream(sys.stderr, sys.stderr)
     sys.stdout, sys.stderr = streams
     try:
         yield Printed(*streams)
     finally:
-        for name, ours, theirs in zip(("stdout", "stderr"), streams, before, strict=True):
-            if getattr(sys, name) is ours:  # the task may have replaced the stream
-                setattr(sys, name, theirs)
+        for name, stream, original in zip(("stdout", "stderr"), streams, original_streams, strict=True):
+            if getattr(sys, name) is stream:  # the task may have replaced the stream
+                setattr(sys, name, original)

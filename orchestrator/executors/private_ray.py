@@ -51,8 +51,8 @@ def find_missing(names: Mapping[str, Sequence[str]], version: str) -> str:
     return ""
 
 
-if _missing := find_missing(NAMES, ray.__version__):
-    raise ClusterError(_missing)
+if _version_problem := find_missing(NAMES, ray.__version__):
+    raise ClusterError(_version_problem)
 
 # After the check, whose message names the versions to install.
 from ray._private import ray_constants, services, worker  # noqa: E402
@@ -78,12 +78,12 @@ def listen_on_loopback() -> Iterator[dict[str, str]]:
 
     Ray reads the variable when it is imported, so the constant is also set.
     """
-    before = ray_constants.ENABLE_RAY_CLUSTER
+    original_setting = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False
     try:
         yield {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"}
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
+        ray_constants.ENABLE_RAY_CLUSTER = original_setting
 
 
 def local_address() -> str:

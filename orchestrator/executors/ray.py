@@ -21,7 +21,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from orchestrator.errors import ClusterError
 from orchestrator.executors import cluster, nodes, private_ray, worker
 from orchestrator.executors.calls import Call, Finished, Lost
-from orchestrator.executors.cluster import Machine, Sent, calls_with_slots
+from orchestrator.executors.cluster import Machine, SentCall, calls_with_slots
 from orchestrator.executors.connection import connect, reachable
 from orchestrator.executors.environment import ONE_THREAD
 from orchestrator.executors.gpu_packing import SHARERS
@@ -71,23 +71,25 @@ class RayExecutor:
         self.gpus = 0
         self.gpu_types: Mapping[str, int] = {}
         self.growing = False
-        self._wanted = gpus
-        self._cpus_there = self._gpus_there = 0
+        self._gpu_setting = gpus
+        self._cpu_count = self._gpu_count = 0
         self._machines: Sequence[Machine] = ()
-        self._had_gpus = self._barren = False  # whether there was a GPU, and whether no GPU can join
-        self._blind = False  # whether the autoscaler knows no machine's memory, so that calls may not request it
+        self._had_gpus = self._cannot_gain_gpus = False  # whether there was a GPU, and whether no GPU can join
+        self._is_memory_unknown = (
+            False  # whether the autoscaler knows no machine's memory, so that calls may not request it
+        )
         self.sharers = SHARERS
-        self._alone = False  # whether each GPU call has its own process
-        self._pending: dict[Any, Sent] = {}
+        self._has_process_per_call = False  # whether each GPU call has its own process
+        self._pending: dict[Any, SentCall] = {}
         self._halted = False
         self._remotes: dict[tuple[str, float, bool, int, str], Any] = {}
-        self._proven = False  # whether a worker has answered
-        self._looked = self._head_seen = time.monotonic()
+        self._has_worker_answered = False  # whether a worker has answered
+        self._last_look = self._head_seen = time.monotonic()
         self._close = contextlib.ExitStack()
         self._joined = not ray.is_initialized()
         try:
             self._address, self._head, self._guard = self._close.enter_context(connect(address, cpus, dashboard))
-            self._own = self._guard is not None
+            self._is_private = self._guard is not None
             machines = self._nodes()
             if machines is None:
                 raise ClusterError(f"the head of the Ray cluster at {self._address} does not answer")
@@ -100,17 +102,19 @@ class RayExecutor:
         environment = {name: value for name, value in os.environ.items() if name.startswith("ENGRAM_")}
         environment |= ONE_THREAD
         self._environment = environment
-        wanted = None if self._own else identity()
+        driver_identity = None if self._is_private else identity()
         # Ray lets calls that request no GPU see all GPUs (observed), and torch would use the first.
-        self._on_cpu = ray.remote(worker.entry(ROOT, environment | {"CUDA_VISIBLE_DEVICES": ""}, store, wanted))
-        self._on_gpu = worker.entry(ROOT, environment, store, wanted)
+        self._on_cpu = ray.remote(
+            worker.entry(ROOT, environment | {"CUDA_VISIBLE_DEVICES": ""}, store, driver_identity)
+        )
+        self._on_gpu = worker.entry(ROOT, environment, store, driver_identity)
 
     def check_nodes(self, store: Store, data: Callable[[], Sequence[Any]]) -> None:
         """Raise ClusterError unless every node of an existing cluster can do the run's work.
 
         On nodes that join later, each worker checks code and versions.
         """
-        if self._own or not self._joined:
+        if self._is_private or not self._joined:
             return
         names = {node.id: node.name for node in self._nodes() or () if node.computes}
         nodes.check_nodes(names, store, data(), lambda question: self._ask_nodes(question, list(names)))
@@ -118,42 +122,42 @@ class RayExecutor:
     def _ask_nodes(self, question: bytes, ids: Sequence[str]) -> dict[str, str]:
         """The answers of these nodes. A node that has left the cluster counts as fine; a silent one is omitted."""
         remote = ray.remote(worker.asking(ROOT, self._environment))
-        sent = {}
+        nodes_by_reference = {}
         for node in ids:
-            there = NodeAffinitySchedulingStrategy(node, soft=False)
-            options = {"name": "check node", "num_cpus": 0, "max_retries": 0, "scheduling_strategy": there}
-            sent[remote.options(**options).remote(question, node)] = node
-        ready, _ = ray.wait(list(sent), num_returns=len(sent), timeout=nodes.ANSWER_SECONDS)
-        answers = {sent[reference]: self._answer(reference) for reference in ready}
-        left = {node.id for node in self._nodes() or ()}
+            scheduling = NodeAffinitySchedulingStrategy(node, soft=False)
+            options = {"name": "check node", "num_cpus": 0, "max_retries": 0, "scheduling_strategy": scheduling}
+            nodes_by_reference[remote.options(**options).remote(question, node)] = node
+        ready, _ = ray.wait(list(nodes_by_reference), num_returns=len(nodes_by_reference), timeout=nodes.ANSWER_SECONDS)
+        answers = {nodes_by_reference[reference]: self._answer(reference) for reference in ready}
+        living_nodes = {node.id for node in self._nodes() or ()}
         for node, answer in answers.items():
             if isinstance(answer, Exception):
-                answers[node] = nodes.GONE if node not in left else f"cannot work: {cluster.reason(answer)[0]}"
+                answers[node] = nodes.GONE if node not in living_nodes else f"cannot work: {cluster.reason(answer)[0]}"
         return {node: str(answer) for node, answer in answers.items()}
 
     def submit(self, call: Call) -> None:
         self._check_gpus(call)
         gpus, memory = call.gpus if self.gpus else 0.0, self._memory_to_ask(call)
         gpu_type = call.gpu_type if len(self.gpu_types) > 1 and call.gpu_type in self.gpu_types else ""
-        kind = call.task, gpus, self._alone, memory, gpu_type
+        kind = call.task, gpus, self._has_process_per_call, memory, gpu_type
         remote = self._remotes.get(kind)
         if remote is None:
             remote = self._remotes[kind] = self._remote(call.task, gpus, memory, gpu_type)
-        self._pending[remote.remote(pickle.dumps(call))] = Sent(call, memory)
+        self._pending[remote.remote(pickle.dumps(call))] = SentCall(call, memory)
 
     def _check_gpus(self, call: Call) -> None:
         """Raise ClusterError if a call needs more GPUs than any machine has, since it would wait forever."""
         if call.gpus <= 1 or self._may_grow:
             return
-        most = max((each.resources.get("GPU", 0) for each in self._machines), default=0)
-        if call.gpus > most:
+        largest_count = max((machine.resources.get("GPU", 0) for machine in self._machines), default=0)
+        if call.gpus > largest_count:
             raise ClusterError(
-                f"gpus_per_job is {call.gpus:g}; it must be at most {most:g}, the largest number of GPUs of a machine "
-                f"of the cluster at {self._address}"
+                f"gpus_per_job is {call.gpus:g}; it must be at most {largest_count:g}, the largest number of GPUs of a "
+                f"machine of the cluster at {self._address}"
             )
 
     def _memory_to_ask(self, call: Call) -> int:
-        return 0 if self._blind else cluster.memory_to_ask(call, self._machines)
+        return 0 if self._is_memory_unknown else cluster.memory_to_ask(call, self._machines)
 
     def _remote(self, name: str, gpus: float, memory: int, gpu_type: str) -> Any:
         """The remote function for calls with this fraction of a GPU, type of GPU and memory in bytes.
@@ -170,29 +174,33 @@ class RayExecutor:
             return self._on_cpu.options(num_cpus=1, num_gpus=0, **options)
         if gpu_type:
             options["label_selector"] = cluster.gpu_selector(gpu_type, self.gpu_types)
-        remote = ray.remote(num_cpus=0, num_gpus=gpus, max_calls=1 if self._alone else 0)(self._on_gpu)
+        remote = ray.remote(num_cpus=0, num_gpus=gpus, max_calls=1 if self._has_process_per_call else 0)(self._on_gpu)
         return remote.options(**options)
 
     def take_back(self, unwanted: Callable[[Call], bool]) -> Sequence[Call]:
-        taken = [reference for reference, sent in self._pending.items() if unwanted(sent.call)]
+        unwanted_references = [reference for reference, sent_call in self._pending.items() if unwanted(sent_call.call)]
         calls = []
         with contextlib.suppress(exceptions.RayError):
-            for reference in taken:
+            for reference in unwanted_references:
                 ray.cancel(reference)  # a running call ignores it (see worker.entry)
-            ready, _ = ray.wait(taken, num_returns=len(taken), timeout=CANCEL_SECONDS) if taken else ([], [])
+            ready, _ = (
+                ray.wait(unwanted_references, num_returns=len(unwanted_references), timeout=CANCEL_SECONDS)
+                if unwanted_references
+                else ([], [])
+            )
             for reference in ready:
                 if isinstance(self._answer(reference), exceptions.TaskCancelledError):
                     calls.append(self._pending.pop(reference).call)
-        for reference in taken:
+        for reference in unwanted_references:
             if reference in self._pending:
-                self._pending[reference].taken = True
+                self._pending[reference].is_taken_back = True
         return calls
 
     def lacks(self) -> str | None:
-        calls = [sent.call for sent in self._pending.values()]
-        if not self._gpus_there and any(call.gpus for call in calls):
+        calls = [sent_call.call for sent_call in self._pending.values()]
+        if not self._gpu_count and any(call.gpus for call in calls):
             return "GPU"
-        return None if self._cpus_there or all(call.gpus for call in calls) else "processor"
+        return None if self._cpu_count or all(call.gpus for call in calls) else "processor"
 
     def wait(self, seconds: float) -> Sequence[Finished]:
         self._look()
@@ -212,29 +220,29 @@ class RayExecutor:
         return len(self._pending)
 
     def running(self) -> Sequence[tuple[Call, float]]:
-        return calls_with_slots(self._pending.values(), self._cpus_there, self._gpus_there, time.monotonic())
+        return calls_with_slots(self._pending.values(), self._cpu_count, self._gpu_count, time.monotonic())
 
-    def end(self, call: Call, why: str) -> None:
+    def end(self, call: Call, reason: str) -> None:
         """As `Executor.end`. On a shared cluster, first test whether the call has begun.
 
         A call may have begun only just now, so it is ended when the caller finds it overdue again.
         """
-        reference = next((submitted for submitted, sent in self._pending.items() if sent.call is call), None)
+        reference = next((submitted for submitted, sent_call in self._pending.items() if sent_call.call is call), None)
         if reference is None:
             return
-        sent, now = self._pending[reference], time.monotonic()
+        sent_call, now = self._pending[reference], time.monotonic()
         with contextlib.suppress(exceptions.RayError):
-            if sent.ending is not None:
-                if self._guard is not None and now - sent.ending > END_SECONDS:
+            if sent_call.end_request_time is not None:
+                if self._guard is not None and now - sent_call.end_request_time > END_SECONDS:
                     self._guard.kill_stopped_processes()  # a stopped process does not react to requests
-            elif self._own or sent.begun:
-                sent.ending, sent.why = now, why
+            elif self._is_private or sent_call.has_begun:
+                sent_call.end_request_time, sent_call.end_reason = now, reason
                 ray.cancel(reference, force=True)
-            elif sent.asked is None:
-                sent.asked = now
+            elif sent_call.test_time is None:
+                sent_call.test_time = now
                 ray.cancel(reference)  # removes it from the queue; a running call ignores it (see worker.entry)
-            elif now - sent.asked > BEGUN_SECONDS:
-                sent.begun, sent.since = True, sent.asked
+            elif now - sent_call.test_time > BEGUN_SECONDS:
+                sent_call.has_begun, sent_call.slot_time = True, sent_call.test_time
 
     def halt(self) -> None:
         self._halted = True
@@ -274,29 +282,31 @@ class RayExecutor:
     def _abandoned_calls(self) -> Iterator[Finished]:
         """Cancelled calls that do not end, for example because their workers' machines are disconnected."""
         now = time.monotonic()
-        for reference, sent in list(self._pending.items()):
-            if sent.ending is not None and now - sent.ending > 3 * END_SECONDS:
+        for reference, sent_call in list(self._pending.items()):
+            if sent_call.end_request_time is not None and now - sent_call.end_request_time > 3 * END_SECONDS:
                 del self._pending[reference]
-                yield _lost_call(sent.call, sent.why, died=True)
+                yield _lost_call(sent_call.call, sent_call.end_reason, died=True)
 
-    def _call_outcome(self, sent: Sent, answer: bytes | str | Exception) -> Finished | None:
+    def _call_outcome(self, sent_call: SentCall, answer: bytes | str | Exception) -> Finished | None:
         """The outcome of a call; None if it had not begun and is given up or sent again."""
-        call = sent.call
+        call = sent_call.call
         if isinstance(answer, bytes):
-            self._proven = True
+            self._has_worker_answered = True
             finished: Finished = pickle.loads(answer)
             return finished
         if isinstance(answer, exceptions.LocalRayletDiedError):
             raise ClusterError(f"Ray's daemon on this machine died ({self._address}); repeat the command to continue")
-        if isinstance(answer, str) and not self._proven:
+        if isinstance(answer, str) and not self._has_worker_answered:
             raise ClusterError(f"a worker cannot compute ({answer}); every node needs the same installation")
         if isinstance(answer, str):
             return _lost_call(call, f"the installation there differs: {answer}", died=False)
-        if sent.ending is not None:
-            return _lost_call(call, sent.why, died=True)
+        if sent_call.end_request_time is not None:
+            return _lost_call(call, sent_call.end_reason, died=True)
         if isinstance(answer, exceptions.TaskCancelledError) and self._halted:
             return None
-        if isinstance(answer, exceptions.TaskCancelledError) and (sent.taken or sent.asked is not None):
+        if isinstance(answer, exceptions.TaskCancelledError) and (
+            sent_call.is_taken_back or sent_call.test_time is not None
+        ):
             self.submit(call)
             return None
         return _lost_call(call, *cluster.reason(answer))
@@ -304,17 +314,17 @@ class RayExecutor:
     def _look(self) -> None:
         """Update the slots when nodes join or leave. Raises ClusterError once the head is unreachable."""
         now = time.monotonic()
-        if now - self._looked < LOOK_SECONDS:
+        if now - self._last_look < LOOK_SECONDS:
             return
-        up = self._head is None or reachable(*self._head, seconds=1.0)
-        machines = self._nodes() if up else None
-        self._looked = now = time.monotonic()
+        is_reachable = self._head is None or reachable(*self._head, seconds=1.0)
+        machines = self._nodes() if is_reachable else None
+        self._last_look = now = time.monotonic()
         if machines is not None:
             self._head_seen = now
             self._measure(machines)
             self._ask_autoscaler()
             self._send_again_with_less_memory()
-        elif (self._own and not up) or now - self._head_seen > HEAD_SECONDS:
+        elif (self._is_private and not is_reachable) or now - self._head_seen > HEAD_SECONDS:
             if self._guard is not None:
                 self._guard.kill_stopped_processes()  # a stopped head would block `close`
             raise ClusterError(
@@ -337,7 +347,7 @@ class RayExecutor:
             names = ("Resources", "Labels", "NodeID", "NodeManagerHostname", "NodeManagerAddress")
             return [Machine.from_node(*(node[name] for name in names)) for node in ray.nodes() if node["Alive"]]
         try:
-            found = private_ray.read_nodes(ANSWER_SECONDS)
+            node_records = private_ray.read_nodes(ANSWER_SECONDS)
         except exceptions.RpcError:
             return None
         return [
@@ -348,49 +358,49 @@ class RayExecutor:
                 node.node_manager_hostname,
                 node.node_manager_address,
             )
-            for node in found
+            for node in node_records
             if node.state == node.ALIVE and node.state_snapshot.state != node.state_snapshot.DRAINING
         ]
 
     def _measure(self, machines: Sequence[Machine]) -> None:
-        cpus, gpus = (int(sum(each.resources.get(kind, 0) for each in machines)) for kind in ("CPU", "GPU"))
-        if self._own and not cpus:
+        cpus, gpus = (int(sum(machine.resources.get(kind, 0) for machine in machines)) for kind in ("CPU", "GPU"))
+        if self._is_private and not cpus:
             raise ClusterError("Ray's daemon on this machine died; repeat the command to continue")
         self.slots = max(1, cpus)
         self.window = max(2 * self.slots, min(CALLS_PER_SLOT * self.slots, MOST_CALLS))
-        self._machines, self._cpus_there, self._gpus_there = machines, cpus, gpus
+        self._machines, self._cpu_count, self._gpu_count = machines, cpus, gpus
         self._had_gpus |= gpus > 0
-        self.gpus = 0 if self._wanted == "none" else gpus or int(self._expects_gpus())
+        self.gpus = 0 if self._gpu_setting == "none" else gpus or int(self._expects_gpus())
         self.gpu_types = cluster.gpu_types(machines) if self.gpus else {}
-        self.growing = self.gpus > 0 and not self._own and self._may_grow
-        self._alone = gpus > 1 and any(each.resources.get("GPU", 0) > 1 for each in machines)
+        self.growing = self.gpus > 0 and not self._is_private and self._may_grow
+        self._has_process_per_call = gpus > 1 and any(machine.resources.get("GPU", 0) > 1 for machine in machines)
 
     def _expects_gpus(self) -> bool:
         """Whether a cluster without a GPU may get one: requests of calls make an autoscaler start a machine."""
-        if self._own or self._wanted == "wait" or self._had_gpus:
-            return not self._own
-        return self._may_grow and not self._barren
+        if self._is_private or self._gpu_setting == "wait" or self._had_gpus:
+            return not self._is_private
+        return self._may_grow and not self._cannot_gain_gpus
 
     @property
     def _may_grow(self) -> bool:
         """Whether an autoscaler probably starts the machines of this cluster."""
-        return any(cluster.LABEL in each.labels for each in self._machines)
+        return any(cluster.LABEL in machine.labels for machine in self._machines)
 
     def _ask_autoscaler(self) -> None:
         """Check for calls that request a GPU or memory that no machine of the autoscaler has."""
-        waiting = any(sent.call.gpus or sent.memory for sent in self._pending.values())
+        waiting = any(sent_call.call.gpus or sent_call.memory for sent_call in self._pending.values())
         if self._head is None or not self._may_grow or not waiting:
             return
         infeasible = cluster.infeasible_requests()
-        self._barren |= not self._gpus_there and cluster.lack_gpus(infeasible)
-        self._blind |= any("memory" in bundle for bundle in infeasible)
+        self._cannot_gain_gpus |= not self._gpu_count and cluster.lack_gpus(infeasible)
+        self._is_memory_unknown |= any("memory" in bundle for bundle in infeasible)
 
     def _send_again_with_less_memory(self) -> None:
         """Remove calls from the queue that request more memory than any machine has now; they are sent again."""
         with contextlib.suppress(exceptions.RayError):
-            for reference, sent in self._pending.items():
-                if sent.asked is None and sent.memory > self._memory_to_ask(sent.call):
-                    sent.asked = time.monotonic()
+            for reference, sent_call in self._pending.items():
+                if sent_call.test_time is None and sent_call.memory > self._memory_to_ask(sent_call.call):
+                    sent_call.test_time = time.monotonic()
                     ray.cancel(reference)  # a running call ignores it (see worker.entry)
 
 

@@ -23,10 +23,12 @@ def session_variables() -> Mapping[str, str]:
 
     Raises ClusterError if RAY_TMPDIR is too long, or if TMPDIR is too long and /tmp cannot be written.
     """
-    named = os.environ.get(VARIABLE)
-    if named is not None:
-        if len(os.fsencode(named)) > LONGEST:
-            raise ClusterError(f"{VARIABLE} is {named}; it must have at most {LONGEST} characters, for Ray's sockets")
+    configured_folder = os.environ.get(VARIABLE)
+    if configured_folder is not None:
+        if len(os.fsencode(configured_folder)) > LONGEST:
+            raise ClusterError(
+                f"{VARIABLE} is {configured_folder}; it must have at most {LONGEST} characters, for Ray's sockets"
+            )
         return {}
     folder = _temporary_folder()
     if len(os.fsencode(folder)) <= LONGEST:

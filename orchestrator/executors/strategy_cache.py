@@ -73,22 +73,22 @@ def file_of(name: str) -> str:
 
 def _encode(name: str, choice: Choice) -> bytes:
     """A choice as bytes. Raises TypeError for values that JSON cannot represent."""
-    says = {"name": name, "choice": dict(choice)}
-    return json.dumps({**says, "sha256": _digest(says)}, indent=2).encode()
+    content = {"name": name, "choice": dict(choice)}
+    return json.dumps({**content, "sha256": _digest(content)}, indent=2).encode()
 
 
 def _decode(name: str, data: bytes) -> Choice:
     """The choice in these bytes. Raises ValueError, with the reason, if they are damaged."""
     try:
-        says = json.loads(data)
-        choice: dict[str, Any] = dict(says["choice"])
-        same = says["sha256"] == _digest({"name": name, "choice": choice})
+        content = json.loads(data)
+        choice: dict[str, Any] = dict(content["choice"])
+        is_intact = content["sha256"] == _digest({"name": name, "choice": choice})
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"it is not a choice ({type(error).__name__})") from None
-    if not same:
+    if not is_intact:
         raise ValueError("its digest does not match its content")
     return choice
 
 
-def _digest(says: Any) -> str:
-    return hashlib.sha256(json.dumps(says, sort_keys=True).encode()).hexdigest()
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -69,10 +69,10 @@ class JobServer:
         name = f"engram-{secrets.token_hex(4)}"
         end = time.monotonic() + BEGIN_SECONDS
         with tempfile.TemporaryDirectory(prefix="engram-submit-") as folder:
-            for inside, path in files.items():
-                there = Path(folder, inside)
-                there.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, there)
+            for relative_path, path in files.items():
+                target = Path(folder, relative_path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
             runtime_env = {"env_vars": ENVIRONMENT} | ({"working_dir": folder} if files else {})
             self._hand_over(
                 end,
@@ -86,21 +86,25 @@ class JobServer:
                 break
             time.sleep(LOOK_SECONDS / 4)
         if state == "FAILED":
-            said = [line for line in self._ask(lambda: self._client.get_job_logs(name)).splitlines() if line.strip()]
-            why = " | ".join(said[-LAST_LINES:]) or self._ask(lambda: self._client.get_job_info(name)).message
-            raise ClusterError(f"submission {name} at {self.address} ended at once: {why}")
+            output_lines = [
+                line for line in self._ask(lambda: self._client.get_job_logs(name)).splitlines() if line.strip()
+            ]
+            reason = (
+                " | ".join(output_lines[-LAST_LINES:]) or self._ask(lambda: self._client.get_job_info(name)).message
+            )
+            raise ClusterError(f"submission {name} at {self.address} ended at once: {reason}")
         return name, str(state)
 
     def wait(self, name: str, show: Callable[[str], object]) -> int:
         """Show the output of a submission until it has ended; return its exit code."""
-        shown = 0
+        shown_characters = 0
         while True:
             info = self._ask(lambda: self._client.get_job_info(name))
-            said = self._ask(lambda: self._client.get_job_logs(name))
-            complete = said if info.status in ENDED else said[: said.rfind("\n") + 1]
-            for line in complete[shown:].splitlines():
+            output = self._ask(lambda: self._client.get_job_logs(name))
+            complete_lines = output if info.status in ENDED else output[: output.rfind("\n") + 1]
+            for line in complete_lines[shown_characters:].splitlines():
                 show(line)
-            shown = max(shown, len(complete))
+            shown_characters = max(shown_characters, len(complete_lines))
             if info.status in ENDED:
                 code = info.driver_exit_code
                 return code if code is not None else int(info.status != "SUCCEEDED")
@@ -135,11 +139,11 @@ class JobServer:
 
 def factory_files(configs: Iterable[Any]) -> dict[str, Path]:
     """The Python files of the user's own networks in these configs, by their names relative to the import path."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for config in configs:
         for _, part in walk(config):
-            own = isinstance(part, Named) and is_own(part.name)
-            factory = Factory.parse(str(part)) if own else getattr(part, "factory", None)
+            is_own_network = isinstance(part, Named) and is_own(part.name)
+            factory = Factory.parse(str(part)) if is_own_network else getattr(part, "factory", None)
             if isinstance(factory, Factory):
-                found |= sources(factory)
-    return found
+                files |= sources(factory)
+    return files

@@ -27,12 +27,12 @@ class TaskSource:
         """The reason why a result of the task does not belong to its key; None if it does."""
         if self._watch is None:
             return None
-        found = digest_of_files(self._files.values())
-        if found != self._digest:
+        current_digest = digest_of_files(self._files.values())
+        if current_digest != self._digest:
             return SourceChanged(
                 f"the code of {self._module} differs from the code that this run was planned with: "
-                f"{', '.join(self._files)} have digest {found} here, not {self._digest}; repeat the command with the "
-                "same code on all machines"
+                f"{', '.join(self._files)} have digest {current_digest} here, not {self._digest}; repeat the "
+                "command with the same code on all machines"
             )
         try:
             self._watch.check()
@@ -47,11 +47,11 @@ def open_source(digests: Mapping[str, str]) -> Iterator[TaskSource]:
 
     A function without a digest has a version instead and is not checked.
     """
-    of_user = {function.partition(":")[0]: digest for function, digest in digests.items() if digest}
-    if not of_user:
+    user_sources = {function.partition(":")[0]: digest for function, digest in digests.items() if digest}
+    if not user_sources:
         yield TaskSource("", "", {}, None)
         return
-    ((module, digest),) = of_user.items()
+    ((module, digest),) = user_sources.items()
     files = _files(module)
     with open_watch(f"audit in {module}", files) as watch:
         yield TaskSource(module, digest, files, watch)

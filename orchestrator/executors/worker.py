@@ -33,14 +33,14 @@ def pin(root: str) -> None:
         if name in sys.modules and os.path.dirname(file) != os.path.join(root, name):
             for loaded in [module for module in sys.modules if module == name or module.startswith(name + ".")]:
                 del sys.modules[loaded]
-    before = list(sys.path)
+    original_path = list(sys.path)
     sys.path.insert(0, root)
     try:
         importlib.invalidate_caches()
         for name in PACKAGES:
             importlib.import_module(name)
     finally:
-        sys.path[:] = before if root in before else [*before, root]
+        sys.path[:] = original_path if root in original_path else [*original_path, root]
 
 
 def entry(
@@ -69,9 +69,9 @@ def entry(
             work = pickle.loads(call)
         except ImportError as error:
             return f"{socket.gethostname()}: {type(error).__name__}: {error}"
-        calls, opened = ready[0]
+        calls, opened_store = ready[0]
         try:
-            return pickle.dumps(calls.perform(work, opened))
+            return pickle.dumps(calls.perform(work, opened_store))
         except calls.Poisoned:
             os._exit(1)  # the next call gets a new process
 

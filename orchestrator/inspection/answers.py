@@ -88,7 +88,7 @@ def run_answer(journal: Journal, store: Store) -> Answer | None:
     if verdict is None:
         return None
     recorded = journal.about().get("look", {})
-    said = Answer(
+    answer = Answer(
         verdict.answer,
         tone(journal.about()["audit"], verdict),
         verdict.sentence,
@@ -99,26 +99,26 @@ def run_answer(journal: Journal, store: Store) -> Answer | None:
     )
     rows = supporting_rows(verdict, results.summary(journal, store).table.to_pylist())
     if not rows:
-        return said
+        return answer
     names = ("metric", "estimate", "low", "high", "null", "n", "unit")
     numbers = {name: rows[0][name] for name in names}
-    return replace(said, setting=rounding.parse_setting(rows[0]["setting"]) or {}, p=rows[0]["p_value"], **numbers)
+    return replace(answer, setting=rounding.parse_setting(rows[0]["setting"]) or {}, p=rows[0]["p_value"], **numbers)
 
 
 def search_answer(search: SearchResults) -> Answer | None:
     """The recommendation of a search; None if there is none yet."""
-    told = search.answer
-    if told is None:
+    recommendation = search.answer
+    if recommendation is None:
         return None
-    best = None if told.winner is None else search.trial(told.winner)
-    chosen = {} if best is None else search_results.setting(best)
-    said = Answer(told.answer, told.tone, told.sentence, BEYOND, setting=chosen)
-    fresh = None if told.winner is None else search.trial(told.winner, search_results.FRESH)
-    if told.estimate is None or fresh is None:
-        return said
-    numbers = {name: getattr(told, name) for name in ("estimate", "low", "high")}
+    best = None if recommendation.winner is None else search.trial(recommendation.winner)
+    choices = {} if best is None else search_results.setting(best)
+    answer = Answer(recommendation.answer, recommendation.tone, recommendation.sentence, BEYOND, setting=choices)
+    fresh = None if recommendation.winner is None else search.trial(recommendation.winner, search_results.FRESH)
+    if recommendation.estimate is None or fresh is None:
+        return answer
+    numbers = {name: getattr(recommendation, name) for name in ("estimate", "low", "high")}
     n, unit = fresh["memorization_n"], fresh["memorization_unit"]
-    return replace(said, metric=LESS, null=0.0, n=n, unit=unit, **numbers)
+    return replace(answer, metric=LESS, null=0.0, n=n, unit=unit, **numbers)
 
 
 def supporting_rows(verdict: Verdict, rows: Sequence[Row]) -> list[Row]:
@@ -136,15 +136,15 @@ def cell_answers(journal: Journal, store: Store) -> list[CellAnswer]:
     """The answers of a sweep's cells, in their order."""
     settings = results.cells(journal)
     fields = resolve.distinguishing_fields(list(settings.values()))
-    found = []
+    answers = []
     for name, setting in settings.items():
         cell = journal.sibling(name)
         verdict = results.answer(cell, store)
         rows = results.summary(cell, store).table.to_pylist()
         row = next(iter((verdict and supporting_rows(verdict, rows)) or rows), None)
         varied = {field: text(setting[field]) for field in fields if field in setting}
-        found.append(CellAnswer(name, varied, verdict, row))
-    return found
+        answers.append(CellAnswer(name, varied, verdict, row))
+    return answers
 
 
 def row_cells(row: Row, equals: str = "=") -> tuple[str, ...]:
@@ -162,8 +162,8 @@ def row_cells(row: Row, equals: str = "=") -> tuple[str, ...]:
 
 def row_name(row: Row) -> str:
     """The name of a summary row: `M_w effect (images=probe)`."""
-    shown = rounding.format_setting(row["setting"], text)
-    return f"{row['metric']} ({shown})" if shown else str(row["metric"])
+    setting_text = rounding.format_setting(row["setting"], text)
+    return f"{row['metric']} ({setting_text})" if setting_text else str(row["metric"])
 
 
 def tone(audit: str, verdict: Verdict) -> Tone:

@@ -53,11 +53,11 @@ def model_card(journal: Journal, store: Store, page: Path) -> str:
     As on a public page, the user's own words and folders are withheld. Raises EngramError if no answer has a number
     yet.
     """
-    shown = Disclosure().journal(journal.folder)
-    about = shown.about()
+    public_journal = Disclosure().journal(journal.folder)
+    about = public_journal.about()
     if is_search(about):
         raise EngramError(f"{journal.run} is a search; a card describes one audit: name the run of one of its trials")
-    entries = [entry for run in shown.parts() if (entry := _entry(run, store)) is not None]
+    entries = [entry for run in public_journal.parts() if (entry := _entry(run, store)) is not None]
     if not entries:
         raise EngramError(
             f"run {journal.run} has no answer with a number yet; engram resume {journal.run} continues it"
@@ -126,5 +126,9 @@ def _model(run: Journal) -> str:
 
 def _data(run: Journal) -> str:
     """The data set that the run's config names, without its folder; the audit's name if there is none."""
-    found = (page_seal.public_name(thing) for _, thing in page_seal.things(run) if isinstance(thing, Dataset))
-    return next(found, str(run.about()["audit"]))
+    names = (
+        page_seal.public_name(pinned_item)
+        for _, pinned_item in page_seal.pinned_items(run)
+        if isinstance(pinned_item, Dataset)
+    )
+    return next(names, str(run.about()["audit"]))

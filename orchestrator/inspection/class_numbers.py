@@ -20,7 +20,7 @@ def requested_classes(configs: Iterable[Any]) -> list[dict[str, Any]]:
 
     The names are in the order of the numbers. Sets with a single class, such as probe images, are omitted.
     """
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for config in configs:
         numbers = list(_class_numbers(config))
         if not numbers:
@@ -28,9 +28,9 @@ def requested_classes(configs: Iterable[Any]) -> list[dict[str, Any]]:
         for data, names in _named_sets(config):
             for path, number in numbers:
                 row = {"field": path, "number": number, "data": data.name, "names": list(names)}
-                if row not in found:
-                    found.append(row)
-    return found
+                if row not in rows:
+                    rows.append(row)
+    return rows
 
 
 def describe_classes(rows: Iterable[dict[str, Any]]) -> list[str]:
@@ -38,10 +38,12 @@ def describe_classes(rows: Iterable[dict[str, Any]]) -> list[str]:
     lines = []
     for row in rows:
         names = row["names"]
-        listed = ", ".join(f"{number}: {name}" for number, name in enumerate(names[:LISTED]))
-        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        class_names = ", ".join(f"{number}: {name}" for number, name in enumerate(names[:LISTED]))
+        remainder = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
         meaning = repr(names[row["number"]]) if row["number"] < len(names) else "no class"
-        lines.append(f"{row['field']}={row['number']} is {meaning} of {row['data']}, whose classes are {listed}{more}")
+        lines.append(
+            f"{row['field']}={row['number']} is {meaning} of {row['data']}, whose classes are {class_names}{remainder}"
+        )
     return lines
 
 

@@ -50,23 +50,23 @@ class Comparison:
 
 def compare(store: Store, a: Journal, b: Journal) -> Comparison:
     """The comparison of two runs, complete or not. Raises SpecError for a sweep."""
-    both = (a, b)
-    abouts = tuple(journal.about() for journal in both)
-    for journal, about in zip(both, abouts, strict=True):
+    journals = (a, b)
+    abouts = tuple(journal.about() for journal in journals)
+    for journal, about in zip(journals, abouts, strict=True):
         if "cells" in about:
             cells = ", ".join(about["cells"])
-            what = "search" if is_search(about) else "sweep"
-            raise SpecError(f"{journal.run} is a {what}; compare two of its runs ({cells}), or read its own report")
+            kind = "search" if is_search(about) else "sweep"
+            raise SpecError(f"{journal.run} is a {kind}; compare two of its runs ({cells}), or read its own report")
     configs = [dict(flatten(about["config"])) | {"preset": about["preset"]} for about in abouts]
-    made = [{"commit": about.get("commit"), **about.get("versions", {})} for about in abouts]
+    environments = [{"commit": about.get("commit"), **about.get("versions", {})} for about in abouts]
     tables = [
-        {_name(row): row for row in results.read(journal, store, "summary").table.to_pylist()} for journal in both
+        {_name(row): row for row in results.read(journal, store, "summary").table.to_pylist()} for journal in journals
     ]
     return Comparison(
         runs=(a.run, b.run),
         audits=(abouts[0]["audit"], abouts[1]["audit"]),
         fields=_differences(*configs),
-        environment=_differences(*made),
+        environment=_differences(*environments),
         answers=(results.answer(a, store), results.answer(b, store)),
         rows=tuple(
             Pair(metric, setting, *(table.get((metric, setting)) for table in tables))

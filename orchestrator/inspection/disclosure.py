@@ -46,14 +46,14 @@ class Disclosure:
             return value.named()
         return rebuild(value, self._part)
 
-    def _part(self, held: Any, metadata: Mapping[Any, Any]) -> Any:
+    def _part(self, field_value: Any, metadata: Mapping[Any, Any]) -> Any:
         """The public value of a field with this metadata."""
         withheld = metadata.get(WITHHELD) if not self.words else None
-        if withheld is None or held == "":  # an empty text is not private
-            return self.public(held)
-        if isinstance(held, tuple):
-            return tuple(self._stand_in(text, withheld(text)) for text in held)
-        return self._stand_in(held, withheld(held))
+        if withheld is None or field_value == "":  # an empty text is not private
+            return self.public(field_value)
+        if isinstance(field_value, tuple):
+            return tuple(self._stand_in(text, withheld(text)) for text in field_value)
+        return self._stand_in(field_value, withheld(field_value))
 
     def _stand_in(self, text: str, pattern: str) -> str:
         if text not in self._stand_ins:
@@ -78,11 +78,11 @@ class Disclosure:
         if "config" not in about:
             return about
         config = typed_config(about)
-        shown = _redact_text(about["config"]) if config is None else plain(self.public(config))
-        if config is not None and plain(config) == shown:
-            shown = about["config"]  # as stored, without fields added to the code since
+        public_config = _redact_text(about["config"]) if config is None else plain(self.public(config))
+        if config is not None and plain(config) == public_config:
+            public_config = about["config"]  # as stored, without fields added to the code since
         setting = {"setting": self._setting(config, about["setting"])} if about.get("setting") else {}
-        return {**about, "config": shown, **setting, **self._public_spec(about, config, [])}
+        return {**about, "config": public_config, **setting, **self._public_spec(about, config, [])}
 
     def _public_spec(
         self, about: Mapping[str, Any], config: Any, settings: Sequence[Mapping[str, Any]]
@@ -90,14 +90,14 @@ class Disclosure:
         """The public specification; swept values as in the cells' settings."""
         if "asked" not in about:
             return {}
-        asked = about["asked"]
-        fields = self._setting(config, asked.get("set", {}))
+        specification = about["asked"]
+        fields = self._setting(config, specification.get("set", {}))
         sweep = {
-            name: [value for at, value in enumerate(values) if value not in values[:at]]
-            for name in asked.get("sweep", {})
+            name: [value for index, value in enumerate(values) if value not in values[:index]]
+            for name in specification.get("sweep", {})
             for values in [[setting.get(name, UNKNOWN) for setting in settings]]
         }
-        return {"asked": {**asked, "set": fields, "sweep": sweep}}
+        return {"asked": {**specification, "set": fields, "sweep": sweep}}
 
     def _search(self, config: Any, search: Mapping[str, Any]) -> dict[str, Any]:
         """The public part of the settings of a search that starts from this config, and of its `chosen` values."""
@@ -119,11 +119,13 @@ class Disclosure:
         public = {}
         for name, value in setting.items():
             try:
-                other = None if config is None else replace_fields(config, {name: value})
+                changed_config = None if config is None else replace_fields(config, {name: value})
             except SpecError:
-                other = None
+                changed_config = None
             plain_word = not isinstance(value, str) or PLAIN_WORD.fullmatch(value)
-            public[name] = value if other is None and plain_word else self._public_value(other, name, value)
+            public[name] = (
+                value if changed_config is None and plain_word else self._public_value(changed_config, name, value)
+            )
         return public
 
     def _setting(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,17 +139,17 @@ class Disclosure:
         kind: Any = type(config)
         if path[0] not in field_types(kind):
             return value  # `scale`, which is not a field of the config
-        held, shown = config, self.public(config)
+        private_part, public_value = config, self.public(config)
         for part in path:
-            if not hasattr(held, part):
+            if not hasattr(private_part, part):
                 return _redact_text(value)
-            held, shown = getattr(held, part), getattr(shown, part)
-        if held == shown:
+            private_part, public_value = getattr(private_part, part), getattr(public_value, part)
+        if private_part == public_value:
             return value
-        if isinstance(value, str) and hasattr(type(held), "parse"):  # as entered, not yet pinned
+        if isinstance(value, str) and hasattr(type(private_part), "parse"):  # as entered, not yet pinned
             with suppress(ValueError):  # it was given as JSON
-                return str(self.public(type(held).parse(value)))
-        return plain(shown)
+                return str(self.public(type(private_part).parse(value)))
+        return plain(public_value)
 
 
 def typed_config(about: Mapping[str, Any]) -> Any:

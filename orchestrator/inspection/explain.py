@@ -31,7 +31,7 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
 
     `code` has a line for each of the user's files that has changed since.
     """
-    stored = store.keys()
+    stored_keys = store.keys()
     tasks: dict[str, str] = {}
     events: dict[str, set[str]] = {"stored": set(), "done": set(), "failed": set()}
     for part in journal.parts():
@@ -45,8 +45,8 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
         "planned": set(tasks),
         "reused": events["stored"] - events["done"],
         "computed": events["done"],
-        "failed": events["failed"] - stored,
-        "absent": set(tasks) - stored,
+        "failed": events["failed"] - stored_keys,
+        "absent": set(tasks) - stored_keys,
     }
     counts = {name: Counter(tasks.get(key, "") for key in keys) for name, keys in sets.items()}
     return {
@@ -55,11 +55,11 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
         "tasks": [
             {"task": task} | {name: counts[name][task] for name in sets} for task in dict.fromkeys(tasks.values())
         ],
-        "code": [line for part in journal.parts() for line in _code_lines(part, len(set(part.tasks()) & stored))],
+        "code": [line for part in journal.parts() for line in _code_lines(part, len(set(part.tasks()) & stored_keys))],
     }
 
 
-def _code_lines(journal: Journal, stored: int) -> Iterator[str]:
+def _code_lines(journal: Journal, stored_count: int) -> Iterator[str]:
     """A line for each change of the user's code since a run was planned, with the number of results it costs."""
     yield from describe_accepted(journal.about())
     try:
@@ -68,7 +68,7 @@ def _code_lines(journal: Journal, stored: int) -> Iterator[str]:
         yield str(error)
         return
     for change in changes:
-        yield f"{change.describe()}: with the present code, {stored} of the run's stored results cannot be reused"
+        yield f"{change.describe()}: with the present code, {stored_count} of the run's stored results cannot be reused"
 
 
 class PlannedKeys:
@@ -87,7 +87,7 @@ class PlannedKeys:
                 if has_current_keys(journal.about()):
                     self.current_tasks |= tasks
 
-    def having(self, key: str) -> list[Journal]:
+    def runs_with(self, key: str) -> list[Journal]:
         """The runs that have planned this key."""
         return [journal for journal, tasks in self._runs if key in tasks]
 
@@ -95,13 +95,14 @@ class PlannedKeys:
 def resolve_key(store: Store, word: str) -> str:
     """The one stored or planned key with this prefix. Raises SpecError if there is none, or several."""
     if len(word) >= SHORTEST and set(word) <= set("0123456789abcdef"):
-        known = store.keys().union(PlannedKeys(store).tasks)
-        close = sorted(key for key in known if key.startswith(word))
-        if len(close) == 1:
-            return close[0]
-        if close:
+        all_keys = store.keys().union(PlannedKeys(store).tasks)
+        matching_keys = sorted(key for key in all_keys if key.startswith(word))
+        if len(matching_keys) == 1:
+            return matching_keys[0]
+        if matching_keys:
             raise SpecError(
-                f"{len(close)} keys begin with {word}: {', '.join(key[:16] for key in close[:5])}; give more characters"
+                f"{len(matching_keys)} keys begin with {word}: {', '.join(key[:16] for key in matching_keys[:5])}; "
+                "give more characters"
             )
     raise SpecError(f"{word!r} is neither a run nor a key in {store.location}; `engram runs` lists the runs")
 
@@ -118,16 +119,16 @@ def find_run_or_key(store: Store, word: str) -> Journal | str:
 
 def key(store: Store, name: str) -> dict[str, Any]:
     """Information on a key: its record if stored, otherwise the reason and the nearest stored key."""
-    known = PlannedKeys(store)
-    runs = known.having(name)
-    stored = store.keys()
+    planned_keys = PlannedKeys(store)
+    runs = planned_keys.runs_with(name)
+    stored_keys = store.keys()
     answer: dict[str, Any] = {"key": name, "runs": [journal.run for journal in runs]}
-    if name in stored:
+    if name in stored_keys:
         try:
             record = dict(store.record(name))
             inputs = [
-                {"key": below, "task": known.tasks.get(below, ""), "stored": below in stored}
-                for below in record["inputs"]
+                {"key": input_key, "task": planned_keys.tasks.get(input_key, ""), "stored": input_key in stored_keys}
+                for input_key in record["inputs"]
             ]
             first = {name: record.pop(name) for name in ("task", "version", "config")}
             return answer | {"state": "stored"} | first | {"inputs": inputs} | {"key": name, **record, "inputs": inputs}
@@ -136,18 +137,21 @@ def key(store: Store, name: str) -> dict[str, Any]:
     if not runs:
         return answer | {"state": "absent"}
     job, plan, _ = _newest_planned_job(store, name, runs)
-    absent = [below for below in plan.dependencies(name) if below not in stored]
-    code = [line for journal in runs for line in _code_lines(journal, len(set(journal.tasks()) & stored))]
+    absent = [input_key for input_key in plan.dependencies(name) if input_key not in stored_keys]
+    code = [line for journal in runs for line in _code_lines(journal, len(set(journal.tasks()) & stored_keys))]
     failure = store.failure(name)
     traceback = None if failure is None else FailureLog.from_text(failure).traceback
     living = any(status.status(journal, store).state == "running" for journal in runs)
     mark = marks(job.function)
-    same_task = [key for key, task in known.current_tasks.items() if task == mark.name]
+    same_task = [key for key, task in planned_keys.current_tasks.items() if task == mark.name]
     return answer | {
         "task": mark.name,
         "version": mark.version,
         "config": plain(job.config),
-        "inputs": [{"key": below, "task": plan.task(below), "stored": below in stored} for below in plan.inputs[name]],
+        "inputs": [
+            {"key": input_key, "task": plan.task(input_key), "stored": input_key in stored_keys}
+            for input_key in plan.inputs[name]
+        ],
         "state": "failed" if traceback else "waiting" if absent or living else "absent",
         "waits_for": absent,
         "traceback": traceback,
@@ -161,14 +165,14 @@ def planned_job(store: Store, name: str) -> tuple[Job, Plan, Mapping[str, str]]:
 
     Raises EngramError if the present code plans no such job.
     """
-    return _newest_planned_job(store, name, PlannedKeys(store).having(name))
+    return _newest_planned_job(store, name, PlannedKeys(store).runs_with(name))
 
 
-def _newest_planned_job(store: Store, name: str, having: Iterable[Journal]) -> tuple[Job, Plan, Mapping[str, str]]:
+def _newest_planned_job(store: Store, name: str, journals: Iterable[Journal]) -> tuple[Job, Plan, Mapping[str, str]]:
     from orchestrator.run_folder.journal import reopen_run
 
     problem: EngramError | None = None
-    for journal in sorted(having, key=lambda run: run.about().get("created", ""), reverse=True):
+    for journal in sorted(journals, key=lambda run: run.about().get("created", ""), reverse=True):
         try:
             cell, plan = reopen_run(journal)
             return plan.jobs[name], plan, cell.stand_ins
@@ -179,36 +183,36 @@ def _newest_planned_job(store: Store, name: str, having: Iterable[Journal]) -> t
 
 def _nearest(store: Store, name: str, job: Job, plan: Plan, same_task: Iterable[str]) -> dict[str, Any] | None:
     """The stored result of the same task whose config differs in the fewest fields, with those fields."""
-    stored = store.keys()
+    stored_keys = store.keys()
     mark = marks(job.function)
     config = plain(job.config)
     candidates: list[tuple[int, dict[str, Any]]] = []
-    for other in same_task:
-        if other not in stored:
+    for other_key in same_task:
+        if other_key not in stored_keys:
             continue
         if len(candidates) >= NEIGHBOURS:
             break
         try:
-            record = store.record(other)
+            record = store.record(other_key)
         except StoreError:
             continue
         fields = dict(_differences(config, record["config"]))
-        says: dict[str, Any] = {"key": other, "fields": {path: list(pair) for path, pair in fields.items()}}
+        description: dict[str, Any] = {"key": other_key, "fields": {path: list(pair) for path, pair in fields.items()}}
         if record["version"] != mark.version:
-            says["version"] = [mark.version, record["version"]]
+            description["version"] = [mark.version, record["version"]]
         if list(record["inputs"]) != list(plan.inputs[name]):
-            says["inputs"] = "differ"
-        candidates.append((len(fields) + ("version" in says) + ("inputs" in says), says))
+            description["inputs"] = "differ"
+        candidates.append((len(fields) + ("version" in description) + ("inputs" in description), description))
     return min(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
 
 
-def _differences(one: Any, other: Any, path: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
+def _differences(present: Any, earlier: Any, path: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
     """Dotted path -> (here, there) of the fields in which two plain configs differ."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        for name in dict.fromkeys((*one, *other)):
-            yield from _differences(one.get(name), other.get(name), f"{path}.{name}" if path else name)
-    elif one != other:
-        yield path, (one, other)
+    if isinstance(present, Mapping) and isinstance(earlier, Mapping):
+        for name in dict.fromkeys((*present, *earlier)):
+            yield from _differences(present.get(name), earlier.get(name), f"{path}.{name}" if path else name)
+    elif present != earlier:
+        yield path, (present, earlier)
 
 
 def _tasks(journal: Journal) -> Mapping[str, str]:
@@ -231,27 +235,27 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     job, plan, stand_ins = planned_job(store, key)
     try:
-        inputs = [store.read(below) for below in plan.inputs[key]]
+        inputs = [store.read(input_key) for input_key in plan.inputs[key]]
     except (Absent, Damaged) as error:
         raise EngramError(f"an input of {key[:12]} is missing: {error}; resume its run first") from None
     clock = time.perf_counter()
-    with use_context(ComputeContext(_way(store, key))), use_stand_ins(stand_ins):
+    with use_context(ComputeContext(_strategy_of(store, key))), use_stand_ins(stand_ins):
         table = job.function(job.config, inputs)
     seconds = time.perf_counter() - clock
     try:
-        stored = store.read(key)
+        stored_table = store.read(key)
     except (Absent, Damaged):
-        stored = None
+        stored_table = None
     differs = []
-    if stored is not None:
-        differs = differences(_with_earlier_code(table, stand_ins), _with_earlier_code(stored, stand_ins))
-    same = None if stored is None else not differs
+    if stored_table is not None:
+        differs = differences(_with_earlier_code(table, stand_ins), _with_earlier_code(stored_table, stand_ins))
+    is_same = None if stored_table is None else not differs
     return {
         "key": key,
         "task": plan.task(key),
         "seconds": seconds,
         "rows": len(table),
-        "same": same,
+        "same": is_same,
         "differs": differs,
     }
 
@@ -277,7 +281,7 @@ def _replace_texts(cell: Any, stand_ins: Mapping[str, str]) -> Any:
     return cell
 
 
-def _way(store: Store, key: str) -> StrategyName:
+def _strategy_of(store: Store, key: str) -> StrategyName:
     """The strategy that computed a stored result; "auto" if its record names none."""
     try:
         way: StrategyName = store.record(key, check=False).get("way", "auto")
@@ -286,24 +290,24 @@ def _way(store: Store, key: str) -> StrategyName:
     return way if way in STRATEGIES else "auto"
 
 
-def differences(table: Any, stored: Any) -> list[dict[str, Any]]:
+def differences(table: Any, stored_table: Any) -> list[dict[str, Any]]:
     """The columns in which two tables differ, with the number of rows and, for numbers, the largest difference."""
     from orchestrator.store.entry import content
 
-    if content(table) == content(stored):
+    if content(table) == content(stored_table):
         return []
-    if table.schema != stored.schema:
-        return [{"column": None, "problem": f"columns are {table.schema.names}, were {stored.schema.names}"}]
-    if len(table) != len(stored):
-        return [{"column": None, "problem": f"{len(table)} rows, were {len(stored)}"}]
+    if table.schema != stored_table.schema:
+        return [{"column": None, "problem": f"columns are {table.schema.names}, were {stored_table.schema.names}"}]
+    if len(table) != len(stored_table):
+        return [{"column": None, "problem": f"{len(table)} rows, were {len(stored_table)}"}]
     columns = []
     for name in table.schema.names:
-        if content(table.select([name])) != content(stored.select([name])):
-            pairs = list(zip(table[name].to_pylist(), stored[name].to_pylist(), strict=True))
+        if content(table.select([name])) != content(stored_table.select([name])):
+            pairs = list(zip(table[name].to_pylist(), stored_table[name].to_pylist(), strict=True))
             numbers = [
                 pair for pair in pairs if all(isinstance(value, int | float) and value == value for value in pair)
             ]
-            apart = [abs(a - b) for a, b in numbers]
+            distances = [abs(a - b) for a, b in numbers]
             rows = sum(a != b and not (a != a and b != b) for a, b in pairs)
-            columns.append({"column": name, "rows": rows, "largest": max(apart, default=None)})
+            columns.append({"column": name, "rows": rows, "largest": max(distances, default=None)})
     return columns or [{"column": None, "problem": "the schemas' metadata differ"}]

@@ -31,18 +31,18 @@ def find_garbage(store: Store) -> list[GarbageFile]:
     during the search are not listed. A run that starts later may reuse a listed result and lose it; its driver then
     computes the result again. Raises EngramError if a run cannot be read, because its needs are unknown.
     """
-    there = {folder: store.files(folder) for folder in (*KEYED, *ASIDE)}
-    needed = {key for journal in status.journals(store).values() for key in _needed_keys(journal)}
-    found = [
+    files = {folder: store.files(folder) for folder in (*KEYED, *ASIDE)}
+    needed_keys = {key for journal in status.journals(store).values() for key in _needed_keys(journal)}
+    garbage = [
         GarbageFile(KEYED[folder], name, size)
         for folder in KEYED
-        for name, size in sorted(there[folder].items())
-        if name.rpartition("/")[2].partition(".")[0] not in needed
+        for name, size in sorted(files[folder].items())
+        if name.rpartition("/")[2].partition(".")[0] not in needed_keys
     ]
-    found += [
-        GarbageFile(ASIDE[folder], name, size) for folder in ASIDE for name, size in sorted(there[folder].items())
+    garbage += [
+        GarbageFile(ASIDE[folder], name, size) for folder in ASIDE for name, size in sorted(files[folder].items())
     ]
-    return [file for file in found if not file.name.endswith("/lock")]
+    return [file for file in garbage if not file.name.endswith("/lock")]
 
 
 def _needed_keys(journal: Journal) -> Iterator[str]:

@@ -45,7 +45,7 @@ def run_lines(journal: Journal, store: Store, follow: bool = False) -> Iterator[
     """
     first = True
     for events in status.read_events(journal, store, 1.0 if follow else None):
-        starts = [at for at, event in enumerate(events) if event["event"] == "started"]
+        starts = [index for index, event in enumerate(events) if event["event"] == "started"]
         yield from _event_lines(events[starts[-1] :] if first and starts else events, of_run=True)
         first = first and not starts
 
@@ -78,25 +78,25 @@ def _events_of(journal: Journal, key: str) -> list[Event]:
 
 def _seeds(config: Any, path: str = "") -> dict[str, int]:
     """The fields named `seed` of a plain config, by their dotted path."""
-    found: dict[str, int] = {}
+    seeds: dict[str, int] = {}
     if isinstance(config, Mapping):
         for name, value in config.items():
-            where = f"{path}.{name}" if path else str(name)
+            field_path = f"{path}.{name}" if path else str(name)
             if name == "seed" and isinstance(value, int):
-                found[where] = value
-            found |= _seeds(value, where)
+                seeds[field_path] = value
+            seeds |= _seeds(value, field_path)
     elif isinstance(config, Sequence) and not isinstance(config, str):
-        for at, value in enumerate(config):
-            found |= _seeds(value, f"{path}.{at}")
-    return found
+        for index, value in enumerate(config):
+            seeds |= _seeds(value, f"{path}.{index}")
+    return seeds
 
 
 def _event_lines(events: Iterable[Event], of_run: bool) -> Iterator[str]:
     for event in events:
         if event["event"] not in QUIET:
-            logged = "error" in event and "key" in event  # the log of a run refers to the log of the job
-            more = f"; engram logs {event['key'][:12]}" if logged and of_run else ""
-            yield f"{str(event['time'])[:19].replace('T', ' ')}  {_describe(event)}{more}"
+            has_job_log = "error" in event and "key" in event  # the log of a run refers to the log of the job
+            hint = f"; engram logs {event['key'][:12]}" if has_job_log and of_run else ""
+            yield f"{str(event['time'])[:19].replace('T', ' ')}  {_describe(event)}{hint}"
 
 
 def _describe(event: Event) -> str:
@@ -105,8 +105,8 @@ def _describe(event: Event) -> str:
     job = f"{event.get('task', '')} {event['key'][:12]}" if "key" in event else ""
     match kind:
         case "started":
-            stored = f", {event['stored']} of them stored already" if event["stored"] else ""
-            return f"started by {event['driver']}: {format_count(event['planned'], 'job')}{stored}"
+            stored_note = f", {event['stored']} of them stored already" if event["stored"] else ""
+            return f"started by {event['driver']}: {format_count(event['planned'], 'job')}{stored_note}"
         case "done":
             return f"done: {job} in {format_duration(event['seconds'])} by {event['worker']}"
         case "failed" if job:
@@ -124,5 +124,5 @@ def _describe(event: Event) -> str:
             note = f": {event['note']}" if event.get("note") else ""
             return f"{kind}{note}; {jobs['stored']} of {jobs['planned']} jobs stored, {jobs['failed']} failed"
         case _:
-            why = event.get("cause") or event.get("problem") or ""
-            return f"{kind}: {job}" + (f": {why}" if why else "")
+            reason = event.get("cause") or event.get("problem") or ""
+            return f"{kind}: {job}" + (f": {reason}" if reason else "")

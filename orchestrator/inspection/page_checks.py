@@ -12,7 +12,7 @@ from orchestrator.errors import Absent, EngramError, SpecError, StoreError
 from orchestrator.inspection import page_seal, pages, status
 from orchestrator.inspection.disclosure import Disclosure
 from orchestrator.inspection.page_contents import first_difference, version_of
-from orchestrator.inspection.page_seal import AuditedItem, ResultTable, Seal, Thing
+from orchestrator.inspection.page_seal import AuditedItem, PinnedItem, ResultTable, Seal
 from orchestrator.inspection.search_results import TRIALS, is_search
 from orchestrator.inspection.signatures import SUFFIX, signature_problem
 from orchestrator.run_folder.journal import Journal
@@ -36,26 +36,26 @@ def _key(entry: AuditedItem) -> Key:
     return entry.what, entry.name, entry.digest
 
 
-def _run_things(run: str, store: Store) -> dict[Key, Thing]:
+def _items_of_run(run: str, store: Store) -> dict[Key, PinnedItem]:
     """The items that the run's config names, at their audited paths. Raises StoreError if it cannot be read."""
-    found: dict[Key, Thing] = {}
-    for _, thing in page_seal.things(Journal(store.folder("runs") / run)):
-        named: Any = thing
-        found[page_seal.noun(thing), page_seal.public_name(thing), named.digest] = thing
-    return found
+    items: dict[Key, PinnedItem] = {}
+    for _, pinned_item in page_seal.pinned_items(Journal(store.folder("runs") / run)):
+        named: Any = pinned_item
+        items[page_seal.noun(pinned_item), page_seal.public_name(pinned_item), named.digest] = pinned_item
+    return items
 
 
-def _find_by_name(entry: AuditedItem) -> Thing | None:
+def _find_by_name(entry: AuditedItem) -> PinnedItem | None:
     """The item if its name locates it: an embedded or usual data set, a model of the hub's cache, a network.
 
     None for an item at a path, which the page does not contain.
     """
-    thing = _read(entry, entry.name)
-    if isinstance(thing, Dataset):
-        return None if ":" in entry.name else thing
-    if isinstance(thing, LanguageModel):
-        return thing if entry.name.startswith("hub:") else None
-    return thing if isinstance(thing, Named) else None
+    pinned_item = _read(entry, entry.name)
+    if isinstance(pinned_item, Dataset):
+        return None if ":" in entry.name else pinned_item
+    if isinstance(pinned_item, LanguageModel):
+        return pinned_item if entry.name.startswith("hub:") else None
+    return pinned_item if isinstance(pinned_item, Named) else None
 
 
 def _existing(file: str) -> Path:
@@ -75,15 +75,15 @@ def _existing(file: str) -> Path:
     return path
 
 
-def _find_at_path(entry: AuditedItem, path: Path) -> Thing | None:
+def _find_at_path(entry: AuditedItem, path: Path) -> PinnedItem | None:
     """The item at this path; None if neither the content nor the name matches."""
     if entry.of_bytes and path.is_file() and _file_digest(path) == entry.digest:
         return File(str(path))
     name, shape, options = entry.name.partition("#") if entry.what == Dataset.noun else (entry.name, "", "")
-    before = name.removesuffix(path.name)
-    if before == name or (before and before[-1] not in ":+"):
+    prefix = name.removesuffix(path.name)
+    if prefix == name or (prefix and prefix[-1] not in ":+"):
         return None
-    return _read(entry, f"{before}{path}{shape}{options}")
+    return _read(entry, f"{prefix}{path}{shape}{options}")
 
 
 def _file_digest(path: Path) -> str:
@@ -95,22 +95,22 @@ def _file_digest(path: Path) -> str:
         raise SpecError(f"--file {path}: {error.strerror or error}") from None
 
 
-def _current_digest(thing: Thing) -> str:
+def _current_digest(pinned_item: PinnedItem) -> str:
     """The digest of the item's present content. Raises ValueError or OSError if it cannot be read."""
-    unpinned: Any = replace(thing, digest="")  # type: ignore[type-var]
+    unpinned: Any = replace(pinned_item, digest="")  # type: ignore[type-var]
     pinned: Any = catalog.pin(unpinned, {}) if isinstance(unpinned, Dataset) else unpinned.pin({})
     return str(pinned.digest)
 
 
-def _read(entry: AuditedItem, text: str) -> Thing | None:
+def _read(entry: AuditedItem, text: str) -> PinnedItem | None:
     """The item that this text describes; None if there is none, or if its kind belongs to another package."""
     for kind in KINDS:
         if kind.noun == entry.what:
             try:
-                thing: Thing = kind.parse(text)
+                pinned_item: PinnedItem = kind.parse(text)
             except ValueError:
                 continue
-            return thing
+            return pinned_item
     return None
 
 
@@ -152,11 +152,11 @@ def open_page(path: Path) -> SealedPage:
     return SealedPage(path, data, page_seal.read(data, str(path)))
 
 
-def store_of(page: SealedPage, named: str | None, default: str) -> Store | None:
+def store_of(page: SealedPage, store_flag: str | None, default: str) -> Store | None:
     """The first store that has the page's runs: the named one, the one that contains the page, or the default."""
-    for place in (*([named] if named else []), *map(str, page.path.absolute().parents[2:3]), default):
+    for location in (*([store_flag] if store_flag else []), *map(str, page.path.absolute().parents[2:3]), default):
         try:
-            store = open_store(place, create=False) if is_there(place) else None
+            store = open_store(location, create=False) if is_there(location) else None
         except StoreError:  # not a store, such as the folder into which the page was saved
             continue
         if store is not None and all((store.folder("runs") / run).is_dir() for run in page.seal.runs):
@@ -170,25 +170,32 @@ def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Itera
     With a store, all tables and items of its runs are checked, even if the seal omits some, and the page is drawn
     again. Raises SpecError for a file that does not exist.
     """
-    given = {file: _existing(file) for file in files}
+    unmatched_files = {file: _existing(file) for file in files}
     yield _page(page)
     for table in page.seal.tables:
         yield _table(table, store)
     if store is not None:
         yield from _left_out(page.seal, store)
     yield _contents(page, store)
-    places, unreadable = _things_in_runs(page.seal, store)
+    items_of_runs, unreadable = _items_in_runs(page.seal, store)
     yield from unreadable
     for entry in page.seal.audited:
-        match = next(((file, thing) for file, path in given.items() if (thing := _find_at_path(entry, path))), None)
+        match = next(
+            (
+                (file, pinned_item)
+                for file, path in unmatched_files.items()
+                if (pinned_item := _find_at_path(entry, path))
+            ),
+            None,
+        )
         if match is not None:
-            given.pop(match[0])
-            yield _thing(entry, match[1], f"as {match[0]}")
+            unmatched_files.pop(match[0])
+            yield _check_item(entry, match[1], f"as {match[0]}")
         else:
-            yield _thing(entry, places.get(_key(entry)) or _find_by_name(entry))
-    for file, path in given.items():
-        found = _file_digest(path) if path.is_file() else ""
-        yield SealCheck("file", file, "changed", "", found, "the page depends on no file with this content or name")
+            yield _check_item(entry, items_of_runs.get(_key(entry)) or _find_by_name(entry))
+    for file, path in unmatched_files.items():
+        digest = _file_digest(path) if path.is_file() else ""
+        yield SealCheck("file", file, "changed", "", digest, "the page depends on no file with this content or name")
 
 
 def _contents(page: SealedPage, store: Store | None) -> SealCheck:
@@ -201,25 +208,27 @@ def _contents(page: SealedPage, store: Store | None) -> SealCheck:
     difference: str | None = ""
     for show_images in (False, True):
         try:
-            drawn = pages.redraw(store, page.seal.runs, show_images)
+            redrawn_page = pages.redraw(store, page.seal.runs, show_images)
         except EngramError as error:
             return replace(check, note=str(error))
-        here, there = version_of(drawn), version_of(page.data)
-        if here != there:
-            return replace(check, note=f"it was written by Engram {there or '(unknown version)'}; this is {here}")
-        for candidate in (drawn, page_seal.make_standalone(drawn)):
+        drawn_version, page_version = version_of(redrawn_page), version_of(page.data)
+        if drawn_version != page_version:
+            return replace(
+                check, note=f"it was written by Engram {page_version or '(unknown version)'}; this is {drawn_version}"
+            )
+        for candidate in (redrawn_page, page_seal.make_standalone(redrawn_page)):
             digest = page_seal.read(candidate, "the page drawn again").page
-            found = first_difference(page.data, page.seal.page, candidate, digest)
-            if found is None:
+            difference_here = first_difference(page.data, page.seal.page, candidate, digest)
+            if difference_here is None:
                 return replace(check, state="agrees", note="as drawn from the store")
-            difference = difference or found
+            difference = difference or difference_here
     return replace(check, state="changed", note=f"the store has other results: {difference}")
 
 
 def _left_out(seal: Seal, store: Store) -> Iterator[SealCheck]:
     """The tables and items of the page's runs that its seal does not name."""
     sealed_tables = {(table.run, table.name) for table in seal.tables}
-    sealed_things = {_key(entry) for entry in seal.audited}
+    sealed_items = {_key(entry) for entry in seal.audited}
     note = "the page's seal does not name it"
     for run in seal.runs:
         try:
@@ -229,32 +238,32 @@ def _left_out(seal: Seal, store: Store) -> Iterator[SealCheck]:
                     name = f"{table.name} of {table.run}"
                     yield SealCheck("table", name, "changed", "", table.digest, note)
             for entry in page_seal.audited_items(journal, store):
-                if _key(entry) not in sealed_things:
+                if _key(entry) not in sealed_items:
                     yield SealCheck(entry.what, entry.name, "changed", "", entry.digest, note)
         except (StoreError, OSError) as error:
             yield SealCheck("run", run, "unchecked", "", "", str(error))
 
 
-def _things_in_runs(seal: Seal, store: Store | None) -> tuple[Mapping[Key, Thing], list[SealCheck]]:
+def _items_in_runs(seal: Seal, store: Store | None) -> tuple[Mapping[Key, PinnedItem], list[SealCheck]]:
     """The items that the page's runs name, and a check for each run whose config cannot be read."""
-    places: dict[Key, Thing] = {}
+    items: dict[Key, PinnedItem] = {}
     unreadable: list[SealCheck] = []
     if store is None:
-        return places, unreadable
+        return items, unreadable
     for run in seal.runs:
         try:
-            places |= _run_things(run, store)
+            items |= _items_of_run(run, store)
         except StoreError as error:
             unreadable.append(SealCheck("run", run, "changed", "", "", str(error)))
-    return places, unreadable
+    return items, unreadable
 
 
 def _page(page: SealedPage) -> SealCheck:
     sealed = page.seal.page
-    found = page_seal.digest_of_page(page.data, sealed)
-    state: State = "agrees" if found == sealed else "changed"
+    digest = page_seal.digest_of_page(page.data, sealed)
+    state: State = "agrees" if digest == sealed else "changed"
     return SealCheck(
-        "page", page.path.name, state, sealed, found, "" if found == sealed else "its text has been changed"
+        "page", page.path.name, state, sealed, digest, "" if digest == sealed else "its text has been changed"
     )
 
 
@@ -281,25 +290,25 @@ def _table(table: ResultTable, store: Store | None) -> SealCheck:
 def _compare_digests(table: ResultTable, contents: Sequence[tuple[str, str]]) -> SealCheck:
     """The check of a table whose results have these keys and content digests now."""
     name = f"{table.name} of {table.run}"
-    found = page_seal.digest_of_table(contents)
-    if found == table.digest:
-        return SealCheck("table", name, "agrees", table.digest, found)
+    digest = page_seal.digest_of_table(contents)
+    if digest == table.digest:
+        return SealCheck("table", name, "agrees", table.digest, digest)
     note = "its results have changed"
     if len(contents) != table.stored:
         note = f"{table.stored} of {table.planned} results were stored when the page was written, now {len(contents)}"
-    return SealCheck("table", name, "changed", table.digest, found, note)
+    return SealCheck("table", name, "changed", table.digest, digest, note)
 
 
-def _thing(entry: AuditedItem, thing: Thing | None, place: str = "") -> SealCheck:
+def _check_item(entry: AuditedItem, pinned_item: PinnedItem | None, location: str = "") -> SealCheck:
     """The check of an item found on this machine, or of None."""
-    if thing is None:
+    if pinned_item is None:
         note = "its location is unknown; give it by --file"
         return SealCheck(entry.what, entry.name, "unchecked", entry.digest, "", note)
     try:
-        found = _current_digest(thing)
+        digest = _current_digest(pinned_item)
     except (ValueError, OSError) as error:
         return SealCheck(entry.what, entry.name, "unchecked", entry.digest, "", f"{error}; give it by --file")
-    if found == entry.digest:
-        return SealCheck(entry.what, entry.name, "agrees", entry.digest, found, place)
-    note = " ".join(["its content has changed", *([f"({place})"] if place else [])])
-    return SealCheck(entry.what, entry.name, "changed", entry.digest, found, note)
+    if digest == entry.digest:
+        return SealCheck(entry.what, entry.name, "agrees", entry.digest, digest, location)
+    note = " ".join(["its content has changed", *([f"({location})"] if location else [])])
+    return SealCheck(entry.what, entry.name, "changed", entry.digest, digest, note)

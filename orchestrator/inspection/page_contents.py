@@ -30,17 +30,17 @@ SHOWN = 60  # characters of a difference
 
 def version_of(page: bytes) -> str:
     """The version of Engram that wrote the page, as the page states it; empty if it states none."""
-    found = VERSION.search(page)
-    return found[1].decode() if found else ""
+    match = VERSION.search(page)
+    return match[1].decode() if match else ""
 
 
-def first_difference(page: bytes, page_digest: str, drawn: bytes, drawn_digest: str) -> str | None:
+def first_difference(page: bytes, page_digest: str, drawn_page: bytes, drawn_digest: str) -> str | None:
     """The first difference between a page and the page drawn from its store; None if they agree.
 
     The digests are those in the seals of the two pages.
     """
     page_text, page_numbers = _comparable(page, page_digest)
-    drawn_text, drawn_numbers = _comparable(drawn, drawn_digest)
+    drawn_text, drawn_numbers = _comparable(drawn_page, drawn_digest)
     if page_text != drawn_text:
         return _excerpt(page_text, drawn_text)
     for number, expected in zip(page_numbers, drawn_numbers, strict=True):
@@ -52,8 +52,8 @@ def first_difference(page: bytes, page_digest: str, drawn: bytes, drawn_digest: 
 def _comparable(page: bytes, digest: str) -> tuple[bytes, list[bytes]]:
     """The page without the parts that may differ, and the coordinates of its drawings."""
     text = page.replace(digest.encode(), ZEROS.encode())
-    for pattern, kept in FREE.items():
-        text = re.sub(pattern, kept, text)
+    for pattern, replacement in FREE.items():
+        text = re.sub(pattern, replacement, text)
     numbers: list[bytes] = []
 
     def take_number(number: re.Match[bytes]) -> bytes:
@@ -66,12 +66,16 @@ def _comparable(page: bytes, digest: str) -> tuple[bytes, list[bytes]]:
     return DRAWING.sub(take_numbers, text), numbers
 
 
-def _excerpt(page: bytes, drawn: bytes) -> str:
+def _excerpt(page_text: bytes, drawn_text: bytes) -> str:
     """The two texts at their first difference."""
     first = next(
-        (index for index, (one, other) in enumerate(zip(page, drawn, strict=False)) if one != other),
-        min(len(page), len(drawn)),
+        (
+            index
+            for index, (page_byte, drawn_byte) in enumerate(zip(page_text, drawn_text, strict=False))
+            if page_byte != drawn_byte
+        ),
+        min(len(page_text), len(drawn_text)),
     )
-    start = max(page.rfind(b">", 0, first) + 1, first - SHOWN // 2)
-    shown = [printable(text[start : start + SHOWN].decode(errors="replace")) for text in (page, drawn)]
-    return f"the page has {shown[0]!r}; the store gives {shown[1]!r}"
+    start = max(page_text.rfind(b">", 0, first) + 1, first - SHOWN // 2)
+    excerpts = [printable(text[start : start + SHOWN].decode(errors="replace")) for text in (page_text, drawn_text)]
+    return f"the page has {excerpts[0]!r}; the store gives {excerpts[1]!r}"

@@ -37,7 +37,7 @@ from tasks.datasets.places import find
 from tasks.external.model_file import ModelFile
 from tasks.worker.files import File
 
-Thing = Dataset | Pinnable  # an item of a config that enters keys by its content
+PinnedItem = Dataset | Pinnable  # an item of a config that enters keys by its content
 FORMAT = "engram seal"
 VERSION = 1
 ZEROS = "0" * 64
@@ -94,43 +94,43 @@ def audited_items(journal: Journal, store: Store) -> list[AuditedItem]:
 
     Empty if the audit is no longer installed.
     """
-    known = store.digests()
-    found: dict[tuple[str, str, str], AuditedItem] = {}
-    for field, thing in things(journal):
-        entry = _audited_item(field, thing, known)
-        same = (entry.what, entry.name, entry.digest)
-        before = found.get(same)
-        if before is None:
-            found[same] = entry
-        elif field not in before.fields:
-            found[same] = replace(before, fields=(*before.fields, field))
-    return list(found.values())
+    cached_digests = store.digests()
+    items: dict[tuple[str, str, str], AuditedItem] = {}
+    for field, pinned_item in pinned_items(journal):
+        entry = _audited_item(field, pinned_item, cached_digests)
+        identity = (entry.what, entry.name, entry.digest)
+        earlier_item = items.get(identity)
+        if earlier_item is None:
+            items[identity] = entry
+        elif field not in earlier_item.fields:
+            items[identity] = replace(earlier_item, fields=(*earlier_item.fields, field))
+    return list(items.values())
 
 
-def things(journal: Journal) -> Iterator[tuple[str, Thing]]:
+def pinned_items(journal: Journal) -> Iterator[tuple[str, PinnedItem]]:
     """The pinned items of the config of the run, or of a sweep's cells, each with its field. Not for display."""
     for run in journal.parts():
         for field, part in walk(typed_config(Journal(run.folder).about())):
-            if isinstance(part, Thing) and getattr(part, "digest", None):
+            if isinstance(part, PinnedItem) and getattr(part, "digest", None):
                 yield field, part
 
 
-def public_name(thing: Thing) -> str:
+def public_name(pinned_item: PinnedItem) -> str:
     """The item's public name: without folders and digest."""
-    named: Any = thing.named() if hasattr(thing, "named") else thing
-    return str(named).removesuffix(f"@{getattr(named, 'digest', '')}")
+    public_item: Any = pinned_item.named() if hasattr(pinned_item, "named") else pinned_item
+    return str(public_item).removesuffix(f"@{getattr(public_item, 'digest', '')}")
 
 
-def noun(thing: Thing) -> str:
+def noun(pinned_item: PinnedItem) -> str:
     """The noun for the item on pages."""
-    called: str | None = getattr(thing, "noun", None)  # another package's kind may lack it
-    return called or type(thing).__name__.lower()
+    declared_noun: str | None = getattr(pinned_item, "noun", None)  # another package's kind may lack it
+    return declared_noun or type(pinned_item).__name__.lower()
 
 
 def tables(journal: Journal, store: Store) -> list[ResultTable]:
     """The tables of the run or of all cells of a sweep, each summary first; a search's trials come before all."""
-    own = [_trials(journal)] if search_results.is_search(journal.about()) else []
-    return [*own, *(table for run in journal.parts() for table in _tables(run, store))]
+    search_tables = [_trials(journal)] if search_results.is_search(journal.about()) else []
+    return [*search_tables, *(table for run in journal.parts() for table in _tables(run, store))]
 
 
 def trials_content(journal: Journal) -> tuple[str, str]:
@@ -145,32 +145,32 @@ def digest_of_table(contents: Iterable[tuple[str, str]]) -> str:
     return hashlib.sha256("".join(f"{key} {content}\n" for key, content in contents).encode()).hexdigest()
 
 
-def _audited_item(field: str, thing: Any, known: MutableMapping[str, str]) -> AuditedItem:
-    paths = _unchanged_files(thing, known)
+def _audited_item(field: str, pinned_item: Any, cached_digests: MutableMapping[str, str]) -> AuditedItem:
+    paths = _unchanged_files(pinned_item, cached_digests)
     states = [path.stat() for path in paths]
-    embedded = isinstance(thing, Dataset) and catalog.is_embedded(thing.name)
+    embedded = isinstance(pinned_item, Dataset) and catalog.is_embedded(pinned_item.name)
     newest = max((state.st_mtime for state in states if not embedded), default=None)
     return AuditedItem(
-        what=noun(thing),
-        name=public_name(thing),
-        digest=thing.digest,
+        what=noun(pinned_item),
+        name=public_name(pinned_item),
+        digest=pinned_item.digest,
         size=sum(state.st_size for state in states) if states and all(path.is_file() for path in paths) else None,
         modified=None if newest is None else datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds"),
-        of_bytes=isinstance(thing, File) or (isinstance(thing, ModelFile) and thing.is_one_file),
+        of_bytes=isinstance(pinned_item, File) or (isinstance(pinned_item, ModelFile) and pinned_item.is_one_file),
         embedded=embedded,
         fields=(field,),
     )
 
 
-def _unchanged_files(thing: Thing, known: MutableMapping[str, str]) -> tuple[Path, ...]:
+def _unchanged_files(pinned_item: PinnedItem, cached_digests: MutableMapping[str, str]) -> tuple[Path, ...]:
     """The files of an item if they still have its content; for a data set, only if its digest is cached."""
     try:
-        if isinstance(thing, Dataset):
-            source = find(thing.name)[1]
-            if catalog.is_embedded(thing.name):
-                catalog.pin(thing, known)
-            return source.files if known.get(source.stamp()) == thing.digest else ()
-        return thing.pin(known).paths() if isinstance(thing, InFiles) else ()
+        if isinstance(pinned_item, Dataset):
+            source = find(pinned_item.name)[1]
+            if catalog.is_embedded(pinned_item.name):
+                catalog.pin(pinned_item, cached_digests)
+            return source.files if cached_digests.get(source.stamp()) == pinned_item.digest else ()
+        return pinned_item.pin(cached_digests).paths() if isinstance(pinned_item, InFiles) else ()
     except (ValueError, OSError):
         return ()
 
@@ -235,8 +235,8 @@ def element(runs: Sequence[str], audited: Sequence[AuditedItem], tables: Sequenc
 def seal_page(page: str) -> str:
     """The page with its digest in place of the zeros, in its seal and where it is shown (`SHOWN`)."""
     digest = hashlib.sha256(page.encode()).hexdigest()
-    for place in (SHOWN, NOTED):
-        page = page.replace(place.format(ZEROS), place.format(digest))
+    for pattern in (SHOWN, NOTED):
+        page = page.replace(pattern.format(ZEROS), pattern.format(digest))
     return page
 
 
@@ -255,15 +255,15 @@ def make_standalone(page: bytes) -> bytes:
 
 def read(page: bytes, name: str) -> Seal:
     """The seal in a page's bytes. Raises Unsealed if there is none or it cannot be read."""
-    found = ELEMENT.findall(page)
-    if not found:
+    elements = ELEMENT.findall(page)
+    if not elements:
         raise Unsealed(
             f"{name} has no seal: an earlier version of Engram wrote it, or it is not a report; "
             "`engram report RUN` writes a page with a seal"
         )
     try:
-        value = json.loads(found[0])
-        if len(found) > 1 or value[FORMAT] != VERSION:
+        value = json.loads(elements[0])
+        if len(elements) > 1 or value[FORMAT] != VERSION:
             raise ValueError("it has several seals, or an unknown version")
         seal = Seal(
             page=_digest(value["page"]),

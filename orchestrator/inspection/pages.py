@@ -86,11 +86,13 @@ def figures(folder: Path) -> dict[str, DrawnFigure]:
 
 def figure(folder: Path, name: str) -> DrawnFigure:
     """The figure of this name. Raises SpecError if there is none."""
-    drawn = figures(folder)
-    if name not in drawn:
-        there = f"it has {', '.join(drawn)}{nearest(name, drawn)}" if drawn else "it has none yet"
-        raise SpecError(f"run {folder.name} has no figure {name!r}; {there}")
-    return drawn[name]
+    drawn_figures = figures(folder)
+    if name not in drawn_figures:
+        available = (
+            f"it has {', '.join(drawn_figures)}{nearest(name, drawn_figures)}" if drawn_figures else "it has none yet"
+        )
+        raise SpecError(f"run {folder.name} has no figure {name!r}; {available}")
+    return drawn_figures[name]
 
 
 def compare(store: Store, runs: tuple[str, str], path: Path) -> None:
@@ -103,8 +105,8 @@ def redraw(store: Store, runs: Sequence[str], show_images: bool) -> bytes:
 
     Raises EngramError as `draw` does.
     """
-    with tempfile.TemporaryDirectory(prefix="engram-page-") as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory(prefix="engram-page-") as folder_name:
+        folder = Path(folder_name)
         page = folder / PAGE
         if len(runs) == 2:
             _call("comparison", page, store, (runs[0], runs[1]), page)
@@ -120,19 +122,19 @@ def serve_live(store: Store, first: int, link: Callable[[Path], str | None]) -> 
 
     `link` returns MLflow's page of the run in a folder. Raises EngramError as `draw` does.
     """
-    served: AbstractContextManager[str] = _drawer("live")(store, first, link)
-    return served
+    server: AbstractContextManager[str] = _drawer("live")(store, first, link)
+    return server
 
 
 def _drawer(name: str) -> Callable[..., Any]:
-    offered = [point for point in entry_points(group=GROUP) if point.name == name]
-    if not offered:
+    drawers = [point for point in entry_points(group=GROUP) if point.name == name]
+    if not drawers:
         raise EngramError("no package that draws reports is installed; run pip install -e . in Engram's folder")
-    loaded: Callable[..., Any] = offered[0].load()
-    return loaded
+    draw_page: Callable[..., Any] = drawers[0].load()
+    return draw_page
 
 
-def _call(name: str, place: Path, *arguments: Any) -> None:
+def _call(name: str, path: Path, *arguments: Any) -> None:
     try:
         with list_once():
             _drawer(name)(*arguments)
@@ -141,8 +143,8 @@ def _call(name: str, place: Path, *arguments: Any) -> None:
     except ModuleNotFoundError as error:
         raise missing_package(error) or error from error
     except OSError as error:
-        where = error.filename or place
-        raise EngramError(f"the report cannot be written: {where}: {error.strerror or error}") from error
+        path_in_error = error.filename or path
+        raise EngramError(f"the report cannot be written: {path_in_error}: {error.strerror or error}") from error
     except Exception as error:  # the drawer belongs to another package and must not make the run fail
         line = " ".join(str(error).split())
         raise EngramError(f"the report cannot be drawn: {type(error).__name__}: {line}") from error
@@ -169,7 +171,7 @@ def print_pdf(page: Path) -> Path:
         # Chromium refuses to run as root inside its sandbox; the page is our own and contains no script.
         command += ["--no-sandbox"] if os.geteuid() == 0 else []
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [*command, page.absolute().as_uri()], capture_output=True, text=True, errors="replace", timeout=SECONDS
             )
         except subprocess.TimeoutExpired:
@@ -177,9 +179,10 @@ def print_pdf(page: Path) -> Path:
         except OSError as error:
             raise EngramError(f"{program} cannot be started: {error.strerror or error}") from None
         if not printed.is_file():
-            said = done.stderr.strip().splitlines()
+            output_lines = process.stderr.strip().splitlines()
             raise EngramError(
-                f"{program} has not printed {page} (exit code {done.returncode}): {said[-1] if said else 'no message'}"
+                f"{program} has not printed {page} (exit code {process.returncode}): "
+                f"{output_lines[-1] if output_lines else 'no message'}"
             )
         try:
             with atomic_write.put_in_place(path) as draft:
@@ -194,16 +197,16 @@ def browser() -> str:
 
     Raises EngramError if there is none.
     """
-    named = os.environ.get(BROWSER)
-    if named:
-        found = shutil.which(os.path.expanduser(named))
-        if found is None:
-            raise EngramError(f"{BROWSER} is {named}; it must be a program on this machine")
-        return found
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
+    configured_program = os.environ.get(BROWSER)
+    if configured_program:
+        program = shutil.which(os.path.expanduser(configured_program))
+        if program is None:
+            raise EngramError(f"{BROWSER} is {configured_program}; it must be a program on this machine")
+        return program
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
         raise EngramError(
             f"no browser that can print was found on PATH ({', '.join(NAMES)}); set {BROWSER}, or open the page and "
             "print it from there"
         )
-    return found
+    return program

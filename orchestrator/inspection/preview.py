@@ -46,7 +46,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.places import use_outlines
 
 
-def preview(asked: Spec) -> dict[str, Any]:
+def preview(spec: Spec) -> dict[str, Any]:
     """Count the jobs per task (planned, stored, missing), estimate the time of the missing ones, and list the cells.
 
     `expected_seconds` is None if a part of the plan resembles nothing that was ever timed, which `unknown` then names;
@@ -56,41 +56,47 @@ def preview(asked: Spec) -> dict[str, Any]:
     `warnings` has one line for each setting without effect, each peculiarity of the data, and each cell that cannot
     answer *not detected*. `power` states the power of the audit, cell by cell. Does not create a store.
     """
-    place = store_location(asked.store)
-    cells, how = resolve_cells(asked), execution(asked)
-    store = open_store(place, create=False) if is_there(place) else None
-    known: MutableMapping[str, str] = {} if store is None else store.digests()
-    cells, left_out = pin_available(cells, known)
+    location = store_location(spec.store)
+    cells, execution_options = resolve_cells(spec), execution(spec)
+    store = open_store(location, create=False) if is_there(location) else None
+    cached_digests: MutableMapping[str, str] = {} if store is None else store.digests()
+    cells, left_out = pin_available(cells, cached_digests)
     changes = [] if store is None else code_changes.find_changes(cells, store)
-    if asked.same_code:
+    if spec.same_code:
         cells = [code_changes.accept(cell, changes) for cell in cells]
     plans = [plan_of(cell) for cell in cells]
-    whole = Plan.union(plans)
+    combined_plan = Plan.union(plans)
     keys = set() if store is None else store.keys()
-    stored = set(whole.jobs) & keys
-    missing = whole.missing(stored)
-    slots = slots_at(how.address)
-    check_extras(whole, lambda: stored, how.address)
-    price = _price_of(whole, missing, store, how.address, how.gpus)
-    idle = find_idle_fields(asked, known)
+    stored_keys = set(combined_plan.jobs) & keys
+    missing_keys = combined_plan.missing(stored_keys)
+    slots = slots_at(execution_options.address)
+    check_extras(combined_plan, lambda: stored_keys, execution_options.address)
+    price = _price_of(combined_plan, missing_keys, store, execution_options.address, execution_options.gpus)
+    idle_fields = find_idle_fields(spec, cached_digests)
     names = [run_id(cell.audit, list(plan.jobs), cell.config) for cell, plan in zip(cells, plans, strict=True)]
     looks = _expected_looks(store, names, cells, plans)
 
     def describe_seconds(plan: Plan, keys: Sequence[str]) -> str:
-        said = describe_price(_price_of(plan, keys, store, how.address, how.gpus), slots)
-        return said.partition(":")[0]
+        description = describe_price(
+            _price_of(plan, keys, store, execution_options.address, execution_options.gpus), slots
+        )
+        return description.partition(":")[0]
 
-    counts, there, absent = whole.count(), whole.count(stored), whole.count(missing)
+    counts, stored_counts, missing_counts = (
+        combined_plan.count(),
+        combined_plan.count(stored_keys),
+        combined_plan.count(missing_keys),
+    )
     return {
-        "audit": asked.audit,
-        "preset": asked.preset,
-        "planned": len(whole.jobs),
-        "stored": len(stored),
-        "missing": len(missing),
+        "audit": spec.audit,
+        "preset": spec.preset,
+        "planned": len(combined_plan.jobs),
+        "stored": len(stored_keys),
+        "missing": len(missing_keys),
         **_price_json(price, slots),
         "slots": slots,
         "tasks": [
-            {"task": task, "planned": count, "stored": there[task], "missing": absent[task]}
+            {"task": task, "planned": count, "stored": stored_counts[task], "missing": missing_counts[task]}
             for task, count in counts.items()
         ],
         "cells": [
@@ -99,14 +105,14 @@ def preview(asked: Spec) -> dict[str, Any]:
         ],
         "left_out": left_out_as_json(cells, left_out),
         "classes": requested_classes(cell.config for cell in cells),
-        "idle_fields": idle,
+        "idle_fields": idle_fields,
         "code_changes": [
             {**asdict(change), **_cost(change, cells, plans, keys, describe_seconds)} for change in changes
         ],
         "power": _describe_power(cells),
         "warnings": [
-            *([describe_idle_fields(idle, asked)] if idle else []),
-            *describe_data(cells, known),
+            *([describe_idle_fields(idle_fields, spec)] if idle_fields else []),
+            *describe_data(cells, cached_digests),
             *_warn_of_power(cells),
             *_describe_looks(names, looks),
         ],
@@ -115,11 +121,11 @@ def preview(asked: Spec) -> dict[str, Any]:
 
 def _describe_power(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """The power of the cells' audits, each statement once, as numbers and as a line."""
-    found: dict[str, dict[str, Any]] = {}
+    statements: dict[str, dict[str, Any]] = {}
     for cell in cells:
         for power in audits.find(cell.audit).audit.describe_power(cell.config):
-            found.setdefault(power.line, {**asdict(power), "line": power.line})
-    return list(found.values())
+            statements.setdefault(power.line, {**asdict(power), "line": power.line})
+    return list(statements.values())
 
 
 def _warn_of_power(cells: Sequence[Cell]) -> list[str]:
@@ -136,9 +142,9 @@ def _expected_looks(
     """The number of each run's look at its question; 1 without a store."""
     if store is None:
         return [1] * len(names)
-    runs, past = store.folder("runs"), cache(read_past_runs)
+    runs, past_runs = store.folder("runs"), cache(read_past_runs)
     return [
-        expected_look(cell, plan, Journal(runs / name), past(cell.audit, runs))
+        expected_look(cell, plan, Journal(runs / name), past_runs(cell.audit, runs))
         for name, cell, plan in zip(names, cells, plans, strict=True)
     ]
 
@@ -162,32 +168,33 @@ def _cost(
     describe_seconds: Callable[[Plan, Sequence[str]], str],
 ) -> dict[str, Any]:
     """The cost of a change of code: the stored jobs of the earlier code that are computed again, and their time."""
-    earlier: list[Plan] = []
-    lost: list[str] = []
+    earlier_plans: list[Plan] = []
+    lost_keys: list[str] = []
     for cell, plan in zip(cells, plans, strict=True):
-        before = plan_of(code_changes.accept(replace(cell, stand_ins={}, accepted=()), [change]))
-        earlier.append(before)
+        earlier_plan = plan_of(code_changes.accept(replace(cell, stand_ins={}, accepted=()), [change]))
+        earlier_plans.append(earlier_plan)
         # Both plans have the same jobs in the same order, under other keys.
-        pairs = zip(before.jobs, plan.jobs, strict=False)
-        lost += [old for old, new in pairs if old in keys and new not in keys]
+        pairs = zip(earlier_plan.jobs, plan.jobs, strict=False)
+        lost_keys += [old for old, new in pairs if old in keys and new not in keys]
     if any(entry["code"] == change.code for cell in cells for entry in cell.accepted):
         effect = "accepted as equivalent: its results are reused"
-    elif lost:
+    elif lost_keys:
         jobs = sum(len(plan.jobs) for plan in plans)
-        seconds = describe_seconds(Plan.union(earlier), lost)  # of the earlier code, which was timed
+        seconds = describe_seconds(Plan.union(earlier_plans), lost_keys)  # of the earlier code, which was timed
         effect = (
-            f"{len(lost)} of {jobs} jobs would be computed again ({seconds}); --same-code reuses the stored results"
+            f"{len(lost_keys)} of {jobs} jobs would be computed again ({seconds}); --same-code reuses the stored "
+            "results"
         )
     else:
         effect = "no stored result of the earlier code belongs to this plan"
-    return {"recomputed": len(lost), "line": f"{change.describe()}; {effect}"}
+    return {"recomputed": len(lost_keys), "line": f"{change.describe()}; {effect}"}
 
 
 def _price_of(
-    plan: Plan, missing: Iterable[str], store: Store | None, address: str | None, wanted: GpusName = "auto"
+    plan: Plan, missing_keys: Iterable[str], store: Store | None, address: str | None, gpu_setting: GpusName = "auto"
 ) -> Price:
     """The time of a plan's missing jobs on this machine, from timings in the store if it has some."""
-    known = {} if store is None else other_runs.mean_seconds(store.folder("runs"))
+    timings = {} if store is None else other_runs.mean_seconds(store.folder("runs"))
 
     def speed_folder() -> Path | None:
         """The folder of machines' speeds; None if the store cannot be written."""
@@ -196,7 +203,9 @@ def _price_of(
         except StoreError:
             return None
 
-    return price_plan(plan, missing, known, slots_at(address), address, gpus_at(address, wanted), speed_folder)
+    return price_plan(
+        plan, missing_keys, timings, slots_at(address), address, gpus_at(address, gpu_setting), speed_folder
+    )
 
 
 def _price_json(price: Price, slots: int) -> dict[str, Any]:
@@ -211,9 +220,9 @@ def _price_json(price: Price, slots: int) -> dict[str, Any]:
     }
 
 
-def gpus_at(address: str | None, wanted: GpusName = "auto") -> int:
-    """The number of this machine's GPUs that calls can use; 0 if `wanted` is none."""
-    if wanted == "none":
+def gpus_at(address: str | None, gpu_setting: GpusName = "auto") -> int:
+    """The number of this machine's GPUs that calls can use; 0 if `gpu_setting` is none."""
+    if gpu_setting == "none":
         return 0
     return min(1, environment.count_gpus()) if address == "none" else environment.count_gpus()
 
@@ -255,33 +264,37 @@ def described_presets(
     entry: RegisteredAudit, store: Store | None, names: tuple[str, ...] = ()
 ) -> Iterator[DescribedPreset]:
     """The audit's presets, all or by name, with times estimated from the store's timings if a store is given."""
-    known: MutableMapping[str, str] = {} if store is None else store.digests()
+    cached_digests: MutableMapping[str, str] = {} if store is None else store.digests()
     for name in names or tuple(entry.audit.presets):
-        yield _describe_preset(entry, name, store, known)
+        yield _describe_preset(entry, name, store, cached_digests)
 
 
 def _describe_preset(
-    entry: RegisteredAudit, name: str, store: Store | None, known: MutableMapping[str, str]
+    entry: RegisteredAudit, name: str, store: Store | None, cached_digests: MutableMapping[str, str]
 ) -> DescribedPreset:
     audit = entry.audit
     cells = audit.cells(name)
-    data = dict(needed for cell in cells for needed in _required_data(cell, known))
+    data = dict(data_set for cell in cells for data_set in _required_data(cell, cached_digests))
     repeats, settings = audit.wording.repeats.get(name, ""), _settings(audit, cells)
     preset = DescribedPreset(name, repeats, len(cells), settings, data, _packages(required_extras(cells)))
-    here = all(data.values())
-    with nullcontext() if here else use_outlines():
+    has_all_data = all(data.values())
+    with nullcontext() if has_all_data else use_outlines():
         try:
             # Stand-ins for missing data must not enter the cache.
-            found = pin_cells([Cell(entry.name, cell, name) for cell in cells], known if here else {**known})
-            whole = Plan.union([plan_of(cell) for cell in found])
+            pinned_cells = pin_cells(
+                [Cell(entry.name, cell, name) for cell in cells], cached_digests if has_all_data else {**cached_digests}
+            )
+            combined_plan = Plan.union([plan_of(cell) for cell in pinned_cells])
         except EngramError:  # `engram plan` reports the error
             return preset
-        stored = set() if store is None else store.keys()
-        price = _price_json(_price_of(whole, whole.missing(stored), store, None), slots_at(None))
-    links = sum(marks(job.function).trains for job in whole.jobs.values())
-    trainings = sum(marks(job.function).trains for key, job in whole.jobs.items() if key not in whole.after)
-    extras = _packages(required_extras(job.config for job in whole.jobs.values()))
-    return replace(preset, extras=extras, jobs=len(whole.jobs), trainings=trainings, links=links, price=price)
+        stored_keys = set() if store is None else store.keys()
+        price = _price_json(_price_of(combined_plan, combined_plan.missing(stored_keys), store, None), slots_at(None))
+    links = sum(marks(job.function).trains for job in combined_plan.jobs.values())
+    trainings = sum(
+        marks(job.function).trains for key, job in combined_plan.jobs.items() if key not in combined_plan.after
+    )
+    extras = _packages(required_extras(job.config for job in combined_plan.jobs.values()))
+    return replace(preset, extras=extras, jobs=len(combined_plan.jobs), trainings=trainings, links=links, price=price)
 
 
 def _packages(extras: Iterable[Extra]) -> dict[str, bool]:
@@ -289,18 +302,18 @@ def _packages(extras: Iterable[Extra]) -> dict[str, bool]:
     return {extra.package: extra.is_installed for extra in dict.fromkeys(extras)}
 
 
-def _required_data(config: Any, known: MutableMapping[str, str]) -> Iterator[tuple[str, bool]]:
+def _required_data(config: Any, cached_digests: MutableMapping[str, str]) -> Iterator[tuple[str, bool]]:
     """Every data set of the config with its availability, and every other missing item."""
     for _, part in walk(config):
         if not isinstance(part, Dataset | Pinnable):
             continue
         try:
-            pin_one(part, known)
-            there = True
+            pin_one(part, cached_digests)
+            is_available = True
         except EngramError:
-            there = False
-        if isinstance(part, Dataset) or not there:
-            yield str(part), there
+            is_available = False
+        if isinstance(part, Dataset) or not is_available:
+            yield str(part), is_available
 
 
 def _settings(audit: Any, cells: tuple[Any, ...]) -> dict[str, tuple[str, ...]]:

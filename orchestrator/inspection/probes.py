@@ -29,7 +29,7 @@ from tasks.external.blinding import Split, write_private
 from tasks.external.bound_draw import Draw
 
 
-def hand_out(asked: Spec, folder: Path, nonce: str | None = None, nonce_by: str | None = None) -> dict[str, Any]:
+def hand_out(spec: Spec, folder: Path, nonce: str | None = None, nonce_by: str | None = None) -> dict[str, Any]:
     """Write the audit's probes (images, records or questions) to this folder; return their number by set.
 
     If only the auditor may identify the probes, a key file is written next to the folder: `key` is its path,
@@ -41,34 +41,34 @@ def hand_out(asked: Spec, folder: Path, nonce: str | None = None, nonce_by: str 
     effect; EngramError if data are missing or the folder cannot be written. A store is only read for cached digests of
     data sets.
     """
-    handout = _handout(asked)
-    config = _pin_config(asked, handout)
-    settings = {} if nonce is None else _name_nonce(asked, handout, config, nonce, nonce_by)
+    handout = _handout(spec)
+    config = _pin_config(spec, handout)
+    settings = {} if nonce is None else _name_nonce(spec, handout, config, nonce, nonce_by)
     config = replace_fields(config, settings)
     try:
         draw: Draw | None = None if handout.draw is None else handout.draw(config)
         if draw is not None:
             check_commitment(draw)
         sets = list(handout.probes(config))
-        held: Split | None = None if handout.split is None else handout.split(config)
-        beside = {} if held is None else held.files_beside(folder)
-        commitment = "" if held is None or held.warning else held.commitment
-        what, written = _write_probes(folder, sets, commitment, draw, handout.columns)
-        write_private(beside)
+        data_split: Split | None = None if handout.split is None else handout.split(config)
+        private_files = {} if data_split is None else data_split.files_beside(folder)
+        commitment = "" if data_split is None or data_split.warning else data_split.commitment
+        kind, table = _write_probes(folder, sets, commitment, draw, handout.columns)
+        write_private(private_files)
     except DatasetError as error:  # data removed since it was pinned; a folder with other content
         raise EngramError(str(error)) from None
     except ValueError as error:
-        raise SpecError(f"{asked.audit}: {error}") from None
+        raise SpecError(f"{spec.audit}: {error}") from None
     except OSError as error:
         raise EngramError(f"cannot write {folder}: {os.strerror(error.errno) if error.errno else error}") from None
-    done = {"folder": str(folder), what: written.num_rows, "sets": dict(Counter(written["set"].to_pylist()))}
+    summary = {"folder": str(folder), kind: table.num_rows, "sets": dict(Counter(table["set"].to_pylist()))}
     if settings:
-        done["settings"] = [f"{name}={value}" for name, value in settings.items()]
-    if held is not None:
-        done |= dict(zip(("key", "split"), map(str, beside), strict=False))
+        summary["settings"] = [f"{name}={value}" for name, value in settings.items()]
+    if data_split is not None:
+        summary |= dict(zip(("key", "split"), map(str, private_files), strict=False))
         # If the owner can guess the order, a commitment proves nothing.
-        done |= {"warning": held.warning} if held.warning else {"commitment": held.commitment}
-    return done
+        summary |= {"warning": data_split.warning} if data_split.warning else {"commitment": data_split.commitment}
+    return summary
 
 
 @dataclass(frozen=True)
@@ -82,20 +82,20 @@ class Commitment:
     configuration: Mapping[str, Any]
 
 
-def commit_draw(asked: Spec) -> Commitment:
+def commit_draw(spec: Spec) -> Commitment:
     """The commitment to the configuration and the secret.
 
     Raises SpecError for an audit without a secret draw and if the secret is empty, and the errors of `hand_out`.
     """
-    handout = _handout(asked)
-    draw = _draw(asked, handout, _pin_config(asked, handout))
+    handout = _handout(spec)
+    draw = _draw(spec, handout, _pin_config(spec, handout))
     return Commitment(_commit_to(draw, handout), committed_configuration(draw))
 
 
-def _draw(asked: Spec, handout: Handout, config: Any) -> Draw:
+def _draw(spec: Spec, handout: Handout, config: Any) -> Draw:
     draw: Draw | None = None if handout.draw is None else handout.draw(config)
     if draw is None:
-        raise SpecError(f"{asked.audit} has no secret draw; --commit and --nonce do not apply")
+        raise SpecError(f"{spec.audit} has no secret draw; --commit and --nonce do not apply")
     return draw
 
 
@@ -105,32 +105,32 @@ def _commit_to(draw: Draw, handout: Handout) -> str:
     return commitment_of(draw)
 
 
-def _name_nonce(asked: Spec, handout: Handout, config: Any, nonce: str, nonce_by: str | None) -> dict[str, str]:
+def _name_nonce(spec: Spec, handout: Handout, config: Any, nonce: str, nonce_by: str | None) -> dict[str, str]:
     """The settings of a draw that is bound by this nonce, by their paths in the config."""
     if not nonce:
         raise SpecError("--nonce is empty; it must be the text that the owner chose after receiving the commitment")
-    commitment = _commit_to(_draw(asked, handout, config), handout)
-    beside = handout.secret.removesuffix("secret")
-    named = {f"{beside}commitment": commitment, f"{beside}nonce": nonce}
-    return named | ({f"{beside}nonce_by": nonce_by} if nonce_by is not None else {})
+    commitment = _commit_to(_draw(spec, handout, config), handout)
+    path_prefix = handout.secret.removesuffix("secret")
+    settings = {f"{path_prefix}commitment": commitment, f"{path_prefix}nonce": nonce}
+    return settings | ({f"{path_prefix}nonce_by": nonce_by} if nonce_by is not None else {})
 
 
-def _handout(asked: Spec) -> Handout:
-    handout = find(asked.audit).audit.handout
+def _handout(spec: Spec) -> Handout:
+    handout = find(spec.audit).audit.handout
     if handout is None:
-        raise SpecError(f"{asked.audit} has no probes: it does not evaluate an external model")
+        raise SpecError(f"{spec.audit} has no probes: it does not evaluate an external model")
     return handout
 
 
-def _pin_config(asked: Spec, handout: Handout) -> Any:
+def _pin_config(spec: Spec, handout: Handout) -> Any:
     """The config of the probes, with its data pinned. Raises SpecError if there are several configs."""
-    cells = resolve_cells(asked)
+    cells = resolve_cells(spec)
     if len(cells) > 1:
         fields = ", ".join(differing_paths([plain(cell.config) for cell in cells]))
         raise SpecError(f"the specification has {len(cells)} cells; select one by setting {fields}")
-    place = store_location(asked.store)
-    known = open_store(place, create=False).digests() if is_there(place) else {}
-    (cell,) = pin_cells([replace(cells[0], config=handout.config(cells[0].config))], known)
+    location = store_location(spec.store)
+    cached_digests = open_store(location, create=False).digests() if is_there(location) else {}
+    (cell,) = pin_cells([replace(cells[0], config=handout.config(cells[0].config))], cached_digests)
     return cell.config
 
 
@@ -149,7 +149,10 @@ def _write_probes(
         ToEmbed: ("images", write_to_embed),
     }
     images = ("images", partial(write_pictures, commitment=commitment, draw=draw))
-    kinds = {next((types[of] for of in types if isinstance(held, of)), images) for _, held in sets}
+    kinds = {
+        next((types[type_of_probes] for type_of_probes in types if isinstance(probes, type_of_probes)), images)
+        for _, probes in sets
+    }
     if len(kinds) > 1:
         names = sorted({kind for kind, _ in kinds})
         raise ValueError(f"its probes are {' and '.join(names)}; they must all be of one kind")

@@ -42,14 +42,14 @@ class Rows:
     """A table with the rows stored so far.
 
     A sweep's table begins with columns for the run and setting of the cell. `varied` are the columns that distinguish
-    the cells; `alongside` are redundant columns, which vary together with these or repeat others.
+    the cells; `redundant_columns` vary together with these or repeat others.
     """
 
     table: pa.Table
-    planned: int  # results behind it
+    planned_count: int  # results behind it
     absent: int
     varied: tuple[str, ...] = ()
-    alongside: tuple[str, ...] = ()
+    redundant_columns: tuple[str, ...] = ()
 
 
 def read(journal: Journal, store: Store, name: str) -> Rows:
@@ -76,19 +76,19 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
     columns = {"run": list(settings)}
     columns |= {field: tables.uniform([setting.get(field) for setting in settings.values()]) for field in fields}
     parts = [
-        _prepend_columns(by_cell[cell].table, {field: values[at] for field, values in columns.items()})
-        for at, cell in enumerate(settings)
+        _prepend_columns(by_cell[cell].table, {field: values[index] for field, values in columns.items()})
+        for index, cell in enumerate(settings)
         if cell in by_cell and by_cell[cell].table.num_columns
     ]
-    whole = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
-    telling = {"run", *resolve.distinguishing_fields(list(settings.values()))}
-    named = list(zip(columns, whole.schema.names, strict=False))  # a column's name may differ from its field's
+    table = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
+    distinguishing_fields = {"run", *resolve.distinguishing_fields(list(settings.values()))}
+    column_names = list(zip(columns, table.schema.names, strict=False))  # a column's name may differ from its field's
     return Rows(
-        table=whole,
-        planned=sum(rows.planned for rows in by_cell.values()),
+        table=table,
+        planned_count=sum(rows.planned_count for rows in by_cell.values()),
         absent=sum(rows.absent for rows in by_cell.values()),
-        varied=tuple(column for field, column in named if field in telling),
-        alongside=tuple(column for field, column in named if field not in telling),
+        varied=tuple(column for field, column in column_names if field in distinguishing_fields),
+        redundant_columns=tuple(column for field, column in column_names if field not in distinguishing_fields),
     )
 
 
@@ -99,13 +99,15 @@ def export(journal: Journal, store: Store, name: str) -> Rows:
     rows = read(journal, store, name)
     table = tables.flatten_settings(rows.table) if rows.varied else tables.flatten_table(rows.table, journal.run)
     added = [column for column in table.schema.names if column not in rows.table.schema.names]
-    return replace(rows, table=table, alongside=(*rows.alongside, *added))
+    return replace(rows, table=table, redundant_columns=(*rows.redundant_columns, *added))
 
 
 def trials(search: SearchResults, name: str) -> Rows:
     """A table of a search for users, with a column for each choice."""
     rows = _trials(search, name)
-    return replace(rows, table=tables.flatten_settings(rows.table), alongside=(search_results.SEARCH, tables.SETTING))
+    return replace(
+        rows, table=tables.flatten_settings(rows.table), redundant_columns=(search_results.SEARCH, tables.SETTING)
+    )
 
 
 def summary(journal: Journal, store: Store) -> Rows:
@@ -172,8 +174,8 @@ def certificate(journal: Journal, store: Store) -> Certificate | None:
     circumstances = _read_circumstances(journal)
 
     def certify(registered: RegisteredAudit, config: Any, table: pa.Table) -> Certificate | None:
-        made = registered.audit.certify(registered.question, config, table, read_if_there, circumstances)
-        return None if made is None else add_rates(made, registered.name)
+        certificate = registered.audit.certify(registered.question, config, table, read_if_there, circumstances)
+        return None if certificate is None else add_rates(certificate, registered.name)
 
     return _judge_run(journal, store, certify)
 
@@ -207,18 +209,18 @@ def _judge_run(journal: Journal, store: Store, judge: Callable[[RegisteredAudit,
 def short_answer(journal: Journal, store: Store) -> str:
     """The answer of a run or search in a word or two; for a sweep, the number of cells by answer; else empty."""
     if search_results.is_search(journal.about()):
-        told = search_results.read_search(journal).answer
-        return "" if told is None else told.answer
-    given: Counter[str] = Counter()
+        recommendation = search_results.read_search(journal).answer
+        return "" if recommendation is None else recommendation.answer
+    answer_counts: Counter[str] = Counter()
     for cell in cells(journal):
         with suppress(EngramError):
-            found = answer(journal.sibling(cell), store)
-            given.update([] if found is None else [found.answer])
-    if given:
-        return ", ".join(f"{count} {word}" for word, count in given.most_common())
+            verdict = answer(journal.sibling(cell), store)
+            answer_counts.update([] if verdict is None else [verdict.answer])
+    if answer_counts:
+        return ", ".join(f"{count} {word}" for word, count in answer_counts.most_common())
     with suppress(EngramError):
-        found = answer(journal, store)
-        return "" if found is None else found.answer
+        verdict = answer(journal, store)
+        return "" if verdict is None else verdict.answer
     return ""
 
 
@@ -244,10 +246,10 @@ def _rows(journal: Journal, store: Store, name: str) -> Rows:
         raise SpecError(
             f"run {journal.run} has no table {name!r}; it has {', '.join(roots) or 'none'}{nearest(name, roots)}"
         )
-    stored = stored_keys(store)
-    there = [key for key in roots[name] if key in stored]
-    rows = tables.read(store, there)
-    return Rows(pa.table({}) if rows is None else rows, len(roots[name]), len(roots[name]) - len(there))
+    existing_keys = stored_keys(store)
+    available_keys = [key for key in roots[name] if key in existing_keys]
+    rows = tables.read(store, available_keys)
+    return Rows(pa.table({}) if rows is None else rows, len(roots[name]), len(roots[name]) - len(available_keys))
 
 
 def _trials(search: SearchResults, name: str) -> Rows:
@@ -259,9 +261,9 @@ def _trials(search: SearchResults, name: str) -> Rows:
 
 def _prepend_columns(table: pa.Table, values: dict[str, Any]) -> pa.Table:
     """The table with these columns in front, constant over the rows."""
-    for at, (name, value) in enumerate(values.items()):
+    for index, (name, value) in enumerate(values.items()):
         label = f"cell.{name}" if name in table.schema.names else name
-        table = table.add_column(at, label, pa.array([value] * table.num_rows))
+        table = table.add_column(index, label, pa.array([value] * table.num_rows))
     return table
 
 
@@ -275,13 +277,13 @@ def _csv(table: pa.Table, path: Path) -> None:
     """Write CSV, with nested columns as JSON and texts that no spreadsheet evaluates."""
     from pyarrow import csv
 
-    for at, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if pa.types.is_nested(field.type):
             texts = [None if value is None else json.dumps(jsonable(value)) for value in table[field.name].to_pylist()]
-            table = table.set_column(at, field.name, pa.array(texts, pa.string()))
+            table = table.set_column(index, field.name, pa.array(texts, pa.string()))
         elif pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
             texts = [None if text is None else inert(text) for text in table[field.name].to_pylist()]
-            table = table.set_column(at, field.name, pa.array(texts, field.type))
+            table = table.set_column(index, field.name, pa.array(texts, field.type))
     csv.write_csv(table, path)
 
 

@@ -50,9 +50,9 @@ class SearchAnswer:
 
     def as_json(self) -> dict[str, Any]:
         """The answer as JSON."""
-        said = {name: getattr(self, name) for name in ("answer", "sentence", "winner")}
+        fields = {name: getattr(self, name) for name in ("answer", "sentence", "winner")}
         numbers = {name: getattr(self, name) for name in ("estimate", "low", "high")}
-        return {**said, "difference": None if self.estimate is None else numbers}
+        return {**fields, "difference": None if self.estimate is None else numbers}
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class SearchResults:
         """Whether all trials have ended, and the winner was audited again."""
         if self.answer is None or self.made < self.planned:
             return False
-        again = {row["trial"] for row in self.trials if row["part"] == FRESH and row["state"] != CUT}
-        return self.answer.winner is None or {START, self.answer.winner} <= again
+        audited_trials = {row["trial"] for row in self.trials if row["part"] == FRESH and row["state"] != CUT}
+        return self.answer.winner is None or {START, self.answer.winner} <= audited_trials
 
     def table(self, name: str) -> pa.Table:
         """The table `trials` or `front`; without columns until a trial has ended."""
@@ -110,17 +110,22 @@ def read_search(journal: Journal) -> SearchResults:
     about = Journal(journal.folder).about()
     table = _table(journal)
     rows = table.to_pylist()
-    own = [json.loads(row["setting"]) for row in rows]
-    public = journal.public_part({**about, "search": {**about["search"], "chosen": own}})["search"]
-    told = about["search"].get("recommendation")
-    words = _replacements(own, public["chosen"])
+    choices = [json.loads(row["setting"]) for row in rows]
+    public = journal.public_part({**about, "search": {**about["search"], "chosen": choices}})["search"]
+    recommendation = about["search"].get("recommendation")
+    words = _replacements(choices, public["chosen"])
     if journal.discloses:
-        keeps = bool(words) or any(is_private(typed_config(journal.sibling(run).about())) for run in about["cells"][:1])
-        shown = zip(rows, public["chosen"], strict=True)
-        rows = [{**row, "setting": json.dumps(each), "note": "" if keeps else row["note"]} for row, each in shown]
+        withholds_notes = bool(words) or any(
+            is_private(typed_config(journal.sibling(run).about())) for run in about["cells"][:1]
+        )
+        public_rows = zip(rows, public["chosen"], strict=True)
+        rows = [
+            {**row, "setting": json.dumps(public_choice), "note": "" if withholds_notes else row["note"]}
+            for row, public_choice in public_rows
+        ]
         table = pa.Table.from_pylist(rows, table.schema)
     settings = {name: value for name, value in public.items() if name not in ("recommendation", "chosen")}
-    answer = None if told is None else parse_answer(told, words)
+    answer = None if recommendation is None else parse_answer(recommendation, words)
     return SearchResults(journal.run, about["audit"], settings, tuple(rows), answer, table)
 
 
@@ -136,8 +141,8 @@ def setting(row: Row) -> dict[str, Any]:
 
 def trial_name(row: Row) -> str:
     """The name of a trial from its choices: `dropout=true, learning_rate=0.0003`, or `start`."""
-    chosen = setting(row)
-    words = resolve.label(chosen, chosen) or "start"
+    choices = setting(row)
+    words = resolve.label(choices, choices) or "start"
     return f"{words}, fresh seeds" if row["part"] == FRESH else words
 
 
@@ -162,22 +167,24 @@ def _table(journal: Journal) -> pa.Table:
         raise StoreError(f"cannot read {path}: {line}; `engram search --resume {journal.run}` rewrites it") from None
 
 
-def _replacements(own: Sequence[Mapping[str, Any]], public: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _replacements(private_choices: Sequence[Mapping[str, Any]], public: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The stand-in for each private choice, both as `field=value`."""
     pairs = [
-        (f"{name}={text(value)}", f"{name}={text(shown[name])}")
-        for chosen, shown in zip(own, public, strict=True)
-        for name, value in chosen.items()
+        (f"{name}={text(value)}", f"{name}={text(public_choice[name])}")
+        for private_choice, public_choice in zip(private_choices, public, strict=True)
+        for name, value in private_choice.items()
     ]
     return {private: stand_in for private, stand_in in pairs if private != stand_in}
 
 
-def parse_answer(told: Mapping[str, Any], words: Mapping[str, str] = MappingProxyType({})) -> SearchAnswer:
+def parse_answer(recommendation: Mapping[str, Any], words: Mapping[str, str] = MappingProxyType({})) -> SearchAnswer:
     """The stored answer of a search, with private choices replaced by these words."""
-    sentence = told["sentence"]
+    sentence = recommendation["sentence"]
     for private in sorted(words, key=len, reverse=True):  # one may be a prefix of another
         sentence = sentence.replace(private, words[private])
-    return SearchAnswer(told["answer"], sentence, told["winner"], **(told["difference"] or {}))
+    return SearchAnswer(
+        recommendation["answer"], sentence, recommendation["winner"], **(recommendation["difference"] or {})
+    )
 
 
 @dataclass(frozen=True)
@@ -194,20 +201,20 @@ class TrialOf:
     @property
     def words(self) -> str:
         """The trials as text: `the start and trial 3, fresh seeds`."""
-        named = [
+        trial_names = [
             f"{'the start' if number == START else f'trial {number}'}{', fresh seeds' if part == FRESH else ''}"
             for number, part in self.trials
         ]
-        return " and ".join(named) or "a trial that has not ended"
+        return " and ".join(trial_names) or "a trial that has not ended"
 
 
 def parent_searches(run: Journal) -> tuple[TrialOf, ...]:
     """The searches in the same store that contain the run as a trial. Unreadable searches are omitted."""
-    found = []
+    searches = []
     for folder in sorted(run.folder.parent.glob("*-search-*")):
         with suppress(StoreError):
-            found.append(_trial_of(Journal(folder), run))
-    return tuple(each for each in found if each is not None)
+            searches.append(_trial_of(Journal(folder), run))
+    return tuple(search for search in searches if search is not None)
 
 
 def _trial_of(search: Journal, run: Journal) -> TrialOf | None:
@@ -216,5 +223,5 @@ def _trial_of(search: Journal, run: Journal) -> TrialOf | None:
         return None
     rows = read_search(search).trials if run.run in about["cells"] else ()
     trials = tuple((row["trial"], row["part"]) for row in rows if row["run"] == run.run)
-    begun = any(event.get("search") == search.run for event in run.last_start(("started",)))
-    return TrialOf(search.run, trials) if trials or begun else None
+    was_started = any(event.get("search") == search.run for event in run.last_start(("started",)))
+    return TrialOf(search.run, trials) if trials or was_started else None

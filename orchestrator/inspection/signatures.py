@@ -29,18 +29,18 @@ def sign_file(path: Path, key: Path) -> Path:
     """
     data, _ = _read("FILE", path), _read("--key", key)
     signature = path.with_name(path.name + SUFFIX)
-    ended = _run(["-Y", "sign", "-n", NAMESPACE, "-f", str(key)], data)
-    if ended.returncode:
-        raise EngramError(f"{path} cannot be signed with {key}: {_last_line(ended)}")
-    aside = signature.with_name(f".{signature.name}.{os.getpid()}")
+    process = _run(["-Y", "sign", "-n", NAMESPACE, "-f", str(key)], data)
+    if process.returncode:
+        raise EngramError(f"{path} cannot be signed with {key}: {_last_line(process)}")
+    draft = signature.with_name(f".{signature.name}.{os.getpid()}")
     try:
-        aside.write_bytes(ended.stdout)
-        os.replace(aside, signature)
+        draft.write_bytes(process.stdout)
+        os.replace(draft, signature)
     except OSError as error:
         raise EngramError(f"cannot write {signature}: {error.strerror or error}") from None
     finally:
         with suppress(OSError):
-            aside.unlink()
+            draft.unlink()
     return signature
 
 
@@ -57,8 +57,8 @@ def signature_problem(path: Path, key: Path) -> str:
         signers = Path(folder, "signers")
         signers.write_text(f'{SIGNER} namespaces="{NAMESPACE}" {public}\n')
         arguments = ["-Y", "verify", "-n", NAMESPACE, "-I", SIGNER, "-f", str(signers), "-s", str(signature)]
-        ended = _run(arguments, _read("PAGE", path))
-    return "" if ended.returncode == 0 else f"another key made it, or the file has changed: {_last_line(ended)}"
+        process = _run(arguments, _read("PAGE", path))
+    return "" if process.returncode == 0 else f"another key made it, or the file has changed: {_last_line(process)}"
 
 
 def _public_key(path: Path) -> str:
@@ -79,15 +79,15 @@ def _read(option: str, path: Path) -> bytes:
         raise SpecError(f"{option} {path}: {error.strerror or error}") from None
 
 
-def _run(arguments: Sequence[str], given: bytes) -> subprocess.CompletedProcess[bytes]:
+def _run(arguments: Sequence[str], data: bytes) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(["ssh-keygen", *arguments], input=given, capture_output=True, timeout=SECONDS)
+        return subprocess.run(["ssh-keygen", *arguments], input=data, capture_output=True, timeout=SECONDS)
     except FileNotFoundError:
         raise EngramError("signatures need ssh-keygen, of OpenSSH 8.2 or later, which is not on PATH") from None
     except subprocess.TimeoutExpired:
         raise EngramError(f"ssh-keygen did not end within {SECONDS:.0f} s") from None
 
 
-def _last_line(ended: subprocess.CompletedProcess[bytes]) -> str:
-    lines = (ended.stderr or ended.stdout).decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else f"ssh-keygen ended with {ended.returncode}"
+def _last_line(process: subprocess.CompletedProcess[bytes]) -> str:
+    lines = (process.stderr or process.stdout).decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"ssh-keygen ended with {process.returncode}"

@@ -74,17 +74,21 @@ def journals(store: Store) -> dict[str, Journal]:
 
 def find(store: Store, word: str) -> Journal:
     """The run with this name, or the one whose name or hash has this prefix. Raises SpecError for none or several."""
-    there = journals(store)
-    if word in there:
-        return there[word]
-    close = [name for name in there if name.startswith(word) or name.rpartition("-")[2].startswith(word)]
-    if len(close) == 1 and word:
-        return there[close[0]]
-    if close and word:
-        raise SpecError(f"{word!r} is ambiguous: it matches {', '.join(close)}; give more characters")
-    if not there:
+    journals_by_name = journals(store)
+    if word in journals_by_name:
+        return journals_by_name[word]
+    matching_names = [
+        name for name in journals_by_name if name.startswith(word) or name.rpartition("-")[2].startswith(word)
+    ]
+    if len(matching_names) == 1 and word:
+        return journals_by_name[matching_names[0]]
+    if matching_names and word:
+        raise SpecError(f"{word!r} is ambiguous: it matches {', '.join(matching_names)}; give more characters")
+    if not journals_by_name:
         raise SpecError(f"unknown run {word!r}; {store.location} has no runs yet")
-    raise SpecError(f"unknown run {word!r} in {store.location}; `engram runs` lists them{nearest(word, there)}")
+    raise SpecError(
+        f"unknown run {word!r} in {store.location}; `engram runs` lists them{nearest(word, journals_by_name)}"
+    )
 
 
 def newest(store: Store, unfinished: bool = False) -> Journal:
@@ -97,45 +101,45 @@ def newest_status(store: Store, unfinished: bool = False) -> Status:
 
     An interrupted trial represents its search, which records a trial only after it has ended.
     """
-    there = overview(store)
-    candidates = [candidate for candidate in there if not (unfinished and candidate.finished)]
+    statuses = overview(store)
+    candidates = [candidate for candidate in statuses if not (unfinished and candidate.finished)]
     if not candidates:
         raise SpecError(f"{store.location} has no {'unfinished ' if unfinished else ''}runs")
     best = max(candidates, key=lambda candidate: (candidate.active, bool(candidate.cells)))
-    searches = {seen.run: seen for seen in there if seen.search is not None}
+    searches = {status_of_run.run: status_of_run for status_of_run in statuses if status_of_run.search is not None}
     return searches.get(best.begun_by, best)
 
 
 def overview(store: Store) -> list[Status]:
     """All runs, oldest first. A run whose folder cannot be read has the state `unreadable`."""
-    stored = store.keys()
+    existing_keys = store.keys()
     statuses = []
     for name, journal in journals(store).items():
         try:
-            statuses.append(status(journal, store, stored))
+            statuses.append(status(journal, store, existing_keys))
         except StoreError as error:
             counts = dict.fromkeys(("planned", "stored", "done", "failed"), 0)
             statuses.append(Status(name, "", "unreadable", counts, active=_active(journal.folder), note=str(error)))
     return sorted(statuses, key=lambda entry: (entry.created, bool(entry.cells), entry.run))
 
 
-def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> Status:
+def status(journal: Journal, store: Store, existing_keys: Set[str] | None = None) -> Status:
     """The state of a run, sweep or search. Raises StoreError if its folder cannot be read."""
     about = journal.about()
-    stored = stored_keys(store) if stored is None else stored
+    existing_keys = stored_keys(store) if existing_keys is None else existing_keys
     if search_results.is_search(about):
-        return _search(journal, about, store, stored)
+        return _search(journal, about, store, existing_keys)
     if "cells" in about:
-        return _sweep(journal, about, store, stored)
+        return _sweep(journal, about, store, existing_keys)
     holder = lease.holder(journal.folder)
     tasks = journal.tasks()
     last = journal.last_start(TOLD)
     # Results computed without tolerated failed jobs, or without unneeded ones, have other keys than planned.
     replanned = [event for event in last if event["event"] in REPLANNED]
-    known = {*tasks, *(key for event in replanned for key in event["instead"])}
+    needed_keys = {*tasks, *(key for event in replanned for key in event["instead"])}
     unneeded = {key for event in replanned if event["event"] == "curtailed" for key in event["keys"]}
     failed = {event["key"]: event for event in last if event["event"] == "failed" and "key" in event}
-    failed = {key: event for key, event in failed.items() if key not in stored}
+    failed = {key: event for key, event in failed.items() if key not in existing_keys}
     jobs = {
         "planned": len(tasks),
         "done": len(journal.last_computed()),
@@ -145,12 +149,12 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
         (event for event in reversed(last) if event["event"] in ENDS and "key" not in event and "jobs" in event), None
     )
     unsound = frozenset(end.get("unsound", ())) if end else frozenset()
-    jobs["stored"] = len((known & stored) - unsound)
+    jobs["stored"] = len((needed_keys & existing_keys) - unsound)
     # A driver that has logged the end keeps the run locked while it draws the page.
     state = end["event"] if end else "running" if holder else "interrupted"
     if state == "finished" and jobs["stored"] < jobs["planned"]:
         state = "interrupted"  # results were removed since; `resume` computes them again
-    if state == "decided" and not known - unneeded <= stored - unsound:
+    if state == "decided" and not needed_keys - unneeded <= existing_keys - unsound:
         state = "interrupted"
     return Status(
         run=journal.run,
@@ -209,16 +213,19 @@ def follow_reads(journal: Journal, store: Store, seconds: float) -> Iterator[lis
         return
     runs = journal.parts()
     for events in read_events(journal, store, seconds):
-        starts = [at for at, event in enumerate(events) if event["event"] == "started"]
+        starts = [index for index, event in enumerate(events) if event["event"] == "started"]
         if starts:
             events = events[starts[-1] :]
             seconds_of_jobs = other_runs.mean_seconds(store.folder("runs"))
-            planned = [_planned_event(journal.run, runs, events[0]["time"], seconds_of_jobs)]
+            planned_events = [_planned_event(journal.run, runs, events[0]["time"], seconds_of_jobs)]
         else:
-            planned = []
+            planned_events = []
         # Here jobs are planned by task, not by kind.
-        told = [event for event in events if event["event"] not in ("started", "stored")]
-        yield [*planned, *({name: value for name, value in event.items() if name != "kind"} for event in told)]
+        job_events = [event for event in events if event["event"] not in ("started", "stored")]
+        yield [
+            *planned_events,
+            *({name: value for name, value in event.items() if name != "kind"} for event in job_events),
+        ]
 
 
 def read_events(journal: Journal, store: Store, seconds: float | None) -> Iterator[list[Event]]:
@@ -241,52 +248,52 @@ def _follow_search(journal: Journal, store: Store, seconds: float) -> Iterator[l
     while True:
         store.folder("runs")  # fetches files written by other machines
         driven = lease.holder(journal.folder)
-        found = search_results.read_search(journal)
-        yield [{"event": "step", "step": f"{found.made} of {found.planned} trials done"}]
+        search = search_results.read_search(journal)
+        yield [{"event": "step", "step": f"{search.made} of {search.planned} trials done"}]
         if not driven:
             return
         time.sleep(seconds)
 
 
-def _planned_event(name: str, runs: Sequence[Journal], begun: str, seconds: Mapping[str, float]) -> Event:
+def _planned_event(name: str, runs: Sequence[Journal], start_time: str, seconds: Mapping[str, float]) -> Event:
     """The `planned` event of the last start of these runs together; `seconds` is the time per job by group."""
     tasks = {key: task for run in runs for key, task in run.tasks().items()}
     last = [event for run in runs for event in run.last_start(("started", "stored"))]
     trains = {task: count for event in last for task, count in event.get("trains", {}).items()}
     prices = {task: seconds for event in last for task, seconds in event.get("prices", {}).items()}
-    found = (stored_results(event).values() for event in last if event["event"] == "stored")
-    stored = set(chain.from_iterable(chain.from_iterable(found)))
+    stored_groups = (stored_results(event).values() for event in last if event["event"] == "stored")
+    existing_keys = set(chain.from_iterable(chain.from_iterable(stored_groups)))
     costs = other_runs.mean_seconds_by_task(seconds)
-    missing = Counter(task for key, task in tasks.items() if key not in stored)
+    missing_counts = Counter(task for key, task in tasks.items() if key not in existing_keys)
     return {
-        "time": begun,
+        "time": start_time,
         "event": "planned",
         "run": name,
         "planned": len(tasks),
-        "stored": len(stored),
+        "stored": len(existing_keys),
         "tasks": dict(Counter(tasks.values())),
-        "kinds": {task: (count, costs.get(task)) for task, count in missing.items()},
+        "kinds": {task: (count, costs.get(task)) for task, count in missing_counts.items()},
         "prices": prices,
         "trainings": sum(trains.get(task, 0) for task in tasks.values()),
-        "trained": sum(trains.get(tasks[key], 0) for key in stored if key in tasks),
+        "trained": sum(trains.get(tasks[key], 0) for key in existing_keys if key in tasks),
     }
 
 
-def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set[str]) -> Status:
+def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, existing_keys: Set[str]) -> Status:
     """The status of a sweep from its cells. Shared jobs count once."""
     runs = [journal.sibling(name) for name in about["cells"]]
-    cells = [status(run, store, stored) for run in runs]
+    cells = [status(run, store, existing_keys) for run in runs]
     keys = {key for run in runs for key in run.tasks()}
     failures = dict.fromkeys(failure for cell in cells for failure in cell.failures)
-    done = set().union(*(run.last_computed() for run in runs))
+    computed_keys = set().union(*(run.last_computed() for run in runs))
     return Status(
         run=journal.run,
         audit=about["audit"],
         state=min((cell.state for cell in cells), key=WORST.index),
         jobs={
             "planned": len(keys),
-            "stored": len((keys & stored).difference(*(cell.unsound for cell in cells))),
-            "done": len(done),
+            "stored": len((keys & existing_keys).difference(*(cell.unsound for cell in cells))),
+            "done": len(computed_keys),
             "failed": len(failures),
         },
         created=about.get("created", ""),
@@ -304,17 +311,17 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set
     )
 
 
-def _search(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set[str]) -> Status:
+def _search(journal: Journal, about: Mapping[str, Any], store: Store, existing_keys: Set[str]) -> Status:
     """The status of a search: that of its trials' runs, but `finished` once it has its answer."""
-    found = search_results.read_search(journal)
+    results = search_results.read_search(journal)
     holder = lease.holder(journal.folder)
-    seen = _sweep(journal, about, store, stored)
+    sweep_status = _sweep(journal, about, store, existing_keys)
     return replace(
-        seen,
-        state="finished" if found.ended else "running" if holder else "interrupted",
-        active=max(seen.active, _active(journal.folder)),
+        sweep_status,
+        state="finished" if results.ended else "running" if holder else "interrupted",
+        active=max(sweep_status.active, _active(journal.folder)),
         preset=about.get("preset"),
-        search=found,
+        search=results,
         driver=f"process {holder.pid} on {holder.host}" if holder else None,
         note="",
     )
@@ -322,14 +329,16 @@ def _search(journal: Journal, about: Mapping[str, Any], store: Store, stored: Se
 
 def trials(statuses: Sequence[Status], store: Store) -> set[str]:
     """The runs that searches have started; a run that began before its search was started by a user."""
-    made: set[str] = set()
-    began = {seen.run: seen.created for seen in statuses}
-    for seen in statuses:
-        if seen.search is not None:
-            runs = {*seen.cells, *(run.run for run in statuses if run.begun_by == seen.run)}
-            theirs = {run for run in runs if began.get(run, "") >= seen.created}
-            made |= theirs | {run for run in runs - theirs if _first_start(store, run) >= seen.created}
-    return made
+    trial_runs: set[str] = set()
+    creation_times = {status_of_run.run: status_of_run.created for status_of_run in statuses}
+    for status_of_run in statuses:
+        if status_of_run.search is not None:
+            runs = {*status_of_run.cells, *(run.run for run in statuses if run.begun_by == status_of_run.run)}
+            new_runs = {run for run in runs if creation_times.get(run, "") >= status_of_run.created}
+            trial_runs |= new_runs | {
+                run for run in runs - new_runs if _first_start(store, run) >= status_of_run.created
+            }
+    return trial_runs
 
 
 def _first_start(store: Store, run: str) -> str:

@@ -63,42 +63,42 @@ def stand_ins(config: Any, earlier: Mapping[str, tuple[str, Sequence[str]]]) -> 
     `earlier` maps each code by name to the digest by which it enters keys, and to the digests of the versions accepted
     since.
     """
-    found: dict[str, str] = {}
-    for name, (keys, same) in earlier.items():
-        found |= dict.fromkeys((read_code(name).digest, *same), keys)
+    digests_in_keys: dict[str, str] = {}
+    for name, (keys, accepted_digests) in earlier.items():
+        digests_in_keys |= dict.fromkeys((read_code(name).digest, *accepted_digests), keys)
     for _, part in walk(config):
         if isinstance(part, ModelFile) and part.factory is not None:
-            keys, same = earlier.get(f"{NETWORK}{_bare(part.factory)}", ("", ()))
+            keys, accepted_digests = earlier.get(f"{NETWORK}{_bare(part.factory)}", ("", ()))
             if keys:
-                digests = (part.digest, *(part.digest_with_source(source) for source in same))
-                found |= dict.fromkeys(digests, part.digest_with_source(keys))
-    return {digest: keys for digest, keys in found.items() if digest != keys}
+                digests = (part.digest, *(part.digest_with_source(source) for source in accepted_digests))
+                digests_in_keys |= dict.fromkeys(digests, part.digest_with_source(keys))
+    return {digest: keys for digest, keys in digests_in_keys.items() if digest != keys}
 
 
 def pin_code_again(config: Any, names: Iterable[str]) -> Any:
     """A pinned config with the present digests of this code."""
-    wanted = set(names)
+    names_to_pin = set(names)
 
     def pin(value: Any) -> Any:
-        if isinstance(value, Named) and is_own(value.name) and f"{NETWORK}{value.name}" in wanted:
+        if isinstance(value, Named) and is_own(value.name) and f"{NETWORK}{value.name}" in names_to_pin:
             return replace(value, digest="").pin({})
         if isinstance(value, ModelFile):
-            of_factory = value.factory is not None and f"{NETWORK}{_bare(value.factory)}" in wanted
-            return replace(value, digest="").pin({}) if of_factory else value
+            is_named = value.factory is not None and f"{NETWORK}{_bare(value.factory)}" in names_to_pin
+            return replace(value, digest="").pin({}) if is_named else value
         return rebuild(value, lambda part, _: pin(part))
 
     return pin(config)
 
 
 def _factories(config: Any) -> list[Factory]:
-    found = []
+    factories = []
     for _, part in walk(config):
         if isinstance(part, Named):
             if is_own(part.name):
-                found.append(Factory.parse(part.name))
+                factories.append(Factory.parse(part.name))
         elif isinstance(part, ModelFile) and part.factory is not None:
-            found.append(part.factory)
-    return found
+            factories.append(part.factory)
+    return factories
 
 
 def _bare(factory: Factory) -> str:

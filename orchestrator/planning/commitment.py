@@ -92,7 +92,7 @@ def _outside_paths(config: Any) -> Iterator[list[str]]:
 
 def _remove(form: dict[str, Any], path: list[str]) -> None:
     """Remove the entry at this path if it exists; a part without a value has no entries."""
-    *above, name = path
-    for part in above:
+    *parent_names, name = path
+    for part in parent_names:
         form = form.get(part, {})
     form.pop(name, None)

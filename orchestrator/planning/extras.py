@@ -32,23 +32,26 @@ def extras_by_preset(entry: RegisteredAudit) -> dict[str, tuple[Extra, ...]]:
     return {preset: tuple(dict.fromkeys(required_extras(audit.cells(preset)))) for preset in audit.presets}
 
 
-def check_extras(plan: Plan, stored: Callable[[], Container[str]], address: str | None, *others: Any) -> None:
+def check_extras(
+    plan: Plan, stored_keys: Callable[[], Container[str]], address: str | None, *other_values: Any
+) -> None:
     """Raise EngramError, with the remedy, if a job that is not stored needs a package that is not installed.
 
-    `others` are further values that need packages, such as the settings of a search. The packages on the machines of a
-    cluster are not checked. `stored` returns the keys in the store; it is called only if a package is missing.
+    `other_values` are further values that need packages, such as the settings of a search. The packages on the machines
+    of a cluster are not checked. `stored_keys` returns the keys in the store; it is called only if a package is
+    missing.
     """
-    if address not in HERE or not _missing(_configs(plan, plan.jobs), others, address):
+    if address not in HERE or not _missing(_configs(plan, plan.jobs), other_values, address):
         return
-    left = plan.missing(stored())
-    if absent := _missing(_configs(plan, left), others, address):
+    missing_keys = plan.missing(stored_keys())
+    if absent := _missing(_configs(plan, missing_keys), other_values, address):
         raise EngramError(describe_missing(absent))
 
 
-def _missing(configs: Sequence[Any], others: Iterable[Any], address: str | None) -> tuple[Extra, ...]:
+def _missing(configs: Sequence[Any], other_values: Iterable[Any], address: str | None) -> tuple[Extra, ...]:
     """The missing packages of these jobs: packages of every run, and packages of their settings."""
-    every = [extra for extra in EVERY_RUN if extra is not RAY or address != "none"] if configs else []
-    return missing((*every, *required_extras((*configs, *others))))
+    extras_of_every_run = [extra for extra in EVERY_RUN if extra is not RAY or address != "none"] if configs else []
+    return missing((*extras_of_every_run, *required_extras((*configs, *other_values))))
 
 
 def _configs(plan: Plan, keys: Iterable[str]) -> list[Any]:

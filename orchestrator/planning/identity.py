@@ -80,28 +80,28 @@ def canonical(config: Any) -> Any:
             return {"identity": config.identity()}
         except ValueError as error:
             raise SpecError(str(error)) from None
-    held = parts(config)
-    if held is None:
+    fields = parts(config)
+    if fields is None:
         return _stable(config)
     kind: Any = type(config)
-    read, nested, where = readers(kind), kinds(kind), kind.__name__
+    field_readers, nested, kind_name = readers(kind), kinds(kind), kind.__name__
     forms = {TYPE: tag_of(kind)} if tag_of(kind) else {}
-    for name, part in held.items():
+    for name, part in fields.items():
         if type(part) in nested[name]:  # a nested config is handled by this recursion and needs no reader
             forms[name] = _form_of(part)
         else:
-            forms[name] = _stable(read[name](part, f"{where}.{name}"))
+            forms[name] = _stable(field_readers[name](part, f"{kind_name}.{name}"))
     return forms
 
 
 def _form_of(part: Any) -> Any:
     """The form of a part of a config, cached for frozen parts, which thousands of jobs may share."""
-    known = _known.get(id(part))
-    if known is not None:
-        return known[1]
+    cached = _known.get(id(part))
+    if cached is not None:
+        return cached[1]
     form = canonical(part)
-    made = getattr(type(part), "__dataclass_params__", None)
-    if made is not None and made.frozen:
+    dataclass_params = getattr(type(part), "__dataclass_params__", None)
+    if dataclass_params is not None and dataclass_params.frozen:
         if len(_known) >= KNOWN:
             _known.clear()
         _known[id(part)] = part, form
@@ -118,15 +118,15 @@ def run_id(audit: str, keys: Sequence[str], config: Any) -> str:
     return f"{audit}-{_hash([audit, sorted(keys), *([thresholds] if thresholds else [])])[:8]}"
 
 
-def _answer_settings(config: Any, above: str = "") -> dict[str, Any]:
+def _answer_settings(config: Any, prefix: str = "") -> dict[str, Any]:
     """The fields that only the answer reads and that differ from their defaults, coerced, by their dotted paths."""
     kind: Any = type(config)
-    read = readers(kind)
+    field_readers = readers(kind)
     settings = {}
     for field in dataclasses.fields(config):
-        path, value = f"{above}{field.name}", getattr(config, field.name)
+        path, value = f"{prefix}{field.name}", getattr(config, field.name)
         if field.metadata.get(ANSWER_ONLY):
-            value = read[field.name](value, field.name)
+            value = field_readers[field.name](value, field.name)
             if value != field.default:
                 settings[path] = value
         elif parts(value) is not None:

@@ -29,7 +29,7 @@ from tasks.user_code.imports import Import, read_imports
 PLANNING = {"config", "measures", "presets", "trainings"}  # modules of an audit that make its plan
 
 
-def find_idle_fields(spec: Spec, known: MutableMapping[str, str]) -> list[str]:
+def find_idle_fields(spec: Spec, cached_digests: MutableMapping[str, str]) -> list[str]:
     """The names of the fields that were set or swept and do not change the plan.
 
     Plans are compared at `scale=tiny` first, because planning is fast there, and at full scale only if they are equal.
@@ -39,17 +39,19 @@ def find_idle_fields(spec: Spec, known: MutableMapping[str, str]) -> list[str]:
         return []
     audit = audits.find(spec.audit).audit
     left_out = {SCALE, *_stopping_fields(audit)}
-    answered = fields_of_answer(audit) | {path for config in _configs(spec) for path in _answer_only_fields(config)}
+    answer_fields = fields_of_answer(audit) | {
+        path for config in _configs(spec) for path in _answer_only_fields(config)
+    }
     idle = []
-    keys = _Keys(known)
+    keys = _Keys(cached_digests)
     base = replace(spec, set={**spec.set, **_first_values(spec)}, sweep={})
     for name in (*spec.set, *spec.sweep):
-        if name in left_out or any(_is_same_field(name, field) for field in answered):
+        if name in left_out or any(_is_same_field(name, field) for field in answer_fields):
             continue
         pairs = list(_specs_apart(spec, base, name))
-        if any(keys.differ(one, other, tiny=True) for one, other in pairs):
+        if any(keys.differ(first_spec, second_spec, tiny=True) for first_spec, second_spec in pairs):
             continue
-        if pairs and not any(keys.differ(one, other) for one, other in pairs):
+        if pairs and not any(keys.differ(first_spec, second_spec) for first_spec, second_spec in pairs):
             idle.append(name)
     return idle
 
@@ -58,12 +60,12 @@ def describe_idle_fields(names: Sequence[str], spec: Spec) -> str:
     """One line that names these fields; empty if there are none."""
     if not names:
         return ""
-    listed = ", ".join(names[:-1]) + (f" and {names[-1]}" if len(names) > 1 else names[0])
+    field_list = ", ".join(names[:-1]) + (f" and {names[-1]}" if len(names) > 1 else names[0])
     change, them = ("change", "them") if len(names) > 1 else ("changes", "it")
     preset = f" with preset {spec.preset}" if spec.preset else ""
     swept = [name for name in names if name in spec.sweep]
     equal = f"; cells that differ only in {', '.join(swept)} are equal" if swept else ""
-    return f"{listed} {change} nothing: no job of {spec.audit}{preset} depends on {them}{equal}"
+    return f"{field_list} {change} nothing: no job of {spec.audit}{preset} depends on {them}{equal}"
 
 
 def _stopping_fields(audit: Audit) -> Sequence[str]:
@@ -97,24 +99,26 @@ def _modules_behind(value: Any) -> Iterator[str]:
 @functools.cache  # modules are imported once, so that later changes of their files do not matter
 def _fields_read_by(starts: tuple[str, ...]) -> frozenset[str]:
     """The fields of a config that these modules read, including modules of their package that they import."""
-    found: set[str] = set()
+    fields: set[str] = set()
     waiting = list(starts)
-    seen: set[str] = set()
+    visited: set[str] = set()
     while waiting:
         name = waiting.pop()
         path = getattr(sys.modules.get(name), "__file__", None)
-        if name in seen or path is None:
+        if name in visited or path is None:
             continue
-        seen.add(name)
+        visited.add(name)
         tree = canonical.parse(Path(path).read_bytes(), path)
         if any(_makes_jobs(node) for node in ast.walk(tree)) and name not in starts:
             continue
-        found |= {chain for node in ast.walk(tree) if (chain := _config_path(node))}
+        fields |= {chain for node in ast.walk(tree) if (chain := _config_path(node))}
         package = name.rpartition(".")[0]
         imports = read_imports(tree, name, Path(path).name == "__init__.py")
-        names = [each.name for each in imports if isinstance(each, Import)]
-        waiting += [each for each in names if _is_within(each, package) and not set(each.split(".")) & PLANNING]
-    return frozenset(found)
+        names = [imported.name for imported in imports if isinstance(imported, Import)]
+        waiting += [
+            imported for imported in names if _is_within(imported, package) and not set(imported.split(".")) & PLANNING
+        ]
+    return frozenset(fields)
 
 
 def _makes_jobs(node: ast.AST) -> bool:
@@ -132,10 +136,10 @@ def _config_path(node: ast.AST) -> str:
     return ".".join(reversed(names)) if is_config else ""
 
 
-def _answer_only_fields(config: Any, above: str = "") -> Iterator[str]:
+def _answer_only_fields(config: Any, prefix: str = "") -> Iterator[str]:
     """The dotted paths of the fields that only the answer reads."""
     for field in dataclasses.fields(config):
-        path, value = f"{above}{field.name}", getattr(config, field.name)
+        path, value = f"{prefix}{field.name}", getattr(config, field.name)
         if field.metadata.get(ANSWER_ONLY):
             yield path
         elif parts(value) is not None:
@@ -147,21 +151,21 @@ def _is_same_field(name: str, path: str) -> bool:
     return _is_within(name, path) or _is_within(path, name) or path.endswith(f".{name}")
 
 
-def _is_within(path: str, above: str) -> bool:
-    return bool(above) and (path == above or path.startswith(f"{above}."))
+def _is_within(path: str, parent_path: str) -> bool:
+    return bool(parent_path) and (path == parent_path or path.startswith(f"{parent_path}."))
 
 
 def _specs_apart(spec: Spec, base: Spec, name: str) -> Iterator[tuple[Spec, Spec]]:
     """Pairs of specifications that differ only in this field; `base` has the first value of every swept field."""
     if name in spec.sweep:
-        first, *others = spec.sweep[name]
-        for value in others:
+        first, *other_values = spec.sweep[name]
+        for value in other_values:
             yield _with(base, name, first), _with(base, name, value)
         return
-    without = replace(base, set={field: value for field, value in base.set.items() if field != name})
+    spec_without_field = replace(base, set={field: value for field, value in base.set.items() if field != name})
     try:
-        if _configs(base) != _configs(without):
-            yield base, without
+        if _configs(base) != _configs(spec_without_field):
+            yield base, spec_without_field
     except EngramError:  # the other fields need it
         return
 
@@ -181,19 +185,19 @@ def _configs(spec: Spec) -> list[Any]:
 class _Keys:
     """The keys of the plans of specifications; the keys of the reference specification are cached."""
 
-    def __init__(self, known: MutableMapping[str, str]) -> None:
-        self._known = known
+    def __init__(self, cached_digests: MutableMapping[str, str]) -> None:
+        self._cached_digests = cached_digests
         self._latest: dict[bool, tuple[Spec, list[list[str]]]] = {}  # by scale
 
-    def differ(self, one: Spec, other: Spec, tiny: bool = False) -> bool:
+    def differ(self, reference: Spec, changed: Spec, tiny: bool = False) -> bool:
         """Whether the plans of two specifications differ; true if one cannot be planned, except at `tiny`."""
         try:
-            if tiny not in self._latest or self._latest[tiny][0] is not one:
-                self._latest[tiny] = one, self._compute(one, tiny)
-            return self._latest[tiny][1] != self._compute(other, tiny)
+            if tiny not in self._latest or self._latest[tiny][0] is not reference:
+                self._latest[tiny] = reference, self._compute(reference, tiny)
+            return self._latest[tiny][1] != self._compute(changed, tiny)
         except EngramError:
             return not tiny
 
     def _compute(self, spec: Spec, tiny: bool) -> list[list[str]]:
         cells = resolve_cells(_with(spec, SCALE, "tiny") if tiny else spec)
-        return [sorted(plan_of(cell).jobs) for cell in pin_cells(cells, self._known)]
+        return [sorted(plan_of(cell).jobs) for cell in pin_cells(cells, self._cached_digests)]

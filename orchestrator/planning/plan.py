@@ -39,24 +39,24 @@ class Plan:
         inputs: dict[str, tuple[str, ...]] = {}
         following: dict[str, Job] = {}  # the links after the first of a chain, by their own keys
         keys: dict[int, str] = {}  # by the id of each Job object seen; `roots` keeps the objects alive
-        ours: set[int] = set()  # the ids of planned jobs
+        planned_ids: set[int] = set()  # the ids of planned jobs
         new: list[str] = []  # planned keys whose chain has not been followed yet
 
-        def visit(root: Job, planned: bool = True) -> str:
-            seen: Container[int] = ours if planned else keys
+        def visit(root: Job, is_planned: bool = True) -> str:
+            visited: Container[int] = planned_ids if is_planned else keys
             stack = [root]
             while stack:  # not recursive: a plan may be deeper than Python's stack
                 job = stack[-1]
-                waiting = [below for below in job.inputs if id(below) not in seen]
+                waiting = [below for below in job.inputs if id(below) not in visited]
                 if waiting:
                     stack.extend(reversed(waiting))
                     continue
                 stack.pop()
-                if id(job) not in seen:
+                if id(job) not in visited:
                     reads = tuple(keys[id(below)] for below in job.inputs)
                     key = keys[id(job)] = keys.get(id(job)) or key_of(job, reads)
-                    if planned:
-                        ours.add(id(job))
+                    if is_planned:
+                        planned_ids.add(id(job))
                         jobs.setdefault(key, job)
                         inputs.setdefault(key, reads)
                         new.append(key)
@@ -64,7 +64,7 @@ class Plan:
                         following[key] = job
             return keys[id(root)]
 
-        named = {
+        named_roots = {
             name: tuple(dict.fromkeys(visit(job) for job in (root if isinstance(root, tuple) else (root,))))
             for name, root in roots.items()
         }
@@ -72,9 +72,9 @@ class Plan:
         while new:  # the first links of a chain may not be planned
             job = following.get(key := new.pop())
             if job is not None and job.after is not None and key not in after:
-                after[key] = visit(job.after, planned=job.waits)
+                after[key] = visit(job.after, is_planned=job.waits)
                 new.append(after[key])
-        return _order_links(jobs, inputs, named, after)
+        return _order_links(jobs, inputs, named_roots, after)
 
     @classmethod
     def union(cls, plans: Iterable[Plan]) -> Plan:
@@ -91,14 +91,14 @@ class Plan:
             after.update(plan.after)
         return _order_links(jobs, inputs, {}, after)
 
-    def missing(self, stored: Container[str]) -> list[str]:
+    def missing(self, stored_keys: Container[str]) -> list[str]:
         """The planned keys that are not stored, each after its dependencies."""
-        return [key for key in self.jobs if key not in stored]
+        return [key for key in self.jobs if key not in stored_keys]
 
     def dependencies(self, key: str) -> tuple[str, ...]:
         """The keys that a key waits for, each once: its inputs, and the previous link if it is planned."""
-        before = self.after.get(key, "")
-        waits = (*self.inputs[key], before) if before in self.jobs else self.inputs[key]
+        previous_link = self.after.get(key, "")
+        waits = (*self.inputs[key], previous_link) if previous_link in self.jobs else self.inputs[key]
         return tuple(dict.fromkeys(waits)) if len(waits) > 1 else waits
 
     def chain(self, key: str) -> Iterator[str]:
@@ -112,9 +112,9 @@ class Plan:
     def following(self) -> Mapping[str, tuple[str, ...]]:
         """The planned links after each link."""
         following: dict[str, tuple[str, ...]] = {}
-        for key, before in self.after.items():
+        for key, previous_link in self.after.items():
             if key in self.jobs:
-                following[before] = (*following.get(before, ()), key)
+                following[previous_link] = (*following.get(previous_link, ()), key)
         return following
 
     @cached_property
@@ -126,11 +126,11 @@ class Plan:
 
     def dependents(self, keys: Container[str]) -> set[str]:
         """These keys and all keys that depend on them, directly or indirectly."""
-        reached: set[str] = set()
+        dependent_keys: set[str] = set()
         for key in self.jobs:
-            if key in keys or any(below in reached for below in self.dependencies(key)):
-                reached.add(key)
-        return reached
+            if key in keys or any(below in dependent_keys for below in self.dependencies(key)):
+                dependent_keys.add(key)
+        return dependent_keys
 
     @cached_property
     def tasks(self) -> Mapping[str, str]:
@@ -159,24 +159,26 @@ class Plan:
         """The plan of these jobs and their dependencies."""
         return Plan.from_roots({"": tuple(self.jobs[key] for key in keys)})
 
-    def drop_keys(self, lost: Container[str]) -> Plan:
+    def drop_keys(self, lost_keys: Container[str]) -> Plan:
         """The plan of the jobs that can still be computed when these keys cannot.
 
         A gathering job keeps the remaining inputs, which give it another key; any other job that reads a lost key is
         lost too, as is a link after a lost one. A root keeps the remaining parts.
         """
-        kept: dict[str, Job] = {}  # by the key in this plan
+        kept_jobs: dict[str, Job] = {}  # by the key in this plan
         for key, job in self.jobs.items():
-            left = [below for below in self.inputs[key] if below in kept]
-            whole = len(left) == len(self.inputs[key])
-            before = self.after.get(key, "")
-            if key in lost or (before in self.jobs and before not in kept):
+            remaining_inputs = [below for below in self.inputs[key] if below in kept_jobs]
+            has_all_inputs = len(remaining_inputs) == len(self.inputs[key])
+            previous_link = self.after.get(key, "")
+            if key in lost_keys or (previous_link in self.jobs and previous_link not in kept_jobs):
                 continue
-            if not (whole or (marks(job.function).gathers and left)):
+            if not (has_all_inputs or (marks(job.function).gathers and remaining_inputs)):
                 continue
-            unchanged = whole and all(kept[below] is self.jobs[below] for below in left)
-            kept[key] = job if unchanged else replace(job, inputs=tuple(kept[below] for below in left))
-        roots = {name: tuple(kept[key] for key in keys if key in kept) for name, keys in self.roots.items()}
+            is_unchanged = has_all_inputs and all(kept_jobs[below] is self.jobs[below] for below in remaining_inputs)
+            kept_jobs[key] = (
+                job if is_unchanged else replace(job, inputs=tuple(kept_jobs[below] for below in remaining_inputs))
+            )
+        roots = {name: tuple(kept_jobs[key] for key in keys if key in kept_jobs) for name, keys in self.roots.items()}
         return Plan.from_roots({name: jobs for name, jobs in roots.items() if jobs})
 
 

@@ -43,65 +43,67 @@ class Price:
 
 def price_plan(
     plan: Plan,
-    missing: Iterable[str],
-    known: Mapping[str, float],
+    missing_keys: Iterable[str],
+    mean_seconds: Mapping[str, float],
     slots: int,
     address: str | None = None,
     gpus: int = 0,
-    kept: Callable[[], Path | None] = lambda: None,
+    speed_folder: Callable[[], Path | None] = lambda: None,
 ) -> Price:
     """The price of the missing jobs on `slots` slots of this machine.
 
-    `known` are seconds by group, from runs of this store. Other groups use the reference timings, scaled by the
-    machine's speed, which is measured unless the folder `kept` has it.
+    `mean_seconds` are seconds by group, from runs of this store. Other groups use the reference timings, scaled by the
+    machine's speed, which is measured unless the folder `speed_folder` has it.
     """
-    there = list(missing)
+    key_list = list(missing_keys)
     reference: Reference | None = None
-    factor = apart = 1.0
+    factor = spread = 1.0
     spans: dict[str, Span] = {}
     unknown: dict[str, tuple[float, float] | None] = {}
-    by_reference = False
-    for key in there:
-        seconds = known.get(plan.groups[key])
+    uses_reference = False
+    for key in key_list:
+        seconds = mean_seconds.get(plan.groups[key])
         if seconds is not None:
             spans[key] = Span.with_factor(seconds, OWN)
             continue
         reference = reference or load_reference()
-        of_job = _job_span(plan, key, reference)
-        if of_job is not None:
-            by_reference = True
-            spans[key] = of_job.times(1.0, 1 / GPU) if gpus and marks(plan.jobs[key].function).gpus else of_job
+        job_span = _job_span(plan, key, reference)
+        if job_span is not None:
+            uses_reference = True
+            spans[key] = job_span.times(1.0, 1 / GPU) if gpus and marks(plan.jobs[key].function).gpus else job_span
         else:
             task = plan.task(key)
             unknown[task] = _sum(unknown.get(task, (0.0, 0.0)), _bounds(plan, key, reference))
-    if by_reference and reference is not None:
-        here = reference_timings.machine_speed(kept())
-        factor, apart = here.against(reference.speed) if here is not None else (1.0, 2.0)
+    if uses_reference and reference is not None:
+        speed = reference_timings.machine_speed(speed_folder())
+        factor, spread = speed.against(reference.speed) if speed is not None else (1.0, 2.0)
         for key in spans:
-            if plan.groups[key] not in known:
-                spans[key] = spans[key].times(factor, 1 / apart, apart)
-    ends = [_wall_clock(plan, {key: getattr(each, name) for key, each in spans.items()}, slots, gpus) for name in ENDS]
+            if plan.groups[key] not in mean_seconds:
+                spans[key] = spans[key].times(factor, 1 / spread, spread)
+    ends = [_wall_clock(plan, {key: getattr(span, name) for key, span in spans.items()}, slots, gpus) for name in ENDS]
     total = Span(*ends)
-    if there and (spans or not unknown):
-        total = total + _startup_span(known, address, reference, factor)
+    if key_list and (spans or not unknown):
+        total = total + _startup_span(mean_seconds, address, reference, factor)
     bounds = None
     if unknown and all(unknown.values()):
-        sums = [sum(each[end] for each in unknown.values() if each) / slots for end in (0, 1)]
-        bounds = sums[0] * factor / apart, sums[1] * factor * apart
-    return Price(total, tuple(unknown), bounds, not by_reference and not unknown)
+        sums = [sum(span[end] for span in unknown.values() if span) / slots for end in (0, 1)]
+        bounds = sums[0] * factor / spread, sums[1] * factor * spread
+    return Price(total, tuple(unknown), bounds, not uses_reference and not unknown)
 
 
-def prices_by_group(plan: Plan, missing: Iterable[str]) -> dict[str, float]:
+def prices_by_group(plan: Plan, missing_keys: Iterable[str]) -> dict[str, float]:
     """Mean seconds of the missing jobs of each group by the reference timings, on the reference machine.
 
     Groups with a job without comparable timings are omitted.
     """
     reference = load_reference()
     spans: dict[str, list[Span | None]] = {}
-    for key in missing:
+    for key in missing_keys:
         spans.setdefault(plan.groups[key], []).append(_job_span(plan, key, reference))
     return {
-        group: sum(span.expected for span in each if span) / len(each) for group, each in spans.items() if all(each)
+        group: sum(span.expected for span in group_spans if span) / len(group_spans)
+        for group, group_spans in spans.items()
+        if all(group_spans)
     }
 
 
@@ -138,8 +140,8 @@ def _job_span(plan: Plan, key: str, reference: Reference) -> Span | None:
     work = mark.work(job.config)
     if job.after is not None:
         work = work.beyond(mark.work(job.after.config))
-    of_amounts = reference.estimate_work(work.amounts)
-    return None if of_amounts is None else of_amounts.times(1.0, work.least, work.most)
+    amounts_span = reference.estimate_work(work.amounts)
+    return None if amounts_span is None else amounts_span.times(1.0, work.least, work.most)
 
 
 def _bounds(plan: Plan, key: str, reference: Reference) -> tuple[float, float] | None:
@@ -148,21 +150,25 @@ def _bounds(plan: Plan, key: str, reference: Reference) -> tuple[float, float] |
     if mark.work is None:
         return reference.bounds_of_family(mark.name, len(plan.inputs[key]))
     work = mark.work(plan.jobs[key].config)
-    each = [reference.bounds(unit, count) for unit, count in work.amounts.items()]
-    low, high = (sum(bound[end] for bound in each if bound) for end in (0, 1))
-    return (low * work.least, high * work.most) if all(each) else None
+    unit_bounds = [reference.bounds(unit, count) for unit, count in work.amounts.items()]
+    low, high = (sum(bound[end] for bound in unit_bounds if bound) for end in (0, 1))
+    return (low * work.least, high * work.most) if all(unit_bounds) else None
 
 
-def _sum(one: tuple[float, float] | None, other: tuple[float, float] | None) -> tuple[float, float] | None:
-    return None if one is None or other is None else (one[0] + other[0], one[1] + other[1])
+def _sum(first: tuple[float, float] | None, second: tuple[float, float] | None) -> tuple[float, float] | None:
+    return None if first is None or second is None else (first[0] + second[0], first[1] + second[1])
 
 
-def _startup_span(known: Mapping[str, float], address: str | None, reference: Reference | None, factor: float) -> Span:
+def _startup_span(
+    mean_seconds: Mapping[str, float], address: str | None, reference: Reference | None, factor: float
+) -> Span:
     """The seconds to start and end the executor."""
     group = other_runs.startup_group(address)
-    if group in known:
-        return Span.with_factor(known[group], OWN)
-    return Span.with_factor(reference.around.get(group, 0.0) * factor, 2.0) if reference is not None else NOTHING
+    if group in mean_seconds:
+        return Span.with_factor(mean_seconds[group], OWN)
+    return (
+        Span.with_factor(reference.executor_seconds.get(group, 0.0) * factor, 2.0) if reference is not None else NOTHING
+    )
 
 
 def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int = 0) -> float:
@@ -185,23 +191,23 @@ def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int 
 def describe_price(price: Price, slots: int) -> str:
     """The price as text: `42 min here, 30 to 60, on 2 workers`, with the tasks that have no known time."""
     workers = f"on {slots} worker{'s' if slots != 1 else ''}"
-    here, more = price.here, len(price.unknown) - NAMED
-    names = ", ".join(price.unknown[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    span, hidden_count = price.here, len(price.unknown) - NAMED
+    names = ", ".join(price.unknown[:NAMED]) + (f" and {hidden_count} more" if hidden_count > 0 else "")
     if not price.unknown:
-        sure = f"{format_duration(here.expected)} here" if price.ran_here else _format_bounds(here)
-        return f"{sure}, {workers}"
-    nothing = f"no timing for {names} in this store or in the reference"
+        estimate = f"{format_duration(span.expected)} here" if price.ran_here else _format_bounds(span)
+        return f"{estimate}, {workers}"
+    reason = f"no timing for {names} in this store or in the reference"
     low, high = price.bounds
     if low is not None and high is not None:
-        return f"from {format_duration(low)} to {format_duration(high)} {workers}: {nothing}"
-    return f"at least {format_duration(here.low)} {workers}: {nothing}" if here.low >= 1 else f"unknown: {nothing}"
+        return f"from {format_duration(low)} to {format_duration(high)} {workers}: {reason}"
+    return f"at least {format_duration(span.low)} {workers}: {reason}" if span.low >= 1 else f"unknown: {reason}"
 
 
-def _format_bounds(here: Span) -> str:
+def _format_bounds(span: Span) -> str:
     """`42 min here, 30 to 60`: the bounds in the unit of the expected time."""
     for unit, seconds in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):
-        if here.expected >= 2 * seconds or unit == "s":
-            low, middle, high = (each / seconds for each in (here.low, here.expected, here.high))
+        if span.expected >= 2 * seconds or unit == "s":
+            low, middle, high = (bound / seconds for bound in (span.low, span.expected, span.high))
             digits = 0 if low >= 3 or unit == "s" else 1
             return f"{middle:.{digits}f} {unit} here, {low:.{digits}f} to {max(high, 1.0):.{digits}f}"
     raise AssertionError(unit)

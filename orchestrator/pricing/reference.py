@@ -69,20 +69,20 @@ def measure_speed(seconds: float = SECONDS) -> Speed:
 
 def _median(run: Any, seconds: float) -> float:
     run()
-    taken: list[float] = []
-    until = time.monotonic() + seconds
-    while time.monotonic() < until or len(taken) < 3:
-        begun = time.process_time()
+    durations: list[float] = []
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline or len(durations) < 3:
+        start = time.process_time()
         run()
-        taken.append(time.process_time() - begun)
-    return float(np.median(taken))
+        durations.append(time.process_time() - start)
+    return float(np.median(durations))
 
 
-def machine_speed(kept: Path | None) -> Speed | None:
-    """The speed of this machine, read from the folder `kept` or measured and stored there; None on failure."""
-    file = None if kept is None else kept / f"{socket.gethostname()}.json"
-    if file is not None and (known := _read_speed(file)) is not None:
-        return known
+def machine_speed(folder: Path | None) -> Speed | None:
+    """The speed of this machine, read from `folder`, or measured and stored there; None on failure."""
+    file = None if folder is None else folder / f"{socket.gethostname()}.json"
+    if file is not None and (stored_speed := _read_speed(file)) is not None:
+        return stored_speed
     speed = _measure_apart()
     if speed is not None and file is not None:
         _write_speed(file, speed)
@@ -93,7 +93,7 @@ def machine_speed(kept: Path | None) -> Speed | None:
 def _measure_apart() -> Speed | None:
     """The speed measured in a separate process; None on failure."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "orchestrator.pricing.reference"],
             capture_output=True,
             text=True,
@@ -101,7 +101,7 @@ def _measure_apart() -> Speed | None:
             env={**os.environ, **ONE_THREAD},
             check=True,
         )
-        return _speed(json.loads(done.stdout))
+        return _speed(json.loads(process.stdout))
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
 
@@ -120,8 +120,8 @@ def _write_speed(file: Path, speed: Speed) -> None:
 
 def _speed(value: Any) -> Speed | None:
     seconds = [value.get(kind) for kind in KINDS] if isinstance(value, dict) else []
-    sound = [each for each in seconds if isinstance(each, float) and 0 < each < math.inf]
-    return Speed(*sound) if len(sound) == len(KINDS) else None
+    valid_seconds = [duration for duration in seconds if isinstance(duration, float) and 0 < duration < math.inf]
+    return Speed(*valid_seconds) if len(valid_seconds) == len(KINDS) else None
 
 
 if __name__ == "__main__":
@@ -143,8 +143,8 @@ class Span:
     def __add__(self, other: Span) -> Span:
         return Span(self.expected + other.expected, self.low + other.low, self.high + other.high)
 
-    def times(self, factor: float, least: float = 1.0, most: float = 1.0) -> Span:
-        return Span(self.expected * factor, self.low * factor * least, self.high * factor * most)
+    def times(self, factor: float, low_factor: float = 1.0, high_factor: float = 1.0) -> Span:
+        return Span(self.expected * factor, self.low * factor * low_factor, self.high * factor * high_factor)
 
 
 NOTHING = Span(0.0, 0.0, 0.0)
@@ -152,35 +152,37 @@ NOTHING = Span(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True)
 class Reference:
-    """The reference timings. `units` has the seconds of each unit of work, `tasks` the pairs (tables read, seconds) of
-    jobs of each task without units, `around` the seconds to start and end an executor, `speed` the machine's speed.
+    """The reference timings.
+
+    `speed` is the machine's speed. `units` has the seconds of each unit of work, `tasks` the pairs (tables read,
+    seconds) of jobs of each task without units, and `executor_seconds` the seconds to start and end an executor.
     """
 
     speed: Speed
     units: Mapping[str, float]
     tasks: Mapping[str, Sequence[tuple[int, float]]]
-    around: Mapping[str, float]
+    executor_seconds: Mapping[str, float]
 
     def estimate_work(self, amounts: Mapping[str, float]) -> Span | None:
         """Seconds of these units; None if one of them has no comparable timing."""
         spans = [self._estimate_unit(unit, count) for unit, count in amounts.items()]
-        known = [span for span in spans if span is not None]
-        return sum(known, NOTHING) if len(known) == len(spans) else None
+        known_spans = [span for span in spans if span is not None]
+        return sum(known_spans, NOTHING) if len(known_spans) == len(spans) else None
 
     def bounds(self, unit: str, count: float) -> tuple[float, float] | None:
         """Bounds of the seconds of any unit of this kind, such as `train`, on images of this size; None if unknown."""
         kind, _, _ = unit.partition(" ")
         _, split, shape = unit.rpartition(DATA)
-        there = {
-            known: seconds
-            for known, seconds in self.units.items()
-            if known.partition(" ")[0] == kind and (not split or known.rpartition(DATA)[1])
+        comparable_units = {
+            timed_unit: seconds
+            for timed_unit, seconds in self.units.items()
+            if timed_unit.partition(" ")[0] == kind and (not split or timed_unit.rpartition(DATA)[1])
         }
-        if not there:
+        if not comparable_units:
             return None
         scaled = [
-            seconds * (_pixels(shape) / _pixels(known.rpartition(DATA)[2]) if split else 1.0)
-            for known, seconds in there.items()
+            seconds * (_pixels(shape) / _pixels(timed_unit.rpartition(DATA)[2]) if split else 1.0)
+            for timed_unit, seconds in comparable_units.items()
         ]
         return min(scaled) * count, max(scaled) * count
 
@@ -192,33 +194,43 @@ class Reference:
         points = sorted(self.tasks.get(task, ()))
         if not points:
             return None
-        same = [seconds for count, seconds in points if count == tables]
-        if same:
-            return Span.with_factor(_middle(same), LIKE)
-        below = [point for point in points if point[0] < tables][-1:]
-        above = [point for point in points if point[0] > tables][:1]
-        if below and above:
-            (few, less), (many, more) = below[0], above[0]
-            power = math.log(more / less) / math.log(max(many, 1) / max(few, 0.5)) if less > 0 and more > 0 else 1.0
-            return Span.with_factor(less * (tables / max(few, 0.5)) ** power, LIKE)
-        count, seconds = (below or above)[0]
+        exact_matches = [seconds for count, seconds in points if count == tables]
+        if exact_matches:
+            return Span.with_factor(_middle(exact_matches), LIKE)
+        fewer_tables = [point for point in points if point[0] < tables][-1:]
+        more_tables = [point for point in points if point[0] > tables][:1]
+        if fewer_tables and more_tables:
+            (low_count, low_seconds), (high_count, high_seconds) = fewer_tables[0], more_tables[0]
+            power = (
+                math.log(high_seconds / low_seconds) / math.log(max(high_count, 1) / max(low_count, 0.5))
+                if low_seconds > 0 and high_seconds > 0
+                else 1.0
+            )
+            return Span.with_factor(low_seconds * (tables / max(low_count, 0.5)) ** power, LIKE)
+        count, seconds = (fewer_tables or more_tables)[0]
         return Span.with_factor(seconds * max(tables, 1) / max(count, 1), FAR)
 
     def bounds_of_family(self, task: str, tables: int) -> tuple[float, float] | None:
         """Bounds of the seconds of jobs of the same audit that read this number of tables; None if none was timed."""
         family = f"{task.partition('.')[0]}."
-        spans = [span for each in self.tasks if each.startswith(family) and (span := self.estimate_task(each, tables))]
+        spans = [
+            span
+            for timed_task in self.tasks
+            if timed_task.startswith(family) and (span := self.estimate_task(timed_task, tables))
+        ]
         return (min(span.low for span in spans), max(span.high for span in spans)) if spans else None
 
     def _estimate_unit(self, unit: str, count: float) -> Span | None:
         if unit in self.units:
             return Span.with_factor(self.units[unit] * count, TIMED)
         network, split, shape = unit.rpartition(DATA)
-        alike = [known for known in self.units if split and known.rpartition(DATA)[0] == network]
-        if not alike:
+        timed_units = [timed_unit for timed_unit in self.units if split and timed_unit.rpartition(DATA)[0] == network]
+        if not timed_units:
             return None
         pixels = _pixels(shape)
-        nearest = min(alike, key=lambda known: abs(math.log(pixels / _pixels(known.rpartition(DATA)[2]))))
+        nearest = min(
+            timed_units, key=lambda timed_unit: abs(math.log(pixels / _pixels(timed_unit.rpartition(DATA)[2])))
+        )
         ratio = pixels / _pixels(nearest.rpartition(DATA)[2])
         # The work of convolutions grows with the pixels; the work of dense layers grows less.
         return Span.with_factor(self.units[nearest] * ratio * count, LIKE * max(ratio, 1 / ratio) ** 0.5)

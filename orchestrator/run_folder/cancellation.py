@@ -35,14 +35,14 @@ class Cancellation:
         self._monotonic = monotonic
         self._seconds = _seconds_between_looks(store)
         self._take()
-        self._looked = monotonic()
+        self._last_look = monotonic()
 
     def look(self) -> str | None:
         """The reason in a new request, once; None if there is no request, or if it is too early to check."""
         now = self._monotonic()
-        if now - self._looked < self._seconds:
+        if now - self._last_look < self._seconds:
             return None
-        self._looked = now
+        self._last_look = now
         requester = self._take()
         return None if requester is None else f"{CANCELLED} {requester}"
 

@@ -47,9 +47,9 @@ class CodeChange:
     def describe(self) -> str:
         """`network hospital:small: layers.py changed since run unique_feature-1f83d9ab`."""
         names = ", ".join(self.files[:SHOWN_FILES]) or "its source"
-        more = len(self.files) - SHOWN_FILES
-        if more > 0:
-            names += f" and {format_count(more, 'more file')}"
+        hidden_count = len(self.files) - SHOWN_FILES
+        if hidden_count > 0:
+            names += f" and {format_count(hidden_count, 'more file')}"
         return f"{self.code}: {names} changed since run {self.run}"
 
 
@@ -69,12 +69,12 @@ def changes_of_run(journal: Journal) -> list[CodeChange]:
     config = reopen_cell(journal).config
     recorded = about.get("code", {})
     changes = []
-    named = [source.name for source in code.code_of(config)]
-    for name in dict.fromkeys((*recorded, *named)):
+    code_names = [source.name for source in code.code_of(config)]
+    for name in dict.fromkeys((*recorded, *code_names)):
         present = code.read_code(name)
-        before = recorded.get(name, {}).get("digest") or code.pinned_digest(config, name)
-        if before is not None and before != present.digest:
-            changes.append(_change(journal.run, about, present, before))
+        earlier_digest = recorded.get(name, {}).get("digest") or code.pinned_digest(config, name)
+        if earlier_digest is not None and earlier_digest != present.digest:
+            changes.append(_change(journal.run, about, present, earlier_digest))
     return changes
 
 
@@ -91,8 +91,8 @@ def find_changes(cells: Iterable[Cell], store: Store) -> list[CodeChange]:
 
 def _newest_changes(store: Store, codes: Iterable[Code]) -> list[CodeChange]:
     """The change of each code since the newest run planned with it, if that run's keys have another digest."""
-    wanted = {source.name: source for source in codes}
-    if not wanted:
+    codes_by_name = {source.name: source for source in codes}
+    if not codes_by_name:
         return []
     abouts: list[tuple[str, dict[str, Any]]] = []
     runs = store.folder("runs")
@@ -101,35 +101,37 @@ def _newest_changes(store: Store, codes: Iterable[Code]) -> list[CodeChange]:
             about = Journal(folder).about()
         except StoreError:
             continue
-        if wanted.keys() & about.get("code", {}).keys() and has_current_keys(about):
+        if codes_by_name.keys() & about.get("code", {}).keys() and has_current_keys(about):
             abouts.append((folder.name, about))
     changes = []
-    for name, present in wanted.items():
-        having = [(str(about.get("created", "")), run, about) for run, about in abouts if name in about["code"]]
-        if not having:
+    for name, present in codes_by_name.items():
+        runs_with_code = [(str(about.get("created", "")), run, about) for run, about in abouts if name in about["code"]]
+        if not runs_with_code:
             continue
-        _, run, about = max(having, key=operator.itemgetter(0))
+        _, run, about = max(runs_with_code, key=operator.itemgetter(0))
         change = _change(run, about, present, about["code"][name]["digest"])
         if change.keys != present.digest:
             changes.append(change)
     return changes
 
 
-def _change(run: str, about: Mapping[str, Any], present: Code, before: str) -> CodeChange:
+def _change(run: str, about: Mapping[str, Any], present: Code, earlier_digest: str) -> CodeChange:
     accepted = [entry for entry in about.get("accepted", ()) if entry["code"] == present.name]
-    keys = accepted[-1]["keys"] if accepted else before
+    keys = accepted[-1]["keys"] if accepted else earlier_digest
     files = about.get("code", {}).get(present.name, {}).get("files", {})
     names = [name for name in sorted({*files, *present.files}) if files.get(name) != present.files.get(name)]
-    if before == present.digest and accepted:
+    if earlier_digest == present.digest and accepted:
         names = accepted[-1]["files"]
-    same = tuple(dict.fromkeys((before, *(entry["now"] for entry in accepted))))
-    return CodeChange(present.name, run, keys, before, present.digest, tuple(names) if files else (), same)
+    accepted_digests = tuple(dict.fromkeys((earlier_digest, *(entry["now"] for entry in accepted))))
+    return CodeChange(
+        present.name, run, keys, earlier_digest, present.digest, tuple(names) if files else (), accepted_digests
+    )
 
 
 def accept(cell: Cell, changes: Sequence[CodeChange]) -> Cell:
     """The pinned cell, with code entering keys by the digests from before these changes."""
-    named = {source.name for source in code.code_of(cell.config)}
-    concerned = [change for change in changes if change.code in named or change.code.startswith(code.AUDIT)]
+    code_names = {source.name for source in code.code_of(cell.config)}
+    concerned = [change for change in changes if change.code in code_names or change.code.startswith(code.AUDIT)]
     if not concerned:
         return cell
     entries = []
@@ -144,12 +146,16 @@ def accept(cell: Cell, changes: Sequence[CodeChange]) -> Cell:
 def note_accepted(journal: Journal, cell: Cell, plan: Plan) -> None:
     """Record in a run's folder the accepted changes and the present code."""
     about = journal.about()
-    before = list(about.get("accepted", ()))
-    known = {(entry["code"], entry["keys"], entry["now"]) for entry in before}
-    new = [entry for entry in cell.accepted if (entry["code"], entry["keys"], entry["now"]) not in known]
-    if not new and about.get("stand_ins", {}) == cell.stand_ins:
+    earlier_entries = list(about.get("accepted", ()))
+    recorded = {(entry["code"], entry["keys"], entry["now"]) for entry in earlier_entries}
+    new_entries = [entry for entry in cell.accepted if (entry["code"], entry["keys"], entry["now"]) not in recorded]
+    if not new_entries and about.get("stand_ins", {}) == cell.stand_ins:
         return
-    content = {"config": plain(cell.config), "accepted": [*before, *new], "stand_ins": dict(cell.stand_ins)}
+    content = {
+        "config": plain(cell.config),
+        "accepted": [*earlier_entries, *new_entries],
+        "stand_ins": dict(cell.stand_ins),
+    }
     journal.rewrite({**about, **content, **describe_code(code.code_of(cell.config, plan))})
 
 

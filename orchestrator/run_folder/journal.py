@@ -60,7 +60,7 @@ class Journal:
     def __init__(self, folder: Path, disclose: Disclose | None = None) -> None:
         self.folder = folder
         self._disclose = disclose
-        self._planned: Any = None
+        self._plan_content: Any = None
 
     @property
     def run(self) -> str:
@@ -75,21 +75,21 @@ class Journal:
         if self.exists:
             return
         # Drivers in two containers may have the same process id.
-        aside = self.folder.with_name(f".{self.folder.name}.{os.getpid()}.{os.urandom(8).hex()}")
+        draft = self.folder.with_name(f".{self.folder.name}.{os.getpid()}.{os.urandom(8).hex()}")
         try:
-            aside.mkdir(parents=True)
-            _write(aside / "run.json", run_files.seal({"run": self.run, "created": now(), **about}, indent=2))
+            draft.mkdir(parents=True)
+            _write(draft / "run.json", run_files.seal({"run": self.run, "created": now(), **about}, indent=2))
             if plan is not None:
                 jobs = [[key, plan.task(key)] for key in plan.jobs]
                 chains = {"after": plan.after} if plan.after else {}
-                _write(aside / "plan.json", run_files.seal({"roots": plan.roots, "jobs": jobs, **chains}))
+                _write(draft / "plan.json", run_files.seal({"roots": plan.roots, "jobs": jobs, **chains}))
             with contextlib.suppress(FileExistsError):
-                os.rename(aside, self.folder)
+                os.rename(draft, self.folder)
         except OSError as error:
             if not self.exists:  # otherwise another driver was first, with the same content
                 raise Unwritable(f"cannot write {self.folder}: {error.strerror or error}") from None
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(draft, ignore_errors=True)
 
     def rewrite(self, about: Mapping[str, Any]) -> None:
         """Replace the content of `run.json` atomically, for example when a search gets another cell."""
@@ -147,11 +147,11 @@ class Journal:
 
     def following(self) -> dict[str, set[str]]:
         """The planned links after each link of a chain."""
-        planned = self.tasks()
+        planned_keys = self.tasks()
         following: dict[str, set[str]] = {}
-        for key, before in self.after().items():
-            if key in planned:
-                following.setdefault(before, set()).add(key)
+        for key, previous_link in self.after().items():
+            if key in planned_keys:
+                following.setdefault(previous_link, set()).add(key)
         return following
 
     def append(self, events: Iterable[Mapping[str, Any]]) -> None:
@@ -163,9 +163,9 @@ class Journal:
             try:
                 end = os.fstat(log).st_size
                 # A line truncated by a kill is ended first.
-                torn = bool(end) and os.pread(log, 1, end - 1) != b"\n"
+                is_torn = bool(end) and os.pread(log, 1, end - 1) != b"\n"
                 try:
-                    atomic_write.write_all(log, ("\n" * torn + lines).encode())
+                    atomic_write.write_all(log, ("\n" * is_torn + lines).encode())
                 except BaseException:
                     os.truncate(log, end)  # all or nothing: the events may be appended again
                     raise
@@ -230,9 +230,9 @@ class Journal:
 
     def _plan(self) -> Any:
         """The content of `plan.json`, cached, since the file never changes."""
-        if self._planned is None:
-            self._planned = self._read("plan.json", run_files.check_plan)
-        return self._planned
+        if self._plan_content is None:
+            self._plan_content = self._read("plan.json", run_files.check_plan)
+        return self._plan_content
 
     def _read(self, name: str, checked: Callable[[Any], None]) -> Any:
         path = self.folder / name
@@ -251,7 +251,7 @@ class Journal:
 def _events(lines: bytes, kinds: Container[str] | None = None) -> list[dict[str, Any]]:
     events = []
     for line in lines.splitlines():
-        if kinds is not None and (known := KIND.match(line)) is not None and known[1].decode() not in kinds:
+        if kinds is not None and (match := KIND.match(line)) is not None and match[1].decode() not in kinds:
             continue
         with contextlib.suppress(ValueError, RecursionError):
             event = json.loads(line.decode(errors="replace"))
@@ -279,16 +279,16 @@ def cell_description(cell: Cell) -> dict[str, Any]:
         "key_format": KEY_FORMAT,
         "binding": binding_of(draw_of(cell.audit, cell.config)),
     }
-    return about | _spec_description(cell.asked_alone)
+    return about | _spec_description(cell.spec_alone)
 
 
 def sweep_description(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, Any]:
     """The content of `run.json` for a sweep of these cells, whose runs are given in the same order."""
-    specs = [cell.asked for cell in cells]
-    whole = specs[0] if all(spec == specs[0] for spec in specs) else None
+    specs = [cell.spec for cell in cells]
+    common_spec = specs[0] if all(spec == specs[0] for spec in specs) else None
     # A cell's folder may be older than the sweep and lack its setting, so the sweep stores the settings.
     settings = [dict(cell.setting) for cell in cells]
-    return {"audit": cells[0].audit, "cells": list(runs), "settings": settings} | _spec_description(whole)
+    return {"audit": cells[0].audit, "cells": list(runs), "settings": settings} | _spec_description(common_spec)
 
 
 def _spec_description(spec: Spec | None) -> dict[str, Any]:
@@ -336,11 +336,11 @@ def reopen_run(journal: Journal) -> tuple[Cell, Plan]:
     check_key_format(journal)
     cell = reopen_cell(journal)
     plan = plan_of(cell)
-    before = journal.tasks()
-    if set(before) != set(plan.jobs):
-        other = sorted({plan.task(key) for key in plan.jobs if key not in before})
+    planned_tasks = journal.tasks()
+    if set(planned_tasks) != set(plan.jobs):
+        changed_tasks = sorted({plan.task(key) for key in plan.jobs if key not in planned_tasks})
         raise EngramError(
-            f"run {journal.run} was planned by other versions of {', '.join(other) or 'its tasks'}; "
+            f"run {journal.run} was planned by other versions of {', '.join(changed_tasks) or 'its tasks'}; "
             f"its results are kept: start the audit again with `engram run {cell.audit}`"
         )
     return cell, plan
@@ -351,51 +351,51 @@ class MergedLog:
 
     An event in several logs is returned once. Two starts are the same event if their times are equal, two stored
     results of one start if their keys are equal, and other events if their whole content is equal. Events before
-    `since`, when a sweep's cells were still separate runs, are omitted. `position` is the number of bytes read of a
-    single run's log.
+    `start_time`, when a sweep's cells were still separate runs, are omitted. `position` is the number of bytes read of
+    a single run's log.
     """
 
-    def __init__(self, journals: Sequence[Journal], since: str = "") -> None:
+    def __init__(self, journals: Sequence[Journal], start_time: str = "") -> None:
         self.position = 0
         self._journals = journals
         self._positions = [0] * len(journals)
-        self._since = since
+        self._start_time = start_time
         self._waiting: list[Event] = []
-        self._began = ""
-        self._seen: set[str] = set()
+        self._last_start = ""
+        self._returned: set[str] = set()
 
-    def read(self, settled: bool = True) -> list[Event]:
-        """The new events; for several logs only events that no later event can precede, unless `settled`.
+    def read(self, is_complete: bool = True) -> list[Event]:
+        """The new events; for several logs only events that no later event can precede, unless `is_complete`.
 
         A driver writes an event to all logs at once, so that 2 s are enough.
         """
-        fresh: list[Event] = []
-        for at, journal in enumerate(self._journals):
-            events, self._positions[at] = journal.events_from(self._positions[at])
-            fresh += events
+        new_events: list[Event] = []
+        for index, journal in enumerate(self._journals):
+            events, self._positions[index] = journal.events_from(self._positions[index])
+            new_events += events
         if len(self._journals) == 1:
             self.position = self._positions[0]
-            return fresh
-        self._waiting = sorted([*self._waiting, *fresh], key=lambda event: str(event["time"]))
-        until = math.inf if settled else time.time() - SETTLED
-        ready = [event for event in self._waiting if seconds_of(event["time"]) <= until]
+            return new_events
+        self._waiting = sorted([*self._waiting, *new_events], key=lambda event: str(event["time"]))
+        latest_time = math.inf if is_complete else time.time() - SETTLED
+        ready = [event for event in self._waiting if seconds_of(event["time"]) <= latest_time]
         self._waiting = self._waiting[len(ready) :]
-        return [new for event in ready if event["time"] >= self._since and (new := self._new_part(event))]
+        return [new for event in ready if event["time"] >= self._start_time and (new := self._new_part(event))]
 
     def _new_part(self, event: Event) -> Event | None:
         """The part of this event that no log has had since the last start; None if there is none."""
         if event["event"] == "started":
-            if event["time"] == self._began:
+            if event["time"] == self._last_start:
                 return None
-            self._began, self._seen = event["time"], set()
+            self._last_start, self._returned = event["time"], set()
             return event
         if event["event"] == "stored":
-            held = {task: set(keys) - self._seen for task, keys in stored_results(event).items()}
-            self._seen.update(*held.values())
-            new = {task: sorted(keys) for task, keys in held.items() if keys}
+            new_keys = {task: set(keys) - self._returned for task, keys in stored_results(event).items()}
+            self._returned.update(*new_keys.values())
+            new = {task: sorted(keys) for task, keys in new_keys.items() if keys}
             return {**event, "results": new} if new else None
         words = json.dumps(event, sort_keys=True)
-        if words in self._seen:
+        if words in self._returned:
             return None
-        self._seen.add(words)
+        self._returned.add(words)
         return event

@@ -53,39 +53,39 @@ class PastRun:
 
 def read_past_runs(audit: str, runs: Path) -> list[PastRun]:
     """The answered runs of this audit in the folder, without unreadable ones."""
-    found = []
+    past_runs = []
     for journal in _answered_runs(audit, runs):
         with suppress(StoreError):
             about = journal.about()
             keys = frozenset(journal.tasks())
-            found.append(PastRun(journal.run, _is_null(about.get("preset")), _question_of_run(about), keys))
-    return found
+            past_runs.append(PastRun(journal.run, _is_null(about.get("preset")), _question_of_run(about), keys))
+    return past_runs
 
 
-def _count_looks(cell: Cell, plan: Plan, past: Iterable[PastRun], own: Collection[str] = ()) -> Look:
+def _count_looks(cell: Cell, plan: Plan, past_runs: Iterable[PastRun], own_runs: Collection[str] = ()) -> Look:
     """The look of a run of this cell and plan at its question, after the runs that were answered before it.
 
-    `own` are names of runs that do not count.
+    `own_runs` are names of runs that do not count.
     """
-    trained = {key for key, task in plan.tasks.items() if task in plan.trains}
+    trained_keys = {key for key, task in plan.tasks.items() if task in plan.trains}
     question = _question_of(cell.audit, cell.config)
     look = FIRST
-    for run in past:
-        if run.run in own or run.is_null != _is_null(cell.preset):
+    for run in past_runs:
+        if run.run in own_runs or run.is_null != _is_null(cell.preset):
             continue
-        asks_same, shares = run.question == question, not trained.isdisjoint(run.keys)
-        if asks_same or shares:
-            goes_on = asks_same and shares
-            look = replace(look, number=look.number + 1, streams=look.streams + (not goes_on))
+        has_same_question, shares_training = run.question == question, not trained_keys.isdisjoint(run.keys)
+        if has_same_question or shares_training:
+            is_extension = has_same_question and shares_training
+            look = replace(look, number=look.number + 1, streams=look.streams + (not is_extension))
     return look
 
 
-def expected_look(cell: Cell, plan: Plan, run: Journal, past: Iterable[PastRun]) -> int:
+def expected_look(cell: Cell, plan: Plan, run: Journal, past_runs: Iterable[PastRun]) -> int:
     """The look of the run in this folder or, if none is recorded yet, its look once it is answered."""
     with suppress(StoreError):
         if run.exists and "look" in (about := run.about()):
             return read_look(about).number
-    return _count_looks(cell, plan, past, (run.run,)).number
+    return _count_looks(cell, plan, past_runs, (run.run,)).number
 
 
 def _is_null(preset: str | None) -> bool:
@@ -97,16 +97,16 @@ def record_looks(journals: Sequence[Journal], plans: Sequence[Plan]) -> None:
 
     A recorded look does not change.
     """
-    fresh = [journal.run for journal in journals if "look" not in journal.about()]
-    past = cache(read_past_runs)
+    new_runs = [journal.run for journal in journals if "look" not in journal.about()]
+    past_runs = cache(read_past_runs)
     for journal, plan in zip(journals, plans, strict=True):
-        if journal.run not in fresh:
+        if journal.run not in new_runs:
             continue
         registered = audits.find_installed(journal.about()["audit"])
         if registered is None or registered.audit.verdict is None:
             continue  # it gives no answer
         cell = reopen_cell(journal)
-        counted = _count_looks(cell, plan, past(cell.audit, journal.folder.parent), fresh)
+        counted = _count_looks(cell, plan, past_runs(cell.audit, journal.folder.parent), new_runs)
         look = replace(counted, cells=len(journals))
         summed = audits.find(cell.audit).audit.summed_error(cell.config, look)
         journal.rewrite({**journal.about(), "look": {**asdict(look), "summed_error": summed}})
@@ -124,23 +124,23 @@ def _question_of(audit: str, config: Any) -> Any:
     return _without_seeds(_without_paths(form, left_out, ""))
 
 
-def _fields_left_out(config: Any, above: str = "") -> Iterator[str]:
+def _fields_left_out(config: Any, prefix: str = "") -> Iterator[str]:
     """The dotted paths of thresholds that only the answer reads, and of sizes (not of fields that name files)."""
     for field in dataclasses.fields(config):
-        path, value = f"{above}{field.name}", getattr(config, field.name)
+        path, value = f"{prefix}{field.name}", getattr(config, field.name)
         if field.metadata.get(ANSWER_ONLY) or (isinstance(value, int) and field.name in SIZES):
             yield path
         elif parts(value) is not None:
             yield from _fields_left_out(value, f"{path}.")
 
 
-def _without_paths(form: Mapping[str, Any], left_out: Container[str], above: str) -> dict[str, Any]:
-    kept = {}
+def _without_paths(form: Mapping[str, Any], left_out: Container[str], prefix: str) -> dict[str, Any]:
+    remaining = {}
     for name, part in form.items():
-        path = f"{above}{name}"
+        path = f"{prefix}{name}"
         if path not in left_out:
-            kept[name] = _without_paths(part, left_out, f"{path}.") if isinstance(part, Mapping) else part
-    return kept
+            remaining[name] = _without_paths(part, left_out, f"{path}.") if isinstance(part, Mapping) else part
+    return remaining
 
 
 def _without_seeds(form: Any) -> Any:

@@ -89,12 +89,12 @@ def read_details(folder: Path) -> Details:
         raise Damaged(f"{reason}; delete the file and give the details again") from None
 
 
-def give_details(folder: Path, given: Mapping[str, str]) -> Details:
+def give_details(folder: Path, details_to_change: Mapping[str, str]) -> Details:
     """Change and store the given details of a run; an empty text removes one.
 
     Raises SpecError for a value that is not a line of text, and StoreError if the file cannot be written.
     """
-    checked = _parse_details(given, "")
+    checked = _parse_details(details_to_change, "")
     path = folder / DETAILS_FILE
     details = replace(Details() if set(checked) == set(DETAIL_NAMES) else read_details(folder), **checked)
     if details:
@@ -113,25 +113,25 @@ def load_details(path: Path) -> dict[str, str]:
     return _parse_details(value, str(path))
 
 
-def _parse_details(given: object, where: str) -> dict[str, str]:
+def _parse_details(content: object, path: str) -> dict[str, str]:
     """These details, checked and without surrounding blanks."""
-    within = f"{where}: " if where else ""
-    if not isinstance(given, Mapping):
-        raise SpecError(f"{within}it must be a mapping with {', '.join(DETAIL_NAMES)}")
+    prefix = f"{path}: " if path else ""
+    if not isinstance(content, Mapping):
+        raise SpecError(f"{prefix}it must be a mapping with {', '.join(DETAIL_NAMES)}")
     checked = {}
-    for name, value in given.items():
+    for name, value in content.items():
         if name not in DETAIL_NAMES:
-            known = f"the keys are {', '.join(DETAIL_NAMES)}{nearest(str(name), DETAIL_NAMES)}"
-            raise SpecError(f"{within}unknown key {printable(str(name)[:LONGEST_DETAIL])!r}; {known}")
+            valid_keys = f"the keys are {', '.join(DETAIL_NAMES)}{nearest(str(name), DETAIL_NAMES)}"
+            raise SpecError(f"{prefix}unknown key {printable(str(name)[:LONGEST_DETAIL])!r}; {valid_keys}")
         if not isinstance(value, str):
-            raise SpecError(f"{within}{name} is {json.dumps(value, default=str)[:LONGEST_DETAIL]}; it must be text")
+            raise SpecError(f"{prefix}{name} is {json.dumps(value, default=str)[:LONGEST_DETAIL]}; it must be text")
         line = value.strip()
         if sign := IN_A_LINE.search(line):
             raise SpecError(
-                f"{within}{name} contains {printable(sign[0])}; it must be one line without control characters"
+                f"{prefix}{name} contains {printable(sign[0])}; it must be one line without control characters"
             )
         if len(line) > LONGEST_DETAIL:
-            raise SpecError(f"{within}{name} has {len(line):,} characters; it must have at most {LONGEST_DETAIL}")
+            raise SpecError(f"{prefix}{name} has {len(line):,} characters; it must have at most {LONGEST_DETAIL}")
         checked[name] = line
     return checked
 
@@ -150,7 +150,7 @@ class Verified:
 def read_verified(journal: Journal) -> Verified:
     """The record of the run's last verification; empty if it is missing or damaged."""
     with suppress(OSError, ValueError, TypeError, RecursionError):
-        content = run_files.unseal(regular_bytes(journal.folder / VERIFIED_FILE), sealed=True)
+        content = run_files.unseal(regular_bytes(journal.folder / VERIFIED_FILE), must_be_sealed=True)
         return Verified(content["results"], content["tables"])
     return Verified()
 

@@ -35,14 +35,16 @@ def write_timings(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
 
     Errors are ignored: a full disk must not stop the run here.
     """
-    fresh = {group: [round(duration, 6) for duration in list(taken)[-SAMPLES:]] for group, taken in seconds.items()}
-    if not any(fresh.values()):
+    new_timings = {
+        group: [round(duration, 6) for duration in list(durations)[-SAMPLES:]] for group, durations in seconds.items()
+    }
+    if not any(new_timings.values()):
         return
     try:
-        rows = _read_timings(folder / "timings.json") | fresh
-        aside = folder / ".timings.json"
-        aside.write_text(json.dumps(rows))
-        aside.replace(folder / "timings.json")
+        rows = _read_timings(folder / "timings.json") | new_timings
+        draft = folder / ".timings.json"
+        draft.write_text(json.dumps(rows))
+        draft.replace(folder / "timings.json")
     except OSError:
         return
 
@@ -50,11 +52,11 @@ def write_timings(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
 def mean_seconds(runs: Path) -> dict[str, float]:
     """Mean seconds of a job by group, over the newest runs with timings."""
     files = sorted(runs.glob("*/timings.json"), key=lambda path: path.stat().st_mtime, reverse=True)
-    taken: dict[str, list[float]] = defaultdict(list)
+    durations_by_group: dict[str, list[float]] = defaultdict(list)
     for path in files[:RUNS]:
         for group, seconds in _read_timings(path).items():
-            taken[group].extend(seconds)
-    return {group: sum(seconds) / len(seconds) for group, seconds in taken.items() if seconds}
+            durations_by_group[group].extend(seconds)
+    return {group: sum(seconds) / len(seconds) for group, seconds in durations_by_group.items() if seconds}
 
 
 def _read_timings(path: Path) -> dict[str, list[float]]:
@@ -75,10 +77,10 @@ def jobs_by_kind(
 
 def mean_seconds_by_task(seconds: Mapping[str, float]) -> dict[str, float]:
     """Mean seconds of a job by task: the mean over its groups."""
-    taken: dict[str, list[float]] = defaultdict(list)
+    durations_by_task: dict[str, list[float]] = defaultdict(list)
     for group, duration in seconds.items():
-        taken[group.partition("/")[0]].append(duration)
-    return {task: sum(durations) / len(durations) for task, durations in taken.items()}
+        durations_by_task[group.partition("/")[0]].append(duration)
+    return {task: sum(durations) / len(durations) for task, durations in durations_by_task.items()}
 
 
 def startup_group(address: str | None) -> str:
@@ -87,17 +89,17 @@ def startup_group(address: str | None) -> str:
 
 
 @dataclass
-class Other:
+class OtherRun:
     """An earlier run with a living driver: its keys, and the time of its log's last growth, by this machine's clock."""
 
     holder: Holder
     keys: frozenset[str]
     size: int
-    since: float
+    last_growth: float
 
 
 class ConcurrentRuns:
-    """The runs in a folder of runs that living drivers have held since before `since`, without `own` ones.
+    """The runs in a folder of runs that living drivers have held since before `start`, without `own_runs` ones.
 
     Two runs agree on which of them is earlier, so that exactly one computes their shared keys. Only files of living
     drivers are read, regardless of the number of ended runs.
@@ -106,42 +108,42 @@ class ConcurrentRuns:
     def __init__(
         self,
         runs: Path,
-        own: Collection[str],
-        since: float,
+        own_runs: Collection[str],
+        start: float,
         now: lease.Clock | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._runs = runs
-        self._own = own
+        self._own_runs = own_runs
         self._now = now
         self._monotonic = monotonic
-        self._since = (since, min(own))
-        self._others: dict[str, Other] = {}
+        self._start = (start, min(own_runs))
+        self._other_runs: dict[str, OtherRun] = {}
 
     def find_claims(
-        self, planned: Set[str], done: Set[str] = frozenset()
+        self, planned_keys: Set[str], done_keys: Set[str] = frozenset()
     ) -> Mapping[str, tuple[Holder, set[str], float]]:
         """Earlier living runs that plan some of our keys: by run, its driver, these keys, and its seconds of idleness.
 
-        Ours are the `planned` keys that are not `done`, which are looked through only if there is such a run.
+        Ours are the `planned_keys` keys that are not `done_keys`, which are looked through only if there is such a run.
 
         A driver is active while its log grows; the seconds count from the last growth observed here.
         """
         now = self._monotonic()
         claims = {}
         for run, holder in lease.living_drivers(self._runs, self._now):
-            if run in self._own or (holder.since, run) >= self._since:
+            if run in self._own_runs or (holder.since, run) >= self._start:
                 continue
-            other = self._others.get(run)
-            if other is None or other.holder.token != holder.token:
-                keys = other.keys if other else self._planned_keys(run)  # a plan does not change
-                other = self._others[run] = Other(holder, keys, -1, now)
-            shared = {key for key in other.keys if key in planned and key not in done}
+            other_run = self._other_runs.get(run)
+            if other_run is None or other_run.holder.token != holder.token:
+                keys = other_run.keys if other_run else self._planned_keys(run)  # a plan does not change
+                other_run = self._other_runs[run] = OtherRun(holder, keys, -1, now)
+            shared = {key for key in other_run.keys if key in planned_keys and key not in done_keys}
             if shared:
                 size = self._size(run)
-                if size != other.size:
-                    other.size, other.since = size, now
-                claims[run] = (holder, shared, now - other.since)
+                if size != other_run.size:
+                    other_run.size, other_run.last_growth = size, now
+                claims[run] = (holder, shared, now - other_run.last_growth)
         return claims
 
     def _planned_keys(self, run: str) -> frozenset[str]:
@@ -159,50 +161,60 @@ class ConcurrentRuns:
 
 
 class CheckpointGc:
-    """Removes checkpoints that no run needs. `own` are the names of this start's runs, `runs` is the folder of runs.
+    """Removes checkpoints that no run needs.
+
+    `own_runs` are the names of this start's runs, `runs` is the folder of runs.
 
     A checkpoint is needed if the next link of its chain is planned in some run and not stored: that run will use it.
     """
 
-    def __init__(self, store: Store, runs: Path, own: Collection[str], keep: bool) -> None:
-        self._store, self._runs, self._own = store, runs, own
+    def __init__(self, store: Store, runs: Path, own_runs: Collection[str], keep: bool) -> None:
+        self._store, self._runs, self._own_runs = store, runs, own_runs
         self.keep = keep  # whether the last checkpoint of each chain is kept even if no run needs it
         self._following: dict[str, dict[str, set[str]]] = {}  # the next links by key, by run; plans do not change
-        self._runs_there: set[str] = set()
-        self._changed = 0  # modification time of the folder of runs when it was last listed
+        self._listed_runs: set[str] = set()
+        self._listing_time = 0  # modification time of the folder of runs when it was last listed
 
-    def pass_over(self, plan: Plan, key: str, done: Container[str]) -> None:
+    def pass_over(self, plan: Plan, key: str, done_keys: Container[str]) -> None:
         """Remove the checkpoint that a stored link continued from, unless another link needs it."""
         if key in plan.after:
-            self._remove(plan, [plan.after[key]], done)
+            self._remove(plan, [plan.after[key]], done_keys)
 
-    def clear(self, plan: Plan, done: Container[str]) -> None:
+    def clear(self, plan: Plan, done_keys: Container[str]) -> None:
         """Remove the remaining checkpoints of an ended run; with `keep`, retain the last one of each chain."""
-        passed = {link for key in plan.after if key in plan.jobs and key in done for link in plan.chain(key)}
+        passed_links = {link for key in plan.after if key in plan.jobs and key in done_keys for link in plan.chain(key)}
         with suppress(StoreError):
-            self._remove(plan, sorted(self._store.states() & (passed if self.keep else passed | set(plan.jobs))), done)
+            self._remove(
+                plan,
+                sorted(self._store.states() & (passed_links if self.keep else passed_links | set(plan.jobs))),
+                done_keys,
+            )
 
-    def _remove(self, plan: Plan, keys: Iterable[str], done: Container[str]) -> None:
+    def _remove(self, plan: Plan, keys: Iterable[str], done_keys: Container[str]) -> None:
         """Remove the checkpoints that no run needs. A checkpoint that cannot be removed stays."""
         for key in keys:
             with suppress(StoreError, OSError):
-                if all(link in done for link in plan.following.get(key, ())) and not self._needed_elsewhere(key):
+                if all(link in done_keys for link in plan.following.get(key, ())) and not self._is_needed_elsewhere(
+                    key
+                ):
                     self._store.remove_state(key)
 
-    def _needed_elsewhere(self, key: str) -> bool:
+    def _is_needed_elsewhere(self, key: str) -> bool:
         """Whether another run plans a link after this one that is not stored."""
-        return any(link not in self._store for run in self._others() for link in self._following[run].get(key, ()))
+        return any(
+            link not in self._store for run in self._runs_with_plan() for link in self._following[run].get(key, ())
+        )
 
-    def _others(self) -> list[str]:
+    def _runs_with_plan(self) -> list[str]:
         """The other runs with a plan. The folder is listed again only if a run was added or removed."""
         changed = self._runs.stat().st_mtime_ns
-        if changed != self._changed:
-            self._changed = changed
-            self._runs_there = {path.name for path in self._runs.glob("[!.]*")} - set(self._own)
-        for run in self._runs_there - set(self._following):
+        if changed != self._listing_time:
+            self._listing_time = changed
+            self._listed_runs = {path.name for path in self._runs.glob("[!.]*")} - set(self._own_runs)
+        for run in self._listed_runs - set(self._following):
             journal = Journal(self._runs / run)
             if (journal.folder / "plan.json").exists():  # a sweep has none
                 self._following[run] = {}
                 with suppress(StoreError):
                     self._following[run] = journal.following()
-        return [run for run in self._following if run in self._runs_there]
+        return [run for run in self._following if run in self._listed_runs]

@@ -27,16 +27,16 @@ Event = Mapping[str, Any]
 class Kind:
     """Jobs that take about the same time: the number remaining, and the seconds of one if known."""
 
-    to_do: int = 0
+    remaining: int = 0
     expected: float | None = None  # from earlier runs
     priced: float | None = None  # from timings on other machines
-    taken: list[float] = field(default_factory=list)  # of the latest jobs in this run
+    durations: list[float] = field(default_factory=list)  # of the latest jobs in this run
 
     @property
     def cost(self) -> float | None:
         """Seconds of one job; None if unknown."""
-        if self.taken and (self.expected is None or len(self.taken) >= ENOUGH):
-            return statistics.median(self.taken)
+        if self.durations and (self.expected is None or len(self.durations) >= ENOUGH):
+            return statistics.median(self.durations)
         return self.expected
 
 
@@ -52,42 +52,43 @@ class TimeLeft:
         self, kinds: Mapping[str, tuple[int, float | None]], prices: Mapping[str, float] | None = None
     ) -> None:
         self._kinds = {name: Kind(count, seconds, (prices or {}).get(name)) for name, (count, seconds) in kinds.items()}
-        self._taken = self._priced = 0.0  # seconds of the jobs that have ended and had a price, and their prices
+        # The seconds of the jobs that have ended and had a price, and their prices.
+        self._measured_seconds = self._priced_seconds = 0.0
         self._slots: int | None = None
-        self._since: float | None = None  # the time when the executor was ready
-        self._at: float | None = None  # the time of the last event
-        self._spent = 0.0  # seconds of all ended jobs
-        self._ended = 0
+        self._ready_time: float | None = None  # the time when the executor was ready
+        self._last_event: float | None = None  # the time of the last event
+        self._job_seconds = 0.0  # seconds of all ended jobs
+        self._ended_jobs = 0
 
     def ready(self, now: float, slots: int | None) -> None:
         """Record that the executor is ready for this number of simultaneous jobs; None if unknown."""
-        self._slots, self._since, self._at = slots, now, now
+        self._slots, self._ready_time, self._last_event = slots, now, now
 
     def done(self, kind: str, seconds: float, now: float) -> None:
         """Record the end of a job."""
         entry = self._kinds.setdefault(kind, Kind())
-        entry.to_do = max(0, entry.to_do - 1)
-        entry.taken = [*entry.taken, seconds][-LATEST:]
+        entry.remaining = max(0, entry.remaining - 1)
+        entry.durations = [*entry.durations, seconds][-LATEST:]
         if entry.priced is not None:
-            self._taken += seconds
-            self._priced += entry.priced
-        self._spent += seconds
-        self._ended += 1
-        self._at = now
+            self._measured_seconds += seconds
+            self._priced_seconds += entry.priced
+        self._job_seconds += seconds
+        self._ended_jobs += 1
+        self._last_event = now
 
     def drop(self, kind: str, jobs: int = 1) -> None:
         """Remove jobs that will not be computed, because they have failed or are stored."""
         if kind in self._kinds:
-            self._kinds[kind].to_do = max(0, self._kinds[kind].to_do - jobs)
+            self._kinds[kind].remaining = max(0, self._kinds[kind].remaining - jobs)
 
-    def again(self, kind: str) -> None:
+    def add(self, kind: str) -> None:
         """Add a job whose result was lost and has to be computed again."""
-        self._kinds.setdefault(kind, Kind()).to_do += 1
+        self._kinds.setdefault(kind, Kind()).remaining += 1
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the cost of every remaining kind is known; otherwise `seconds` is a lower bound."""
-        return all(self._cost(kind) is not None for kind in self._kinds.values() if kind.to_do)
+        return all(self._cost(kind) is not None for kind in self._kinds.values() if kind.remaining)
 
     def seconds(self, now: float) -> float | None:
         """Expected remaining seconds; None if no cost of a remaining job is known.
@@ -95,29 +96,29 @@ class TimeLeft:
         The remaining work divided by the number of simultaneous jobs. Between two ends of jobs it decreases with the
         clock.
         """
-        costs = [(kind.to_do, self._cost(kind)) for kind in self._kinds.values() if kind.to_do]
-        known = [count * cost for count, cost in costs if cost is not None]
-        if not known:
-            return 0.0 if not any(kind.to_do for kind in self._kinds.values()) else None
-        passed = 0.0 if self._at is None else now - self._at
-        return max(0.0, sum(known) / self._concurrency(now) - passed)
+        costs = [(kind.remaining, self._cost(kind)) for kind in self._kinds.values() if kind.remaining]
+        known_seconds = [count * cost for count, cost in costs if cost is not None]
+        if not known_seconds:
+            return 0.0 if not any(kind.remaining for kind in self._kinds.values()) else None
+        elapsed = 0.0 if self._last_event is None else now - self._last_event
+        return max(0.0, sum(known_seconds) / self._concurrency(now) - elapsed)
 
     def _cost(self, kind: Kind) -> float | None:
         """Seconds of one job: measured in this or earlier runs, else its scaled price, else None."""
         if kind.cost is not None or kind.priced is None:
             return kind.cost
-        return kind.priced * (self._taken / self._priced if self._priced > LITTLE else 1.0)
+        return kind.priced * (self._measured_seconds / self._priced_seconds if self._priced_seconds > LITTLE else 1.0)
 
     def _concurrency(self, now: float) -> float:
         """The number of simultaneous jobs: seconds of work per elapsed second.
 
         At the beginning, running jobs are not counted yet, so WEIGHT jobs on each slot are added to the ended ones.
         """
-        if self._since is None or not self._ended:
+        if self._ready_time is None or not self._ended_jobs:
             return float(self._slots or 1)
-        busy = (now if self._at is None else self._at) - self._since
-        extra = WEIGHT * self._spent / self._ended if self._slots else 0.0
-        worked, passed = self._spent + extra * (self._slots or 0), busy + extra
+        busy = (now if self._last_event is None else self._last_event) - self._ready_time
+        extra = WEIGHT * self._job_seconds / self._ended_jobs if self._slots else 0.0
+        worked, passed = self._job_seconds + extra * (self._slots or 0), busy + extra
         return worked / passed if worked > 0 and passed > 0 else 1.0
 
 
@@ -134,20 +135,20 @@ class RunProgress:
     reused: set[str] = field(default_factory=set)  # the keys of these results that the log has named so far
     done: int = 0
     failed: int = 0
-    gone: set[str] = field(default_factory=set)  # found absent or damaged, and not computed again yet
-    found_gone: int = 0  # number of times that a result was found absent or damaged
+    missing_keys: set[str] = field(default_factory=set)  # found absent or damaged, and not computed again yet
+    missing_count: int = 0  # number of times that a result was found absent or damaged
     lost: int = 0
     tasks: Counter[str] = field(default_factory=Counter)  # planned
     models: int = 0  # networks trained by the jobs that are done
     trainings: int = 0  # networks that the plan trains
-    trained: int = 0  # of these, the number whose results were stored before the start
-    since: float = 0.0
+    trained_before: int = 0  # of these, the number whose results were stored before the start
+    start_time: float = 0.0
     end: float | None = None
     step: str = ""  # the activity before, between and after jobs; empty while jobs run
     step_since: float = 0.0
     slots: int | None = None  # simultaneous jobs, or calls of several jobs; None until the executor is ready
-    told_running: int | None = None  # the last reported number of running jobs
-    _left: TimeLeft = field(default_factory=lambda: TimeLeft({}))
+    reported_running: int | None = None  # the last reported number of running jobs
+    _time_left: TimeLeft = field(default_factory=lambda: TimeLeft({}))
 
     def take(self, event: Event) -> None:
         """Count an event. `started` (in the log) and `planned` (to an observer) reset the counts."""
@@ -155,78 +156,78 @@ class RunProgress:
             case "planned" | "started":
                 self.planned, self.stored = event.get("planned", 0), event.get("stored", 0)
                 self.tasks = Counter(event.get("tasks", {}))
-                self.done = self.failed = self.lost = self.models = self.found_gone = 0
-                self.trainings, self.trained = event.get("trainings", 0), event.get("trained", 0)
-                self.gone.clear()
+                self.done = self.failed = self.lost = self.models = self.missing_count = 0
+                self.trainings, self.trained_before = event.get("trainings", 0), event.get("trained", 0)
+                self.missing_keys.clear()
                 self.reused.clear()
-                self.since = self._time(event)
-                self.end = self.slots = self.told_running = None
+                self.start_time = self._time(event)
+                self.end = self.slots = self.reported_running = None
                 kinds = event.get("kinds") or {task: (count, None) for task, count in self.tasks.items()}
-                self._left = TimeLeft(kinds, event.get("prices"))
-                self._left.ready(self.since, None)
+                self._time_left = TimeLeft(kinds, event.get("prices"))
+                self._time_left.ready(self.start_time, None)
             case "step":
                 self.step, self.step_since = event["step"], self._time(event)
             case "ready":
                 self.step = ""
                 self.slots = event["slots"]
-                self._left.ready(self._time(event), event["slots"])
+                self._time_left.ready(self._time(event), event["slots"])
             case "running":
-                self.told_running = event["count"]
+                self.reported_running = event["count"]
             case "stored":  # in a sweep, `started` of the first cell counts only this cell
                 for task, keys in stored_results(event).items():
-                    self._left.drop(task, len(set(keys) - self.reused))
+                    self._time_left.drop(task, len(set(keys) - self.reused))
                     self.reused.update(keys)
                 self.stored = max(self.stored, len(self.reused))
             case "done":
                 self.step = ""
                 self.done += 1
-                self.gone.discard(event["key"])
+                self.missing_keys.discard(event["key"])
                 self.models += event.get("models", 0)
-                self._left.done(event.get("kind", event["task"]), event["seconds"], self._time(event))
+                self._time_left.done(event.get("kind", event["task"]), event["seconds"], self._time(event))
             case "failed" if "key" in event:
                 self.failed += 1
-                self._left.drop(event.get("kind", event["task"]))
+                self._time_left.drop(event.get("kind", event["task"]))
             case "lost":
                 self.lost += 1
             case "missing":
                 self._lose(event["inputs"])
             case "damaged":
                 self._lose([event["key"]])
-                self._left.again(event.get("kind", event["task"]))
+                self._time_left.add(event.get("kind", event["task"]))
             case "finished" | "decided" | "failed" | "interrupted" | "paused":
                 self.end = self._time(event)
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         return self.end is not None
 
     @property
     def elapsed(self) -> float:
         """Seconds since the start, until now or until the end."""
-        return (self.clock() if self.end is None else self.end) - self.since
+        return (self.clock() if self.end is None else self.end) - self.start_time
 
     @property
-    def in_step(self) -> float:
+    def seconds_in_step(self) -> float:
         """Seconds since the present step began."""
         return self.clock() - self.step_since
 
     @property
-    def there(self) -> int:
+    def stored_now(self) -> int:
         """The number of results stored now."""
-        return self.stored + self.done - self.found_gone
+        return self.stored + self.done - self.missing_count
 
     @property
     def running(self) -> int:
         """The number of running jobs, as reported by the driver, or estimated from the slots without a report."""
-        if self.over or self.step:
+        if self.has_ended or self.step:
             return 0
-        most = self.slots or 0 if self.told_running is None else self.told_running
-        return max(0, min(most, self.planned - self.there - self.failed))
+        slot_limit = self.slots or 0 if self.reported_running is None else self.reported_running
+        return max(0, min(slot_limit, self.planned - self.stored_now - self.failed))
 
     @property
     def waiting(self) -> int:
         """The number of jobs that are not stored, running or failed."""
-        return max(0, self.planned - self.there - self.failed - self.running)
+        return max(0, self.planned - self.stored_now - self.failed - self.running)
 
     @property
     def models_per_minute(self) -> float | None:
@@ -234,30 +235,30 @@ class RunProgress:
         return 60 * self.models / self.elapsed if self.models and self.elapsed > 0 else None
 
     @property
-    def left(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """Expected remaining seconds, from the times of jobs of each kind; None if unknown."""
-        return self._left.seconds(self.clock())
+        return self._time_left.seconds(self.clock())
 
     @property
-    def left_in_words(self) -> str:
+    def time_left_text(self) -> str:
         """`about 18 min`; `at least` if the time of some jobs is unknown; empty without an estimate, and at the end."""
-        if self.over or not (left := self.left):
+        if self.has_ended or not (seconds_left := self.seconds_left):
             return ""
-        return f"{'about' if self._left.whole else 'at least'} {approximate_duration(left)}"
+        return f"{'about' if self._time_left.is_complete else 'at least'} {approximate_duration(seconds_left)}"
 
     @property
     def phase(self) -> str:
         """The present activity: `reading data`, `training 3/24`, `measures`; empty if unknown."""
-        if self.step or self.over or not self.trainings:
+        if self.step or self.has_ended or not self.trainings:
             return self.step
-        at = self.trained + self.models
-        return f"training {at}/{self.trainings}" if at < self.trainings else "measures"
+        trained_models = self.trained_before + self.models
+        return f"training {trained_models}/{self.trainings}" if trained_models < self.trainings else "measures"
 
     def _lose(self, keys: Iterable[str]) -> None:
         """Count lost results; a result reported by several readers before it is computed again counts once."""
-        lost = set(keys) - self.gone
-        self.gone |= lost
-        self.found_gone += len(lost)
+        lost_keys = set(keys) - self.missing_keys
+        self.missing_keys |= lost_keys
+        self.missing_count += len(lost_keys)
 
     def _time(self, event: Event) -> float:
         return seconds_of(event["time"]) if "time" in event else self.clock()

@@ -85,11 +85,11 @@ def open_plan(journal: Journal) -> Plan:
         record(journal, plan)
         return plan
 
-    planned: list[Plan] = []
+    plans: list[Plan] = []
 
     def whole() -> Plan:
-        planned.extend([] if planned else [reopen_run(journal)[1]])
-        return planned[0]
+        plans.extend([] if plans else [reopen_run(journal)[1]])
+        return plans[0]
 
     tasks = journal.tasks()
     jobs: Mapping[str, Job] = Deferred(tasks, lambda: whole().jobs)
@@ -111,7 +111,7 @@ def record(journal: Journal, plan: Plan) -> None:
 def _read(journal: Journal) -> Any:
     """The record of a plan's derivation in a run's folder; None if it is missing or damaged."""
     with suppress(OSError, ValueError, RecursionError):
-        return run_files.unseal(regular_bytes(journal.folder / FILE), sealed=True)
+        return run_files.unseal(regular_bytes(journal.folder / FILE), must_be_sealed=True)
     return None
 
 

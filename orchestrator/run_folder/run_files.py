@@ -26,18 +26,18 @@ Check = Callable[[Any], bool]
 def seal(value: Mapping[str, Any], indent: int | None = None) -> bytes:
     """The object as JSON, with its digest last. It must have at least one name."""
     body = json.dumps(value, indent=indent).removesuffix("}").rstrip().encode()
-    apart = "\n" + " " * indent if indent else " "
+    separator = "\n" + " " * indent if indent else " "
     end = "\n}" if indent else "}"
-    return body + f',{apart}"{NAME}": "{hashlib.sha256(body).hexdigest()}"{end}'.encode()
+    return body + f',{separator}"{NAME}": "{hashlib.sha256(body).hexdigest()}"{end}'.encode()
 
 
-def unseal(data: bytes, sealed: bool = False) -> Any:
+def unseal(data: bytes, must_be_sealed: bool = False) -> Any:
     """The sealed object. Raises ValueError, with the reason, for damaged bytes.
 
-    JSON without a digest is returned unchecked, unless it must be `sealed`.
+    JSON without a digest is returned unchecked, unless it must be `must_be_sealed`.
     """
     value = _parse(data)
-    if not sealed and (not isinstance(value, dict) or NAME not in value):
+    if not must_be_sealed and (not isinstance(value, dict) or NAME not in value):
         return value
     match = SEAL.search(data, max(0, len(data) - LENGTH))
     if match is None or hashlib.sha256(memoryview(data)[: match.start()]).hexdigest().encode() != match[1]:
@@ -48,12 +48,12 @@ def unseal(data: bytes, sealed: bool = False) -> Any:
 
 def _parse(data: bytes) -> Any:
     """Parse JSON with Python's garbage collection off, which would scan the lists of a long plan repeatedly."""
-    searches = gc.isenabled()
+    is_collecting = gc.isenabled()
     gc.disable()
     try:
         return json.loads(data)
     finally:
-        if searches:
+        if is_collecting:
             gc.enable()
 
 
@@ -73,26 +73,28 @@ def is_event(value: Any) -> bool:
     """Whether this is an event with the fields that readers need for its kind."""
     if not isinstance(value, dict) or not (_text(value.get("event")) and _text(value.get("time"))):
         return False
-    if not _is_time(value["time"]) or not all(held(value[name]) for name, held in ANY.items() if name in value):
+    if not _is_time(value["time"]) or not all(is_valid(value[name]) for name, is_valid in ANY.items() if name in value):
         return False
-    needed = {} if "results" in value else EVENTS.get(value["event"], {})
-    return all(name in value and held(value[name]) for name, held in needed.items())
+    required_fields = {} if "results" in value else EVENTS.get(value["event"], {})
+    return all(name in value and is_valid(value[name]) for name, is_valid in required_fields.items())
 
 
 def parse_timings(value: Any) -> dict[str, list[float]]:
     """Seconds by group from a `timings.json`, without invalid parts."""
     if not isinstance(value, dict):
         return {}
-    return {group: list(filter(_seconds, taken)) for group, taken in value.items() if isinstance(taken, list)}
+    return {
+        group: list(filter(_seconds, durations)) for group, durations in value.items() if isinstance(durations, list)
+    }
 
 
-def _check_fields(value: Any, name: str, needed: Mapping[str, Check], optional: Mapping[str, Check]) -> None:
+def _check_fields(value: Any, name: str, required_fields: Mapping[str, Check], optional: Mapping[str, Check]) -> None:
     if not isinstance(value, dict):
         raise ValueError(f"it contains a {type(value).__name__}, not the content of a {name}")
-    for field, held in {**needed, **optional}.items():
-        if field in value and not held(value[field]):
+    for field, is_valid in {**required_fields, **optional}.items():
+        if field in value and not is_valid(value[field]):
             raise ValueError(f"{field!r} has a wrong form for a {name}")
-        if field in needed and field not in value:
+        if field in required_fields and field not in value:
             raise ValueError(f"{field!r} is missing, which every {name} has")
 
 
@@ -115,16 +117,16 @@ def _mapping(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-def _maybe(held: Check) -> Check:
-    return lambda value: value is None or held(value)
+def _maybe(is_valid: Check) -> Check:
+    return lambda value: value is None or is_valid(value)
 
 
 def _texts(value: Any) -> bool:
     return isinstance(value, list) and not set(map(type, value)) - {str}
 
 
-def _mapping_of(held: Check) -> Check:
-    return lambda value: isinstance(value, dict) and all(map(held, value.values()))
+def _mapping_of(is_valid: Check) -> Check:
+    return lambda value: isinstance(value, dict) and all(map(is_valid, value.values()))
 
 
 def _jobs(value: Any) -> bool:

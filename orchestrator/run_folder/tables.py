@@ -58,24 +58,24 @@ class Publisher:
         self.store = store
         self.keys = keys
         self.published: set[str] = set()
-        self.read: set[str] = set()  # results that this publisher has read completely and verified
+        self.read_keys: set[str] = set()  # results that this publisher has read completely and verified
         self._parts: dict[str, frozenset[str]] | None = None  # keys of each part, by name; None before the first read
 
-    def publish(self, stored: Container[str], look: bool = False) -> None:
+    def publish(self, stored_keys: Container[str], reads_parts: bool = False) -> None:
         """Write parts for the table's stored results that are in no part yet.
 
-        Existing parts are read if there are results to write, at the first call, or if `look`. Raises Unwritable, or
-        the error of reading a result once all others are published.
+        Existing parts are read if there are results to write, at the first call, or if `reads_parts`. Raises
+        Unwritable, or the error of reading a result once all others are published.
         """
-        fresh = [key for key in self.keys if key in stored and key not in self.published]
-        if not (fresh or (self.folder.is_dir() and (look or self._parts is None))):
+        new_keys = [key for key in self.keys if key in stored_keys and key not in self.published]
+        if not (new_keys or (self.folder.is_dir() and (reads_parts or self._parts is None))):
             return
         with atomic_write.writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             with file_lock(self.folder / LOCK):
-                self._look()
-                fresh = [key for key in self.keys if key in stored and key not in self.published]
-                problems = [self._write(fresh[start : start + PART]) for start in range(0, len(fresh), PART)]
+                self._list_parts()
+                new_keys = [key for key in self.keys if key in stored_keys and key not in self.published]
+                problems = [self._write(new_keys[start : start + PART]) for start in range(0, len(new_keys), PART)]
         for problem in problems:
             if problem is not None:
                 raise problem
@@ -85,25 +85,27 @@ class Publisher:
         paths = sorted(self.folder.glob("*.parquet")) if is_stamping(self.folder) else []
         return {path.name: stamp for path, stamp in zip(paths, files.stamps(map(str, paths)), strict=True)}
 
-    def verified_stamps(self, before: Mapping[str, str]) -> dict[str, str]:
+    def verified_stamps(self, earlier_stamps: Mapping[str, str]) -> dict[str, str]:
         """The stamp of each intact part, "" for others; parts with unchanged stamps are not read."""
         stamps = self.stamps()
-        changed = {name for name, stamp in stamps.items() if stamp != before.get(name)}
-        sound = {name for name in changed if self._part_keys(self.folder / name)}
-        return {name: "" if name in changed - sound else stamp for name, stamp in stamps.items()}
+        changed = {name for name, stamp in stamps.items() if stamp != earlier_stamps.get(name)}
+        intact = {name for name in changed if self._part_keys(self.folder / name)}
+        return {name: "" if name in changed - intact else stamp for name, stamp in stamps.items()}
 
-    def _look(self) -> None:
+    def _list_parts(self) -> None:
         """List the results in the parts; remove parts that are damaged, stale or duplicates."""
         atomic_write.sweep(self.folder, STALE)
-        known = self._parts or {}
-        there = {part.name: known.get(part.name) or self._part_keys(part) for part in self.folder.glob("*.parquet")}
-        wanted = set(self.keys)
+        known_parts = self._parts or {}
+        parts = {
+            part.name: known_parts.get(part.name) or self._part_keys(part) for part in self.folder.glob("*.parquet")
+        }
+        own_keys = set(self.keys)
         self.published = set()
         self._parts = {}
-        for name, held in sorted(there.items(), key=lambda part: (-len(part[1]), part[0])):
-            if held and held <= wanted and self.published.isdisjoint(held):
-                self.published |= held
-                self._parts[name] = held
+        for name, part_keys in sorted(parts.items(), key=lambda part: (-len(part[1]), part[0])):
+            if part_keys and part_keys <= own_keys and self.published.isdisjoint(part_keys):
+                self.published |= part_keys
+                self._parts[name] = part_keys
             else:
                 (self.folder / name).unlink(missing_ok=True)
 
@@ -116,7 +118,7 @@ class Publisher:
                 problem = problem or table
             else:
                 readable[key] = table
-        self.read.update(readable)
+        self.read_keys.update(readable)
         if not readable:
             return problem
         text = ",".join(readable).encode()
@@ -175,12 +177,12 @@ def flatten_settings(table: pa.Table) -> pa.Table:
     if SETTING not in table.schema.names:
         return table
     settings = [rounding.parse_setting(value) or {} for value in table[SETTING].to_pylist()]
-    after = table.schema.get_field_index(SETTING) + 1
+    insert_at = table.schema.get_field_index(SETTING) + 1
     for offset, name in enumerate(dict.fromkeys(name for setting in settings for name in setting)):
         label = f"{SETTING}.{name}"
         if label not in table.schema.names:
             values = column([_single(setting.get(name)) for setting in settings])
-            table = table.add_column(after + offset, label, values)
+            table = table.add_column(insert_at + offset, label, values)
     return table
 
 
@@ -212,8 +214,8 @@ def column(values: Sequence[bool | int | float | str | None]) -> pa.Array:
         return pa.Array.from_buffers(pa.string(), len(alike), data)
     code, arrow = {bool: ("B", pa.uint8()), int: ("q", pa.int64()), float: ("d", pa.float64())}[kind]
     numbers = array(code, [0 if value is None else value for value in alike])
-    made = pa.Array.from_buffers(arrow, len(alike), [bitmap, pa.py_buffer(numbers)])
-    return made.cast(pa.bool_()) if kind is bool else made
+    values_array = pa.Array.from_buffers(arrow, len(alike), [bitmap, pa.py_buffer(numbers)])
+    return values_array.cast(pa.bool_()) if kind is bool else values_array
 
 
 def _single(value: Any) -> Any:

@@ -28,12 +28,12 @@ def check_execution(parts: list[SessionRun], execution: Execution) -> None:
         )
 
 
-def with_more_pairs(journal: Journal, most: int) -> Cell:
+def with_more_pairs(journal: Journal, pair_limit: int) -> Cell:
     """The cell of a run that stops once it is decided, with this maximum number of pairs."""
     about = journal.about()
     if "cells" in about:
         raise SpecError(f"--most is given, but {journal.run} has several runs; name the run to continue")
-    return extend(reopen_cell(journal), about.get("asked", {}), most)
+    return extend(reopen_cell(journal), about.get("asked", {}), pair_limit)
 
 
 def drive_rounds(driver: Driver, session: Session) -> bool:
@@ -42,23 +42,25 @@ def drive_rounds(driver: Driver, session: Session) -> bool:
     The plan of a decided run shrinks to the pairs that decided it.
     """
     waiting = [part for part in session.parts if part.rounds is not None]
-    there, fruitless = -1, 0
+    earlier_count, fruitless_rounds = -1, 0
     while waiting:
-        found = {part.journal.run: _leading_tables(part.rounds, session.store) for part in waiting if part.rounds}
-        waiting = [part for part in waiting if not _is_over(session, part, found[part.journal.run])]
-        now = sum(map(len, found.values()))
-        fruitless = fruitless + 1 if now <= there else 0
-        there = now
+        tables_by_run = {
+            part.journal.run: _leading_tables(part.rounds, session.store) for part in waiting if part.rounds
+        }
+        waiting = [part for part in waiting if not _is_over(session, part, tables_by_run[part.journal.run])]
+        count = sum(map(len, tables_by_run.values()))
+        fruitless_rounds = fruitless_rounds + 1 if count <= earlier_count else 0
+        earlier_count = count
         _forget_unneeded_failures(driver, session)
         if not waiting:
             return True
         if driver.stopped or driver.progress.failed:
             return False
-        if fruitless == AGAIN:
+        if fruitless_rounds == AGAIN:
             driver.progress.paused = "results are repeatedly damaged after being written; check the disk"
             return False
         width = driver.slots()
-        plans = [part.rounds.next(len(found[part.journal.run]), width) for part in waiting if part.rounds]
+        plans = [part.rounds.next(len(tables_by_run[part.journal.run]), width) for part in waiting if part.rounds]
         driver.drive(Plan.union(plans), session.store.keys())
     return True
 

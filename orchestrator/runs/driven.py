@@ -29,8 +29,8 @@ def check_undriven(cells: Sequence[Cell], store: Store) -> None:
         return
     names: list[str] = []
     with suppress(EngramError):
-        here, _ = pin_available(cells, store.digests())
-        names = [run_id(cell.audit, list(plan_of(cell).jobs), cell.config) for cell in here]
+        available_cells, _ = pin_available(cells, store.digests())
+        names = [run_id(cell.audit, list(plan_of(cell).jobs), cell.config) for cell in available_cells]
     for name in names:
         if name in driven:
             raise Held(f"{name} already has a driver: {driven[name].name}; engram status {name} --watch follows it")

@@ -30,23 +30,23 @@ def delivery(session: Session, sweep: str | None, execution: Execution) -> Deliv
     """The delivery of these runs to their tracking store; None, with an event that gives the reason, if not tracked."""
     runs = [part.journal.run for part in session.parts]
     return delivery_of(
-        session.store, runs, sweep, execution, lambda line: session.tell({"event": "told", "line": line})
+        session.store, runs, sweep, execution, lambda line: session.notify({"event": "told", "line": line})
     )
 
 
 def delivery_of(
-    store: Store, runs: Sequence[str], sweep: str | None, execution: Execution, say: Callable[[str], object]
+    store: Store, runs: Sequence[str], sweep: str | None, execution: Execution, report: Callable[[str], object]
 ) -> Delivery | None:
     """The delivery of runs of these names, and of their sweep or search; None if not tracked.
 
-    `say` receives the reason, unless tracking is off.
+    `report` receives the reason, unless tracking is off.
     """
     try:
-        where = target(store, execution.mlflow, execution.experiment)
+        tracking_target = target(store, execution.mlflow, execution.experiment)
     except Untracked as error:
-        say(str(error))
+        report(str(error))
         return None
-    return None if where is None else Delivery(where, store, runs, sweep)
+    return None if tracking_target is None else Delivery(tracking_target, store, runs, sweep)
 
 
 def finish_run(report: Report, session: Session, execution: Execution, delivery: Delivery | None, stop: Stop) -> Report:
@@ -62,10 +62,10 @@ def finish_run(report: Report, session: Session, execution: Execution, delivery:
 def _deliver(report: Report, session: Session, delivery: Delivery, stop: Stop) -> Report:
     """The report with the addresses of the tracked runs. Undelivered parts are reported as lines."""
     session.step("updating MLflow")
-    asked = stop.reason
-    late = time.monotonic() + HURRY if report.state == "interrupted" else math.inf
-    for line in delivery.finish(lambda: stop.reason != asked or time.monotonic() > late):
-        session.tell({"event": "told", "line": line})
+    earlier_reason = stop.reason
+    deadline = time.monotonic() + HURRY if report.state == "interrupted" else math.inf
+    for line in delivery.finish(lambda: stop.reason != earlier_reason or time.monotonic() > deadline):
+        session.notify({"event": "told", "line": line})
     urls = addresses(delivery, [entry.run for entry in (*report.cells, report)])
     cells = tuple(replace(cell, mlflow=urls.get(cell.run)) for cell in report.cells)
     return replace(report, mlflow=urls.get(report.run), cells=cells)
@@ -76,7 +76,7 @@ def _share_folders(session: Session) -> None:
     try:
         session.share(last=True)
     except StoreError as error:
-        session.tell({"event": "told", "line": f"the run's folder was not copied to the store yet: {error}"})
+        session.notify({"event": "told", "line": f"the run's folder was not copied to the store yet: {error}"})
 
 
 def _draw_pages(report: Report, session: Session, execution: Execution) -> Report:
@@ -84,20 +84,20 @@ def _draw_pages(report: Report, session: Session, execution: Execution) -> Repor
 
     If a page cannot be drawn, the error is reported. It changes the exit code but not the outcome of the run.
     """
-    drawn: dict[str, Path] = {}
+    pages_by_run: dict[str, Path] = {}
     undrawn = ""
     for entry in (*report.cells, report):
         folder = session.store.folder("runs", entry.run)
-        there = pages.page(folder)
-        fresh = there is not None and entry.state in COMPLETE and not report.jobs["done"] and not report.damaged
+        page = pages.page(folder)
+        is_current = page is not None and entry.state in COMPLETE and not report.jobs["done"] and not report.damaged
         try:
-            if execution.report and entry.state in (*COMPLETE, "failed") and (execution.show_images or not fresh):
+            if execution.report and entry.state in (*COMPLETE, "failed") and (execution.show_images or not is_current):
                 session.step("writing the report")
-                there = pages.draw(session.store, entry.run, execution.show_images)
+                page = pages.draw(session.store, entry.run, execution.show_images)
         except EngramError as error:
             undrawn = undrawn or str(error)
-            session.tell({"event": "told", "line": str(error)})
-        if there is not None:
-            drawn[entry.run] = there
-    cells = tuple(replace(cell, page=drawn.get(cell.run)) for cell in report.cells)
-    return replace(report, page=drawn.get(report.run), cells=cells, undrawn=undrawn)
+            session.notify({"event": "told", "line": str(error)})
+        if page is not None:
+            pages_by_run[entry.run] = page
+    cells = tuple(replace(cell, page=pages_by_run.get(cell.run)) for cell in report.cells)
+    return replace(report, page=pages_by_run.get(report.run), cells=cells, undrawn=undrawn)

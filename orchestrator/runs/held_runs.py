@@ -81,13 +81,15 @@ class HeldRuns:
         # A caller's clock is used for everything; with the system's clock, heartbeats use the file system's clock.
         now = None if clock is SYSTEM else clock.now
         folders = [self._runs / name for name in self._names]
-        self._leases = resources.enter_context(lease.acquire(folders, now, tell=self.say))
+        self._leases = resources.enter_context(lease.acquire(folders, now, report=self.say))
         mirror = store.mirror
         self._claims = None if mirror is None else resources.enter_context(mirror.claim(*self._names))
         self.stop = Stop()
         name = self._sweep or self._names[0]
-        self.session = Session(name, parts, store, observe, held=lambda: self._find_takeover() is None, search=search)
-        self._planned = self.session.plan  # the whole plan; that of the session may shrink
+        self.session = Session(
+            name, parts, store, observe, is_held=lambda: self._find_takeover() is None, search=search
+        )
+        self._entire_plan = self.session.plan  # the whole plan; that of the session may shrink
         self._cancellation = Cancellation(store, name, clock.monotonic)
         self._neighbours = ConcurrentRuns(self._runs, self._names, self._leases.since, now, clock.monotonic)
         self._seconds = other_runs.mean_seconds(self._runs)
@@ -106,10 +108,10 @@ class HeldRuns:
 
     def report_settled(self) -> Report:
         """The report of runs that finished earlier, after completing missing pages and deliveries."""
-        stored = set(self.session.stored)
-        self._states.clear(self._planned, stored)
-        report = session_report(self._driver, self.session, self._sweep, stored, sound=stored)
-        self.session.tell({"event": report.state, "run": report.run})
+        stored_keys = set(self.session.stored)
+        self._states.clear(self._entire_plan, stored_keys)
+        report = session_report(self._driver, self.session, self._sweep, stored_keys, sound=stored_keys)
+        self.session.notify({"event": report.state, "run": report.run})
         return finalise.finish_run(report, self.session, self._execution, self._delivery, self.stop)
 
     def drive(self) -> Report:
@@ -119,12 +121,12 @@ class HeldRuns:
         self._check_still_held()
         progress = self._driver.progress
         progress.paused = progress.paused or self.session.lacking
-        stored = self.session.stored_keys()
+        stored_keys = self.session.stored_keys()
         if not progress.paused:
-            self._states.clear(self._planned, stored)
-        if progress.around:
-            progress.seconds[other_runs.startup_group(self._execution.address)].append(progress.around)
-        report = self._log_end(stored, sound)
+            self._states.clear(self._entire_plan, stored_keys)
+        if progress.executor_seconds:
+            progress.seconds[other_runs.startup_group(self._execution.address)].append(progress.executor_seconds)
+        report = self._log_end(stored_keys, sound)
         report = finalise.finish_run(report, self.session, self._execution, self._delivery, self.stop)
         if report.state == "finished":
             self.session.record_verified()
@@ -159,8 +161,8 @@ class HeldRuns:
         progress = driver.progress
         if not deciding.drive_rounds(driver, session):
             return None
-        for mended in range(1 + MENDED):
-            driver.drive(session.plan, self._store.keys() if mended else set(session.stored))
+        for repetition in range(1 + MENDED):
+            driver.drive(session.plan, self._store.keys() if repetition else set(session.stored))
             self._tolerate_failures()
             is_unfinished = driver.stopped and session.plan.missing(session.stored_keys())
             if is_unfinished or (progress.failed and driver.fail_fast):
@@ -169,10 +171,10 @@ class HeldRuns:
             unsound = session.verify()
             sound = set(session.plan.jobs) - set(unsound)
             # Results that cannot be read, or are damaged and cannot be set aside, cannot be replaced.
-            stuck = [error for error in unsound.values() if not isinstance(error, Absent | Damaged)]
-            if stuck:
-                more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
-                progress.paused = progress.paused or f"{stuck[0]}{more}"
+            unreplaceable = [error for error in unsound.values() if not isinstance(error, Absent | Damaged)]
+            if unreplaceable:
+                other_errors = f" (and {len(unreplaceable) - 1} more)" if len(unreplaceable) > 1 else ""
+                progress.paused = progress.paused or f"{unreplaceable[0]}{other_errors}"
                 return sound
             damaged = self._select_replaceable(unsound)
             if not damaged or driver.stopped:
@@ -191,8 +193,8 @@ class HeldRuns:
     def _select_replaceable(self, unsound: Mapping[str, StoreError]) -> dict[str, StoreError]:
         """The unsound results that do not depend on a failed job."""
         failed = self._driver.progress.failed
-        hopeless = self.session.plan.dependents(failed) if failed else set()
-        return {key: error for key, error in unsound.items() if key not in hopeless}
+        dependents = self.session.plan.dependents(failed) if failed else set()
+        return {key: error for key, error in unsound.items() if key not in dependents}
 
     def _note_damaged(self, damaged: Mapping[str, StoreError]) -> None:
         """Log damaged results, and count them."""
@@ -207,24 +209,24 @@ class HeldRuns:
 
     def _record_looks(self, sound: set[str] | None) -> None:
         """Record the look of each run whose results are complete, before its answer is shown."""
-        answered = [part for part in self._parts if sound is not None and part.plan.jobs.keys() <= sound]
-        record_looks([part.journal for part in answered], [part.plan for part in answered])
+        answered_parts = [part for part in self._parts if sound is not None and part.plan.jobs.keys() <= sound]
+        record_looks([part.journal for part in answered_parts], [part.plan for part in answered_parts])
 
-    def _log_end(self, stored: set[str], sound: set[str] | None) -> Report:
+    def _log_end(self, stored_keys: set[str], sound: set[str] | None) -> Report:
         """Log the ends of the runs; return their report."""
         progress = self._driver.progress
-        report = session_report(self._driver, self.session, self._sweep, stored, sound)
+        report = session_report(self._driver, self.session, self._sweep, stored_keys, sound)
         states = []
-        for part, ended in zip(self._parts, report.cells or (report,), strict=True):
-            state = {"event": ended.state, "jobs": dict(ended.jobs), "note": ended.note}
+        for part, run_report in zip(self._parts, report.cells or (report,), strict=True):
+            state = {"event": run_report.state, "jobs": dict(run_report.jobs), "note": run_report.note}
             states.append((part, {**state, **_unsound_keys(part, sound)}))
         self.session.end(states)
         for part in self._parts:
             other_runs.write_timings(part.journal.folder, progress.seconds)
         if self.session.lacking and not progress.paused:
             progress.paused = self.session.lacking
-            report = session_report(self._driver, self.session, self._sweep, stored, sound)
-        self.session.tell({"event": report.state, "run": report.run})
+            report = session_report(self._driver, self.session, self._sweep, stored_keys, sound)
+        self.session.notify({"event": report.state, "run": report.run})
         return report
 
     def _find_takeover(self) -> tuple[str, Holder | None] | None:
@@ -262,7 +264,7 @@ class HeldRuns:
             price=self._price,
             elsewhere=self._neighbours.find_claims,
             cancelled=self._cancellation.look,
-            ours=self._check_still_held,
+            check_held=self._check_still_held,
             states=self._states,
             metrics=Metrics(self.session.name),
             clock=self._clock,
@@ -282,8 +284,8 @@ class HeldRuns:
         return executor
 
     def _data_of_missing_jobs(self) -> list[Any]:
-        missing = self.session.plan.missing(self.session.stored_keys())
-        return pinned_data(self.session.plan.jobs[key].config for key in missing)
+        missing_keys = self.session.plan.missing(self.session.stored_keys())
+        return pinned_data(self.session.plan.jobs[key].config for key in missing_keys)
 
     def _highest_price(self, group: str) -> float | None:
         """The maximum seconds of a job of this group, from earlier runs of this store, else the reference timings."""

@@ -33,7 +33,7 @@ from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
 
 
-def prepare_cells(asked: Spec, cells: Sequence[Cell], store: Store) -> tuple[list[Cell], list[str]]:
+def prepare_cells(spec: Spec, cells: Sequence[Cell], store: Store) -> tuple[list[Cell], list[str]]:
     """The pinned cells to run, and lines for the user: changed code, settings without effect, unusual data.
 
     Changes of the user's code are accepted if the specification says so.
@@ -41,15 +41,15 @@ def prepare_cells(asked: Spec, cells: Sequence[Cell], store: Store) -> tuple[lis
     changes = find_changes(cells, store)
     lines = []
     for change in changes:
-        what = "accepted as equivalent" if asked.same_code else "--same-code reuses the results of the earlier code"
-        lines.append(f"{change.describe()}; {what}")
-    if asked.same_code:
+        reuse = "accepted as equivalent" if spec.same_code else "--same-code reuses the results of the earlier code"
+        lines.append(f"{change.describe()}; {reuse}")
+    if spec.same_code:
         cells = [accept(cell, changes) for cell in cells]
-    known = store.digests()
-    idle = find_idle_fields(asked, known)
-    if idle:
-        lines.append(describe_idle_fields(idle, asked))
-    return list(cells), [*lines, *describe_data(cells, known)]
+    cached_digests = store.digests()
+    idle_fields = find_idle_fields(spec, cached_digests)
+    if idle_fields:
+        lines.append(describe_idle_fields(idle_fields, spec))
+    return list(cells), [*lines, *describe_data(cells, cached_digests)]
 
 
 def start(
@@ -92,16 +92,16 @@ def start(
         if cell.accepted:
             note_accepted(part.journal, cell, part.plan)
         record(part.journal, part.plan)
-    missing = left_out_as_json(cells, left_out)
+    skipped_cells = left_out_as_json(cells, left_out)
     if len(parts) == 1:
-        parts[0].journal.note_left_out(missing)
+        parts[0].journal.note_left_out(skipped_cells)
         return replace(drive_held(parts, store, execution, observe, None, clock, search), left_out=tuple(left_out))
     names = sorted(part.journal.run for part in parts)
     name = f"{cells[0].audit}-sweep-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:8]}"
     sweep = Journal(runs / name)
     sweep.create(sweep_description(cells, [part.journal.run for part in parts]), None)
     sweep.check()
-    sweep.note_left_out(missing)
+    sweep.note_left_out(skipped_cells)
     return replace(drive_held(parts, store, execution, observe, sweep, clock), left_out=tuple(left_out))
 
 
@@ -123,9 +123,9 @@ def resume(run: str, store: Store, execution: Execution, observe: Observer | Non
     deciding.check_execution(parts, execution)
 
     def check_missing() -> None:
-        plan, stored = Plan.union(part.plan for part in parts), store.keys()
-        if plan.missing(stored):
-            check_extras(plan, lambda: stored, execution.address)
+        plan, stored_keys = Plan.union(part.plan for part in parts), store.keys()
+        if plan.missing(stored_keys):
+            check_extras(plan, lambda: stored_keys, execution.address)
 
     return drive_held(parts, store, execution, observe, journal if is_sweep else None, check=check_missing)
 
@@ -135,10 +135,10 @@ def _reopen(journal: Journal) -> SessionRun:
     return SessionRun(plan, journal, Rounds.of(reopen_cell(journal), plan))
 
 
-def _folder(runs: Path, run: str, again: bool) -> Path:
+def _folder(runs: Path, run: str, is_new_run: bool) -> Path:
     folder = runs / run
     count = 2
-    while again and folder.exists():
+    while is_new_run and folder.exists():
         folder = runs / f"{run}-{count}"
         count += 1
     return folder

@@ -51,9 +51,9 @@ def _certificate(page: Path) -> str | None:
     head, section = HEAD.match(text), CERTIFICATE.search(text)
     if head is None or section is None:
         return None
-    inside = f"{head[0]}<body><main>{section[0]}</main></body></html>"
+    document = f"{head[0]}<body><main>{section[0]}</main></body></html>"
     frame = f'sandbox="" style="width:100%;height:{HEIGHT}px;border:0" title="Certificate"'
-    return f'<iframe {frame} srcdoc="{escape(inside)}"></iframe>'
+    return f'<iframe {frame} srcdoc="{escape(document)}"></iframe>'
 
 
 def _outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
@@ -62,10 +62,10 @@ def _outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any
     if rows:
         head = "".join(f"<th>{escape(name)}</th>" for name in answers.HEAD)
         cells = [answers.row_cells(row, " = ") for row in rows[:FIRST]]
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in of_row)}</tr>" for of_row in cells)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row_cells)}</tr>" for row_cells in cells)
         parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-        more = len(rows) - FIRST
-        parts += [f"<p>and {format_count(more, 'row')} more</p>"] if more > 0 else []
+        hidden_count = len(rows) - FIRST
+        parts += [f"<p>and {format_count(hidden_count, 'row')} more</p>"] if hidden_count > 0 else []
     return f"<div>{''.join(parts)}</div>"
 
 
@@ -154,16 +154,16 @@ class Report:
 
     def _repr_html_(self) -> str:
         """The page's certificate; without one the state, the answer and the first rows of the summary."""
-        shown = _certificate(self.page) if self.page is not None else None
-        if shown is not None:
-            return shown
-        of_cells = () if self.search else self.cells
-        said = [f"{cell.verdict.answer}: {cell.run}" for cell in of_cells if cell.verdict]
-        said += [self.verdict.sentence] if self.verdict else []
+        certificate = _certificate(self.page) if self.page is not None else None
+        if certificate is not None:
+            return certificate
+        answered_cells = () if self.search else self.cells
+        paragraphs = [f"{cell.verdict.answer}: {cell.run}" for cell in answered_cells if cell.verdict]
+        paragraphs += [self.verdict.sentence] if self.verdict else []
         title = f"{self.audit}: {self.verdict.answer if self.verdict else self.state}"
         jobs = f"Run {self.run}, {self.state}: {self.jobs['stored']} of {self.jobs['planned']} jobs stored."
         rows = [] if self.search else results.summary(self._journal, self._store).table.to_pylist()
-        return _outline(title, [*said, jobs], rows)
+        return _outline(title, [*paragraphs, jobs], rows)
 
     @property
     def _store(self) -> Store:
@@ -186,70 +186,70 @@ class Report:
 
 def open_report(journal: Journal, store: Store) -> Report:
     """A run, sweep or search from its folder, possibly driven by another process. Raises StoreError if unreadable."""
-    seen = status.status(journal, store)
+    run_status = status.status(journal, store)
     return Report(
-        run=seen.run,
-        audit=seen.audit,
-        state=cast(State, seen.state),
-        jobs=seen.jobs,
-        failures=seen.failures,
-        note=seen.note,
-        cells=tuple(open_report(journal.sibling(cell), store) for cell in seen.cells),
-        search=seen.search,
-        roots={} if seen.cells else status.roots(journal),
+        run=run_status.run,
+        audit=run_status.audit,
+        state=cast(State, run_status.state),
+        jobs=run_status.jobs,
+        failures=run_status.failures,
+        note=run_status.note,
+        cells=tuple(open_report(journal.sibling(cell), store) for cell in run_status.cells),
+        search=run_status.search,
+        roots={} if run_status.cells else status.roots(journal),
         store=store,
-        page=seen.page,
-        mlflow=seen.mlflow,
+        page=run_status.page,
+        mlflow=run_status.mlflow,
     )
 
 
 def session_report(
-    driver: Driver, session: Session, sweep: str | None, stored: set[str], sound: set[str] | None
+    driver: Driver, session: Session, sweep: str | None, stored_keys: set[str], sound: set[str] | None
 ) -> Report:
     """The report on the session's runs, and on their sweep if there is one.
 
-    `stored` are the keys in the store, `sound` the keys of verified results; None if they were not verified.
+    `stored_keys` are the keys in the store, `sound` the keys of verified results; None if they were not verified.
     """
     if sound is not None:
-        stored = stored - (session.plan.jobs.keys() - sound)
-    reports = [_report(part, driver, session, stored, sound or set()) for part in session.parts]
+        stored_keys = stored_keys - (session.plan.jobs.keys() - sound)
+    reports = [_report(part, driver, session, stored_keys, sound or set()) for part in session.parts]
     whole = reports[0]
     if sweep is not None:
         worst = max((report.state for report in reports), key=list(EXIT_CODES).index)
-        counts = _counts(set(session.plan.jobs), stored, driver)
-        lost = tuple(dict.fromkeys(failure for report in reports for failure in report.failures))
-        whole = replace(whole, run=sweep, state=worst, jobs=counts, failures=lost, cells=tuple(reports), roots={})
+        counts = _counts(set(session.plan.jobs), stored_keys, driver)
+        failures = tuple(dict.fromkeys(failure for report in reports for failure in report.failures))
+        whole = replace(whole, run=sweep, state=worst, jobs=counts, failures=failures, cells=tuple(reports), roots={})
         whole = replace(whole, differing=len(session.differing))
     return whole
 
 
-def _report(part: SessionRun, driver: Driver, session: Session, stored: set[str], sound: set[str]) -> Report:
+def _report(part: SessionRun, driver: Driver, session: Session, stored_keys: set[str], sound: set[str]) -> Report:
     progress = driver.progress
-    planned = part.journal.tasks()
-    lost = [key for key in progress.failed if key in planned]
-    state: State = "failed" if lost else "decided" if part.decision else "finished"
-    whole = not session.lacking and sound.issuperset(part.plan.jobs)
-    if not whole and (driver.stopped or not lost):
+    planned_tasks = part.journal.tasks()
+    failed_keys = [key for key in progress.failed if key in planned_tasks]
+    state: State = "failed" if failed_keys else "decided" if part.decision else "finished"
+    is_complete = not session.lacking and sound.issuperset(part.plan.jobs)
+    if not is_complete and (driver.stopped or not failed_keys):
         state = "paused" if progress.paused else "interrupted"
     return Report(
         run=part.journal.run,
         audit=part.journal.about()["audit"],
         state=state,
-        jobs=_counts({*planned, *part.plan.jobs}, stored, driver) | {"planned": len(planned)},
-        failures=tuple((key, planned[key], progress.failed[key].error) for key in lost),
+        jobs=_counts({*planned_tasks, *part.plan.jobs}, stored_keys, driver) | {"planned": len(planned_tasks)},
+        failures=tuple((key, planned_tasks[key], progress.failed[key].error) for key in failed_keys),
         damaged=progress.damaged,
-        differing=sum(key in planned for key in session.differing),
+        differing=sum(key in planned_tasks for key in session.differing),
         note=driver.stopped or part.decision,
         roots=part.plan.roots,
         store=session.store,
     )
 
 
-def _counts(keys: set[str], stored: set[str], driver: Driver) -> dict[str, int]:
+def _counts(keys: set[str], stored_keys: set[str], driver: Driver) -> dict[str, int]:
     progress = driver.progress
     return {
         "planned": len(keys),
-        "stored": len(keys & stored),
+        "stored": len(keys & stored_keys),
         "done": len(keys & progress.computed),
         "failed": len(keys & progress.failed.keys()),
     }

@@ -48,8 +48,8 @@ class Session:
 
     While jobs run, a second thread writes and copies their tables; `publish` and `tolerate` wait for it. Failed writes
     to the folders are retried until the end. `differing` are the computed keys that already had a different result.
-    `held` returns whether this driver may still write the folders; `search` is the name of the search if this start is
-    a trial.
+    `is_held` returns whether this driver may still write the folders; `search` is the name of the search if this start
+    is a trial.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Session:
         parts: Sequence[SessionRun],
         store: Store,
         observe: Observer | None,
-        held: Callable[[], bool] = lambda: True,
+        is_held: Callable[[], bool] = lambda: True,
         search: str | None = None,
     ) -> None:
-        self._held = held
+        self._is_held = is_held
         self._search = {} if search is None else {"search": search}
         self.name = name
         self.parts = parts
@@ -87,15 +87,15 @@ class Session:
 
         `seconds` are the expected seconds of a job by its group, if known.
         """
-        stored = self._stored = self.store.keys() & self.plan.tasks.keys()
-        missing = list(self.plan.missing(stored))
-        prices = prices_by_group(self.plan, missing)
+        stored_keys = self._stored = self.store.keys() & self.plan.tasks.keys()
+        missing_keys = list(self.plan.missing(stored_keys))
+        prices = prices_by_group(self.plan, missing_keys)
         prices_of_tasks = other_runs.mean_seconds_by_task(prices)
         stamp = now()
         for part in self.parts:
             reused: dict[str, list[str]] = {}
             for key, task in part.plan.tasks.items():
-                if key in stored:
+                if key in stored_keys:
                     reused.setdefault(task, []).append(key)
             started = {
                 "time": stamp,
@@ -110,13 +110,13 @@ class Session:
             }
             part.journal.append([started, *([{"event": "stored", "results": reused}] if reused else [])])
         self.publish()
-        self._tell_plan(stamp, missing, seconds or {}, prices)
+        self._notify_plan(stamp, missing_keys, seconds or {}, prices)
 
-    def _tell_plan(
-        self, stamp: str, missing: Sequence[str], seconds: Mapping[str, float], prices: Mapping[str, float]
+    def _notify_plan(
+        self, stamp: str, missing_keys: Sequence[str], seconds: Mapping[str, float], prices: Mapping[str, float]
     ) -> None:
         """Report the plan to the observer, and the part of it that is stored."""
-        self.tell(
+        self.notify(
             {
                 "time": stamp,
                 "event": "planned",
@@ -124,7 +124,7 @@ class Session:
                 "planned": len(self.plan.jobs),
                 "stored": len(self._stored),
                 "tasks": dict(self.plan.count()),
-                "kinds": other_runs.jobs_by_kind(self.plan, missing, seconds),
+                "kinds": other_runs.jobs_by_kind(self.plan, missing_keys, seconds),
                 "prices": dict(prices),
                 "trainings": self.plan.trainings(),
                 "trained": self.plan.trainings(self._stored),
@@ -135,22 +135,22 @@ class Session:
         """Whether the runs have finished, and their results and tables have not been written since."""
         if not all(self._has_finished(part) for part in self.parts):
             return False
-        before = {key: stamp for part in self.parts for key, stamp in part.verified.results.items()}
+        recorded_stamps = {key: stamp for part in self.parts for key, stamp in part.verified.results.items()}
         stamps = self.store.stamps(self.plan.jobs)
-        if not all((stamp := stamps.get(key)) and stamp == before.get(key) for key in self.plan.jobs):
+        if not all((stamp := stamps.get(key)) and stamp == recorded_stamps.get(key) for key in self.plan.jobs):
             return False
         self._stored = set(self.plan.jobs)
-        self._tell_plan(now(), (), {}, {})
+        self._notify_plan(now(), (), {}, {})
         return True
 
     def _has_finished(self, part: SessionRun) -> bool:
-        publishers, before = self._tables[part.journal.run], part.verified.tables
+        publishers, recorded_tables = self._tables[part.journal.run], part.verified.tables
         return (
             part.rounds is None
             and part.journal.has_finished()
-            and publishers.keys() == before.keys()
-            and all(publisher.stamps() == before[name] for name, publisher in publishers.items())
-            and all(stamps and all(stamps.values()) for stamps in before.values())
+            and publishers.keys() == recorded_tables.keys()
+            and all(publisher.stamps() == recorded_tables[name] for name, publisher in publishers.items())
+            and all(stamps and all(stamps.values()) for stamps in recorded_tables.values())
         )
 
     def record_verified(self) -> None:
@@ -159,33 +159,33 @@ class Session:
         A result verified immediately after it was written had no stamp yet, and is read again to get one. Nothing is
         recorded if no result has a stamp.
         """
-        late = [key for key in self.plan.jobs if not self._stamps.get(key)]
-        if self.store.mirror is None and len(late) <= LATE:
-            again = self.store.stamps(late)
-            self._stamps = {**self._stamps, **again, **dict.fromkeys(dict(self.store.verify(again)), "")}
+        keys_without_stamp = [key for key in self.plan.jobs if not self._stamps.get(key)]
+        if self.store.mirror is None and len(keys_without_stamp) <= LATE:
+            new_stamps = self.store.stamps(keys_without_stamp)
+            self._stamps = {**self._stamps, **new_stamps, **dict.fromkeys(dict(self.store.verify(new_stamps)), "")}
         if not self._stamps:
             return
         for part in self.parts:
             results = {key: self._stamps.get(key, "") for key in part.plan.jobs}
-            before, publishers = part.verified.tables, self._tables[part.journal.run].items()
-            parts = {name: publisher.verified_stamps(before.get(name, {})) for name, publisher in publishers}
-            if (found := Verified(results, parts)) != part.verified:
-                record_verified(part.journal, found)
+            recorded_tables, publishers = part.verified.tables, self._tables[part.journal.run].items()
+            parts = {name: publisher.verified_stamps(recorded_tables.get(name, {})) for name, publisher in publishers}
+            if (verified := Verified(results, parts)) != part.verified:
+                record_verified(part.journal, verified)
 
     def take(self, events: Sequence[Event]) -> None:
         """Pass events to the journals of their runs, all at once, and to the observer, one by one."""
         stamp = {"time": now()}  # the same time for all journals and the observer
         events = [{**stamp, **event} for event in events]
         for part in self.parts:
-            concerned = [event for event in events if "key" not in event or event["key"] in part.plan.jobs]
-            if concerned:
-                self._log(part, concerned)
+            run_events = [event for event in events if "key" not in event or event["key"] in part.plan.jobs]
+            if run_events:
+                self._log(part, run_events)
         for event in events:
             if event["event"] == "done":
                 self._stored.add(event["key"])
             elif event["event"] == "differs":
                 self.differing.add(event["key"])
-            self.tell(event)
+            self.notify(event)
         idle = self._publishing is None or self._publishing.done()
         if idle and time.monotonic() - self._published > PUBLISH_SECONDS:
             self._finish_publishing()
@@ -207,12 +207,12 @@ class Session:
             self._stored = self.stored_keys() & self.plan.jobs.keys() if verified is None else verified
         self._note_problem(self._update_tables(self._stored, last))
 
-    def _update_tables(self, stored: Set[str], last: bool = False) -> str | None:
+    def _update_tables(self, stored_keys: Set[str], last: bool = False) -> str | None:
         """Write the tables' parts and copy the runs' folders; return the first problem with a table, if any."""
         problem = None
         for publisher in self._publishers():
             try:
-                publisher.publish(stored, look=last)
+                publisher.publish(stored_keys, reads_parts=last)
             except (StoreError, OSError) as error:
                 problem = problem or str(error)
         with suppress(StoreError):  # the last time counts
@@ -242,17 +242,17 @@ class Session:
         only listed.
         """
         stamps = self.store.stamps(self.plan.jobs)
-        before = [verified for part in self.parts for verified in part.verified.results.items()]
-        same = {key for key, stamp in before if stamp and stamp == stamps.get(key)}
-        read: set[str] = set()
+        recorded_stamps = [verified for part in self.parts for verified in part.verified.results.items()]
+        unchanged_keys = {key for key, stamp in recorded_stamps if stamp and stamp == stamps.get(key)}
+        read_keys: set[str] = set()
         if self.store.mirror is not None:
             self.publish()
-            read = {key for publisher in self._publishers() for key in publisher.read} & self.store.keys()
-        asked = [key for key in self.plan.jobs if key not in same and key not in read]
-        wrong = dict(self.store.verify(asked))
-        seen = same.union(asked)
-        self._stamps = {key: stamp for key, stamp in stamps.items() if key in seen and key not in wrong}
-        return wrong
+            read_keys = {key for publisher in self._publishers() for key in publisher.read_keys} & self.store.keys()
+        keys_to_read = [key for key in self.plan.jobs if key not in unchanged_keys and key not in read_keys]
+        problems = dict(self.store.verify(keys_to_read))
+        checked_keys = unchanged_keys.union(keys_to_read)
+        self._stamps = {key: stamp for key, stamp in stamps.items() if key in checked_keys and key not in problems}
+        return problems
 
     def share(self, last: bool = False) -> None:
         """Copy the runs' folders to the store for other machines: at intervals, and always if `last`."""
@@ -282,8 +282,8 @@ class Session:
     def _replan(self, part: SessionRun, plan: Plan, event: str, dropped: Set[str]) -> None:
         """Replace the plan of a run, and log the dropped and the new jobs."""
         self._finish_publishing()  # it iterates over the tables that are replaced here
-        before, part.plan = set(part.plan.jobs), plan
-        keys = {"keys": sorted(dropped & before), "instead": sorted(set(plan.jobs) - before)}
+        earlier_keys, part.plan = set(part.plan.jobs), plan
+        keys = {"keys": sorted(dropped & earlier_keys), "instead": sorted(set(plan.jobs) - earlier_keys)}
         self._log(part, [{"event": event, **keys, "roots": plan.roots}])
         self._renew()
         self._stored = self.store.keys() & self.plan.jobs.keys()
@@ -306,7 +306,7 @@ class Session:
         }
 
     def _publishers(self) -> list[tables.Publisher]:
-        return [publisher for of_run in self._tables.values() for publisher in of_run.values()]
+        return [publisher for run_publishers in self._tables.values() for publisher in run_publishers.values()]
 
     def _log(self, part: SessionRun, events: Sequence[Event]) -> None:
         """Append events to a run's log. Events that cannot be written are retried later."""
@@ -316,13 +316,13 @@ class Session:
         if waiting and events:
             waiting.extend({**stamp, **event} for event in events)
             return
-        fresh = waiting or [{**stamp, **event} for event in events]
-        if not fresh:
+        unlogged_events = waiting or [{**stamp, **event} for event in events]
+        if not unlogged_events:
             return
         try:
-            part.journal.append(fresh)
+            part.journal.append(unlogged_events)
         except Unwritable as error:
-            self._unlogged[run] = fresh
+            self._unlogged[run] = unlogged_events
             self._problems[f"log of {run}"] = str(error)
         else:
             self._unlogged.pop(run, None)
@@ -339,11 +339,11 @@ class Session:
     def _note(self, event: Event) -> None:
         """Pass an event to the observer and, while this driver holds the runs, to all journals."""
         event = {"time": now(), **event}
-        for part in self.parts if self._held() else ():
+        for part in self.parts if self._is_held() else ():
             self._log(part, [event])
-        self.tell(event)
+        self.notify(event)
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         """Pass an event only to the observer."""
         if self._observe is not None:
             self._observe(event)

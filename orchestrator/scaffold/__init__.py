@@ -28,16 +28,16 @@ class NewAudit:
     following: tuple[str, ...]
 
 
-def new_audit(name: str, into: Path | None = None) -> NewAudit:
+def new_audit(name: str, folder: Path | None = None) -> NewAudit:
     """Write an audit of this name, its test and, outside Engram's checkout, a package that offers it.
 
-    Without `into`, inside the checkout that engram runs from, the audit goes to `tasks/audits` and its test to
+    Without `folder`, inside the checkout that engram runs from, the audit goes to `tasks/audits` and its test to
     `tests/tasks/audits`; elsewhere both go to the current folder, as a package. Nothing is overwritten. Raises
     SpecError for an invalid name, a name taken by an audit or module, and an existing file; EngramError if a file
     cannot be written.
     """
     _check_name(name)
-    checkout = _checkout() if into is None else None
+    checkout = _checkout() if folder is None else None
     if checkout is not None:
         audit, test = checkout
         texts = {
@@ -46,16 +46,16 @@ def new_audit(name: str, into: Path | None = None) -> NewAudit:
         }
         following = [f"engram run {name} --preset smoke", *_test_commands(test / f"test_{name}.py", "make test")]
     else:
-        into = Path() if into is None else into
+        folder = Path() if folder is None else folder
         texts = {
-            into / f"{name}.py": _fill_template("audit", name, ""),
-            into / f"test_{name}.py": _fill_template("test", name, ""),
-            into / "pyproject.toml": _fill_template("package", name, ""),
+            folder / f"{name}.py": _fill_template("audit", name, ""),
+            folder / f"test_{name}.py": _fill_template("test", name, ""),
+            folder / "pyproject.toml": _fill_template("package", name, ""),
         }
         following = [
-            f"pip install --no-deps --editable {_near(into)}",
+            f"pip install --no-deps --editable {_near(folder)}",
             f"engram run {name} --preset smoke",
-            *_test_commands(into / f"test_{name}.py", "python -m pip install pytest"),
+            *_test_commands(folder / f"test_{name}.py", "python -m pip install pytest"),
         ]
     for path in texts:
         try:
@@ -64,7 +64,7 @@ def new_audit(name: str, into: Path | None = None) -> NewAudit:
             raise SpecError(f"{path} cannot be written: {error.strerror or error}") from None
         if is_taken:
             raise SpecError(f"{_near(path)} exists; give another name, or another folder by --into")
-    if into is not None:
+    if folder is not None:
         _check_module(name)
     for path, text in texts.items():
         try:
@@ -90,10 +90,10 @@ def _check_module(name: str) -> None:
     """Raise SpecError if a module of this name would hide another, or be hidden by it."""
     if name in sys.stdlib_module_names:
         raise SpecError(f"NAME is {name!r}, a module of Python, which the audit would hide; give another name")
-    found = importlib.util.find_spec(name)
-    if found is not None and found.origin is not None:  # a folder without __init__.py hides nothing
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.origin is not None:  # a folder without __init__.py hides nothing
         raise SpecError(
-            f"NAME is {name!r}, an installed module ({found.origin}), which the audit would hide; give another name"
+            f"NAME is {name!r}, an installed module ({spec.origin}), which the audit would hide; give another name"
         )
 
 
@@ -111,22 +111,22 @@ def _checkout() -> tuple[Path, Path] | None:
     folder = Path(tasks.audits.__path__[0]).resolve()
     root = folder.parents[1]
     test = root / "tests" / "tasks" / "audits"
-    stands_in = root in (Path.cwd(), *Path.cwd().parents)
-    return (folder, test) if stands_in and test.is_dir() else None
+    is_inside = root in (Path.cwd(), *Path.cwd().parents)
+    return (folder, test) if is_inside and test.is_dir() else None
 
 
 def _fill_template(template: str, name: str, package: str) -> str:
     """Fill a template for this audit, with imports in the usual order for the checkout or for a package."""
     config = "".join(part.capitalize() for part in name.split("_")) + "Config"
-    ours, theirs = "import orchestrator\n", "import pyarrow as pa\nimport pytest\n"
+    own_import, library_imports = "import orchestrator\n", "import pyarrow as pa\nimport pytest\n"
     fields = {
         "name": name,
         "module": f"{package}{name}",
         "words": " ".join(filter(None, name.split("_"))),
         "config": config,
-        "classes": "\n".join(f"    {each}," for each in sorted(("NoSettings", config))),
+        "classes": "\n".join(f"    {class_name}," for class_name in sorted(("NoSettings", config))),
         "gap": "\n" if package else "",
-        "imports": f"{theirs}\n{ours}".rstrip() if package else f"{ours}{theirs}",
+        "imports": f"{library_imports}\n{own_import}".rstrip() if package else f"{own_import}{library_imports}",
     }
     return Template((HERE / f"{template}.template").read_text(encoding="utf-8")).substitute(fields)
 

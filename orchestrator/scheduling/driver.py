@@ -52,7 +52,7 @@ class Progress:
     computed: set[str]
     failed: dict[str, Failed]
     seconds: dict[str, deque[float]]
-    around: float = 0.0  # seconds to start and end the executor
+    executor_seconds: float = 0.0  # seconds to start and end the executor
     damaged: int = 0
     paused: str | None = None
 
@@ -64,8 +64,8 @@ class Driver:
     with each call. The `budget` limits the resources of its calls. `timeout` is the maximum time of a job in seconds;
     None derives it from jobs of the same group or, until one has ended, from the `price` of a group's job in seconds.
     `observe` receives the events of returned calls in batches. `elsewhere` returns the remaining planned keys that
-    other runs compute, `cancelled` the reason of a request to stop; `ours` raises Held once another driver has this
-    run, `states` removes checkpoints that are not needed, and `metrics` counts outcomes.
+    other runs compute, `cancelled` the reason of a request to stop; `check_held` raises Held once another driver has
+    this run, `states` removes checkpoints that are not needed, and `metrics` counts outcomes.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Driver:
         price: PriceOfGroup = unknown_price,
         elsewhere: Elsewhere | None = None,
         cancelled: Callable[[], str | None] = lambda: None,
-        ours: Callable[[], None] = lambda: None,
+        check_held: Callable[[], None] = lambda: None,
         states: CheckpointGc | None = None,
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM,
@@ -111,25 +111,25 @@ class Driver:
         self._limits = TimeLimits(timeout, price)
         self._elsewhere = elsewhere
         self._cancelled = cancelled
-        self._ours = ours
+        self._check_held = check_held
         self._states = states
         self._metrics = metrics or Metrics("")
         self._clock = clock
         self._waiting = Waiting(lambda line: observe([{"event": "told", "line": line}]))
         self._claims: Claims = {}
         self._delayed: list[tuple[float, int, Call]] = []
-        self._running_told = (0, float("-inf"))  # jobs, and when
+        self._reported_running = (0, float("-inf"))  # jobs, and when
 
-    def drive(self, plan: Plan, stored: set[str]) -> None:
+    def drive(self, plan: Plan, stored_keys: set[str]) -> None:
         """Run the jobs that are not stored until all possible ones are done, or until a stop or pause."""
-        if not plan.missing(stored) or self.stop.reason:
+        if not plan.missing(stored_keys) or self.stop.reason:
             return
         executor = self._executor_unless_stopped()
         if executor is None:
             return
         schedule = Schedule(
             plan,
-            stored,
+            stored_keys,
             slots=executor.slots,
             gpus=executor.gpus,
             gpus_per_job=self._gpus_per_job,
@@ -148,17 +148,17 @@ class Driver:
         self.progress.paused = schedule.paused
 
     def _run_schedule(self, schedule: Schedule, executor: Executor) -> None:
-        looked = looked_here = 0.0
+        last_look = last_look_here = 0.0
         while not self.stop.reason:
-            if self._clock.monotonic() - looked > POLL:
+            if self._clock.monotonic() - last_look > POLL:
                 self._look_elsewhere(schedule)
                 self._metrics.set_queue(schedule.running, schedule.waiting)
-                looked = self._clock.monotonic()
-                if looked - looked_here > POLL * (executor.pending // LOOKED_AT):
+                last_look = self._clock.monotonic()
+                if last_look - last_look_here > POLL * (executor.pending // LOOKED_AT):
                     self._look_here(schedule, executor)
-                    looked_here = looked
+                    last_look_here = last_look
             self._send(schedule, executor)
-            if schedule.over or schedule.paused:
+            if schedule.is_over or schedule.paused:
                 break
             self._receive(schedule, executor)
             if self._deadline is not None and self._clock.monotonic() > self._deadline:
@@ -179,13 +179,13 @@ class Driver:
             began = self._clock.monotonic()
             self._executor.close()
             self._executor = None
-            self.progress.around += self._clock.monotonic() - began
+            self.progress.executor_seconds += self._clock.monotonic() - began
 
     def _running_executor(self) -> Executor:
         if self._executor is None:
             began = self._clock.monotonic()
             self._executor = self._open()
-            self.progress.around += self._clock.monotonic() - began
+            self.progress.executor_seconds += self._clock.monotonic() - began
         return self._executor
 
     def _executor_unless_stopped(self) -> Executor | None:
@@ -206,10 +206,13 @@ class Driver:
         now = self._clock.monotonic()
         while self._delayed and self._delayed[0][0] <= now:
             executor.submit(heapq.heappop(self._delayed)[-1])
-        had = bool(schedule.gpus), schedule.gpu_types.keys()
+        earlier_gpus = bool(schedule.gpus), schedule.gpu_types.keys()
         schedule.slots, schedule.gpus = executor.slots, executor.gpus
         schedule.gpu_types, schedule.growing = executor.gpu_types, executor.growing
-        if had != (bool(schedule.gpus), schedule.gpu_types.keys()):  # the first GPU of a type joined, or none will
+        if earlier_gpus != (
+            bool(schedule.gpus),
+            schedule.gpu_types.keys(),
+        ):  # the first GPU of a type joined, or none will
             schedule.take_back(executor.take_back(schedule.misplaced))
         while call := schedule.next(room=executor.pending - schedule.on_gpus < executor.window):
             keep = self._states is not None and self._states.keep
@@ -233,14 +236,14 @@ class Driver:
             return
         try:
             with self.stop.computing_here() if executor.inside else nullcontext():
-                ended = self._wait(executor)
+                finished_calls = self._wait(executor)
         except OutOfTime:
             executor.cancel()
             return
-        self._ours()
-        if ended:
+        self._check_held()
+        if finished_calls:
             self._waiting.reset("here")
-        self._settle(schedule, ended)
+        self._settle(schedule, finished_calls)
 
     def _wait(self, executor: Executor, seconds: float = POLL) -> Sequence[Finished]:
         """The calls that end within these seconds; the budget is charged for the calls that ran."""
@@ -248,16 +251,16 @@ class Driver:
             return executor.wait(seconds)
         running = [call for call, _ in executor.running()]
         began = self._clock.monotonic()
-        ended = executor.wait(seconds)
-        held = [finished.call for finished in ended] if executor.inside else running
-        self._budget.charge(held, self._clock.monotonic() - began)
-        return ended
+        finished_calls = executor.wait(seconds)
+        charged_calls = [finished.call for finished in finished_calls] if executor.inside else running
+        self._budget.charge(charged_calls, self._clock.monotonic() - began)
+        return finished_calls
 
-    def _settle(self, schedule: Schedule, ended: Sequence[Finished]) -> None:
+    def _settle(self, schedule: Schedule, finished_calls: Sequence[Finished]) -> None:
         """Record the outcomes of calls, and report all of them in one batch."""
         events: list[Event] = []
         try:
-            for finished in ended:
+            for finished in finished_calls:
                 self._record(schedule, finished, events)
         finally:
             if events:
@@ -271,10 +274,10 @@ class Driver:
         outcomes = tuple(resolved for outcome in finished.outcomes for resolved in self._resolve_orphan(outcome))
         for outcome in outcomes:
             events.extend(self._describe(schedule, outcome))
-        known, damaged = len(schedule.failed), schedule.damaged
+        failed_before, damaged_before = len(schedule.failed), schedule.damaged
         schedule.record(replace(finished, outcomes=outcomes))
-        self.progress.damaged += schedule.damaged - damaged
-        for failed in reversed([*islice(reversed(schedule.failed.values()), len(schedule.failed) - known)]):
+        self.progress.damaged += schedule.damaged - damaged_before
+        for failed in reversed([*islice(reversed(schedule.failed.values()), len(schedule.failed) - failed_before)]):
             events.append(self._describe_failure(schedule, failed))
         if self._states is not None:
             for outcome in outcomes:
@@ -285,34 +288,36 @@ class Driver:
         """The outcome, or Done if a lost or refused job has a stored result."""
         if not isinstance(outcome, Lost | Refused) or outcome.key not in self.store:
             return (outcome,)
-        done = Done(outcome.key, 0.0, "orphan")
-        return (done,) if isinstance(outcome, Lost) else (done, outcome)  # a refusing store makes the run pause
+        done_outcome = Done(outcome.key, 0.0, "orphan")
+        return (
+            (done_outcome,) if isinstance(outcome, Lost) else (done_outcome, outcome)
+        )  # a refusing store makes the run pause
 
     def _describe(self, schedule: Schedule, outcome: Outcome) -> Iterator[Event]:
         """The events of an outcome, which is also counted here."""
         key = outcome.key
-        about = self._about(schedule, key)
+        job_fields = self._about(schedule, key)
         if not isinstance(outcome, Failed):  # the schedule decides whether a failure is final
-            self._metrics.count_job(about["task"], type(outcome).__name__.lower())
+            self._metrics.count_job(job_fields["task"], type(outcome).__name__.lower())
         match outcome:
             case Done():
                 self.progress.computed.add(key)
                 if outcome.seconds:
                     self.progress.seconds[schedule.group(key)].append(outcome.seconds)
                     self._limits.learn(schedule.group(key), outcome.seconds)
-                trained = marks(schedule.plan.jobs[key].function).trains
-                models = {"models": trained} if trained else {}
+                network_count = marks(schedule.plan.jobs[key].function).trains
+                models = {"models": network_count} if network_count else {}
                 busy = outcome.measured.busy if outcome.measured else None
-                self._metrics.count_computed(about["task"], outcome.seconds, trained, busy)
-                yield {"event": "done", **about, **models, "seconds": outcome.seconds, "worker": outcome.worker}
+                self._metrics.count_computed(job_fields["task"], outcome.seconds, network_count, busy)
+                yield {"event": "done", **job_fields, **models, "seconds": outcome.seconds, "worker": outcome.worker}
                 if outcome.differs:
-                    yield {"event": "differs", **about}
+                    yield {"event": "differs", **job_fields}
             case Missing():
-                yield {"event": "missing", **about, "inputs": list(outcome.inputs)}
+                yield {"event": "missing", **job_fields, "inputs": list(outcome.inputs)}
             case Lost():
-                yield {"event": "lost", **about, "cause": outcome.cause}
+                yield {"event": "lost", **job_fields, "cause": outcome.cause}
             case Refused():
-                yield {"event": "refused", **about, "cause": outcome.cause}
+                yield {"event": "refused", **job_fields, "cause": outcome.cause}
 
     def _describe_failure(self, schedule: Schedule, failed: Failed) -> Event:
         """The event of a job that failed finally: its task raised an exception, or the schedule gave up."""
@@ -329,18 +334,18 @@ class Driver:
 
     def _look_elsewhere(self, schedule: Schedule) -> None:
         """Defer jobs that other living runs compute; take over the results they stored and the jobs they abandoned."""
-        self._ours()
+        self._check_held()
         if self._elsewhere is None:
             return
         self._claims = self._elsewhere(schedule.plan.jobs.keys(), schedule.done)
-        theirs = self._waiting.deferred_keys(
+        deferred_keys = self._waiting.deferred_keys(
             self._claims, lambda keys: self._limits.learned_limit(dict.fromkeys(map(schedule.group, keys), 1))
         )
-        schedule.defer(theirs)
-        stored = {key for key in schedule.elsewhere if key in self.store}
-        schedule.take_over_results(stored)
-        schedule.reclaim(schedule.elsewhere - theirs - stored)
-        if stored:
+        schedule.defer(deferred_keys)
+        stored_keys = {key for key in schedule.elsewhere if key in self.store}
+        schedule.take_over_results(stored_keys)
+        schedule.reclaim(schedule.elsewhere - deferred_keys - stored_keys)
+        if stored_keys:
             self._waiting.reset("elsewhere")
 
     def _look_here(self, schedule: Schedule, executor: Executor) -> None:
@@ -351,9 +356,9 @@ class Driver:
         else:
             self._waiting.report_machine(now, lacking)
         running = executor.running()
-        self._tell_running(now, sum(len(call.items) for call, _ in running))
+        self._report_running(now, sum(len(call.items) for call, _ in running))
         for call, seconds in running:
-            if seconds > self._limits.least and seconds > (limit := self._limits.limit(_jobs(schedule, call))):
+            if seconds > self._limits.minimum and seconds > (limit := self._limits.limit(_jobs(schedule, call))):
                 executor.end(call, f"it was ended after {format_duration(limit)}, its time limit")
         if running:
             self._waiting.reset("elsewhere")
@@ -363,11 +368,11 @@ class Driver:
         else:
             self._waiting.reset("elsewhere")
 
-    def _tell_running(self, now: float, jobs: int) -> None:
+    def _report_running(self, now: float, jobs: int) -> None:
         """Report the number of running jobs if it has changed, at limited intervals, since it changes constantly."""
-        told, then = self._running_told
-        if jobs != told and now - then >= TELL_RUNNING:
-            self._running_told = (jobs, now)
+        reported_count, report_time = self._reported_running
+        if jobs != reported_count and now - report_time >= TELL_RUNNING:
+            self._reported_running = (jobs, now)
             self.observe([{"event": "running", "count": jobs}])
 
     def _unmeasured_limit(self, schedule: Schedule, call: Call) -> float | None:
@@ -382,10 +387,10 @@ class Driver:
             return
         executor.halt()
         end = self._clock.monotonic() + GRACE
-        while executor.pending and (left := end - self._clock.monotonic()) > 0:
-            ended = self._wait(executor, min(left, POLL))
-            self._ours()
-            self._settle(schedule, ended)
+        while executor.pending and (seconds_left := end - self._clock.monotonic()) > 0:
+            finished_calls = self._wait(executor, min(seconds_left, POLL))
+            self._check_held()
+            self._settle(schedule, finished_calls)
         if executor.pending:
             executor.cancel()
 

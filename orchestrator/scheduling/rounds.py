@@ -43,9 +43,9 @@ class Rounds:
         (key,) = self.plan.roots[self.stopping.table]
         return key
 
-    def next(self, there: int, width: int) -> Plan:
-        """The jobs of the first `there` + `width` pairs."""
-        return self.plan.below(self.pairs[: there + width])
+    def next(self, finished_pairs: int, width: int) -> Plan:
+        """The jobs of the first `finished_pairs` + `width` pairs."""
+        return self.plan.below(self.pairs[: finished_pairs + width])
 
     def decided(self, tables: Sequence[pa.Table]) -> int | None:
         """The number of pairs that decide the run, given the tables of the first pairs; None if it is undecided."""
@@ -59,20 +59,23 @@ class Rounds:
         """The plan of the first `pairs` pairs, as if no more had been requested."""
         return plan_of(replace(self.cell, config=self.stopping.first(self.cell.config, pairs)))
 
-    def describe(self, pairs: int, left: int) -> str:
+    def describe(self, pairs: int, unneeded_jobs: int) -> str:
         """The pair at which the run was decided, the error rate, and the number of jobs saved."""
         level = self.stopping.error_rate(self.cell.config)
         return (
             f"decided after {pairs} of at most {len(self.pairs)} pairs of trainings, at an error rate of {level:g}; "
-            f"the other {left} jobs are not needed"
+            f"the other {unneeded_jobs} jobs are not needed"
         )
 
 
 ALPHA = 0.05
 
 
-def stop_when_decided(spec: Spec, alpha: float | None, most: int | None) -> Spec:
-    """The specification of runs that stop once decided at this error rate (None: ALPHA), after at most `most` pairs."""
+def stop_when_decided(spec: Spec, alpha: float | None, pair_limit: int | None) -> Spec:
+    """The specification of runs that stop once decided at this error rate (None: ALPHA).
+
+    `pair_limit` is the maximum number of pairs.
+    """
     stopping = audits.find(spec.audit).audit.stopping
     if stopping is None:
         raise SpecError(
@@ -82,23 +85,25 @@ def stop_when_decided(spec: Spec, alpha: float | None, most: int | None) -> Spec
     alpha = ALPHA if alpha is None else alpha
     if not 0 < alpha < 1:
         raise SpecError(f"alpha is {alpha:g}; it must be between 0 and 1")
-    if most is not None and most < 1:
-        raise SpecError(f"most is {most}; it must be at least 1")
-    wanted = stopping.settings(alpha, most)
-    for path in wanted:
+    if pair_limit is not None and pair_limit < 1:
+        raise SpecError(f"most is {pair_limit}; it must be at least 1")
+    stopping_fields = stopping.settings(alpha, pair_limit)
+    for path in stopping_fields:
         for name in (path, path.rpartition(".")[2]):
             if name in spec.set or name in spec.sweep:
                 raise SpecError(f"{name} is given, but --until decided sets it; give --alpha or --most instead")
-    return replace(spec, set={**spec.set, **wanted})
+    return replace(spec, set={**spec.set, **stopping_fields})
 
 
-def extend(cell: Cell, asked: dict[str, Any], most: int) -> Cell:
+def extend(cell: Cell, specification: dict[str, Any], pair_limit: int) -> Cell:
     """The cell of a run of this specification, with more pairs."""
     stopping = cell.stopping
     if stopping is None or not stopping.is_asked(cell.config):
         raise SpecError("--most is given, but this run was not started with --until decided")
-    if most <= (planned := stopping.planned(cell.config)):
-        raise SpecError(f"most is {most}; it must be above {planned}, the present maximum of this run")
-    fields = {**asked.get("set", {}), stopping.pairs: most}
-    spec = Spec(cell.audit, cell.preset, fields, asked.get("sweep", {}), {"tolerate": asked.get("tolerate", 0)})
-    return replace(cell, config=stopping.first(cell.config, most), asked=spec)
+    if pair_limit <= (planned_pairs := stopping.planned(cell.config)):
+        raise SpecError(f"most is {pair_limit}; it must be above {planned_pairs}, the present maximum of this run")
+    fields = {**specification.get("set", {}), stopping.pairs: pair_limit}
+    spec = Spec(
+        cell.audit, cell.preset, fields, specification.get("sweep", {}), {"tolerate": specification.get("tolerate", 0)}
+    )
+    return replace(cell, config=stopping.first(cell.config, pair_limit), spec=spec)

@@ -37,7 +37,7 @@ class Schedule:
     def __init__(
         self,
         plan: Plan,
-        stored: Collection[str],
+        stored_keys: Collection[str],
         *,
         slots: int = 1,
         gpus: int = 0,
@@ -60,7 +60,7 @@ class Schedule:
         self._sent: Counter[str] = Counter()  # GPU calls in flight by group
         self.together = together
         self.fail_fast = fail_fast
-        self.done: set[str] = {key for key in plan.jobs if key in stored}
+        self.done: set[str] = {key for key in plan.jobs if key in stored_keys}
         self.failed = dict(failed or {})  # final: jobs that failed earlier in this run are not sent again
         self.paused: str | None = None  # the reason why nothing more is sent
         self._seconds = dict(seconds or {})
@@ -110,7 +110,7 @@ class Schedule:
         return self._damaged
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing is running, can be sent, or is awaited from other runs."""
         stopped = self.paused is not None or (self.fail_fast and bool(self.failed))
         return not self._running and (stopped or not (self._sendable or self.elsewhere))
@@ -135,7 +135,7 @@ class Schedule:
 
     def record(self, finished: Finished) -> None:
         """Record the outcomes of a call's jobs."""
-        lost: list[Lost] = []
+        lost_outcomes: list[Lost] = []
         self._learn_packing(finished)
         for outcome in finished.outcomes:
             self._running.discard(outcome.key)
@@ -148,22 +148,22 @@ class Schedule:
                 case Missing():
                     self._reopen(outcome, finished.call.number)
                 case Lost():
-                    lost.append(outcome)
+                    lost_outcomes.append(outcome)
                     if outcome.exhausted == "host":
                         self._starved.add(outcome.key)
                 case Refused():
                     self.paused = outcome.cause
-        if len(lost) == 1:
-            self._retry(lost[0])
-        elif lost:  # halves, then single jobs: this finds the faulty job and saves the others
-            half = len(lost) // 2
-            for part in (lost[:half], lost[half:]):
+        if len(lost_outcomes) == 1:
+            self._retry(lost_outcomes[0])
+        elif lost_outcomes:  # halves, then single jobs: this finds the faulty job and saves the others
+            half = len(lost_outcomes) // 2
+            for part in (lost_outcomes[:half], lost_outcomes[half:]):
                 self._send_again([outcome.key for outcome in part])
 
     def misplaced(self, call: Call) -> bool:
         """Whether a call's need for a GPU has changed since it was sent, or its type of GPU no longer exists."""
-        gone = call.gpus > 0 and call.gpu_type not in self._types()
-        return gone or bool(call.gpus) != bool(self.gpus and self._asks(call.items[0].key))
+        is_type_gone = call.gpus > 0 and call.gpu_type not in self._types()
+        return is_type_gone or bool(call.gpus) != bool(self.gpus and self._needs_gpu(call.items[0].key))
 
     def take_back(self, calls: Iterable[Call]) -> None:
         """Queue the jobs of calls again that were sent but have not begun."""
@@ -176,9 +176,9 @@ class Schedule:
 
     def defer(self, keys: Iterable[str]) -> None:
         """Leave these keys to another living run that computes them."""
-        left = {key for key in keys if self._open(key)}
-        self.elsewhere |= left
-        self._sendable -= left
+        deferred_keys = {key for key in keys if self._is_open(key)}
+        self.elsewhere |= deferred_keys
+        self._sendable -= deferred_keys
 
     def take_over_results(self, keys: Iterable[str]) -> None:
         """Record keys that another run has stored."""
@@ -194,9 +194,9 @@ class Schedule:
                 self.elsewhere.discard(key)
                 self._enqueue(key)
 
-    def _open(self, key: str) -> bool:
+    def _is_open(self, key: str) -> bool:
         """Whether the key is still to be sent by this run."""
-        return not any(key in taken for taken in (self.done, self._running, self.elsewhere, self.failed))
+        return not any(key in keys for keys in (self.done, self._running, self.elsewhere, self.failed))
 
     def _next_queue(self, room: bool) -> list[tuple[int, int, str]]:
         """The queue to send from next; empty if nothing can be sent."""
@@ -232,7 +232,7 @@ class Schedule:
         task, items = self.plan.task(keys[0]), tuple(map(self._item, keys))
         group = self.group(keys[0])
         memory = self._memory.get(group, 0.0) if self._starved.isdisjoint(keys) else math.inf
-        if not (self.gpus and self._asks(keys[0])):
+        if not (self.gpus and self._needs_gpu(keys[0])):
             return Call(self._number, task, items, 0.0, delay, memory=memory)
         gpu_type = self._type(group)
         self.on_gpus += 1
@@ -260,17 +260,17 @@ class Schedule:
     def _load(self, group: str, gpu_type: str) -> float:
         """The number of calls in flight on GPUs of a type, relative to the target number."""
         packing, gpus = self._packings.packing(group, gpu_type), self._types()[gpu_type]
-        sent = self._on_type[gpu_type] if gpu_type else self.on_gpus
+        sent_calls = self._on_type[gpu_type] if gpu_type else self.on_gpus
         if self.growing:  # nothing is queued beyond running calls, since Ray would request a machine for it
-            return sent / packing.slots(self._useful_gpus(group, packing, gpus))
-        return sent / packing.calls_in_flight(gpus)
+            return sent_calls / packing.slots(self._useful_gpus(group, packing, gpus))
+        return sent_calls / packing.calls_in_flight(gpus)
 
-    def _useful_gpus(self, group: str, packing: GpuPacking, there: int) -> int:
+    def _useful_gpus(self, group: str, packing: GpuPacking, existing_gpus: int) -> int:
         """The number of GPUs to divide a group's jobs among; on a growing cluster, the number that is worthwhile."""
         if not self.growing:
-            return there
+            return existing_gpus
         jobs = len(self._ready.get(group, ())) + self._jobs_on_gpus
-        return packing.useful_gpus(jobs, self._seconds.get(group, 0.0), there)
+        return packing.useful_gpus(jobs, self._seconds.get(group, 0.0), existing_gpus)
 
     def _leave_gpu(self, call: Call) -> None:
         """Count a call that has returned or was taken back."""
@@ -280,23 +280,23 @@ class Schedule:
             self._jobs_on_gpus -= len(call.items)
             self._sent[self.group(call.items[0].key)] -= 1
 
-    def _asks(self, key: str) -> bool:
+    def _needs_gpu(self, key: str) -> bool:
         """Whether the key's task needs a GPU."""
         return marks(self.plan.jobs[key].function).gpus > 0
 
     def _item(self, key: str) -> Item:
         job = self.plan.jobs[key]
-        where = f"{job.function.__module__}:{job.function.__qualname__}"
+        function_name = f"{job.function.__module__}:{job.function.__qualname__}"
         leaves = any(link not in self.done for link in self.plan.following.get(key, ()))
         chain, source = tuple(self.plan.chain(key)), source_of(job.function.__module__)
-        return Item(key, where, job.config, self.plan.inputs[key], chain, leaves, source)
+        return Item(key, function_name, job.config, self.plan.inputs[key], chain, leaves, source)
 
     def _share(self, group: str, keys: Collection[str]) -> int:
         """The number of a group's ready jobs to send in one call."""
         ready = len(keys)
         if self.together is not None or not keys:
             return min(self.together or 0, ready)
-        if self.gpus and self._asks(next(iter(keys))):
+        if self.gpus and self._needs_gpu(next(iter(keys))):
             packing = self._packings.packing(group, self._type(group))
             if self.growing and packing.stack is None:
                 return min(ready, FIRST_GROWING)
@@ -311,8 +311,8 @@ class Schedule:
     def _learn(self, outcome: Done) -> None:
         self._losses.clear()
         group = self.group(outcome.key)
-        known = self._seconds.get(group)
-        self._seconds[group] = outcome.seconds if known is None else 0.8 * known + 0.2 * outcome.seconds
+        known_seconds = self._seconds.get(group)
+        self._seconds[group] = outcome.seconds if known_seconds is None else 0.8 * known_seconds + 0.2 * outcome.seconds
         self._memory[group] = max(outcome.memory, self._memory.get(group, 0))
 
     def _learn_packing(self, finished: Finished) -> None:
@@ -320,10 +320,12 @@ class Schedule:
         call = finished.call
         if call.gpus:
             self._leave_gpu(call)
-            measured = [each.measured for each in finished.outcomes if isinstance(each, Done) and each.measured]
-            lost = [each for each in finished.outcomes if isinstance(each, Lost)]
-            too_big = any(each.died or each.exhausted == "device" for each in lost)
-            self._packings.learn(self.group(call.items[0].key), call.gpu_type, call.sharers, measured, too_big)
+            measurements = [
+                outcome.measured for outcome in finished.outcomes if isinstance(outcome, Done) and outcome.measured
+            ]
+            lost_outcomes = [outcome for outcome in finished.outcomes if isinstance(outcome, Lost)]
+            too_big = any(outcome.died or outcome.exhausted == "device" for outcome in lost_outcomes)
+            self._packings.learn(self.group(call.items[0].key), call.gpu_type, call.sharers, measurements, too_big)
 
     def group(self, key: str) -> str:
         """`group_of` the key's job."""
@@ -331,22 +333,22 @@ class Schedule:
 
     def _enqueue(self, key: str) -> None:
         """Queue a key if it has to be sent and all its dependencies are done."""
-        if self._unmet[key] or key in self._sendable or not self._open(key):
+        if self._unmet[key] or key in self._sendable or not self._is_open(key):
             return
         self._sendable.add(key)
         group = self.group(key)
         if group not in self._ready:
             self._ready[group] = deque()
             self._pushed += 1
-            queue = self._queue_for_gpus if self._asks(key) else self._queue
+            queue = self._queue_for_gpus if self._needs_gpu(key) else self._queue
             heapq.heappush(queue, (-self._depth[key], self._pushed, group))
         self._ready[group].append(key)
 
     def _send_again(self, keys: Iterable[str], delay: float = 0.0) -> None:
         """Queue these again as one call, except keys that now wait for others, which follow later."""
-        if again := [key for key in keys if not self._unmet[key]]:
-            self._sendable.update(again)
-            self._retries.append((again, delay))
+        if sendable_keys := [key for key in keys if not self._unmet[key]]:
+            self._sendable.update(sendable_keys)
+            self._retries.append((sendable_keys, delay))
 
     def _link(self, key: str, waits: Collection[str]) -> None:
         """Count the unmet dependencies of a key, and register it as their reader."""

@@ -37,18 +37,18 @@ class Stop:
         self.reason = self.reason or reason
 
     @contextmanager
-    def handle_signals(self, tell: Callable[[str], object] = str) -> Iterator[None]:
+    def handle_signals(self, report: Callable[[str], object] = str) -> Iterator[None]:
         """On the first SIGINT or SIGTERM, request a stop and report it at once; on the second, end the process."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        ours = False  # whether a signal requested the stop
+        is_own_request = False  # whether a signal requested the stop
 
         def handle_signal(number: int, _frame: FrameType | None) -> None:
-            nonlocal ours
+            nonlocal is_own_request
             if self.reason is not None:
                 raise KeyboardInterrupt
-            ours = True
+            is_own_request = True
             self.ask(signal.Signals(number).name)
             if self._inside:
                 signal.setitimer(signal.ITIMER_REAL, GRACE, AGAIN)
@@ -58,17 +58,17 @@ class Stop:
                 raise OutOfTime
 
         def first() -> None:
-            if self.reason is None or ours:
-                tell(self._message())
+            if self.reason is None or is_own_request:
+                report(self._message())
 
         handlers = {signal.SIGINT: handle_signal, signal.SIGTERM: handle_signal, signal.SIGALRM: handle_timer}
         with _call_on_signal({signal.SIGINT, signal.SIGTERM}, first):
-            before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+            earlier_handlers = {number: signal.signal(number, handler) for number, handler in handlers.items()}
             try:
                 yield
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
-                for number, handler in before.items():
+                for number, handler in earlier_handlers.items():
                     signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set from Python
 
     @contextmanager
@@ -94,7 +94,7 @@ def _call_on_signal(numbers: Collection[int], call: Callable[[], object]) -> Ite
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    earlier_fd = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
 
     def watch() -> None:
         while arrived := os.read(reading, 1):
@@ -108,7 +108,7 @@ def _call_on_signal(numbers: Collection[int], call: Callable[[], object]) -> Ite
     try:
         yield
     finally:
-        signal.set_wakeup_fd(before)
+        signal.set_wakeup_fd(earlier_fd)
         os.close(writing)  # ends the thread
         thread.join(JOINED)
         if not thread.is_alive():

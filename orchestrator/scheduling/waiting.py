@@ -43,15 +43,15 @@ def unknown_price(_group: str) -> float | None:
 
 
 class TimeLimits:
-    """Time limits of calls in seconds: `given` per job, or learned from jobs of the same kinds.
+    """Time limits of calls in seconds: `configured_limit` per job, or learned from jobs of the same kinds.
 
     Only jobs of this start of the run count: an earlier start may have had faster machines. `price` returns the maximum
     expected seconds of a job of a kind, None if nothing similar was ever timed; it limits kinds of which no job has
     ended yet.
     """
 
-    def __init__(self, given: float | None = None, price: PriceOfGroup = unknown_price) -> None:
-        self._given = given
+    def __init__(self, configured_limit: float | None = None, price: PriceOfGroup = unknown_price) -> None:
+        self._configured_limit = configured_limit
         self._price = price
         self._longest: dict[str, float] = {}
 
@@ -59,14 +59,14 @@ class TimeLimits:
         self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
 
     @property
-    def least(self) -> float:
+    def minimum(self) -> float:
         """The minimum limit of every call in seconds."""
-        return FLOOR if self._given is None else self._given
+        return FLOOR if self._configured_limit is None else self._configured_limit
 
     def learned_limit(self, jobs: Mapping[str, int]) -> float | None:
         """Seconds for that many jobs of these kinds, one after another; None unless all kinds are known."""
-        if self._given is not None:
-            return self._given * sum(jobs.values())
+        if self._configured_limit is not None:
+            return self._configured_limit * sum(jobs.values())
         if not jobs.keys() <= self._longest.keys():
             return None
         return max(FLOOR, TIMES * sum(count * self._longest[kind] for kind, count in jobs.items()))
@@ -78,36 +78,36 @@ class TimeLimits:
             return learned
         seconds = 0.0
         for kind, count in jobs.items():
-            of_kind = self._longest.get(kind)
-            if of_kind is None:
-                of_kind = self._price(kind)
-            if of_kind is None:
+            kind_seconds = self._longest.get(kind)
+            if kind_seconds is None:
+                kind_seconds = self._price(kind)
+            if kind_seconds is None:
                 return UNPRICED
-            seconds += count * of_kind
+            seconds += count * kind_seconds
         return max(UNMEASURED, TIMES * seconds)
 
 
 class Waiting:
     """Reports why a driver waits, at growing intervals, until an event occurs."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
-        self._since: dict[str, float] = {}
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._wait_starts: dict[str, float] = {}
         self._next: dict[str, float] = {}
         self._given_up: set[str] = set()
 
-    def reset(self, what: str) -> None:
+    def reset(self, subject: str) -> None:
         """End a wait: an event occurred, or there is nothing to wait for."""
-        self._since.pop(what, None)
+        self._wait_starts.pop(subject, None)
 
-    def record_waiting(self, what: str, now: float, first: float, line: Callable[[str], str]) -> None:
+    def record_waiting(self, subject: str, now: float, first: float, line: Callable[[str], str]) -> None:
         """Record that the driver still waits; `line` formats the message from the duration."""
-        if what not in self._since:
-            self._since[what], self._next[what] = now, first
-        waited = now - self._since[what]
-        if waited >= self._next[what]:
-            self._next[what] = waited + min(LONGEST, max(first, waited) * (GROWTH - 1))
-            self._tell(line(format_duration(waited)))
+        if subject not in self._wait_starts:
+            self._wait_starts[subject], self._next[subject] = now, first
+        seconds_waited = now - self._wait_starts[subject]
+        if seconds_waited >= self._next[subject]:
+            self._next[subject] = seconds_waited + min(LONGEST, max(first, seconds_waited) * (GROWTH - 1))
+            self._report(line(format_duration(seconds_waited)))
 
     def deferred_keys(self, claims: Claims, longest: Callable[[set[str]], float | None]) -> set[str]:
         """The keys to leave to runs that made progress within the time limit of their jobs, or PATIENCE if longer.
@@ -121,22 +121,28 @@ class Waiting:
                 keys |= shared
             elif run not in self._given_up:
                 self._given_up.add(run)
-                self._tell(
+                self._report(
                     f"{run} ({holder.name}) has made no progress for {format_duration(idle)}; "
                     f"computing the {format_count(len(shared), 'job')} that it shares with this run"
                 )
         return keys
 
-    def report_elsewhere(self, now: float, claims: Claims, left: set[str]) -> None:
+    def report_elsewhere(self, now: float, claims: Claims, remaining_keys: set[str]) -> None:
         """Report that other runs compute all remaining jobs."""
-        runs = {run: (holder, len(shared & left)) for run, (holder, shared, _) in claims.items() if shared & left}
-        who = ", ".join(f"{run} ({holder.name}; {format_count(jobs, 'job')})" for run, (holder, jobs) in runs.items())
+        runs = {
+            run: (holder, len(shared & remaining_keys))
+            for run, (holder, shared, _) in claims.items()
+            if shared & remaining_keys
+        }
+        driver_list = ", ".join(
+            f"{run} ({holder.name}; {format_count(jobs, 'job')})" for run, (holder, jobs) in runs.items()
+        )
         self.record_waiting(
             "elsewhere",
             now,
             ELSEWHERE,
             lambda time: (
-                f"waiting for {time} for {who or 'other runs'}, which compute jobs that this run also needs; "
+                f"waiting for {time} for {driver_list or 'other runs'}, which compute jobs that this run also needs; "
                 f"after {format_duration(PATIENCE)} without progress, this run computes them itself"
             ),
         )

@@ -42,20 +42,20 @@ class Choice:
 
 @dataclass(frozen=True)
 class Range:
-    """A number from a range, ends included; `log`: uniform in its logarithm; `whole`: a whole number."""
+    """A number from a range, ends included; `log`: uniform in its logarithm; `is_whole_number`: a whole number."""
 
     low: float
     high: float
     log: bool = False
-    whole: bool = False
+    is_whole_number: bool = False
 
     def __str__(self) -> str:
-        low, high = (f"{int(end)}" if self.whole else f"{end:g}" for end in (self.low, self.high))
+        low, high = (f"{int(end)}" if self.is_whole_number else f"{end:g}" for end in (self.low, self.high))
         return f"log({low}..{high})" if self.log else f"{low}..{high}"
 
     def round_value(self, value: float) -> float | int:
         """A value drawn from the range, rounded to DIGITS."""
-        return int(value) if self.whole else min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
+        return int(value) if self.is_whole_number else min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
 
 
 Domain = Choice | Range
@@ -77,10 +77,10 @@ def space(domains: Mapping[str, Any], types: Mapping[str, type | None]) -> dict[
     return {name: domain(name, value, types.get(name)) for name, value in domains.items()}
 
 
-def domain(name: str, value: Any, of: type | None = None) -> Domain:
-    """The domain of a field whose value is a number of type `of` (None: of any other type)."""
+def domain(name: str, value: Any, number_type: type | None = None) -> Domain:
+    """The domain of a field whose value is a number of this type (None: of any other type)."""
     if isinstance(value, str) and (match := SPAN.fullmatch(value.strip())):
-        return _parse_range(name, value, match, of)
+        return _parse_range(name, value, match, number_type)
     values = _values(name, value)
     if len(values) < 2:
         raise SpecError(f"over {name} has only the value {text(values[0]):.80}; {HOW}")
@@ -89,29 +89,29 @@ def domain(name: str, value: Any, of: type | None = None) -> Domain:
     return Choice(values)
 
 
-def size(of: Space) -> int | None:
+def size(search_space: Space) -> int | None:
     """The number of points of a space; None if it contains a range."""
-    counts = [len(domain.values) if isinstance(domain, Choice) else None for domain in of.values()]
+    counts = [len(domain.values) if isinstance(domain, Choice) else None for domain in search_space.values()]
     return None if None in counts else math.prod(count for count in counts if count is not None)
 
 
-def _parse_range(name: str, value: str, match: re.Match[str], of: type | None) -> Range:
-    if of not in (int, float):
+def _parse_range(name: str, value: str, match: re.Match[str], number_type: type | None) -> Range:
+    if number_type not in (int, float):
         raise SpecError(f"over {name} is {value}; this field is not a number, so it cannot have a range: {HOW}")
-    low, high = (coerce(match[end], of, f"over {name}") for end in ("low", "high"))
+    low, high = (coerce(match[end], number_type, f"over {name}") for end in ("low", "high"))
     if not low < high:
         raise SpecError(f"over {name} is {value}; the first end must be below the second")
     if match["log"] and low <= 0:
         raise SpecError(f"over {name} is {value}; the ends of a logarithmic range must be above 0")
     try:
-        return Range(float(low), float(high), bool(match["log"]), of is int)
+        return Range(float(low), float(high), bool(match["log"]), number_type is int)
     except OverflowError:
         raise SpecError(f"over {name} is {value:.40}...; its ends must be below 1e308") from None
 
 
 def _values(name: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, Sequence) and not isinstance(value, str):
-        values = [text(each) for each in value]
+        values = [text(part) for part in value]
     elif isinstance(value, str):
         values = split_list(f"[{value}]")
     else:
@@ -150,8 +150,8 @@ class Search:
     @property
     def allowance(self) -> float:
         """The acceptable loss of utility, in its unit."""
-        given = self.settings.give_up
-        return self.objectives.allowance if given is None else given
+        configured_loss = self.settings.give_up
+        return self.objectives.allowance if configured_loss is None else configured_loss
 
     @property
     def trials(self) -> int:
@@ -163,8 +163,13 @@ class Search:
     def name(self) -> str:
         """The name of its folder, once the start is pinned. More trials or more time continue the same search."""
         space = {name: str(domain) for name, domain in self.space.items()}
-        how = (self.settings.sampler, self.settings.sampler_seed, list(self.settings.rungs), self.settings.keep_one_in)
-        content = [KEY_FORMAT, canonical(self.start.config), space, how, self.settings.concurrent > 1]
+        sampling = (
+            self.settings.sampler,
+            self.settings.sampler_seed,
+            list(self.settings.rungs),
+            self.settings.keep_one_in,
+        )
+        content = [KEY_FORMAT, canonical(self.start.config), space, sampling, self.settings.concurrent > 1]
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         return f"{self.start.audit}-search-{digest[:8]}"
 
@@ -181,8 +186,8 @@ class Search:
         # Trainings of a rung continue those of the previous rung, so a link must end there.
         is_linked = bool(find_value(self.start.config, LINK))
         link = {LINK: math.gcd(*self.settings.rungs)} if epochs is not None and not is_linked else {}
-        kept = {name: value for name, value in self.spec.set.items() if name not in setting}
-        (cell,) = resolve_cells(replace(self.spec, set={**kept, **link, **setting}))
+        set_fields = {name: value for name, value in self.spec.set.items() if name not in setting}
+        (cell,) = resolve_cells(replace(self.spec, set={**set_fields, **link, **setting}))
         return replace(cell, setting=setting)
 
 
@@ -190,10 +195,10 @@ def build_search(spec: Spec, settings: Settings) -> Search:
     """The search of a specification and settings, checked. Raises SpecError if it is invalid."""
     audit = audits.find(spec.audit).audit
     if audit.objectives is None:
-        there = [name for name in audits.names() if audits.find(name).audit.objectives is not None]
+        searchable_audits = [name for name in audits.names() if audits.find(name).audit.objectives is not None]
         raise SpecError(
             f"{spec.audit} cannot be searched, because it has no training settings to vary; "
-            f"searches exist for {', '.join(there)}"
+            f"searches exist for {', '.join(searchable_audits)}"
         )
     if spec.sweep:
         raise SpecError(f"{next(iter(spec.sweep))} is swept; a search starts from one config: give it with --over")
@@ -203,17 +208,17 @@ def build_search(spec: Spec, settings: Settings) -> Search:
     _check(settings)
     _check_fields(cells[0].config, settings, audit.stopping)
     types = {name: _number(audit.config, _find_path(cells[0].config, name)) for name in settings.over}
-    found = space(settings.over, types)
-    searched = Search(spec, cells[0], found, settings)
+    search_space = space(settings.over, types)
+    search = Search(spec, cells[0], search_space, settings)
     if settings.sampler == "grid":
-        _check_grid(searched)
-    for name, domain in found.items():  # a wrong name or value is reported before anything is trained
+        _check_grid(search)
+    for name, domain in search_space.items():  # a wrong name or value is reported before anything is trained
         ends = (
             domain.values if isinstance(domain, Choice) else tuple(map(domain.round_value, (domain.low, domain.high)))
         )
         for value in ends:
-            _check_value(searched, name, value)
-    return searched
+            _check_value(search, name, value)
+    return search
 
 
 def search_from_spec(spec: Spec, over: Mapping[str, Any], settings: Mapping[str, Any]) -> Search:
@@ -222,40 +227,40 @@ def search_from_spec(spec: Spec, over: Mapping[str, Any], settings: Mapping[str,
     return build_search(replace(spec, search={}), Settings(**{**spec.search, **settings, "over": domains}))
 
 
-def search_description(searched: Search) -> dict[str, Any]:
+def search_description(search: Search) -> dict[str, Any]:
     """The search as stored in its folder, with everything needed to continue it."""
-    settings = searched.settings
+    settings = search.settings
     return {
-        "over": {name: str(domain) for name, domain in searched.space.items()},
+        "over": {name: str(domain) for name, domain in search.space.items()},
         "sampler": settings.sampler,
         "sampler_seed": settings.sampler_seed,
-        "trials": searched.trials,
+        "trials": search.trials,
         "rungs": list(settings.rungs),
         "keep_one_in": settings.keep_one_in,
-        "give_up": searched.allowance,
+        "give_up": search.allowance,
         "concurrent": settings.concurrent,
-        "set": jsonable(searched.spec.set),
-        "preset": searched.spec.preset,
+        "set": jsonable(search.spec.set),
+        "preset": search.spec.preset,
     }
 
 
-def reopen_search(audit: str, told: Mapping[str, Any], settings: Mapping[str, Any]) -> Search:
+def reopen_search(audit: str, description: Mapping[str, Any], settings: Mapping[str, Any]) -> Search:
     """The search from its `search_description`, with changed `settings`, such as more trials."""
     names = ("over", "sampler", "sampler_seed", "trials", "keep_one_in", "give_up", "concurrent")
-    kept = {name: told[name] for name in names} | {"rungs": tuple(told["rungs"])}
-    spec = Spec(audit, told.get("preset"), dict(told.get("set", {})))
-    return build_search(spec, Settings(**{**kept, **settings}))
+    stored_settings = {name: description[name] for name in names} | {"rungs": tuple(description["rungs"])}
+    spec = Spec(audit, description.get("preset"), dict(description.get("set", {})))
+    return build_search(spec, Settings(**{**stored_settings, **settings}))
 
 
 def _check(settings: Settings) -> None:
     if settings.sampler not in SAMPLERS:
         hint = nearest(settings.sampler, SAMPLERS)
         raise SpecError(f"sampler is {settings.sampler!r}; it must be one of {', '.join(SAMPLERS)}{hint}")
-    least = {"trials": 1, "sampler_seed": 0, "concurrent": 1, "keep_one_in": 2}
-    for name, lowest in least.items():
+    minima = {"trials": 1, "sampler_seed": 0, "concurrent": 1, "keep_one_in": 2}
+    for name, minimum in minima.items():
         value = getattr(settings, name)
-        if value is not None and value < lowest:
-            raise SpecError(f"{name.replace('_', '-')} is {value}; it must be {lowest} or more")
+        if value is not None and value < minimum:
+            raise SpecError(f"{name.replace('_', '-')} is {value}; it must be {minimum} or more")
     if settings.give_up is not None and not (math.isfinite(settings.give_up) and settings.give_up >= 0):
         raise SpecError(f"give-up is {settings.give_up}; it must be 0 or more")
     rungs = settings.rungs
@@ -276,29 +281,29 @@ def _check_fields(config: Any, settings: Settings, stopping: Stopping | None) ->
         raise SpecError("rungs are given; remove them, since a training of this audit cannot be continued")
 
 
-def _check_grid(searched: Search) -> None:
-    ranges = [name for name, domain in searched.space.items() if not isinstance(domain, Choice)]
+def _check_grid(search: Search) -> None:
+    ranges = [name for name, domain in search.space.items() if not isinstance(domain, Choice)]
     if ranges:
         raise SpecError(f"over {ranges[0]} is a range; a grid needs values, such as {ranges[0]}=a,b,c")
-    points, trials = size(searched.space), searched.settings.trials
+    points, trials = size(search.space), search.settings.trials
     if trials is not None and trials != points:
         raise SpecError(f"trials is {trials}, but the grid has {points} points; leave out --trials")
 
 
-def _check_value(searched: Search, name: str, value: Any) -> None:
+def _check_value(search: Search, name: str, value: Any) -> None:
     """Raise SpecError unless the field accepts the value, alone or together with values of other fields."""
     try:
-        searched.cell({name: value})
+        search.cell({name: value})
     except SpecError as error:
-        others = {
-            other: domain.values[-1] if isinstance(domain, Choice) else domain.round_value(domain.high)
-            for other, domain in searched.space.items()
-            if other != name
+        other_values = {
+            other_name: domain.values[-1] if isinstance(domain, Choice) else domain.round_value(domain.high)
+            for other_name, domain in search.space.items()
+            if other_name != name
         }
-        if not others:
+        if not other_values:
             raise
         try:
-            searched.cell({**others, name: value})
+            search.cell({**other_values, name: value})
         except SpecError:
             raise error from None
 
@@ -318,10 +323,10 @@ def find_value(config: Any, name: str) -> Any:
 
 def _number(kind: Any, path: Sequence[str]) -> type | None:
     """int or float if the field at this path is a number of that type, else None."""
-    first, *rest = path
+    first, *nested_path = path
     types = alternatives(field_types(kind).get(first))
-    if rest:
-        kinds: list[Any] = [each for each in types if is_dataclass(each)]
-        inside = [each for each in kinds if rest[0] in field_types(each)]
-        return _number(inside[0], rest) if inside else None
-    return next((each for each in (float, int) if each in types), None)
+    if nested_path:
+        kinds: list[Any] = [field_type for field_type in types if is_dataclass(field_type)]
+        inside = [field_type for field_type in kinds if nested_path[0] in field_types(field_type)]
+        return _number(inside[0], nested_path) if inside else None
+    return next((field_type for field_type in (float, int) if field_type in types), None)

@@ -55,31 +55,35 @@ class Evaluation:
         cannot continue at present, for example because the disk is full. Raises StoreError if the run's results cannot
         be read.
         """
-        told = Trial(number, part, dict(choices), REFUSED, epochs=epochs, seed=seed)
+        trial = Trial(number, part, dict(choices), REFUSED, epochs=epochs, seed=seed)
         try:
             cells = resolve.pin_cells([self.search.cell(choices, epochs, seed)], store.digests())
             report = self._run(store, cells, observe)
         except SpecError as error:
-            return replace(told, note=str(error))
+            return replace(trial, note=str(error))
         except EngramError as error:  # Ray Tune would retry forever
-            return replace(told, state=CUT, note=str(error))
-        told = replace(told, run=report.run, epochs=epochs or find_value(cells[0].config, EPOCHS))
-        told = replace(told, seed=find_value(cells[0].config, SEED))
+            return replace(trial, state=CUT, note=str(error))
+        trial = replace(trial, run=report.run, epochs=epochs or find_value(cells[0].config, EPOCHS))
+        trial = replace(trial, seed=find_value(cells[0].config, SEED))
         if report.state in ("interrupted", "paused"):
-            return replace(told, state=CUT, note=report.note)
+            return replace(trial, state=CUT, note=report.note)
         summary = results.summary(Journal(store.folder("runs", report.run)), store).table
         if report.state == "failed" or not summary.num_rows:
-            lost = f": {report.failures[0][2]}" if report.failures else ""
-            return replace(told, state=FAILED, note=f"{report.jobs['failed']} jobs failed{lost}")
+            first_error = f": {report.failures[0][2]}" if report.failures else ""
+            return replace(trial, state=FAILED, note=f"{report.jobs['failed']} jobs failed{first_error}")
         objectives = self.search.objectives
-        found = [_value(each, cells[0].config, summary) for each in (objectives.memorization, objectives.utility)]
-        missing = [
-            each.name
-            for each, value in zip((objectives.memorization, objectives.utility), found, strict=True)
+        values = [
+            _value(objective, cells[0].config, summary) for objective in (objectives.memorization, objectives.utility)
+        ]
+        missing_names = [
+            objective.name
+            for objective, value in zip((objectives.memorization, objectives.utility), values, strict=True)
             if value is None
         ]
-        note = f"its summary has no {' and no '.join(missing)}" if missing else ""
-        return replace(told, state=FAILED if missing else FINISHED, memorization=found[0], utility=found[1], note=note)
+        note = f"its summary has no {' and no '.join(missing_names)}" if missing_names else ""
+        return replace(
+            trial, state=FAILED if missing_names else FINISHED, memorization=values[0], utility=values[1], note=note
+        )
 
     def _run(self, store: Store, cells: list[resolve.Cell], observe: Observer | None) -> Report:
         while True:

@@ -60,54 +60,55 @@ ERROR = (
 def winner(trials: Sequence[Trial], objectives: Objectives, allowance: float) -> Trial | None:
     """The trial that memorises least among those that are useful enough and memorise less than the start."""
     start = _find(trials, SEARCHED, START)
-    if start is None or not start.whole:
+    if start is None or not start.is_complete:
         return None
-    there = [
+    candidates = [
         trial
         for trial in trials
-        if trial.whole
+        if trial.is_complete
         and trial.part == SEARCHED
         and _loss(start, trial, objectives) <= allowance
         and _less(start, trial, objectives) > 0
     ]
-    return max(there, key=lambda trial: (_less(start, trial, objectives), -trial.number), default=None)
+    return max(candidates, key=lambda trial: (_less(start, trial, objectives), -trial.number), default=None)
 
 
 def recommend(trials: Sequence[Trial], objectives: Objectives, allowance: float) -> SearchAnswer:
     """The answer of a search, from the fresh audits of winner and start if they exist."""
-    made = [trial for trial in trials if trial.part == SEARCHED and trial.number != START]
+    search_trials = [trial for trial in trials if trial.part == SEARCHED and trial.number != START]
     start, best = _find(trials, SEARCHED, START), winner(trials, objectives, allowance)
-    given_up = f"a loss of at most {_format_amount(objectives.utility, allowance)} of {objectives.utility.name}"
-    if start is None or not start.whole:
+    allowed_loss = f"a loss of at most {_format_amount(objectives.utility, allowance)} of {objectives.utility.name}"
+    if start is None or not start.is_complete:
         return SearchAnswer(NONE, "No answer: the start of the search has no estimate.")
     if best is None:
         return SearchAnswer(
-            NONE, f"None of {len(made)} trials memorises less than the start of the search with {given_up}."
+            NONE,
+            f"None of {len(search_trials)} trials memorises less than the start of the search with {allowed_loss}.",
         )
     fresh = [_find(trials, FRESH, number) for number in (START, best.number)]
-    if fresh[0] is None or fresh[1] is None or not (fresh[0].whole and fresh[1].whole):
-        said = (
+    if fresh[0] is None or fresh[1] is None or not (fresh[0].is_complete and fresh[1].is_complete):
+        reason = (
             f"{describe_choices(best)} memorises least in the search, but has not been audited again with fresh seeds."
         )
-        return SearchAnswer(NOT_SHOWN, f"Nothing is recommended yet: {said}", best.number)
+        return SearchAnswer(NOT_SHOWN, f"Nothing is recommended yet: {reason}", best.number)
     return _compare_fresh(fresh[0], fresh[1], objectives, allowance)
 
 
-def _less(start: Trial, other: Trial, objectives: Objectives) -> float:
+def _less(start: Trial, trial: Trial, objectives: Objectives) -> float:
     """The reduction in memorisation of another trial against the start."""
     assert start.memorization is not None
-    assert other.memorization is not None
-    return objectives.memorization.sign * (other.memorization.estimate - start.memorization.estimate)
+    assert trial.memorization is not None
+    return objectives.memorization.sign * (trial.memorization.estimate - start.memorization.estimate)
 
 
-def _loss(start: Trial, other: Trial, objectives: Objectives) -> float:
+def _loss(start: Trial, trial: Trial, objectives: Objectives) -> float:
     """The loss of utility of another trial against the start."""
     assert start.utility is not None
-    assert other.utility is not None
-    return objectives.utility.sign * (start.utility.estimate - other.utility.estimate)
+    assert trial.utility is not None
+    return objectives.utility.sign * (start.utility.estimate - trial.utility.estimate)
 
 
-def difference(one: Value, other: Value) -> Value:
+def difference(minuend: Value, subtrahend: Value) -> Value:
     """The difference of two independent estimates with its 95 % interval; without one if an estimate has none.
 
     With x - y the difference, [l, u] and [m, v] their intervals,
@@ -116,19 +117,19 @@ def difference(one: Value, other: Value) -> Value:
 
     Donner & Zou 2012, eq. 3.
     """
-    value, n = one.estimate - other.estimate, min(one.n, other.n)
-    if None in (one.low, one.high, other.low, other.high):
-        return Value(value, n=n, unit=one.unit)
-    assert one.low is not None
-    assert one.high is not None
-    assert other.low is not None
-    assert other.high is not None
+    value, n = minuend.estimate - subtrahend.estimate, min(minuend.n, subtrahend.n)
+    if None in (minuend.low, minuend.high, subtrahend.low, subtrahend.high):
+        return Value(value, n=n, unit=minuend.unit)
+    assert minuend.low is not None
+    assert minuend.high is not None
+    assert subtrahend.low is not None
+    assert subtrahend.high is not None
     return Value(
         value,
-        value - math.hypot(one.estimate - one.low, other.high - other.estimate),
-        value + math.hypot(one.high - one.estimate, other.estimate - other.low),
+        value - math.hypot(minuend.estimate - minuend.low, subtrahend.high - subtrahend.estimate),
+        value + math.hypot(minuend.high - minuend.estimate, subtrahend.estimate - subtrahend.low),
         n,
-        one.unit,
+        minuend.unit,
     )
 
 
@@ -145,11 +146,14 @@ def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance:
     assert start.utility is not None
     assert best.utility is not None
     pair = (start.memorization, best.memorization)
-    gained = difference(*(pair if memorization.better == "lower" else pair[::-1]))
-    ends = (gained.estimate, gained.low, gained.high)
-    lost = _loss(start, best, objectives)
-    cost = f"{'for' if lost > 0 else 'with a gain of'} {_format_amount(utility, abs(lost))} of {utility.name}"
-    if abs(lost) <= HARDLY * allowance:
+    reduction = difference(*(pair if memorization.better == "lower" else pair[::-1]))
+    ends = (reduction.estimate, reduction.low, reduction.high)
+    utility_loss = _loss(start, best, objectives)
+    cost = (
+        f"{'for' if utility_loss > 0 else 'with a gain of'} {_format_amount(utility, abs(utility_loss))} of "
+        f"{utility.name}"
+    )
+    if abs(utility_loss) <= HARDLY * allowance:
         cost = f"at the same {utility.name}"
     levels = f"{_number(start.utility.estimate)} to {_number(best.utility.estimate)}"
     values = (
@@ -157,11 +161,11 @@ def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance:
         f" {memorization.unit} {cost} ({levels}); "
         f"{format_count(best.memorization.n, best.memorization.unit)} each, with fresh seeds"
     )
-    if gained.low is None or gained.low <= 0:
+    if reduction.low is None or reduction.low <= 0:
         doubt = (
             "no interval"
-            if gained.low is None
-            else f"the difference is {format_interval(gained)}, which is not above 0"
+            if reduction.low is None
+            else f"the difference is {format_interval(reduction)}, which is not above 0"
         )
         return SearchAnswer(
             NOT_SHOWN,
@@ -170,7 +174,7 @@ def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance:
             best.number,
             *ends,
         )
-    if lost > allowance:
+    if utility_loss > allowance:
         return SearchAnswer(
             NOT_USEFUL,
             f"Nothing is recommended: with {describe_choices(best)} {memorization.name} falls {values}, but a loss of "
@@ -246,13 +250,15 @@ def command(search: SearchResults) -> list[str]:
     words += [f"{name}={text(value)}" for name, value in settings.get("set", {}).items()]
     words += [word for name, domain in settings["over"].items() for word in ("--over", f"{name}={domain}")]
     usual = {"sampler": "random", "sampler_seed": 0, "rungs": [], "keep_one_in": 3, "concurrent": 1}
-    given = {name: settings[name] for name, value in usual.items() if settings[name] != value}
+    changed_settings = {name: settings[name] for name, value in usual.items() if settings[name] != value}
     if settings["sampler"] != "grid":
-        given["trials"] = settings["trials"]
-    given["give_up"] = settings["give_up"]
-    for name, value in given.items():
-        shown = ",".join(map(str, value)) if isinstance(value, list) else f"{value:g}" if name == "give_up" else value
-        words += [f"--{name.replace('_', '-')}", f"{shown}"]
+        changed_settings["trials"] = settings["trials"]
+    changed_settings["give_up"] = settings["give_up"]
+    for name, value in changed_settings.items():
+        value_text = (
+            ",".join(map(str, value)) if isinstance(value, list) else f"{value:g}" if name == "give_up" else value
+        )
+        words += [f"--{name.replace('_', '-')}", f"{value_text}"]
     return words
 
 
@@ -260,31 +266,34 @@ def _line(answer: SearchAnswer, objectives: Objectives) -> NumberLine | None:
     if answer.estimate is None:
         return None
     memorization = objectives.memorization
-    what = f"reduction in memorisation, winner against start: {memorization.name}, {memorization.unit}"
-    return NumberLine(what, answer.estimate, answer.low, answer.high, null=0.0, null_words="if both memorise the same")
+    label = f"reduction in memorisation, winner against start: {memorization.name}, {memorization.unit}"
+    return NumberLine(label, answer.estimate, answer.low, answer.high, null=0.0, null_words="if both memorise the same")
 
 
 def _steps(search: SearchResults, answer: SearchAnswer) -> tuple[str, ...]:
     """The recommended next steps."""
     if not search.ended:
         return (f"Continue the search, which is not finished: engram search --resume {search.name}.",)
-    more = f"engram search --resume {search.name} --trials {2 * search.planned}"
+    extend_command = f"engram search --resume {search.name} --trials {2 * search.planned}"
     if answer.answer == RECOMMENDED:
         best = search.trial(answer.winner or 0, FRESH)
-        chosen = "" if best is None else trial_name({**best, "part": ""})
-        left = "" if best is None else f" For the remaining memorisation of the winner: engram report {best['run']}."
+        choices_text = "" if best is None else trial_name({**best, "part": ""})
+        report_hint = (
+            "" if best is None else f" For the remaining memorisation of the winner: engram report {best['run']}."
+        )
         return (
-            f"Train with {chosen}; then audit the model that you will use, which is not one of these.{left}",
+            f"Train with {choices_text}; then audit the model that you will use, which is not one of "
+            f"these.{report_hint}",
             "Keep this page with the files that it names.",
         )
     if answer.answer == NOT_SHOWN:
         return (
             "Keep the present training for now. The winner may still memorise less; the search could not show it.",
             "To detect a smaller difference, audit more models in every trial (for example canaries= of "
-            f"unique_feature), or extend the search: {more}.",
+            f"unique_feature), or extend the search: {extend_command}.",
         )
     return (
-        f"Extend the search: {more}, or vary other fields with --over.",
+        f"Extend the search: {extend_command}, or vary other fields with --over.",
         "Allow a larger loss of utility with --give-up, if less memorisation is worth it.",
     )
 

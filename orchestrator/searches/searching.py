@@ -73,22 +73,22 @@ class SearchFolder:
         cells = {row["run"]: row for row in trials.to_pylist() if row["run"]}
         if not cells:
             return
-        told = {trial.run: trial for trial in self.trials.values() if trial.run}
-        self.journal.rewrite(self._about(list(cells), [_setting(told[run]) for run in cells], answer))
+        trials_by_run = {trial.run: trial for trial in self.trials.values() if trial.run}
+        self.journal.rewrite(self._about(list(cells), [_setting(trials_by_run[run]) for run in cells], answer))
 
     def _about(
         self, cells: Sequence[str], settings: Iterable[Mapping[str, Any]], answer: SearchAnswer | None
     ) -> dict[str, Any]:
-        told = search_description(self.search)
+        description = search_description(self.search)
         if answer is not None:
-            told["recommendation"] = answer.as_json()
+            description["recommendation"] = answer.as_json()
         return {
             "audit": self.search.start.audit,
             "preset": self.search.spec.preset,
             "key_format": KEY_FORMAT,
             "cells": list(cells),
             "settings": [dict(setting) for setting in settings],
-            "search": told,
+            "search": description,
         }
 
     def _file(self, name: str) -> Path:
@@ -122,28 +122,28 @@ def find_search(store: Store, word: str | None) -> Journal:
         if "search" not in journal.about():
             raise SpecError(f"run {journal.run} is not a search; continue it with: engram resume {journal.run}")
         return journal
-    there = [Journal(file.parent) for file in store.folder("runs").glob("*-search-*/run.json")]
-    if not there:
+    searches = [Journal(file.parent) for file in store.folder("runs").glob("*-search-*/run.json")]
+    if not searches:
         raise SpecError(f"{store.location} has no searches")
-    return max(there, key=lambda journal: (journal.folder / "run.json").stat().st_mtime)
+    return max(searches, key=lambda journal: (journal.folder / "run.json").stat().st_mtime)
 
 
 @dataclass(frozen=True)
 class SearchOutcome:
     """The outcome of a search: its folder's name, its trials and its answer.
 
-    `left` is the reason why it has not ended, such as a signal; empty if it has ended.
+    `stop_reason` is the reason why it has not ended, such as a signal; empty if it has ended.
     """
 
     name: str
     trials: tuple[Trial, ...]
     answer: SearchAnswer
-    left: str = ""
+    stop_reason: str = ""
 
     @property
     def exit_code(self) -> int:
-        if self.left:
-            return 130 if self.left in SIGNALS or self.left.startswith(CANCELLED) else 1
+        if self.stop_reason:
+            return 130 if self.stop_reason in SIGNALS or self.stop_reason.startswith(CANCELLED) else 1
         return 3 if self.failed else 0
 
     @property
@@ -168,33 +168,35 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
     from orchestrator.searches import tuning
 
     search = replace(search, start=resolve.pin_cells([search.start], store.digests())[0])
-    kept = "state" if search.settings.rungs else execution.keep  # the next rung continues from it
-    within = replace(execution, mlflow="off", report=False, keep=kept, stop_after=None)
+    keep = "state" if search.settings.rungs else execution.keep  # the next rung continues from it
+    trial_execution = replace(execution, mlflow="off", report=False, keep=keep, stop_after=None)
     environment = {name: value for name, value in os.environ.items() if name.startswith(CARRIED)}
-    evaluation = Evaluation(search, store.location, within, environment)
-    tell = _event_sender(observe)
-    there = _search_folder(store, search.name, search)
+    evaluation = Evaluation(search, store.location, trial_execution, environment)
+    send_event = _event_sender(observe)
+    search_folder = _search_folder(store, search.name, search)
     check_extras(plan_of(search.start), store.keys, execution.address, search.settings)
-    there.begin(_create_start_run(search, store))
-    with lease.acquire([there.journal.folder], tell=lambda line: tell("told", line=line)):
-        until = None if search.settings.budget is None else time.monotonic() + search.settings.budget
+    search_folder.begin(_create_start_run(search, store))
+    with lease.acquire([search_folder.journal.folder], report=lambda line: send_event("told", line=line)):
+        deadline = None if search.settings.budget is None else time.monotonic() + search.settings.budget
         with connect(execution.address or "local"):  # shared by the search and the runs in this process
             try:
                 cancellation = Cancellation(store, search.name, time.monotonic)
-                left = _run_trials(tuning.run_tuner, evaluation, there, store, until, cancellation, tell, observe)
-                if not left:
-                    left = _audit_again(evaluation, there, store, tell, observe)
+                stop_reason = _run_trials(
+                    tuning.run_tuner, evaluation, search_folder, store, deadline, cancellation, send_event, observe
+                )
+                if not stop_reason:
+                    stop_reason = _audit_again(evaluation, search_folder, store, send_event, observe)
             except Unwritable as error:  # a full disk: ended trials are stored
-                left = str(error)
-        trials = tuple(there.trials.values())
+                stop_reason = str(error)
+        trials = tuple(search_folder.trials.values())
         answer = recommend(trials, search.objectives, search.allowance)
         try:
-            there.write(answer)
+            search_folder.write(answer)
             if store.mirror is not None:
                 store.mirror.push(search.name, True)
         except Unwritable as error:
-            left = left or str(error)
-    return SearchOutcome(search.name, trials, answer, left)
+            stop_reason = stop_reason or str(error)
+    return SearchOutcome(search.name, trials, answer, stop_reason)
 
 
 def _create_start_run(search: Search, store: Store) -> str:
@@ -206,74 +208,74 @@ def _create_start_run(search: Search, store: Store) -> str:
 
 
 def _run_trials(
-    tuned: Callable[..., None],
+    run_tuner: Callable[..., None],
     evaluation: Evaluation,
-    there: SearchFolder,
+    search_folder: SearchFolder,
     store: Store,
-    until: float | None,
+    deadline: float | None,
     cancellation: Cancellation,
-    tell: Callable[..., None],
+    send_event: Callable[..., None],
     observe: Observer | None,
 ) -> str:
     """Run the trials of the search; return why some were not run, or an empty text."""
     search = evaluation.search
-    tell("step", step="auditing the start of the search")
+    send_event("step", step="auditing the start of the search")
     start = evaluation.trial(store, START, {}, observe=_message_observer(observe))
-    there.record(start)
+    search_folder.record(start)
     if start.note in SIGNALS:
         return start.note
-    if not start.whole:
+    if not start.is_complete:
         return f"the audit of its start is {start.state}: {start.note or 'it has no estimate'}"
     broken: list[Trial] = []
     unwritten: list[str] = []
     cancelled: list[str] = []
-    made: list[Trial] = []
+    ended_trials: list[Trial] = []
 
-    def hear(trial: Trial) -> None:
-        made.append(trial)
+    def record_trial(trial: Trial) -> None:
+        ended_trials.append(trial)
         try:
-            there.record(trial)
+            search_folder.record(trial)
         except Unwritable as error:  # Tune would count an exception here as a failure of the trial
             unwritten.append(str(error))
         if trial.state == CUT:
             broken.append(trial)
-        tell("told", line=_line(trial, search))
-        tell("step", step=f"{len(made) - len(broken)} of {search.trials} trials done")
+        send_event("told", line=_line(trial, search))
+        send_event("step", step=f"{len(ended_trials) - len(broken)} of {search.trials} trials done")
 
-    def over() -> bool:
+    def is_over() -> bool:
         if (reason := cancellation.look()) is not None:
             cancelled.append(reason)
-        return bool(broken or unwritten or cancelled) or (until is not None and time.monotonic() > until)
+        return bool(broken or unwritten or cancelled) or (deadline is not None and time.monotonic() > deadline)
 
-    tell("step", step=f"0 of {search.trials} trials done")
-    tuned(evaluation, hear, over)
+    send_event("step", step=f"0 of {search.trials} trials done")
+    run_tuner(evaluation, record_trial, is_over)
     if broken:
         return f"trial {broken[0].number} was interrupted: {broken[0].note}"
     if unwritten or cancelled:
         return (unwritten or cancelled)[0]
-    if len(made) < search.trials:
-        return f"the budget was spent after {len(made)} of {search.trials} trials"
+    if len(ended_trials) < search.trials:
+        return f"the budget was spent after {len(ended_trials)} of {search.trials} trials"
     return ""
 
 
 def _audit_again(
     evaluation: Evaluation,
-    there: SearchFolder,
+    search_folder: SearchFolder,
     store: Store,
-    tell: Callable[..., None],
+    send_event: Callable[..., None],
     observe: Observer | None,
 ) -> str:
     """Audit the start and the winner with fresh seeds and canaries; return why this failed, or an empty text."""
     search = evaluation.search
-    best = winner(list(there.trials.values()), search.objectives, search.allowance)
+    best = winner(list(search_folder.trials.values()), search.objectives, search.allowance)
     if best is None:
         return ""
     seed = _fresh_seed(search)
     for number, setting in ((START, {}), (best.number, best.setting)):
-        tell("step", step=f"auditing the {'winner' if number else 'start'} with fresh seeds")
+        send_event("step", step=f"auditing the {'winner' if number else 'start'} with fresh seeds")
         epochs = search.settings.rungs[-1] if search.settings.rungs and number else None
         trial = evaluation.trial(store, number, setting, epochs, seed, FRESH, _message_observer(observe))
-        there.record(trial)
+        search_folder.record(trial)
         if trial.note in SIGNALS:
             return trial.note
         if trial.state == CUT:
@@ -283,9 +285,9 @@ def _audit_again(
 
 def _fresh_seed(search: Search) -> int:
     """The seed of the fresh audits: different from the search's seed, and the same whenever it is continued."""
-    own = int(find_value(search.start.config, SEED) or 0)
-    seed = seeds.derive(own, "fresh audit") % SEEDS
-    return seed if seed != own else seed + 1
+    search_seed = int(find_value(search.start.config, SEED) or 0)
+    seed = seeds.derive(search_seed, "fresh audit") % SEEDS
+    return seed if seed != search_seed else seed + 1
 
 
 def _line(trial: Trial, search: Search) -> str:
@@ -309,50 +311,50 @@ def _message_observer(observe: Observer | None) -> Observer | None:
 
 
 def _event_sender(observe: Observer | None) -> Callable[..., None]:
-    def tell(event: str, **values: Any) -> None:
+    def send_event(event: str, **values: Any) -> None:
         if observe is not None:
             observe({"event": event, **values})
 
-    return tell
+    return send_event
 
 
 def publish_results(
-    searched: SearchOutcome, store: Store, execution: Execution, observe: Observer | None = None
+    outcome: SearchOutcome, store: Store, execution: Execution, observe: Observer | None = None
 ) -> tuple[str | None, str | None]:
     """Draw the page of a search and deliver it to MLflow; return the page's path and the tracked run's address.
 
     The page links to the pages of the runs that support the answer, which are also drawn and link back; `engram report`
     draws the pages of other trials. An error in drawing or delivery is reported and does not change the outcome.
     """
-    tell = _event_sender(observe)
+    send_event = _event_sender(observe)
     page = None
     if execution.report:
-        tell("step", step="writing the report")
+        send_event("step", step="writing the report")
         try:
-            new = pages.page(store.folder("runs", searched.name)) is None
-            if new:  # so that the other pages can link to it
-                pages.draw(store, searched.name)
-            for run in _supporting_runs(searched):
-                if new or pages.page(store.folder("runs", run)) is None:
+            is_first_page = pages.page(store.folder("runs", outcome.name)) is None
+            if is_first_page:  # so that the other pages can link to it
+                pages.draw(store, outcome.name)
+            for run in _supporting_runs(outcome):
+                if is_first_page or pages.page(store.folder("runs", run)) is None:
                     pages.draw(store, run)
-            page = str(pages.draw(store, searched.name))
+            page = str(pages.draw(store, outcome.name))
         except EngramError as error:
-            tell("told", line=str(error))
-    tell("step", step="updating MLflow")
-    return page, _deliver(searched, store, execution, tell)
+            send_event("told", line=str(error))
+    send_event("step", step="updating MLflow")
+    return page, _deliver(outcome, store, execution, send_event)
 
 
-def _supporting_runs(searched: SearchOutcome) -> list[str]:
+def _supporting_runs(outcome: SearchOutcome) -> list[str]:
     """The runs that support the answer: the start, the winner, and their fresh audits."""
-    numbers = (START, searched.answer.winner)
-    return list(dict.fromkeys(trial.run for trial in searched.trials if trial.number in numbers and trial.whole))
+    numbers = (START, outcome.answer.winner)
+    return list(dict.fromkeys(trial.run for trial in outcome.trials if trial.number in numbers and trial.is_complete))
 
 
-def _deliver(searched: SearchOutcome, store: Store, execution: Execution, tell: Callable[..., None]) -> str | None:
-    runs = list(dict.fromkeys(trial.run for trial in searched.trials if trial.run))
-    delivery = finalise.delivery_of(store, runs, searched.name, execution, lambda line: tell("told", line=line))
+def _deliver(outcome: SearchOutcome, store: Store, execution: Execution, send_event: Callable[..., None]) -> str | None:
+    runs = list(dict.fromkeys(trial.run for trial in outcome.trials if trial.run))
+    delivery = finalise.delivery_of(store, runs, outcome.name, execution, lambda line: send_event("told", line=line))
     if delivery is None:
         return None
     for line in delivery.finish(lambda: False):
-        tell("told", line=line)
-    return delivery.address(searched.name)
+        send_event("told", line=line)
+    return delivery.address(outcome.name)

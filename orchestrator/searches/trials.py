@@ -66,7 +66,7 @@ class Trial:
     note: str = ""
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether its training is complete and it has both estimates."""
         return self.state == FINISHED and self.memorization is not None and self.utility is not None
 
@@ -77,10 +77,14 @@ def front(trials: Iterable[Trial], objectives: Objectives) -> list[Trial]:
     A trial dominates another if neither its memorization nor its utility is worse, and one of them is better. Only the
     estimates are compared; their intervals show the uncertainty of the front.
     """
-    there = [trial for trial in trials if trial.whole and trial.part == SEARCHED]
-    losses = {id(trial): _losses(trial, objectives) for trial in there}
-    kept = [trial for trial in there if not any(_dominates(losses[id(other)], losses[id(trial)]) for other in there)]
-    return sorted(kept, key=lambda trial: (losses[id(trial)], trial.number))
+    complete_trials = [trial for trial in trials if trial.is_complete and trial.part == SEARCHED]
+    losses = {id(trial): _losses(trial, objectives) for trial in complete_trials}
+    front_trials = [
+        trial
+        for trial in complete_trials
+        if not any(_dominates(losses[id(rival)], losses[id(trial)]) for rival in complete_trials)
+    ]
+    return sorted(front_trials, key=lambda trial: (losses[id(trial)], trial.number))
 
 
 def table(trials: Sequence[Trial], objectives: Objectives) -> pa.Table:
@@ -113,8 +117,8 @@ def _losses(trial: Trial, objectives: Objectives) -> tuple[float, float]:
     )
 
 
-def _dominates(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return one != other and one[0] <= other[0] and one[1] <= other[1]
+def _dominates(losses: tuple[float, float], other_losses: tuple[float, float]) -> bool:
+    return losses != other_losses and losses[0] <= other_losses[0] and losses[1] <= other_losses[1]
 
 
 def _row(trial: Trial, best: bool) -> dict[str, Any]:
@@ -126,13 +130,13 @@ def _row(trial: Trial, best: bool) -> dict[str, Any]:
     }
     for name in ("memorization", "utility"):
         value = getattr(trial, name)
-        for each in fields(Value):
-            column = name if each.name == "estimate" else f"{name}_{each.name}"
-            row[column] = None if value is None else getattr(value, each.name)
+        for value_field in fields(Value):
+            column = name if value_field.name == "estimate" else f"{name}_{value_field.name}"
+            row[column] = None if value is None else getattr(value, value_field.name)
     return row
 
 
 def _value(row: Mapping[str, Any], name: str) -> Value | None:
     if row[name] is None:
         return None
-    return Value(row[name], *(row[f"{name}_{each}"] for each in ("low", "high", "n", "unit")))
+    return Value(row[name], *(row[f"{name}_{suffix}"] for suffix in ("low", "high", "n", "unit")))

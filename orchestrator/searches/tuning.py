@@ -31,9 +31,9 @@ from orchestrator.searches.evaluation import Evaluation
 from orchestrator.searches.trials import STOPPED, Trial, Value
 from tasks.contract.extras import OPTUNA
 
-Hear = Callable[[Trial], None]
+ReportTrial = Callable[[Trial], None]
 EVALUATION, FIELD = "evaluation", "over"  # keys of Tune's config: the constant part, and the drawn part
-RUNG, MEMORIZATION, UTILITY, TOLD, LAST = "rung", "memorization", "utility", "told", "last"
+RUNG, MEMORIZATION, UTILITY, TRIAL, LAST = "rung", "memorization", "utility", "told", "last"
 HARDLY_ANY = {"memory": 1}  # a trial only waits for its jobs, which reserve processors; Tune requires some resource
 WORST = -1e300  # of an objective without an estimate; Tune's schedulers cannot compare a NaN
 QUIET = {
@@ -66,9 +66,9 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Tune has no types
         trial = self.evaluation.trial(self.store, -1, self.choices, epochs)
         self.climbed += 1
         objectives = search.objectives
-        last = self.climbed >= len(rungs) or not trial.whole
+        last = self.climbed >= len(rungs) or not trial.is_complete
         return {
-            TOLD: asdict(trial),
+            TRIAL: asdict(trial),
             RUNG: search.settings.keep_one_in ** (self.climbed - 1),
             MEMORIZATION: _score(trial.memorization, objectives.memorization.sign),
             UTILITY: _score(trial.utility, objectives.utility.sign),
@@ -86,12 +86,12 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Tune has no types
 class Listener(Callback):  # type: ignore[misc]  # nor here
     """Numbers the trials in the order in which they begin, and reports the outcome of each."""
 
-    def __init__(self, hear: Hear) -> None:
-        self.hear = hear
+    def __init__(self, report_trial: ReportTrial) -> None:
+        self.report_trial = report_trial
         self.numbers: dict[str, int] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Empty: Tune saves this state to restore a search, and `hear` may refer to a terminal."""
+        """Empty: Tune saves this state to restore a search, and `report_trial` may refer to a terminal."""
         return {}
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:  # noqa: ARG002
@@ -99,18 +99,18 @@ class Listener(Callback):  # type: ignore[misc]  # nor here
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:  # noqa: ARG002
         if result["done"]:  # on its own, or stopped by the scheduler, which Tune has recorded here
-            told = {**result[TOLD], "number": self.numbers[trial.trial_id]}
-            for each in (MEMORIZATION, UTILITY):
-                told[each] = None if told[each] is None else Value(**told[each])
-            ended = Trial(**told)
-            self.hear(ended if result[LAST] else replace(ended, state=STOPPED))
+            fields = {**result[TRIAL], "number": self.numbers[trial.trial_id]}
+            for objective in (MEMORIZATION, UTILITY):
+                fields[objective] = None if fields[objective] is None else Value(**fields[objective])
+            trial_outcome = Trial(**fields)
+            self.report_trial(trial_outcome if result[LAST] else replace(trial_outcome, state=STOPPED))
 
 
 @dataclass
 class Until(Stopper):  # type: ignore[misc]  # nor here
-    """Ends the search once `over()` is true."""
+    """Ends the search once `is_over()` is true."""
 
-    over: Callable[[], bool]
+    is_over: Callable[[], bool]
 
     def __getstate__(self) -> dict[str, Any]:
         """Empty, as for `Listener`."""
@@ -120,17 +120,17 @@ class Until(Stopper):  # type: ignore[misc]  # nor here
         return False
 
     def stop_all(self) -> bool:
-        return self.over()
+        return self.is_over()
 
 
-def run_tuner(evaluation: Evaluation, hear: Hear, over: Callable[[], bool]) -> None:
-    """Run the trials of a search on the connected Ray cluster until `over()` is true.
+def run_tuner(evaluation: Evaluation, report_trial: ReportTrial, is_over: Callable[[], bool]) -> None:
+    """Run the trials of a search on the connected Ray cluster until `is_over()` is true.
 
-    `hear` is called in this process with each trial that has ended, in any state. Raises SpecError if the sampler is
-    not installed.
+    `report_trial` is called in this process with each trial that has ended, in any state. Raises SpecError if the
+    sampler is not installed.
     """
     search = evaluation.search
-    listener = Listener(hear)
+    listener = Listener(report_trial)
     with _folder() as folder, variables(QUIET), _plain():
         tuner = Tuner(
             tune.with_resources(TrialTrainable, PlacementGroupFactory([HARDLY_ANY])),
@@ -146,13 +146,13 @@ def run_tuner(evaluation: Evaluation, hear: Hear, over: Callable[[], bool]) -> N
                 name="search",
                 storage_path=folder,
                 verbose=0,
-                stop=Until(over),
+                stop=Until(is_over),
                 callbacks=[listener],
                 failure_config=FailureConfig(max_failures=3),
             ),
         )
-        ended = tuner.fit()
-        for error in ended.errors:
+        outcome = tuner.fit()
+        for error in outcome.errors:
             raise EngramError(f"a trial could not be run: {_last_line(error)}")
 
 
@@ -162,19 +162,19 @@ def _domain(search: Search, name: str) -> Any:
     if isinstance(domain, Choice):
         values = list(domain.values)
         return tune.grid_search(values) if search.settings.sampler == "grid" else tune.choice(values)
-    if domain.whole:
+    if domain.is_whole_number:
         draw = tune.lograndint if domain.log else tune.randint
         return draw(int(domain.low), int(domain.high) + 1)
     return (tune.loguniform if domain.log else tune.uniform)(domain.low, domain.high)
 
 
-def _spec_values(search: Search, drawn: Mapping[str, Any]) -> dict[str, Any]:
+def _spec_values(search: Search, drawn_values: Mapping[str, Any]) -> dict[str, Any]:
     """The drawn values in the syntax of a specification."""
-    written = {}
-    for name, value in drawn.items():
+    spec_values = {}
+    for name, value in drawn_values.items():
         domain = search.space[name]
-        written[name] = domain.round_value(value) if isinstance(domain, Range) else value
-    return written
+        spec_values[name] = domain.round_value(value) if isinstance(domain, Range) else value
+    return spec_values
 
 
 def _sampler(search: Search) -> Any:
@@ -185,10 +185,10 @@ def _sampler(search: Search) -> Any:
     from ray.tune.search.optuna import OptunaSearch
 
     try:
-        found = OptunaSearch(metric=[MEMORIZATION, UTILITY], mode=["max", "max"], seed=settings.sampler_seed)
+        sampler = OptunaSearch(metric=[MEMORIZATION, UTILITY], mode=["max", "max"], seed=settings.sampler_seed)
     except (ImportError, AssertionError):
         raise SpecError(f"sampler is optuna, which needs {OPTUNA.advice}") from None
-    return ConcurrencyLimiter(found, max_concurrent=settings.concurrent)
+    return ConcurrencyLimiter(sampler, max_concurrent=settings.concurrent)
 
 
 def _scheduler(search: Search) -> Any:
@@ -228,20 +228,20 @@ def _plain() -> Iterator[None]:
     Tune sets a variable for Lightning on its actors. Ray passes it to the calls of a trial, which then cannot use
     workers started without it: a search started two sets of workers, and each in two steps.
     """
-    of_trials = private_ray.trial_variables()
-    before = dict(of_trials)
-    of_trials.clear()
+    trial_variables = private_ray.trial_variables()
+    original_values = dict(trial_variables)
+    trial_variables.clear()
     try:
         yield
     finally:
-        of_trials.update(before)
+        trial_variables.update(original_values)
 
 
 @contextmanager
 def _folder() -> Iterator[str]:
     """A temporary folder for Tune's files, next to Ray's session."""
-    made = tempfile.mkdtemp(prefix="engram-search-", dir=os.environ.get("RAY_TMPDIR"))
+    folder = tempfile.mkdtemp(prefix="engram-search-", dir=os.environ.get("RAY_TMPDIR"))
     try:
-        yield made
+        yield folder
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -41,16 +41,16 @@ def find(name: str) -> RegisteredAudit:
     Raises SpecError with the nearest name if there is none, and EngramError if its module cannot be imported or
     contains no audit.
     """
-    own, offered = _own(), _entry_points()
-    if name in own and name in offered:
-        raise EngramError(f"audit {name!r} is part of Engram, and {_source(offered[name])} offers another one")
-    if name in own:
-        return _load_audit(name, own[name], "AUDIT", own[name])
-    if name in offered:
-        point = offered[name]
+    own_modules, offered_points = _own(), _entry_points()
+    if name in own_modules and name in offered_points:
+        raise EngramError(f"audit {name!r} is part of Engram, and {_source(offered_points[name])} offers another one")
+    if name in own_modules:
+        return _load_audit(name, own_modules[name], "AUDIT", own_modules[name])
+    if name in offered_points:
+        point = offered_points[name]
         return _load_audit(name, point.module, point.attr or "AUDIT", _source(point))
-    known = names()
-    raise SpecError(f"unknown audit {name!r}; the audits are {', '.join(known)}{nearest(name, known)}")
+    audit_names = names()
+    raise SpecError(f"unknown audit {name!r}; the audits are {', '.join(audit_names)}{nearest(name, audit_names)}")
 
 
 def find_installed(name: str) -> RegisteredAudit | None:
@@ -113,10 +113,10 @@ def _import_audit(name: str, module: str, files: Mapping[str, SourceFile]) -> Mo
         return importlib.import_module(module)
 
 
-def _docstring(own: str | None, audit: Audit) -> str:
+def _docstring(module_docstring: str | None, audit: Audit) -> str:
     """The docstring of the module with the audit; if it has none, that of the module with the audit's plan."""
-    if own:
-        return own
+    if module_docstring:
+        return module_docstring
     return getattr(sys.modules.get(getattr(audit.plan, "__module__", "")), "__doc__", None) or ""
 
 

@@ -18,14 +18,14 @@ def parts(value: Any) -> Mapping[str, Any] | None:
     return {name: getattr(value, name) for name in field_types(type(value))}
 
 
-def walk(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+def walk(value: Any, parent_path: str = "") -> Iterator[tuple[str, Any]]:
     """The value and all its parts, recursively, by dotted paths; elements of a tuple have the tuple's path."""
-    yield above, value
+    yield parent_path, value
     if isinstance(value, tuple):
         for part in value:
-            yield from walk(part, above)
+            yield from walk(part, parent_path)
     for name, part in (parts(value) or {}).items():
-        yield from walk(part, f"{above}.{name}" if above else name)
+        yield from walk(part, f"{parent_path}.{name}" if parent_path else name)
 
 
 def rebuild(value: Any, change: Callable[[Any, Mapping[Any, Any]], Any]) -> Any:
@@ -36,11 +36,13 @@ def rebuild(value: Any, change: Callable[[Any, Mapping[Any, Any]], Any]) -> Any:
     if isinstance(value, tuple):
         elements = tuple(change(part, {}) for part in value)
         return value if all(map(operator.is_, elements, value)) else elements
-    held = parts(value)
-    if held is None:
+    fields = parts(value)
+    if fields is None:
         return value
     metadata = {field.name: field.metadata for field in dataclasses.fields(value)}
-    changes = {name: new for name, part in held.items() if (new := change(part, metadata[name])) is not part}
+    changes = {
+        name: new_part for name, part in fields.items() if (new_part := change(part, metadata[name])) is not part
+    }
     return dataclasses.replace(value, **changes) if changes else value
 
 
@@ -50,37 +52,37 @@ def plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, tuple | list):
         return [plain(part) for part in value]
-    held = parts(value)
-    if held is None:
+    fields = parts(value)
+    if fields is None:
         return value
     tag = {TYPE: tag_of(type(value))} if tag_of(type(value)) else {}
-    return tag | {name: plain(part) for name, part in held.items()}
+    return tag | {name: plain(part) for name, part in fields.items()}
 
 
-def flatten(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(value: Any, parent_path: str = "") -> Iterator[tuple[str, Any]]:
     """The values of nested mappings and configs by dotted paths; a tuple is one value.
 
     The tag of an alternative has the path of its field.
     """
     fields = value if isinstance(value, Mapping) else parts(value)
     if fields is None:
-        yield above, value
+        yield parent_path, value
         return
     tag = fields.get(TYPE, tag_of(type(value)))
-    if tag and above:
-        yield above, tag
+    if tag and parent_path:
+        yield parent_path, tag
     for name, part in fields.items():
-        if name == TYPE and above:
+        if name == TYPE and parent_path:
             continue
-        yield from flatten(part, f"{above}.{name}" if above else str(name))
+        yield from flatten(part, f"{parent_path}.{name}" if parent_path else str(name))
 
 
-def differing_paths(fields: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[str]:
+def differing_paths(fields: Sequence[Mapping[str, Any]], prefix: str = "") -> Iterator[str]:
     """The dotted paths at which plain configs of one type differ; parts of different types differ as a whole."""
     for name, first in fields[0].items():
         values = [config[name] for config in fields]
         tags = {value.get(TYPE) for value in values if isinstance(value, Mapping)}
         if all(isinstance(value, Mapping) and value.keys() == first.keys() for value in values) and len(tags) == 1:
-            yield from differing_paths(values, f"{above}{name}.")
+            yield from differing_paths(values, f"{prefix}{name}.")
         elif any(value != first for value in values):
-            yield f"{above}{name}"
+            yield f"{prefix}{name}"

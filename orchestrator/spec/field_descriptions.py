@@ -34,10 +34,10 @@ SAMPLES: Mapping[type, Any] = {str: "x", int: 1, float: 1.0}
 @functools.cache
 def meanings(config: Any) -> Mapping[str, str]:
     """Field -> its meaning in one line, without fields that have no docstring; empty if the source is unavailable."""
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for kind in reversed(config.__mro__):
-        found.update(_field_docstrings(kind) if kind is not object else {})
-    return found
+        docstrings.update(_field_docstrings(kind) if kind is not object else {})
+    return docstrings
 
 
 def _field_docstrings(kind: Any) -> dict[str, str]:
@@ -84,7 +84,7 @@ def describe_fields(audit: Audit, tag: str = "") -> dict[str, DescribedField]:
     With a tag, only the alternative with this tag is included.
     """
     config = _example(audit.config, audit)
-    return {each.path: each for each in _fields(audit.config, config, audit, "", "", tag)}
+    return {described.path: described for described in _fields(audit.config, config, audit, "", "", tag)}
 
 
 def find_part(audit: Audit, name: str, part: str) -> list[DescribedField]:
@@ -106,63 +106,69 @@ def find_fields(
 ) -> list[DescribedField]:
     """The field of this path and all below it. Raises SpecError with the nearest name if there is none."""
     if path not in fields:
-        near = _most_similar_path(path, fields, presets)
-        hint = f"did you mean {near!r}?" if near else f"engram show {audit} lists them"
+        similar_path = _most_similar_path(path, fields, presets)
+        hint = f"did you mean {similar_path!r}?" if similar_path else f"engram show {audit} lists them"
         raise SpecError(f"{audit} has no field or preset {path!r}; {hint}")
-    return [described for each, described in fields.items() if each == path or each.startswith(f"{path}.")]
+    return [
+        described for field_path, described in fields.items() if field_path == path or field_path.startswith(f"{path}.")
+    ]
 
 
 def _most_similar_path(path: str, fields: Iterable[str], presets: Iterable[str]) -> str:
     """The field or preset most similar to a wrong path: by its end, its whole, or its last part; empty for none."""
     ends: dict[str, str] = {}
-    for known in fields:
-        if known.endswith(f".{path}"):
-            return known
-        ends.setdefault(known.rpartition(".")[2], known)
+    for field_path in fields:
+        if field_path.endswith(f".{path}"):
+            return field_path
+        ends.setdefault(field_path.rpartition(".")[2], field_path)
     return most_similar(path, [*presets, *fields]) or ends.get(most_similar(path, ends), "")
 
 
-def _fields(kind: Any, value: Any, audit: Audit, above: str, of: str, tag: str = "") -> Iterator[DescribedField]:
+def _fields(
+    kind: Any, value: Any, audit: Audit, prefix: str, kinds_with_field: str, tag: str = ""
+) -> Iterator[DescribedField]:
     """The fields of this kind; `value` is an instance, or None if none could be created."""
-    means = meanings(kind)
-    for name, to in field_types(kind).items():
-        path = f"{above}{name}"
-        kinds = _configs(to)
-        members = tagged_members(to)
+    field_meanings = meanings(kind)
+    for name, declared_type in field_types(kind).items():
+        path = f"{prefix}{name}"
+        kinds = _configs(declared_type)
+        members = tagged_members(declared_type)
         if tag in members:
             kinds = [members[tag]]
-        here = getattr(value, name, None)
+        default = getattr(value, name, None)
         below: dict[str, DescribedField] = {}
-        for part in sorted(kinds, key=lambda part: not isinstance(here, part)):  # the default's own kind first
-            inner = here if isinstance(here, part) else _example(part, audit)
-            called = _type_name(part) if len(kinds) > 1 or members else ""
-            for each in _fields(part, inner, audit, f"{path}.", called, tag):
-                first = below.setdefault(each.path, each)
-                is_own = each.path.count(".") == path.count(".") + 1  # fields below it name their own alternatives
-                if first is not each and is_own and first.of and called not in first.of.split(", "):
-                    below[each.path] = replace(first, of=f"{first.of}, {called}")
-        meaning = means.get(name, "")
+        for part in sorted(kinds, key=lambda part: not isinstance(default, part)):  # the default's own kind first
+            part_value = default if isinstance(default, part) else _example(part, audit)
+            type_name = _type_name(part) if len(kinds) > 1 or members else ""
+            for described in _fields(part, part_value, audit, f"{path}.", type_name, tag):
+                earlier = below.setdefault(described.path, described)
+                is_own = described.path.count(".") == path.count(".") + 1  # fields below it name their own alternatives
+                if earlier is not described and is_own and earlier.of and type_name not in earlier.of.split(", "):
+                    below[described.path] = replace(earlier, of=f"{earlier.of}, {type_name}")
+        meaning = field_meanings.get(name, "")
         yield DescribedField(
             path,
-            _type(to),
-            _default(kind, name, here),
-            _allowed_values(value, name, to),
+            _type(declared_type),
+            _default(kind, name, default),
+            _allowed_values(value, name, declared_type),
             None if meaning.startswith(OURS) else _published_values(audit, path),
             meaning,
-            of,
+            kinds_with_field,
             tuple(below),
-            {each: summary_of(member) for each, member in members.items()},
+            {described: summary_of(member) for described, member in members.items()},
         )
         yield from below.values()
 
 
-def _configs(to: Any) -> list[Any]:
+def _configs(declared_type: Any) -> list[Any]:
     """The dataclasses with fields that a value of this type, or an element of it, may be."""
-    held = [kind for kind in alternatives(to) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")]
-    for kind in alternatives(to):
+    kinds = [
+        kind for kind in alternatives(declared_type) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")
+    ]
+    for kind in alternatives(declared_type):
         if get_origin(kind) is tuple:
-            held.extend(part for member in get_args(kind) if member is not Ellipsis for part in _configs(member))
-    return list(dict.fromkeys(held))
+            kinds.extend(part for member in get_args(kind) if member is not Ellipsis for part in _configs(member))
+    return list(dict.fromkeys(kinds))
 
 
 def _type_name(kind: Any) -> str:
@@ -177,28 +183,31 @@ def summary_of(kind: Any) -> str:
     return (inspect.getdoc(kind) or "").partition("\n")[0]
 
 
-def _type(to: Any) -> str:
+def _type(declared_type: Any) -> str:
     """A declared type as text."""
-    choices = tagged_members(to)
+    choices = tagged_members(declared_type)
     if choices:
         return "one of " + ", ".join(choices)
-    if to in WORDS:
-        return WORDS[to]
-    origin, members = get_origin(to), get_args(to)
+    if declared_type in WORDS:
+        return WORDS[declared_type]
+    origin, members = get_origin(declared_type), get_args(declared_type)
     if origin is Literal:
         return "one of " + ", ".join(map(str, members))
     if origin is tuple:
-        each = [_type(member) for member in members if member is not Ellipsis]
+        member_types = [_type(member) for member in members if member is not Ellipsis]
         if Ellipsis not in members:
-            return f"[{', '.join(each)}]"
+            return f"[{', '.join(member_types)}]"
         return (
-            "one or more of " + each[0].removeprefix("one of ")
+            "one or more of " + member_types[0].removeprefix("one of ")
             if get_origin(members[0]) is Literal
-            else f"list: {each[0]}"
+            else f"list: {member_types[0]}"
         )
-    if len(alternatives(to)) > 1:
-        return " or ".join("none" if each is type(None) else _type(each) for each in alternatives(to))
-    return _type_name(to)
+    if len(alternatives(declared_type)) > 1:
+        return " or ".join(
+            "none" if member_types is type(None) else _type(member_types)
+            for member_types in alternatives(declared_type)
+        )
+    return _type_name(declared_type)
 
 
 def _default(kind: Any, name: str, value: Any) -> str:
@@ -224,16 +233,16 @@ def value_text(value: Any) -> str:
     return text(plain(value))
 
 
-def _allowed_values(value: Any, name: str, to: Any) -> str:
+def _allowed_values(value: Any, name: str, declared_type: Any) -> str:
     """The values that the field's type allows, as text; empty if it allows all."""
     if value is None:
         return ""
-    kinds: tuple[Any, ...] = alternatives(to)
+    kinds: tuple[Any, ...] = alternatives(declared_type)
     if Dataset in kinds:
         return "one of " + ", ".join(DESCRIPTIONS) + ", optionally followed by #HEIGHTxWIDTH, #grey, #rgb or #bits12"
     declared = describe_range(value, name) if isinstance(value, Ranged) else ""
-    says = ["" if declared == _type(to) else declared, *(getattr(kind, "choices", "") for kind in kinds)]
-    return ", ".join(filter(None, says))
+    texts = ["" if declared == _type(declared_type) else declared, *(getattr(kind, "choices", "") for kind in kinds)]
+    return ", ".join(filter(None, texts))
 
 
 def _try_make(kind: Any, **fields: Any) -> list[Any]:
@@ -245,9 +254,9 @@ def _try_make(kind: Any, **fields: Any) -> list[Any]:
 
 def _example(kind: Any, audit: Audit) -> Any:
     """A value of this kind: its defaults, else one from the audit's presets, else a made-up one; None without any."""
-    made = _try_make(kind)
-    if made:
-        return made[0]
+    values = _try_make(kind)
+    if values:
+        return values[0]
     for preset in audit.presets:
         for cell in audit.cells(preset):
             for _, part in walk(cell):
@@ -258,10 +267,10 @@ def _example(kind: Any, audit: Audit) -> Any:
     return None if None in samples.values() else next(iter(_try_make(kind, **samples)), None)
 
 
-def _sample(to: Any) -> Any:
+def _sample(declared_type: Any) -> Any:
     """A value of this type as it is read from text; None if it is not read from any text."""
     with suppress(ValueError):
-        return to.parse("x") if hasattr(to, "parse") else None
+        return declared_type.parse("x") if hasattr(declared_type, "parse") else None
     return None
 
 
@@ -273,7 +282,9 @@ def _published_values(audit: Audit, path: str) -> dict[str, tuple[str, ...]] | N
     if not _is_plain_path(audit.config, path.split(".")[:-1]):
         return None
     values: dict[str, list[str]] = {}
-    for preset in (preset for preset, what in audit.wording.repeats.items() if not what.startswith(OURS.lower())):
+    for preset in (
+        preset for preset, description in audit.wording.repeats.items() if not description.startswith(OURS.lower())
+    ):
         for cell in audit.cells(preset):
             try:
                 value = operator.attrgetter(path)(cell)
@@ -286,13 +297,17 @@ def _published_values(audit: Audit, path: str) -> dict[str, tuple[str, ...]] | N
     return published if "." not in path else published or None
 
 
-def _is_plain_path(kind: Any, above: list[str]) -> bool:
+def _is_plain_path(kind: Any, parent_names: list[str]) -> bool:
     """Whether each of these fields, one below another, holds an alternative or a group of fields."""
     kinds = [kind]
-    for name in above:
-        types = [field_types(each)[name] for each in kinds if name in field_types(each)]
-        members = [member for to in types for member in tagged_members(to).values()]
-        groups = [to for to in types if dataclasses.is_dataclass(to) and not hasattr(to, "parse")]
+    for name in parent_names:
+        types = [field_types(parent)[name] for parent in kinds if name in field_types(parent)]
+        members = [member for declared_type in types for member in tagged_members(declared_type).values()]
+        groups = [
+            declared_type
+            for declared_type in types
+            if dataclasses.is_dataclass(declared_type) and not hasattr(declared_type, "parse")
+        ]
         kinds = members or groups
         if not kinds:
             return False

@@ -30,20 +30,24 @@ NONE = "none"  # the tag of the alternative that null stands for, too
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, names: Iterable[str]) -> str:
     """`; did you mean 'x'?` if a similar name is known, else an empty text."""
-    name = most_similar(word, known)
+    name = most_similar(word, names)
     return f"; did you mean {name!r}?" if name else ""
 
 
-def most_similar(word: str, known: Iterable[str]) -> str:
+def most_similar(word: str, names: Iterable[str]) -> str:
     """The known name that is most similar to a word; empty if none is similar."""
-    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)), "")
+    return next(iter(difflib.get_close_matches(word, list(names), n=1, cutoff=0.5)), "")
 
 
-def alternatives(to: Any) -> tuple[Any, ...]:
+def alternatives(declared_type: Any) -> tuple[Any, ...]:
     """The members of a union, or the type itself."""
-    return typing.get_args(to) if typing.get_origin(to) in (Union, types.UnionType) else (to,)
+    return (
+        typing.get_args(declared_type)
+        if typing.get_origin(declared_type) in (Union, types.UnionType)
+        else (declared_type,)
+    )
 
 
 @functools.cache
@@ -53,41 +57,45 @@ def field_types(config: Any) -> Mapping[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(config)}
 
 
-def coerce(value: Any, to: Any, where: str) -> Any:
+def coerce(value: Any, declared_type: Any, field_path: str) -> Any:
     """The value converted to the declared type `to`. Raises SpecError naming `where` if that is impossible."""
-    return reader(to)(value, where)
+    return reader(declared_type)(value, field_path)
 
 
 @functools.cache
 def readers(config: Any) -> Mapping[str, Reader]:
     """Field name -> `coerce` to its declared type, cached: a large plan reads many configs."""
-    return {name: reader(to) for name, to in field_types(config).items()}
+    return {name: reader(declared_type) for name, declared_type in field_types(config).items()}
 
 
 @functools.cache
 def kinds(config: Any) -> Mapping[str, frozenset[Any]]:
     """Field name -> the dataclasses that a value of its declared type may be."""
     return {
-        name: frozenset(filter(dataclasses.is_dataclass, alternatives(to))) for name, to in field_types(config).items()
+        name: frozenset(filter(dataclasses.is_dataclass, alternatives(declared_type)))
+        for name, declared_type in field_types(config).items()
     }
 
 
-def reader(to: Any) -> Reader:
+def reader(declared_type: Any) -> Reader:
     """`coerce` to this type. Not cached by type: unions are equal in any order, but the order affects the result."""
-    if to in _SCALARS:
-        return _SCALARS[to]
-    origin, members = typing.get_origin(to), typing.get_args(to)
+    if declared_type in _SCALARS:
+        return _SCALARS[declared_type]
+    origin, members = typing.get_origin(declared_type), typing.get_args(declared_type)
     if origin is Literal:
-        return lambda value, where: _literal(value, members, where)
+        return lambda value, field_path: _literal(value, members, field_path)
     if origin in (Union, types.UnionType):
         return _union(members)
     if origin is tuple:
         return _tuple(members)
-    if dataclasses.is_dataclass(to) and isinstance(to, type):
-        return lambda value, where: _dataclass(value, to, where)
+    if dataclasses.is_dataclass(declared_type) and isinstance(declared_type, type):
+        return lambda value, field_path: _dataclass(value, declared_type, field_path)
 
-    def refuse(value: Any, where: str) -> Any:  # noqa: ARG001
-        raise SpecError(f"{where}: fields of type {to!r} have no stable form; use numbers, text, tuples or dataclasses")
+    def refuse(value: Any, field_path: str) -> Any:  # noqa: ARG001
+        raise SpecError(
+            f"{field_path}: fields of type {declared_type!r} have no stable form; use numbers, text, tuples or "
+            "dataclasses"
+        )
 
     return refuse
 
@@ -114,7 +122,7 @@ def split_list(text: str) -> list[str]:
         values = text.strip("[]()").split(",")
     else:
         outer = int(text[:1] in ("[", "(") and 0 not in open_at[:-1])
-        cuts = [place for place, count in enumerate(open_at) if text[place] == "," and count == outer]
+        cuts = [position for position, count in enumerate(open_at) if text[position] == "," and count == outer]
         ends = [outer - 1, *cuts, len(text) - outer]
         values = [text[start + 1 : end] for start, end in itertools.pairwise(ends)]
     return [value for value in map(str.strip, values) if value]
@@ -132,36 +140,36 @@ def replace_fields(config: Any, changes: Mapping[str, Any]) -> Any:
 
 
 def _replace_below(
-    config: Any, changes: Mapping[tuple[str, ...], Any], above: tuple[str, ...], declared: Any = None
+    config: Any, changes: Mapping[tuple[str, ...], Any], parent_path: tuple[str, ...], declared: Any = None
 ) -> Any:
     """The config with fields changed; `declared` is the type of the field that holds it, which names alternatives."""
     kind: Any = type(config)
-    known = field_types(kind)
-    values = {name: getattr(config, name) for name in known}
-    deeper: dict[str, dict[tuple[str, ...], Any]] = {}
-    for (name, *rest), value in changes.items():
-        whole = ".".join((*above, name, *rest))
-        if name not in known:
-            fields = ", ".join(known) or "no fields"
-            hint = _alternatives_with(name, declared, ".".join(above)) or nearest(name, known)
-            raise SpecError(f"unknown field {whole!r}: {describe_kind(kind)} has {fields}{hint}")
-        if rest:
-            deeper.setdefault(name, {})[tuple(rest)] = value
-        elif isinstance(value, str) and value in tagged_members(known[name]):
-            values[name] = _select(values[name], tagged_members(known[name])[value], changes, (*above, name))
+    types = field_types(kind)
+    values = {name: getattr(config, name) for name in types}
+    changes_by_field: dict[str, dict[tuple[str, ...], Any]] = {}
+    for (name, *nested_names), value in changes.items():
+        full_path = ".".join((*parent_path, name, *nested_names))
+        if name not in types:
+            fields = ", ".join(types) or "no fields"
+            hint = _alternatives_with(name, declared, ".".join(parent_path)) or nearest(name, types)
+            raise SpecError(f"unknown field {full_path!r}: {describe_kind(kind)} has {fields}{hint}")
+        if nested_names:
+            changes_by_field.setdefault(name, {})[tuple(nested_names)] = value
+        elif isinstance(value, str) and value in tagged_members(types[name]):
+            values[name] = _select(values[name], tagged_members(types[name])[value], changes, (*parent_path, name))
         else:
-            values[name] = coerce(value, known[name], whole)
-    for name, below in deeper.items():
-        here = (*above, name)
-        other = None if (name,) in changes else _other_kind(values[name], known[name], below)
-        if other is not None:
-            values[name] = coerce(_unflatten(below), other, ".".join(here))
+            values[name] = coerce(value, types[name], full_path)
+    for name, nested_changes in changes_by_field.items():
+        nested_path = (*parent_path, name)
+        new_kind = None if (name,) in changes else _other_kind(values[name], types[name], nested_changes)
+        if new_kind is not None:
+            values[name] = coerce(_unflatten(nested_changes), new_kind, ".".join(nested_path))
         elif not dataclasses.is_dataclass(values[name]) or hasattr(values[name], "identity"):
-            whole = ".".join((*here, *next(iter(below))))
-            raise SpecError(f"{whole}: {name!r} has no fields below it; set it as {name}=VALUE")
+            full_path = ".".join((*nested_path, *next(iter(nested_changes))))
+            raise SpecError(f"{full_path}: {name!r} has no fields below it; set it as {name}=VALUE")
         else:
-            values[name] = _replace_below(values[name], below, here, known[name])
-    return _build(kind, values, ", ".join(".".join((*above, *path)) for path in changes))
+            values[name] = _replace_below(values[name], nested_changes, nested_path, types[name])
+    return _build(kind, values, ", ".join(".".join((*parent_path, *path)) for path in changes))
 
 
 def _alternatives_with(name: str, declared: Any, path: str) -> str:
@@ -170,18 +178,20 @@ def _alternatives_with(name: str, declared: Any, path: str) -> str:
     return f"; it is a field of {' or '.join(f'{path}={tag}' for tag in tags)}" if tags else ""
 
 
-def _select(value: Any, chosen: Any, changes: Mapping[tuple[str, ...], Any], path: tuple[str, ...]) -> Any:
+def _select(value: Any, kind: Any, changes: Mapping[tuple[str, ...], Any], path: tuple[str, ...]) -> Any:
     """The value of the chosen alternative: the present one if it has this type, else one with the required fields set.
 
     `changes` are those of the config that has the field; `path` is the path of the field itself.
     """
-    if type(value) is chosen:
+    if type(value) is kind:
         return value
-    needed = required_fields(chosen)
+    needed_names = required_fields(kind)
     required = {
-        tuple(rest): new for (name, *rest), new in changes.items() if name == path[-1] and rest and rest[0] in needed
+        tuple(nested_names): new
+        for (name, *nested_names), new in changes.items()
+        if name == path[-1] and nested_names and nested_names[0] in needed_names
     }
-    return coerce(_unflatten(required), chosen, ".".join(path))
+    return coerce(_unflatten(required), kind, ".".join(path))
 
 
 def describe_kind(kind: Any) -> str:
@@ -189,17 +199,19 @@ def describe_kind(kind: Any) -> str:
     return tag_of(kind) or str(kind.__name__)
 
 
-def _other_kind(value: Any, to: Any, below: Iterable[tuple[str, ...]]) -> Any:
+def _other_kind(value: Any, declared_type: Any, below: Iterable[tuple[str, ...]]) -> Any:
     """The type of the new value to build from single fields `below`; None if they change the present `value`.
 
     A new value is built if there is none yet, or if `to` is a union and a field is set that another member requires:
     `feature.words` replaces a glyph by words. An alternative with a tag is replaced only by naming another tag.
     """
-    if tagged_members(to) and value is not None:
+    if tagged_members(declared_type) and value is not None:
         return None
-    kinds = [kind for kind in alternatives(to) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")]
+    kinds = [
+        kind for kind in alternatives(declared_type) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")
+    ]
     if value is None:
-        return to if kinds else None
+        return declared_type if kinds else None
     if len(kinds) < 2 or type(value) not in kinds:
         return None
     current: Any = type(value)
@@ -216,7 +228,7 @@ def required_fields(kind: Any) -> set[str]:
 def _unflatten(below: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
     """The values by their paths as nested mappings; the tag of an alternative is the entry `type` among its fields."""
     tree: dict[str, Any] = {}
-    for (*path, last), value in sorted(below.items(), key=lambda item: len(item[0])):
+    for (*path, last), value in sorted(below.items(), key=lambda entry: len(entry[0])):
         inner = tree
         for name in path:
             if isinstance(inner.get(name), str):
@@ -226,68 +238,79 @@ def _unflatten(below: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
     return tree
 
 
-def _build(to: type, values: Mapping[str, Any], where: str) -> Any:
+def _build(declared_type: type, values: Mapping[str, Any], field_path: str) -> Any:
     try:
-        return to(**values)
+        return declared_type(**values)
     except (ValueError, TypeError) as error:  # ranges are checked on construction
         message = str(error)
-        named = any(message.startswith(path.rpartition(".")[2]) for path in where.split(", "))
-        raise SpecError(message if named and "." not in where else f"{where}: {message}") from None
+        is_named = any(message.startswith(path.rpartition(".")[2]) for path in field_path.split(", "))
+        raise SpecError(message if is_named and "." not in field_path else f"{field_path}: {message}") from None
 
 
-def _dataclass(value: Any, to: type, where: str) -> Any:
-    if isinstance(value, to):
-        if hasattr(to, "identity"):
+def _dataclass(value: Any, declared_type: type, field_path: str) -> Any:
+    if isinstance(value, declared_type):
+        if hasattr(declared_type, "identity"):
             return value
-        fields = {name: read(getattr(value, name), f"{where}.{name}") for name, read in readers(to).items()}
-        same = type(value) is to and all(getattr(value, name) is part for name, part in fields.items())
-        return value if same else _build(to, fields, where)
-    if isinstance(value, str) and value.startswith("{") and not hasattr(to, "identity"):
-        value = _mapping(value, where)
-    if tag_of(to):
-        value = _without_tag(value, to, where)
-    if isinstance(value, str) and hasattr(to, "parse"):
+        fields = {
+            name: convert(getattr(value, name), f"{field_path}.{name}")
+            for name, convert in readers(declared_type).items()
+        }
+        is_unchanged = type(value) is declared_type and all(
+            getattr(value, name) is part for name, part in fields.items()
+        )
+        return value if is_unchanged else _build(declared_type, fields, field_path)
+    if isinstance(value, str) and value.startswith("{") and not hasattr(declared_type, "identity"):
+        value = _mapping(value, field_path)
+    if tag_of(declared_type):
+        value = _without_tag(value, declared_type, field_path)
+    if isinstance(value, str) and hasattr(declared_type, "parse"):
         try:
-            return to.parse(value)
+            return declared_type.parse(value)
         except ValueError as error:
-            raise SpecError(f"{where} is {value!r}: {error}") from None
+            raise SpecError(f"{field_path} is {value!r}: {error}") from None
     if not isinstance(value, Mapping):
-        raise SpecError(f"{where} is {value!r}; its fields are {', '.join(field_types(to))}")
-    known = field_types(to)
+        raise SpecError(f"{field_path} is {value!r}; its fields are {', '.join(field_types(declared_type))}")
+    types = field_types(declared_type)
     for name in value:
-        if name not in known:
-            raise SpecError(f"unknown field {where}.{name}: {where} has {', '.join(known)}{nearest(str(name), known)}")
-    for name in known:
-        if name in required_fields(to) - set(value):
+        if name not in types:
+            raise SpecError(
+                f"unknown field {field_path}.{name}: {field_path} has {', '.join(types)}{nearest(str(name), types)}"
+            )
+    for name in types:
+        if name in required_fields(declared_type) - set(value):
             present = f"; only {', '.join(value)} is given" if value else ""
-            raise SpecError(f"{where}.{name} is missing{present}")
-    return _build(to, {name: readers(to)[name](v, f"{where}.{name}") for name, v in value.items()}, where)
+            raise SpecError(f"{field_path}.{name} is missing{present}")
+    return _build(
+        declared_type,
+        {name: readers(declared_type)[name](v, f"{field_path}.{name}") for name, v in value.items()},
+        field_path,
+    )
 
 
-def _without_tag(value: Any, to: type, where: str) -> Any:
+def _without_tag(value: Any, declared_type: type, field_path: str) -> Any:
     """The fields of an alternative given by its tag, as text or as the entry `type` of a mapping."""
-    named = value.get(TYPE, tag_of(to)) if isinstance(value, Mapping) else value
-    if named != tag_of(to):
-        raise SpecError(f"{where} is {named!r}; it must be {tag_of(to)}")
+    given_tag = value.get(TYPE, tag_of(declared_type)) if isinstance(value, Mapping) else value
+    if given_tag != tag_of(declared_type):
+        raise SpecError(f"{field_path} is {given_tag!r}; it must be {tag_of(declared_type)}")
     return {name: part for name, part in value.items() if name != TYPE} if isinstance(value, Mapping) else {}
 
 
-def _mapping(text: str, where: str) -> Any:
+def _mapping(text: str, field_path: str) -> Any:
     """The fields in a YAML or JSON mapping such as `{query: 1.0, calibration: 1.0}`."""
     try:
         return parse_yaml(text)
     except YamlError:
-        raise SpecError(f"{where} is {text!r}; write it as {{name: value, ...}}") from None
+        raise SpecError(f"{field_path} is {text!r}; write it as {{name: value, ...}}") from None
 
 
-def _literal(value: Any, allowed: tuple[Any, ...], where: str) -> Any:
+def _literal(value: Any, allowed: tuple[Any, ...], field_path: str) -> Any:
     for choice in allowed:
         if value == choice and isinstance(value, bool) == isinstance(choice, bool):
             return choice
         if isinstance(value, str) and not isinstance(choice, str) and value == str(choice):
             return choice
     names = ", ".join(map(str, allowed))
-    raise SpecError(f"{where} is {value!r}; allowed: {names}{nearest(str(value), map(str, allowed))}")
+    raise SpecError(f"{field_path} is {value!r}; allowed: {names}{nearest(str(value), map(str, allowed))}")
 
 
 def _union(members: tuple[Any, ...]) -> Reader:
@@ -295,23 +318,23 @@ def _union(members: tuple[Any, ...]) -> Reader:
     reads = [(member, reader(member)) for member in members if member is not type(None)]
     tagged = {tag_of(member): as_member for member, as_member in reads if tag_of(member)}
 
-    def read(value: Any, where: str) -> Any:
+    def read(value: Any, field_path: str) -> Any:
         if optional and (value is None or value in ("null", "none", "None")):
             return None
         if tagged and isinstance(value, str) and value.startswith("{"):
-            value = _mapping(value, where)
+            value = _mapping(value, field_path)
         if NONE in tagged and (value is None or value == "null"):
             value = NONE
         tag = value.get(TYPE) if isinstance(value, Mapping) else value
         if tagged and isinstance(tag, str):
             if tag in tagged:
-                return tagged[tag](value, where)
+                return tagged[tag](value, field_path)
             if len(tagged) == len(reads):
-                raise SpecError(f"{where} is {tag!r}; allowed: {', '.join(tagged)}{nearest(tag, tagged)}")
+                raise SpecError(f"{field_path} is {tag!r}; allowed: {', '.join(tagged)}{nearest(tag, tagged)}")
         reasons = []
         for member, as_member in reads:
             try:
-                return as_member(value, where)
+                return as_member(value, field_path)
             except SpecError as error:
                 reasons.append((_fit(value, member), str(error)))
         fit, reason = max(reasons, key=lambda refusal: refusal[0])  # the first of equals
@@ -330,9 +353,14 @@ def _fit(value: Any, member: Any) -> float:
         prefix = getattr(member, "prefix", "")
         return len(prefix) if value.startswith(prefix) else 0
     if isinstance(value, Mapping):
-        known, needed = set(field_types(member)), required_fields(member)
+        names, required_names = set(field_types(member)), required_fields(member)
         # Fields of a single member are stronger evidence than the number of shared fields.
-        return len(known & set(value)) - len(set(value) - known) + len(needed & set(value)) - len(needed - set(value))
+        return (
+            len(names & set(value))
+            - len(set(value) - names)
+            + len(required_names & set(value))
+            - len(required_names - set(value))
+        )
     return 0
 
 
@@ -346,19 +374,19 @@ def _other_forms(value: Any, members: Iterable[Any]) -> str:
 
 
 def _tuple(members: tuple[Any, ...]) -> Reader:
-    many = len(members) == 2 and members[1] is Ellipsis
-    reads = [reader(member) for member in (members[:1] if many else members)]
+    is_any_length = len(members) == 2 and members[1] is Ellipsis
+    reads = [reader(member) for member in (members[:1] if is_any_length else members)]
 
-    def read(value: Any, where: str) -> Any:
+    def read(value: Any, field_path: str) -> Any:
         if isinstance(value, str):
             value = split_list(value)
         if not isinstance(value, list | tuple):
-            raise SpecError(f"{where} is {value!r}; it must be a list")
-        if not many and len(value) != len(reads):
-            raise SpecError(f"{where} has {len(value)} values; it must have {len(reads)}")
-        element_readers = reads * len(value) if many else reads
+            raise SpecError(f"{field_path} is {value!r}; it must be a list")
+        if not is_any_length and len(value) != len(reads):
+            raise SpecError(f"{field_path} has {len(value)} values; it must have {len(reads)}")
+        element_readers = reads * len(value) if is_any_length else reads
         elements = tuple(
-            as_member(part, f"{where}[{i}]")
+            as_member(part, f"{field_path}[{i}]")
             for i, (part, as_member) in enumerate(zip(value, element_readers, strict=True))
         )
         return value if isinstance(value, tuple) and all(map(operator.is_, elements, value)) else elements
@@ -366,18 +394,18 @@ def _tuple(members: tuple[Any, ...]) -> Reader:
     return read
 
 
-def _bool(value: Any, where: str) -> bool:
+def _bool(value: Any, field_path: str) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.lower() in TRUTHS:
         return TRUTHS[value.lower()]
-    raise SpecError(f"{where} is {value!r}; it must be true or false")
+    raise SpecError(f"{field_path} is {value!r}; it must be true or false")
 
 
-def _int(value: Any, where: str) -> int:
+def _int(value: Any, field_path: str) -> int:
     if type(value) is int:
         return value
-    problem = SpecError(f"{where} is {value!r}; it must be a whole number")
+    problem = SpecError(f"{field_path} is {value!r}; it must be a whole number")
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise problem
     if isinstance(value, float):
@@ -390,10 +418,10 @@ def _int(value: Any, where: str) -> int:
         raise problem from None
 
 
-def _float(value: Any, where: str) -> float:
+def _float(value: Any, field_path: str) -> float:
     if type(value) is float and value and math.isfinite(value):
         return value
-    problem = SpecError(f"{where} is {value!r}; it must be a finite number")
+    problem = SpecError(f"{field_path} is {value!r}; it must be a finite number")
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise problem
     try:
@@ -405,9 +433,9 @@ def _float(value: Any, where: str) -> float:
     return number + 0.0  # -0.0 and 0.0 are one value
 
 
-def _str(value: Any, where: str) -> str:
+def _str(value: Any, field_path: str) -> str:
     if not isinstance(value, str):
-        raise SpecError(f"{where} is {value!r}; it must be text")
+        raise SpecError(f"{field_path} is {value!r}; it must be text")
     return value
 
 

@@ -103,49 +103,51 @@ def _config_properties(kind: Any, definitions: Schema) -> dict[str, Schema]:
     return properties
 
 
-def _type_schema(to: Any, definitions: Schema) -> Schema:
+def _type_schema(declared_type: Any, definitions: Schema) -> Schema:
     """The schema of a declared type, and of its ranges as far as JSON Schema can express them."""
-    schema = _plain_schema(to, definitions)
-    if len(alternatives(to)) > 1:  # the ranges are those of its members
+    schema = _plain_schema(declared_type, definitions)
+    if len(alternatives(declared_type)) > 1:  # the ranges are those of its members
         return schema
-    for allowed in type_ranges(to):
+    for allowed in type_ranges(declared_type):
         schema = schema | _range_schema(allowed, schema)
     return schema
 
 
-def _plain_schema(to: Any, definitions: Schema) -> Schema:
-    members = tagged_members(to)
+def _plain_schema(declared_type: Any, definitions: Schema) -> Schema:
+    members = tagged_members(declared_type)
     if members:
         choices: list[Schema] = [{"const": tag, "description": summary_of(kind)} for tag, kind in members.items()]
         choices += [_reference(kind, definitions) for kind in members.values()]
-        optional = type(None) in alternatives(to)
+        optional = type(None) in alternatives(declared_type)
         return {"anyOf": [*choices, NULL] if optional else choices}
-    origin, arguments = get_origin(to), get_args(to)
-    if hasattr(to, "__metadata__"):
+    origin, arguments = get_origin(declared_type), get_args(declared_type)
+    if hasattr(declared_type, "__metadata__"):
         return _plain_schema(arguments[0], definitions)
-    if to in SCALARS:
-        return {"type": SCALARS[to]}
+    if declared_type in SCALARS:
+        return {"type": SCALARS[declared_type]}
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin is tuple:
         return _list_schema(arguments, definitions)
-    if len(alternatives(to)) > 1:
-        each = [NULL if kind is type(None) else _type_schema(kind, definitions) for kind in alternatives(to)]
-        return {"anyOf": each}
-    if hasattr(to, "identity"):
+    if len(alternatives(declared_type)) > 1:
+        schemas = [
+            NULL if kind is type(None) else _type_schema(kind, definitions) for kind in alternatives(declared_type)
+        ]
+        return {"anyOf": schemas}
+    if hasattr(declared_type, "identity"):
         return TEXT
-    reference = _reference(to, definitions)
-    return {"anyOf": [TEXT, reference]} if hasattr(to, "parse") else reference
+    reference = _reference(declared_type, definitions)
+    return {"anyOf": [TEXT, reference]} if hasattr(declared_type, "parse") else reference
 
 
 def _list_schema(arguments: tuple[Any, ...], definitions: Schema) -> Schema:
     """A list, also as text in command-line syntax."""
     if arguments[1:] == (Ellipsis,):
-        listed: Schema = {"type": "array", "items": _type_schema(arguments[0], definitions)}
+        list_schema: Schema = {"type": "array", "items": _type_schema(arguments[0], definitions)}
     else:
-        parts = [_type_schema(each, definitions) for each in arguments]
-        listed = {"type": "array", "prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
-    return {"anyOf": [listed, TEXT]}
+        parts = [_type_schema(element, definitions) for element in arguments]
+        list_schema = {"type": "array", "prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
+    return {"anyOf": [list_schema, TEXT]}
 
 
 def _reference(kind: Any, definitions: Schema) -> Schema:
@@ -183,12 +185,12 @@ def _range_schema(allowed: Range, schema: Schema) -> Schema:
         case OneOf(values=values) if all(isinstance(value, str | int | float) for value in values):
             return {"enum": list(values)}
         case Each(range=range_of_each) if "anyOf" in schema:
-            listed, text = schema["anyOf"]
-            items = listed["items"] | _range_schema(range_of_each, listed["items"])
-            return {"anyOf": [{**listed, "items": items}, text]}
+            list_schema, text = schema["anyOf"]
+            items = list_schema["items"] | _range_schema(range_of_each, list_schema["items"])
+            return {"anyOf": [{**list_schema, "items": items}, text]}
         case SomeOf() if "anyOf" in schema:
-            listed, text = schema["anyOf"]
-            return {"anyOf": [{**listed, "minItems": 1}, text]}
+            list_schema, text = schema["anyOf"]
+            return {"anyOf": [{**list_schema, "minItems": 1}, text]}
     return {}
 
 
@@ -208,25 +210,29 @@ def _any_of(schemas: list[Schema]) -> Schema:
     return different[0] if len(different) == 1 else {"anyOf": different}
 
 
-def _paths_below(kind: Any, above: str, definitions: Schema) -> Iterable[tuple[str, Schema]]:
-    for name, to in field_types(kind).items():
+def _paths_below(kind: Any, prefix: str, definitions: Schema) -> Iterable[tuple[str, Schema]]:
+    for name, declared_type in field_types(kind).items():
         members = [
-            each for each in alternatives(to) if dataclasses.is_dataclass(each) and not hasattr(each, "identity")
+            each
+            for each in alternatives(declared_type)
+            if dataclasses.is_dataclass(each) and not hasattr(each, "identity")
         ]
         for member in members:
             for below, schema in _config_properties(member, definitions).items():
-                yield f"{above}{name}.{below}", schema
-            yield from _paths_below(member, f"{above}{name}.", definitions)
+                yield f"{prefix}{name}.{below}", schema
+            yield from _paths_below(member, f"{prefix}{name}.", definitions)
 
 
 def _all_tags(kind: Any) -> set[str]:
-    found: set[str] = set()
-    for to in field_types(kind).values():
-        found |= set(tagged_members(to))
-        for member in _members_with_fields(to):
-            found |= _all_tags(member)
-    return found
+    tags: set[str] = set()
+    for declared_type in field_types(kind).values():
+        tags |= set(tagged_members(declared_type))
+        for member in _members_with_fields(declared_type):
+            tags |= _all_tags(member)
+    return tags
 
 
-def _members_with_fields(to: Any) -> list[Any]:
-    return [kind for kind in alternatives(to) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")]
+def _members_with_fields(declared_type: Any) -> list[Any]:
+    return [
+        kind for kind in alternatives(declared_type) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")
+    ]

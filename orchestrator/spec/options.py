@@ -272,6 +272,6 @@ EXECUTION: Mapping[str, Option] = _declared_options(Execution)
 SEARCH: Mapping[str, Option] = _declared_options(SearchOptions)
 
 
-def read_options(options: Mapping[str, Option], given: Mapping[str, Any]) -> dict[str, Any]:
+def read_options(options: Mapping[str, Option], values: Mapping[str, Any]) -> dict[str, Any]:
     """The converted values of the given options; an option that is None is left out."""
-    return {name: options[name].read(value, name) for name, value in given.items() if value is not None}
+    return {name: options[name].read(value, name) for name, value in values.items() if value is not None}

@@ -34,7 +34,7 @@ Setting = Mapping[str, Any]
 class Cell:
     """One audit with one config; `setting` holds the varied fields of a sweep.
 
-    `asked` is the specification of the cell; None if there is none. `stopping` is the early stopping of its audit; None
+    `spec` is the specification of the cell; None if there is none. `stopping` is the early stopping of its audit; None
     for an audit that always completes its plan. `accepted` are the changes of the user's code that the user has
     accepted, and `stand_ins` the digests by which changed code enters keys (present -> earlier).
     """
@@ -43,16 +43,16 @@ class Cell:
     config: Any
     preset: str | None = None
     setting: Mapping[str, Any] = field(default_factory=dict)
-    asked: Spec | None = field(default=None, compare=False, repr=False)
+    spec: Spec | None = field(default=None, compare=False, repr=False)
     stopping: Stopping | None = field(default=None, compare=False, repr=False)
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     accepted: tuple[Mapping[str, Any], ...] = ()
 
     @property
-    def asked_alone(self) -> Spec | None:
+    def spec_alone(self) -> Spec | None:
         """The specification of this cell alone."""
-        asked = self.asked
-        return None if asked is None else replace(asked, set={**asked.set, **self.setting}, sweep={})
+        spec = self.spec
+        return None if spec is None else replace(spec, set={**spec.set, **self.setting}, sweep={})
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,16 @@ def read_spec(source: str, flags: Spec) -> Spec:
 def _override(file: Spec, flags: Spec) -> Spec:
     """The specification of a file, overridden by the flags, even if both use different names of a field."""
     merged = file.override_with(flags)
-    given = {**flags.set, **flags.sweep}
-    if not given:
+    flag_fields = {**flags.set, **flags.sweep}
+    if not flag_fields:
         return merged
     base = _preset(merged, audits.find(merged.audit).audit)[0]
     settings = {name: value for name, value in {**merged.set, **merged.sweep}.items() if name != SCALE}
-    paths, _ = find_paths(base, settings, given)
-    replaced = {paths[name] for name in given if name != SCALE}
-    kept = {name: value for name, value in file.set.items() if paths.get(name) not in replaced}
-    swept = {name: values for name, values in file.sweep.items() if paths.get(name) not in replaced}
-    return replace(file, set=kept, sweep=swept).override_with(flags)
+    paths, _ = find_paths(base, settings, flag_fields)
+    replaced = {paths[name] for name in flag_fields if name != SCALE}
+    set_fields = {name: value for name, value in file.set.items() if paths.get(name) not in replaced}
+    swept_fields = {name: values for name, values in file.sweep.items() if paths.get(name) not in replaced}
+    return replace(file, set=set_fields, sweep=swept_fields).override_with(flags)
 
 
 def resolve_cells(spec: Spec) -> list[Cell]:
@@ -104,9 +104,9 @@ def resolve_cells(spec: Spec) -> list[Cell]:
     from orchestrator.spec.audits import find
 
     audit = find(spec.audit).audit
-    both = sorted(set(spec.set) & set(spec.sweep))
-    if both:
-        raise SpecError(f"{both[0]} is both set and swept; give it once")
+    set_and_swept = sorted(set(spec.set) & set(spec.sweep))
+    if set_and_swept:
+        raise SpecError(f"{set_and_swept[0]} is both set and swept; give it once")
     bases = _preset(spec, audit)
     spec = _with_full_names(spec, audit.tiny(bases[0]) if spec.set.get(SCALE) == "tiny" else bases[0])
     grid = [dict(zip(spec.sweep, values, strict=True)) for values in itertools.product(*spec.sweep.values())]
@@ -114,13 +114,13 @@ def resolve_cells(spec: Spec) -> list[Cell]:
         [build_config(audit, base, _settings_of_base({**spec.set, **varied}, base, bases)) for varied in grid]
         for base in bases
     ]
-    beside = zip(*configs, strict=True)  # for each combination of swept values, the configs of the preset
+    variants_of_preset = zip(*configs, strict=True)  # for each combination of swept values, the configs of the preset
     fields = dict.fromkeys(
-        name for variants in beside for name in differing_paths([plain(config) for config in variants])
+        name for variants in variants_of_preset for name in differing_paths([plain(config) for config in variants])
     )
     cells: list[Cell] = []
-    for of_base in configs:
-        for config, varied in zip(of_base, grid, strict=True):
+    for base_configs in configs:
+        for config, varied in zip(base_configs, grid, strict=True):
             names = dict.fromkeys((*fields, *varied))
             setting = {
                 name: varied[name] if name == SCALE else _setting_value(_field_value(config, name), varied.get(name))
@@ -138,19 +138,20 @@ def _settings_of_base(settings: Setting, base: Any, bases: Sequence[Any]) -> Set
     return {
         name: value
         for name, value in settings.items()
-        if _has_field(base, name, settings) or not any(_has_field(other, name, settings) for other in bases)
+        if _has_field(base, name, settings)
+        or not any(_has_field(preset_config, name, settings) for preset_config in bases)
     }
 
 
 def _has_field(config: Any, path: str, settings: Setting) -> bool:
     """Whether a config has the field of this path, with the alternatives that the settings select."""
-    above = ""
+    parent_path = ""
     for name in path.split("."):
-        if not dataclasses.is_dataclass(config) or above in settings:
+        if not dataclasses.is_dataclass(config) or parent_path in settings:
             return True
         if not hasattr(config, name):
             return False
-        above = f"{above}.{name}" if above else name
+        parent_path = f"{parent_path}.{name}" if parent_path else name
         config = getattr(config, name)
     return True
 
@@ -181,57 +182,63 @@ def _below_alternatives(base: Any, settings: Mapping[str, Any]) -> dict[str, Any
     `scale=tiny` reduces the selected alternative, not the one of the preset.
     """
     kind: Any = type(base)
-    selected = {name for name, to in field_types(kind).items() if name in settings and tagged_members(to)}
+    selected = {
+        name for name, declared_type in field_types(kind).items() if name in settings and tagged_members(declared_type)
+    }
     return {name: value for name, value in settings.items() if name.partition(".")[0] in selected}
 
 
-def pin_cells(cells: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]:
+def pin_cells(cells: Iterable[Cell], cached_digests: MutableMapping[str, str]) -> list[Cell]:
     """The cells with all data sets, files, networks and other pinnable values of their configs pinned to their content.
 
-    `known` caches digests of files by path, size and time. Raises SpecError for an unknown data set, and EngramError if
-    files are missing or differ from the expected ones.
+    `cached_digests` caches digests of files by path, size and time. Raises SpecError for an unknown data set, and
+    EngramError if files are missing or differ from the expected ones.
     """
-    seen: dict[Dataset | Pinnable, Any] = {}
+    pinned_values: dict[Dataset | Pinnable, Any] = {}
 
     def pin(thing: Dataset | Pinnable) -> Any:
-        if thing not in seen:
-            seen[thing] = pin_one(thing, known)
-        return seen[thing]
+        if thing not in pinned_values:
+            pinned_values[thing] = pin_one(thing, cached_digests)
+        return pinned_values[thing]
 
     return [_fit(replace(cell, config=_pin_parts(cell.config, pin))) for cell in cells]
 
 
 def _fit(cell: Cell) -> Cell:
     """The pinned cell; with `scale=tiny` it uses at most as many examples as its data set has."""
-    given = {**(cell.asked.set if cell.asked else {}), **cell.setting}
-    if given.get(SCALE) != "tiny":
+    settings = {**(cell.spec.set if cell.spec else {}), **cell.setting}
+    if settings.get(SCALE) != "tiny":
         return cell
-    return replace(cell, config=fit_to_data(cell.config, given, audits.find(cell.audit).audit.limits))
+    return replace(cell, config=fit_to_data(cell.config, settings, audits.find(cell.audit).audit.limits))
 
 
-def pin_available(cells: Sequence[Cell], known: MutableMapping[str, str]) -> tuple[list[Cell], tuple[LeftOut, ...]]:
+def pin_available(
+    cells: Sequence[Cell], cached_digests: MutableMapping[str, str]
+) -> tuple[list[Cell], tuple[LeftOut, ...]]:
     """The pinned cells whose data and models are on this machine, and the cells that are skipped.
 
     Cells are skipped only if the preset has several and at least one can run. Raises the errors of `pin_cells`, and
     SpecError if a cell would be skipped and the specification requires all cells.
     """
-    asked = cells[0].asked
-    if asked is None or not _has_several(asked):
-        return pin_cells(cells, known), ()
-    here: list[Cell] = []
-    left: list[LeftOut] = []
+    spec = cells[0].spec
+    if spec is None or not _has_several(spec):
+        return pin_cells(cells, cached_digests), ()
+    available: list[Cell] = []
+    left_out: list[LeftOut] = []
     for cell in cells:
         try:
-            here += pin_cells([cell], known)
+            available += pin_cells([cell], cached_digests)
         except SpecError:
             raise
         except EngramError as error:
-            left.append(LeftOut(cell.setting, str(error)))
-    if left and asked.all_cells:
-        raise SpecError(f"all cells are required, but {len(left)} of {len(cells)} cannot run: {left[0].problem}")
-    if not here:
-        raise EngramError(left[0].problem)
-    return here, tuple(left)
+            left_out.append(LeftOut(cell.setting, str(error)))
+    if left_out and spec.all_cells:
+        raise SpecError(
+            f"all cells are required, but {len(left_out)} of {len(cells)} cannot run: {left_out[0].problem}"
+        )
+    if not available:
+        raise EngramError(left_out[0].problem)
+    return available, tuple(left_out)
 
 
 def _has_several(spec: Spec) -> bool:
@@ -254,10 +261,10 @@ def _preset(spec: Spec, audit: Any) -> tuple[Any, ...]:
     return tuple(audit.cells(spec.preset))
 
 
-def pin_one(thing: Dataset | Pinnable, known: MutableMapping[str, str]) -> Dataset | Pinnable:
+def pin_one(value: Dataset | Pinnable, cached_digests: MutableMapping[str, str]) -> Dataset | Pinnable:
     """The pinned value. Raises SpecError for a user's mistake, and EngramError for data that this machine lacks."""
     try:
-        return _pin_data(thing, known) if isinstance(thing, Dataset) else thing.pin(known)
+        return _pin_data(value, cached_digests) if isinstance(value, Dataset) else value.pin(cached_digests)
     except UnknownDataset as error:
         raise SpecError(str(error)) from None
     except Unavailable as error:
@@ -266,9 +273,9 @@ def pin_one(thing: Dataset | Pinnable, known: MutableMapping[str, str]) -> Datas
         raise SpecError(str(error)) from None
 
 
-def _pin_data(dataset: Dataset, known: MutableMapping[str, str]) -> Dataset:
+def _pin_data(dataset: Dataset, cached_digests: MutableMapping[str, str]) -> Dataset:
     try:
-        return catalog.pin(dataset, known)
+        return catalog.pin(dataset, cached_digests)
     except OSError as error:
         raise DatasetError(f"data set {dataset.name!r} cannot be read: {error}") from None
 
@@ -279,10 +286,10 @@ def _field_value(config: Any, path: str) -> Any:
     return config
 
 
-def _setting_value(value: Any, given: Any) -> Any:
+def _setting_value(value: Any, original: Any) -> Any:
     """A swept value as shown in settings; one with several fields as its original text, if it was given as text."""
     plain_value = plain(value)
-    return given if isinstance(plain_value, Mapping) and isinstance(given, str) else plain_value
+    return original if isinstance(plain_value, Mapping) and isinstance(original, str) else plain_value
 
 
 def _pin_parts(value: Any, pin: Callable[[Dataset | Pinnable], Any]) -> Any:
@@ -296,19 +303,19 @@ def _pin_parts(value: Any, pin: Callable[[Dataset | Pinnable], Any]) -> Any:
 
 def pinned_data(configs: Iterable[Any]) -> list[Dataset | Pinnable]:
     """The data sets, files and other pinned values of these configs, each once."""
-    found = {part: None for config in configs for _, part in walk(config) if isinstance(part, Dataset | Pinnable)}
-    return [part for part in found if getattr(part, "digest", "")]
+    values = {part: None for config in configs for _, part in walk(config) if isinstance(part, Dataset | Pinnable)}
+    return [part for part in values if getattr(part, "digest", "")]
 
 
-def describe_data(cells: Sequence[Cell], known: MutableMapping[str, str]) -> list[str]:
+def describe_data(cells: Sequence[Cell], cached_digests: MutableMapping[str, str]) -> list[str]:
     """The notes about the pinned data sets of these cells, one line each.
 
     Notes about a single data set (`tasks.datasets.notes`) come first, then the notes of audits about several.
     """
     notes: dict[str, None] = {}
-    for thing in pinned_data(cell.config for cell in cells):
-        if isinstance(thing, Dataset):
-            notes |= dict.fromkeys(data_notes(thing, known))
+    for pinned_value in pinned_data(cell.config for cell in cells):
+        if isinstance(pinned_value, Dataset):
+            notes |= dict.fromkeys(data_notes(pinned_value, cached_digests))
     for cell in cells:
         audit = audits.find(cell.audit).audit
         if audit.notes is not None:
@@ -329,12 +336,12 @@ def distinguishing_fields(settings: Sequence[Setting]) -> list[str]:
     def apart(fields: Sequence[str]) -> int:
         return len({tuple(texts[name] for name in fields) for texts in words})
 
-    kept = names
+    remaining_names = names
     for name in reversed(names):
-        fewer = [field for field in kept if field != name]
-        if apart(fewer) == apart(names):
-            kept = fewer
-    return kept
+        fewer_names = [field for field in remaining_names if field != name]
+        if apart(fewer_names) == apart(names):
+            remaining_names = fewer_names
+    return remaining_names
 
 
 def label(setting: Setting, fields: Iterable[str]) -> str:

@@ -43,10 +43,10 @@ class _Field:
         """The tags to set for a field of this alternative."""
         return self.selects if tag == self.selected else {**self.selects, self.path: tag}
 
-    def below(self, rest: str) -> _Field:
+    def below(self, nested_path: str) -> _Field:
         """The field of this path below the field; the field itself if the path is empty."""
-        if rest:
-            return _Field(f"{self.path}.{rest}", self.selects, is_absent=self.is_absent)
+        if nested_path:
+            return _Field(f"{self.path}.{nested_path}", self.selects, is_absent=self.is_absent)
         return _Field(self.path, self.selects, prefix=self.prefix, is_absent=self.is_absent)
 
 
@@ -60,36 +60,43 @@ def find_paths(
     another name.
     """
     kind: Any = type(config)
-    given = {**settings, **_selections_by_short_names(kind, settings, _list_fields(config, settings))}
-    fields = _list_fields(config, given)
+    settings_with_tags = {**settings, **_selections_by_short_names(kind, settings, _list_fields(config, settings))}
+    fields = _list_fields(config, settings_with_tags)
     selected: dict[str, str] = {}
     for name in settings:  # names that belong to one alternative only decide for the others
-        for path, tag in _common_selections(_candidates(kind, name, given, fields)).items():
+        for path, tag in _common_selections(_candidates(kind, name, settings_with_tags, fields)).items():
             if selected.setdefault(path, tag) != tag:
                 raise SpecError(
                     f"{name} is a field of {path}={tag}, but another setting belongs to {path}={selected[path]}"
                 )
-    decided = {**selected, **given}
+    decided = {**selected, **settings_with_tags}
     chosen_fields = _list_fields(config, decided) if selected else fields
     paths: dict[str, str] = {}
     for name in settings:
         field = _choose(name, _candidates(kind, name, decided, chosen_fields))
         if field is None:
-            _refuse_other_alternative(config, name, given, fields)
+            _refuse_other_alternative(config, name, settings_with_tags, fields)
         if field is None or field.is_unknown or field.path == name:
             _refuse_choice(name, fields)
-            candidates = _candidates(kind, name, given, fields)
-            known = [each for each in candidates if each.path != name and not each.is_unknown]
-            if selected and known:
-                others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
-                raise SpecError(f"{name} is not a field of {others}, but another setting is; leave out one of the two")
+            candidates = _candidates(kind, name, settings_with_tags, fields)
+            known_fields = [
+                candidate for candidate in candidates if candidate.path != name and not candidate.is_unknown
+            ]
+            if selected and known_fields:
+                selections = ", ".join(f"{path}={tag}" for path, tag in selected.items())
+                raise SpecError(
+                    f"{name} is not a field of {selections}, but another setting is; leave out one of the two"
+                )
         path = name if field is None else field.path
-        if any(paths[other] == path and (other in overriding) == (name in overriding) for other in paths):
+        if any(
+            paths[earlier_name] == path and (earlier_name in overriding) == (name in overriding)
+            for earlier_name in paths
+        ):
             raise SpecError(f"{path} is given twice, once as {name}; give it once")
         paths[name] = path
         if field is not None and not field.selects.items() <= selected.items():
             selected |= field.selects
-            decided = {**selected, **given}
+            decided = {**selected, **settings_with_tags}
             chosen_fields = _list_fields(config, decided)
     return paths, selected
 
@@ -109,8 +116,12 @@ def _common_selections(candidates: list[_Field]) -> dict[str, str]:
     """The tags that all of these fields require."""
     if not candidates:
         return {}
-    first, *others = candidates
-    return {path: tag for path, tag in first.selects.items() if all(each.selects.get(path) == tag for each in others)}
+    first, *other_candidates = candidates
+    return {
+        path: tag
+        for path, tag in first.selects.items()
+        if all(candidate.selects.get(path) == tag for candidate in other_candidates)
+    }
 
 
 def _candidates(kind: Any, name: str, settings: Mapping[str, Any], fields: list[_Field]) -> list[_Field]:
@@ -128,58 +139,58 @@ def _with_prefix_of(value: Any, fields: list[_Field]) -> list[_Field]:
 
 
 def _named_fields(kind: Any, name: str, fields: list[_Field]) -> list[_Field]:
-    first, _, rest = name.partition(".")
+    first, _, nested_path = name.partition(".")
     if first in field_types(kind):
         return list(_below_group(name, fields)) or [_Field(name, {})]
     tagged = [field for field in fields if first in field.tags]
-    if tagged and rest:
-        return [match for field in tagged for match in _below_tag(field, first, rest, fields)]
-    named = [field for field in fields if field.name == first]
-    below_choices = {f"{field.path}.{rest}" for field in named if field.tags}
+    if tagged and nested_path:
+        return [match for field in tagged for match in _below_tag(field, first, nested_path, fields)]
+    matching_fields = [field for field in fields if field.name == first]
+    below_choices = {f"{field.path}.{nested_path}" for field in matching_fields if field.tags}
     in_alternatives = [field for field in fields if field.path in below_choices]
-    return in_alternatives or [field.below(rest) for field in named]
+    return in_alternatives or [field.below(nested_path) for field in matching_fields]
 
 
-def _below_tag(choice: _Field, tag: str, rest: str, fields: list[_Field]) -> Iterator[_Field]:
-    """The fields of the alternative with this tag that `rest` may refer to, top-level fields first."""
-    first, _, last = rest.partition(".")
+def _below_tag(choice: _Field, tag: str, nested_path: str, fields: list[_Field]) -> Iterator[_Field]:
+    """The fields of the alternative with this tag that `nested_path` may refer to, top-level fields first."""
+    first, _, last = nested_path.partition(".")
     selects = choice.select(tag)
     below = [field for field in fields if field.path.startswith(f"{choice.path}.") and field.name == first]
     inside = [field for field in below if selects.items() <= {**choice.selects, **field.selects}.items()]
-    own = [field for field in inside if field.path == f"{choice.path}.{first}"] or inside
-    for field in own:
+    matching_fields = [field for field in inside if field.path == f"{choice.path}.{first}"] or inside
+    for field in matching_fields:
         yield field.below(last)
-    if not own:
-        yield _Field(f"{choice.path}.{rest}", selects, is_unknown=True)
+    if not matching_fields:
+        yield _Field(f"{choice.path}.{nested_path}", selects, is_unknown=True)
 
 
 def _below_group(name: str, fields: list[_Field]) -> Iterator[_Field]:
     """The fields that a path refers to if some of its groups are omitted; empty for the path of a field."""
     paths = {field.path for field in fields}
-    group, _, rest = name.partition(".")
-    first, _, last = rest.partition(".")
-    while rest and f"{group}.{first}" in paths:
-        group, rest = f"{group}.{first}", last
-        first, _, last = rest.partition(".")
+    group, _, nested_path = name.partition(".")
+    first, _, last = nested_path.partition(".")
+    while nested_path and f"{group}.{first}" in paths:
+        group, nested_path = f"{group}.{first}", last
+        first, _, last = nested_path.partition(".")
     for field in fields:
-        if rest and field.name == first and field.path.startswith(f"{group}."):
+        if nested_path and field.name == first and field.path.startswith(f"{group}."):
             yield field.below(last)
 
 
 def _refuse_choice(name: str, fields: list[_Field]) -> None:
     """Raise SpecError if the name of a setting is the tag of an alternative, and of no field."""
     for field in fields:
-        if name in field.tags and name not in {each.name for each in fields}:
+        if name in field.tags and name not in {known_field.name for known_field in fields}:
             raise SpecError(f"{name!r} is not a field but a choice of {field.path}: write {field.path}={name}")
 
 
 def _refuse_other_alternative(config: Any, name: str, settings: Mapping[str, Any], fields: list[_Field]) -> None:
     """Raise SpecError if only alternatives that the settings do not select have a field of this name."""
     kind: Any = type(config)
-    chosen = [f"{field.path}={field.selected}" for field in fields if settings.get(field.path) in field.tags]
-    is_missing = chosen and not _candidates(kind, name, settings, fields)
+    selections = [f"{field.path}={field.selected}" for field in fields if settings.get(field.path) in field.tags]
+    is_missing = selections and not _candidates(kind, name, settings, fields)
     if is_missing and _candidates(kind, name, {}, _list_fields(config, {})):
-        raise SpecError(f"{name} is not a field of {', '.join(dict.fromkeys(chosen))}")
+        raise SpecError(f"{name} is not a field of {', '.join(dict.fromkeys(selections))}")
 
 
 def _likeliest(matches: list[_Field]) -> list[_Field]:
@@ -210,35 +221,35 @@ def _list_fields(config: Any, settings: Mapping[str, Any]) -> list[_Field]:
 
 
 def _fields_below(
-    kind: Any, value: Any, settings: Mapping[str, Any], above: str, selects: Mapping[str, str], is_absent: bool = False
+    kind: Any, value: Any, settings: Mapping[str, Any], prefix: str, selects: Mapping[str, str], is_absent: bool = False
 ) -> Iterator[_Field]:
     """Every field of configurations of this class, including the fields of alternatives.
 
     `value` is the present configuration; None if it is of another class, so that the defaults apply. If the settings
     select an alternative, the fields of the others are omitted.
     """
-    for name, to in field_types(kind).items():
-        path, present = f"{above}{name}", getattr(kind if value is None else value, name, None)
-        members = tagged_members(to)
-        given = settings.get(path)
-        selected = given if isinstance(given, str) and given in members else tag_of(type(present))
-        field = _Field(path, selects, tuple(members), selected, getattr(to, "prefix", ""), is_absent)
+    for name, declared_type in field_types(kind).items():
+        path, present = f"{prefix}{name}", getattr(kind if value is None else value, name, None)
+        members = tagged_members(declared_type)
+        given_tag = settings.get(path)
+        selected = given_tag if isinstance(given_tag, str) and given_tag in members else tag_of(type(present))
+        field = _Field(path, selects, tuple(members), selected, getattr(declared_type, "prefix", ""), is_absent)
         yield field
         for tag, member in members.items():
-            if given != selected or tag == selected:
+            if given_tag != selected or tag == selected:
                 inner = present if type(present) is member else None
                 yield from _fields_below(member, inner, settings, f"{path}.", field.select(tag), is_absent)
         if not members:
             creates = is_absent or (value is not None and present is None)
-            for member in _plain_configs(to):
+            for member in _plain_configs(declared_type):
                 yield from _fields_below(member, present, settings, f"{path}.", selects, creates)
 
 
-def _plain_configs(to: Any) -> list[Any]:
+def _plain_configs(declared_type: Any) -> list[Any]:
     """The one dataclass of a declared type whose fields have short names.
 
     Empty if its values are read from text, or if its fields are always written below it (`in_full`).
     """
-    kinds = [kind for kind in alternatives(to) if dataclasses.is_dataclass(kind)]
+    kinds = [kind for kind in alternatives(declared_type) if dataclasses.is_dataclass(kind)]
     other_forms = ("identity", "parse", "in_full")
     return [kind for kind in kinds if len(kinds) == 1 and not any(hasattr(kind, form) for form in other_forms)]

@@ -15,24 +15,28 @@ def read_field(kind: Any, path: str, value: Any) -> Any:
 
     The other fields are ignored. Raises SpecError for an unknown path and for an invalid value.
     """
-    *above, name = path.split(".")
-    for i, step in enumerate(above):
-        kind = _kind_with_fields(kind, step, (*above, name)[i + 1], path)
+    *parent_names, name = path.split(".")
+    for i, step in enumerate(parent_names):
+        kind = _kind_with_fields(kind, step, (*parent_names, name)[i + 1], path)
     if name not in field_types(kind):
         raise SpecError(f"unknown field {path!r}: {describe_kind(kind)} has {', '.join(field_types(kind))}")
-    read = coerce(value, field_types(kind)[name], path)
+    converted = coerce(value, field_types(kind)[name], path)
     try:
-        check_value(path, read, field_ranges(kind).get(name, ()))
+        check_value(path, converted, field_ranges(kind).get(name, ()))
     except ValueError as error:
         raise SpecError(str(error)) from None
-    return read
+    return converted
 
 
 def _kind_with_fields(kind: Any, step: str, below: str, path: str) -> Any:
     """The dataclass that the field `step` of `kind` may hold; if several, the first with the field `below`."""
     if step not in field_types(kind):
         raise SpecError(f"unknown field {path!r}: {describe_kind(kind)} has {', '.join(field_types(kind))}")
-    inner: list[Any] = [each for each in alternatives(field_types(kind)[step]) if dataclasses.is_dataclass(each)]
+    inner: list[Any] = [
+        kind_of_value
+        for kind_of_value in alternatives(field_types(kind)[step])
+        if dataclasses.is_dataclass(kind_of_value)
+    ]
     if not inner:
         raise SpecError(f"{path}: {step!r} has no fields below it; set it as {step}=VALUE")
-    return next((each for each in inner if below in field_types(each)), inner[0])
+    return next((kind_of_value for kind_of_value in inner if below in field_types(kind_of_value)), inner[0])

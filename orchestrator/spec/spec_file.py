@@ -17,38 +17,38 @@ from orchestrator.spec.yaml_file import load_yaml
 def _reader(option: Option) -> Reader:
     """Read a value as the option does, but refuse text for a number or boolean, which YAML distinguishes."""
 
-    def read(value: Any, where: str) -> Any:
-        converted = option.read(value, where)
+    def read(value: Any, key_path: str) -> Any:
+        converted = option.read(value, key_path)
         if isinstance(option.kind, type) and isinstance(value, str) and not isinstance(converted, str):
-            raise SpecError(f"{where} is {value!r}, which is text; write it as {text(converted)}")
+            raise SpecError(f"{key_path} is {value!r}, which is text; write it as {text(converted)}")
         return converted
 
     return read
 
 
-def _text(value: Any, where: str) -> str:
+def _text(value: Any, key_path: str) -> str:
     """Check that the value is text."""
-    read: str = coerce(value, str, where)
-    return read
+    text: str = coerce(value, str, key_path)
+    return text
 
 
-def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+def _mapping(value: Any, key_path: str) -> Mapping[str, Any]:
     """Check that the value is a mapping whose keys are text."""
     if not isinstance(value, Mapping):
-        raise SpecError(f"{where} is {value!r}; it must be a mapping, as in {where}: {{name: value}}")
+        raise SpecError(f"{key_path} is {value!r}; it must be a mapping, as in {key_path}: {{name: value}}")
     for name in value:
         if not isinstance(name, str):
-            raise SpecError(f"{where} has the key {name!r}; it must be text")
+            raise SpecError(f"{key_path} has the key {name!r}; it must be text")
     return value
 
 
-def _swept(value: Any, where: str) -> Mapping[str, tuple[Any, ...]]:
+def _swept(value: Any, key_path: str) -> Mapping[str, tuple[Any, ...]]:
     """The values of each swept field."""
-    for name, values in _mapping(value, where).items():
+    for name, values in _mapping(value, key_path).items():
         if not isinstance(values, list):
-            raise SpecError(f"{where}.{name} is {values!r}; it must be a list of values")
+            raise SpecError(f"{key_path}.{name} is {values!r}; it must be a list of values")
         if not values:
-            raise SpecError(f"{where}.{name} has no values")
+            raise SpecError(f"{key_path}.{name} has no values")
     return {name: tuple(values) for name, values in value.items()}
 
 
@@ -94,10 +94,12 @@ def read(path: Path) -> specification.Spec:
     )
 
 
-def _entries(given: Mapping[Any, Any], known: Mapping[str, Reader], above: str = "") -> dict[str, Any]:
+def _entries(mapping: Mapping[Any, Any], entry_readers: Mapping[str, Reader], prefix: str = "") -> dict[str, Any]:
     """The entries of a mapping, each converted by its key's reader. Empty entries, null in YAML, are left out."""
-    for name in given:
-        if name not in known:
-            where = f"{above}{name}"
-            raise SpecError(f"unknown key {where!r}; the keys are {', '.join(known)}{nearest(str(name), known)}")
-    return {name: known[name](value, f"{above}{name}") for name, value in given.items() if value is not None}
+    for name in mapping:
+        if name not in entry_readers:
+            key_path = f"{prefix}{name}"
+            raise SpecError(
+                f"unknown key {key_path!r}; the keys are {', '.join(entry_readers)}{nearest(str(name), entry_readers)}"
+            )
+    return {name: entry_readers[name](value, f"{prefix}{name}") for name, value in mapping.items() if value is not None}

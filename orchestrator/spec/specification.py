@@ -35,8 +35,8 @@ def host_and_port(address: str) -> tuple[str, int]:
     host, separator, port = rest.rpartition(":")
     if scheme == "ray" and not separator:
         host, port = rest, str(DEFAULT_CLIENT_PORT)
-    sound = HOST.fullmatch(host) and len(host) < 256 and PORT_NUMBER.fullmatch(port) and 0 < int(port) < 65536
-    if scheme not in ("", "ray") or not sound:
+    is_valid = HOST.fullmatch(host) and len(host) < 256 and PORT_NUMBER.fullmatch(port) and 0 < int(port) < 65536
+    if scheme not in ("", "ray") or not is_valid:
         raise ClusterError(
             f"{address!r} is not an address of a Ray cluster; give HOST:PORT, ray://HOST:PORT, auto, local or none"
         )
@@ -90,53 +90,53 @@ class Spec:
         """Whether changes of the user's code are accepted, so that results of the earlier code are reused."""
         return bool(self.execution.get("same_code"))
 
-    def override_with(self, other: Spec) -> Spec:
+    def override_with(self, overriding: Spec) -> Spec:
         """This specification overridden by the other; a field is either set or swept, never both."""
-        kept = {name: value for name, value in self.set.items() if name not in other.sweep}
-        swept = {name: values for name, values in self.sweep.items() if name not in other.set}
+        set_fields = {name: value for name, value in self.set.items() if name not in overriding.sweep}
+        swept_fields = {name: values for name, values in self.sweep.items() if name not in overriding.set}
         return Spec(
             self.audit,
-            other.preset or self.preset,
-            {**kept, **other.set},
-            {**swept, **other.sweep},
-            {**self.execution, **other.execution},
-            other.store or self.store,
-            {**self.search, **other.search},
+            overriding.preset or self.preset,
+            {**set_fields, **overriding.set},
+            {**swept_fields, **overriding.sweep},
+            {**self.execution, **overriding.execution},
+            overriding.store or self.store,
+            {**self.search, **overriding.search},
         )
 
 
 def execution(spec: Spec) -> Execution:
     """The checked execution settings of a specification."""
-    given = dict(spec.execution)
-    together, tolerate = given.get("together"), given.get("tolerate", 0)
+    options = dict(spec.execution)
+    together, tolerate = options.get("together"), options.get("tolerate", 0)
     if together is not None and together < 1:
         raise SpecError(f"together is {together}; it must be auto, or 1 or more")
     if tolerate < 0:
         raise SpecError(f"tolerate is {tolerate}; it must be 0 or more")
-    if (way := given.get("way", "auto")) not in STRATEGIES:
+    if (way := options.get("way", "auto")) not in STRATEGIES:
         raise SpecError(f"way is {way!r}; it must be one of {', '.join(STRATEGIES)}{nearest(str(way), STRATEGIES)}")
-    if (keep := given.get("keep", "none")) not in KEEPS:
+    if (keep := options.get("keep", "none")) not in KEEPS:
         raise SpecError(f"keep is {keep!r}; it must be one of {', '.join(KEEPS)}{nearest(str(keep), KEEPS)}")
-    if (address := given.get("address")) is not None:
+    if (address := options.get("address")) is not None:
         _check_address(address)
-    if (gpus := given.get("gpus", "auto")) not in GPUS:
+    if (gpus := options.get("gpus", "auto")) not in GPUS:
         raise SpecError(f"gpus is {gpus!r}; it must be one of {', '.join(GPUS)}{nearest(str(gpus), GPUS)}")
     if gpus == "wait" and address in (None, "local", "none"):
         raise SpecError("gpus is wait, but no other machine can join; use it with --address of a cluster")
-    if (per_job := given.get("gpus_per_job", 1)) < 1:
+    if (per_job := options.get("gpus_per_job", 1)) < 1:
         raise SpecError(f"gpus_per_job is {per_job}; it must be 1 or more")
     if per_job > 1 and (address == "none" or gpus == "none"):
         raise SpecError(f"gpus_per_job is {per_job}; it must be 1 if address or gpus is none, which use no GPUs")
-    if given.get("dashboard") and address not in (None, "local"):
+    if options.get("dashboard") and address not in (None, "local"):
         raise SpecError(f"dashboard is given with address {address}; it needs address local, which starts a cluster")
     for name in ("max_gpu_hours", "max_cost"):
-        if (limit := given.get(name)) is not None and not limit > 0:
+        if (limit := options.get(name)) is not None and not limit > 0:
             raise SpecError(f"{name} is {limit}; it must be above 0")
-    if (given.get("max_cost") is None) != (given.get("prices") is None):
+    if (options.get("max_cost") is None) != (options.get("prices") is None):
         raise SpecError("max_cost and prices must be given together: a limit, and the YAML file of prices per hour")
-    if (uri := given.get("mlflow")) is not None:
+    if (uri := options.get("mlflow")) is not None:
         absolute_uri(uri)
-    return Execution(**given)
+    return Execution(**options)
 
 
 def _check_address(address: str) -> None:
@@ -178,13 +178,15 @@ def sweeps(texts: Iterable[str]) -> dict[str, list[str]]:
     return fields
 
 
-def search_domains(given: Any) -> dict[str, Any]:
+def search_domains(domains: Any) -> dict[str, Any]:
     """The values that may vary, by field; empty for None."""
-    if given is None:
+    if domains is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise SpecError(f"over is {given!r}; it must be a mapping, as in {{'rate': 'log(1e-4..1e-2)', 'wide': [True]}}")
-    return {coerce(name, str, "a field of over"): _domain(value) for name, value in given.items()}
+    if not isinstance(domains, Mapping):
+        raise SpecError(
+            f"over is {domains!r}; it must be a mapping, as in {{'rate': 'log(1e-4..1e-2)', 'wide': [True]}}"
+        )
+    return {coerce(name, str, "a field of over"): _domain(value) for name, value in domains.items()}
 
 
 def _domain(value: Any) -> Any:
@@ -192,29 +194,29 @@ def _domain(value: Any) -> Any:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) else value
 
 
-def sweep_values(given: Any) -> dict[str, tuple[Any, ...]]:
+def sweep_values(sweep: Any) -> dict[str, tuple[Any, ...]]:
     """The values of each swept field; empty for None."""
-    if given is None:
+    if sweep is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise SpecError(f"sweep is {given!r}; it must be a mapping, as in {{'seed': [1, 2]}}")
-    return {coerce(name, str, "a field of sweep"): _values(values, f"sweep.{name}") for name, values in given.items()}
+    if not isinstance(sweep, Mapping):
+        raise SpecError(f"sweep is {sweep!r}; it must be a mapping, as in {{'seed': [1, 2]}}")
+    return {coerce(name, str, "a field of sweep"): _values(values, f"sweep.{name}") for name, values in sweep.items()}
 
 
-def _values(values: Any, where: str) -> tuple[Any, ...]:
+def _values(values: Any, field_path: str) -> tuple[Any, ...]:
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise SpecError(f"{where} is {values!r}; it must be a list of values, as [{text(values)}]")
-    if not (listed := tuple(values)):
-        raise SpecError(f"{where} has no values")
-    return listed
+        raise SpecError(f"{field_path} is {values!r}; it must be a list of values, as [{text(values)}]")
+    if not (value_list := tuple(values)):
+        raise SpecError(f"{field_path} has no values")
+    return value_list
 
 
 def name_or_path(value: Any, name: str, meaning: str) -> str:
     """A text or path as text. Raises SpecError with the setting's `meaning` for anything else and for an empty text."""
     try:
-        found = os.fspath(value)
+        path = os.fspath(value)
     except TypeError:
-        found = None
-    if not isinstance(found, str) or not found:
+        path = None
+    if not isinstance(path, str) or not path:
         raise SpecError(f"{name} is {value!r}; it must be {meaning}")
-    return found
+    return path

@@ -17,29 +17,29 @@ EXAMPLES, CANARIES = "examples", "canaries"
 Limits = Callable[[Any], Mapping[str, int]]
 
 
-def fit_to_data(config: Any, kept: Container[str], limits: Limits | None = None) -> Any:
+def fit_to_data(config: Any, user_fields: Container[str], limits: Limits | None = None) -> Any:
     """The config with at most as many `examples` as the data set has, and at most half as many canaries.
 
-    An audit with its own `limits` declares the fields that its data bound. Fields whose paths are in `kept` were set by
-    the user and do not change.
+    An audit with its own `limits` declares the fields that its data bound. Fields whose paths are in `user_fields` were
+    set by the user and do not change.
     """
     fitting = _fitting(config) if limits is None else _within(config, limits(config))
-    smaller = {name: value for name, value in fitting if name not in kept}
+    smaller = {name: value for name, value in fitting if name not in user_fields}
     return replace_fields(config, smaller) if smaller else config
 
 
 def _fitting(config: Any) -> Iterator[tuple[str, int]]:
     for path, part in walk(config):
         fields = parts(part) or {}
-        data, asked = fields.get("data"), fields.get(EXAMPLES)
-        if not isinstance(data, Dataset) or not isinstance(asked, int):
+        data, requested_examples = fields.get("data"), fields.get(EXAMPLES)
+        if not isinstance(data, Dataset) or not isinstance(requested_examples, int):
             continue
         count = _count_examples(data) - fields.get("first", 0)
-        if 0 < count < asked:
-            above = f"{path}." if path else ""
-            yield f"{above}{EXAMPLES}", count
+        if 0 < count < requested_examples:
+            prefix = f"{path}." if path else ""
+            yield f"{prefix}{EXAMPLES}", count
             if fields.get(CANARIES, 0) > count // 2:
-                yield f"{above}{CANARIES}", count // 2
+                yield f"{prefix}{CANARIES}", count // 2
 
 
 def _within(config: Any, limits: Mapping[str, int]) -> Iterator[tuple[str, int]]:

@@ -29,15 +29,15 @@ class Prices:
 def read_prices(file: Any) -> Prices:
     """The prices in a YAML file: `gpu` and `cpu` per hour (default 0), and `currency`. Raises SpecError otherwise."""
     path = Path(coerce(os.fspath(file) if isinstance(file, os.PathLike) else file, str, "prices"))
-    given = load_yaml(path)
-    if not isinstance(given, Mapping) or not given:
+    content = load_yaml(path)
+    if not isinstance(content, Mapping) or not content:
         raise SpecError(f"{path} contains no prices; write gpu: 2.5, cpu: 0.04 (per hour), currency: EUR")
     names = Prices.__dataclass_fields__
-    for name in given:
+    for name in content:
         if name not in names:
             raise SpecError(f"{path}: unknown key {name!r}; the keys are {', '.join(names)}{nearest(str(name), names)}")
     prices = Prices(
-        **{name: coerce(value, type(names[name].default), f"{path}: {name}") for name, value in given.items()}
+        **{name: coerce(value, type(names[name].default), f"{path}: {name}") for name, value in content.items()}
     )
     for name, value in (("gpu", prices.gpu), ("cpu", prices.cpu)):
         if not (value >= 0 and math.isfinite(value)):

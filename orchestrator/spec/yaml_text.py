@@ -47,8 +47,8 @@ def parse_yaml(text: str | bytes) -> Any:
         return yaml.load(text, Loader)  # a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        place = (mark.line + 1, mark.column + 1) if mark else (None, None)
-        raise YamlError(str(error.problem), *place) from None
+        position = (mark.line + 1, mark.column + 1) if mark else (None, None)
+        raise YamlError(str(error.problem), *position) from None
     except (yaml.YAMLError, ValueError) as error:  # bytes that are not text
         raise YamlError(" ".join(str(error).split())) from None
     except RecursionError:

@@ -36,25 +36,25 @@ DEFAULT_STORE = "./engram-store"
 STORE_VARIABLE = "ENGRAM_STORE"
 # `s3:/bucket` is a mistyped URI, which as a path would name a folder.
 MISTYPED_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/|$)|(s3|az|gs|abfs|https?|file):", re.IGNORECASE)
-_listed: ContextVar[dict[str, Set[str]] | None] = ContextVar("listed", default=None)
+_keys_by_store: ContextVar[dict[str, Set[str]] | None] = ContextVar("listed", default=None)
 
 
-def store_location(given: str | None) -> str:
+def store_location(location: str | None) -> str:
     """The location of the store: the given one, else ENGRAM_STORE, else the default.
 
     Raises SpecError if either is set but empty, as when a script's variable has no value: the default would then be an
     unintended store.
     """
-    return given_location(given) or DEFAULT_STORE
+    return given_location(location) or DEFAULT_STORE
 
 
-def given_location(given: str | None) -> str | None:
+def given_location(location: str | None) -> str | None:
     """The given location, else ENGRAM_STORE; None if neither is set. Raises as `store_location`."""
-    if given is not None:
-        if not given.strip():
+    if location is not None:
+        if not location.strip():
             raise SpecError("the store's location is empty; give a folder or bucket, or leave out --store")
-        _check_location(given)
-        return given
+        _check_location(location)
+        return location
     from_environment = os.environ.get(STORE_VARIABLE)
     if from_environment is not None and not from_environment.strip():
         raise SpecError(f"{STORE_VARIABLE} is set but empty; give a folder or bucket, or unset it")
@@ -108,24 +108,24 @@ def list_once() -> Iterator[None]:
     A listing reads a folder per first two characters of the keys, or a page of a bucket per thousand results. The pages
     and answers of a sweep need the keys many times for each cell.
     """
-    if _listed.get() is not None:
+    if _keys_by_store.get() is not None:
         yield
         return
-    token = _listed.set({})
+    token = _keys_by_store.set({})
     try:
         yield
     finally:
-        _listed.reset(token)
+        _keys_by_store.reset(token)
 
 
 def stored_keys(store: Store) -> Set[str]:
     """The keys of all results from `store.keys()`, cached inside `list_once`."""
-    listed = _listed.get()
-    if listed is None:
+    keys_by_store = _keys_by_store.get()
+    if keys_by_store is None:
         return store.keys()
-    if store.location not in listed:
-        listed[store.location] = frozenset(store.keys())
-    return listed[store.location]
+    if store.location not in keys_by_store:
+        keys_by_store[store.location] = frozenset(store.keys())
+    return keys_by_store[store.location]
 
 
 def is_there(location: str | Path) -> bool:

@@ -114,13 +114,13 @@ def _draft(tmp: Path, parts: tuple[bytes | memoryview, ...]) -> Iterator[tuple[s
 
 def write_all(handle: int, *parts: bytes | memoryview) -> None:
     """Write all these bytes to an open file, with one system call if possible."""
-    rest = [memoryview(part) for part in parts if len(part)]
-    while rest:
-        written = os.writev(handle, rest)
-        while rest and written >= len(rest[0]):
-            written -= len(rest.pop(0))
-        if rest:
-            rest[0] = rest[0][written:]
+    remaining_parts = [memoryview(part) for part in parts if len(part)]
+    while remaining_parts:
+        count = os.writev(handle, remaining_parts)
+        while remaining_parts and count >= len(remaining_parts[0]):
+            count -= len(remaining_parts.pop(0))
+        if remaining_parts:
+            remaining_parts[0] = remaining_parts[0][count:]
 
 
 def _draft_name() -> str:
@@ -164,8 +164,8 @@ def sweep(tmp: Path, older: float) -> None:
 
 
 @contextmanager
-def writing(path: Path, needed: int = 0) -> Iterator[None]:
-    """Raise Unwritable with the path, the reason, and the free space if `needed` bytes are given.
+def writing(path: Path, required_bytes: int = 0) -> Iterator[None]:
+    """Raise Unwritable with the path, the reason, and the free space if `required_bytes` bytes are given.
 
     Temporary errors (too many open files) are raised unchanged.
     """
@@ -174,15 +174,15 @@ def writing(path: Path, needed: int = 0) -> Iterator[None]:
     except OSError as error:
         if error.errno in PASSING:
             raise
-        line = f"cannot write {path}: {_why(error)}"
-        if (broken := _broken_link(path)) is not None:
-            line = f"cannot write {path}: {broken} is a link to {os.readlink(broken)}, which does not exist"
-        elif needed:
-            line += f"; {needed:,} bytes needed, {_free(path)} free"
+        line = f"cannot write {path}: {_describe_error(error)}"
+        if (broken_link := _broken_link(path)) is not None:
+            line = f"cannot write {path}: {broken_link} is a link to {os.readlink(broken_link)}, which does not exist"
+        elif required_bytes:
+            line += f"; {required_bytes:,} bytes needed, {_free(path)} free"
         raise Unwritable(line) from error
 
 
-def _why(error: OSError) -> str:
+def _describe_error(error: OSError) -> str:
     name = errno.errorcode.get(error.errno or 0)
     return f"{error.strerror} ({name})" if name else str(error)
 

@@ -58,7 +58,7 @@ class Object:
 
     name: str
     size: int
-    written: datetime
+    write_time: datetime
     tag: str
 
 
@@ -77,7 +77,7 @@ class Bucket:
             )
         self._place, self._prefix = Place(match[1].lower(), match[2]), match[3].strip("/")
         self.location = f"{self._place.scheme}://{self._place.bucket}{match[3]}"
-        self._proven = False  # whether the server honours conditions
+        self._has_conditional_puts = False  # whether the server honours conditions
         with self.reading(""):
             self._client = self._place.client(REQUEST_SECONDS)
 
@@ -88,8 +88,8 @@ class Bucket:
     def fetch(self, name: str) -> tuple[pa.Buffer, Object]:
         """All bytes of an object and its description, by one request."""
         with self.reading(name):
-            found = obstore.get(self._client, self._path(name))
-            return pa.py_buffer(found.bytes()), self._object(found.meta)
+            response = obstore.get(self._client, self._path(name))
+            return pa.py_buffer(response.bytes()), self._object(response.meta)
 
     def end(self, name: str, size: int) -> pa.Buffer:
         """The last bytes of an object, at most `size`, by one request."""
@@ -97,8 +97,8 @@ class Bucket:
             last: Any = {"suffix": size}
             if self._place.scheme == "az":  # it has no suffix ranges, so a second request is needed
                 last = {"offset": max(0, obstore.head(self._client, self._path(name))["size"] - size)}
-            found = obstore.get(self._client, self._path(name), options={"range": last})
-            return pa.py_buffer(found.bytes())
+            response = obstore.get(self._client, self._path(name), options={"range": last})
+            return pa.py_buffer(response.bytes())
 
     def holds(self, name: str) -> bool:
         """Whether there is an object of this name, by one request."""
@@ -128,10 +128,10 @@ class Bucket:
 
     def prove_conditions(self, name: str, data: bytes) -> None:
         """Raise StoreError if the server ignores the condition and overwrites an existing object; tested once."""
-        if not self._proven:
+        if not self._has_conditional_puts:
             if self.create(name, data) is not None or self.replace(name, data, '"of another version"') is not None:
                 raise StoreError(f"cannot use {self.location}: {UNCONDITIONAL}")
-            self._proven = True
+            self._has_conditional_puts = True
 
     def delete(self, *names: str) -> None:
         """Delete objects if they exist, up to a thousand per request."""
@@ -168,23 +168,23 @@ class Bucket:
             except InvalidPathError:
                 return self._list_by_folder(self._path(below))
 
-    def _pages(self, prefix: str, after: str | None = None) -> list[Object]:
-        pages = obstore.list(self._client, prefix or None, chunk_size=PAGE, offset=after)
-        return [self._object(found) for page in pages for found in page]
+    def _pages(self, prefix: str, start_after: str | None = None) -> list[Object]:
+        pages = obstore.list(self._client, prefix or None, chunk_size=PAGE, offset=start_after)
+        return [self._object(metadata) for page in pages for metadata in page]
 
     def _list_by_folder(self, prefix: str) -> tuple[list[Object], list[str]]:
         try:
-            found = obstore.list_with_delimiter(self._client, prefix or None)
+            listing = obstore.list_with_delimiter(self._client, prefix or None)
         except ValueError:  # the prefix itself is not a path
             return [], [self._relative(prefix)]
         except InvalidPathError as error:
             return self._list_after(prefix, error)
-        objects = [self._object(entry) for entry in found["objects"]]
+        objects = [self._object(entry) for entry in listing["objects"]]
         invalid: list[str] = []
-        for folder in found["common_prefixes"]:
-            more, wrong = self._list_by_folder(folder)
-            objects += more
-            invalid += wrong
+        for folder in listing["common_prefixes"]:
+            folder_objects, folder_names = self._list_by_folder(folder)
+            objects += folder_objects
+            invalid += folder_names
         return objects, invalid
 
     def _list_after(self, prefix: str, error: Exception) -> tuple[list[Object], list[str]]:
@@ -194,12 +194,12 @@ class Bucket:
         """
         invalid: list[str] = []
         while True:
-            named = INVALID_NAME.search(str(error))
-            if named is None or named[1] in invalid or not FIRST_NAMES.match(named[1], len(prefix)):
+            match = INVALID_NAME.search(str(error))
+            if match is None or match[1] in invalid or not FIRST_NAMES.match(match[1], len(prefix)):
                 raise error
-            invalid.append(named[1])
+            invalid.append(match[1])
             try:
-                return self._pages(prefix, _path_after(named[1])), [self._relative(name) for name in invalid]
+                return self._pages(prefix, _path_after(match[1])), [self._relative(name) for name in invalid]
             except InvalidPathError as another:
                 error = another
 
@@ -209,8 +209,8 @@ class Bucket:
     def names(self) -> list[str]:
         """The objects and folders at the top level. Raises StoreError if there is no such bucket."""
         with self.reading(""):
-            found = obstore.list_with_delimiter(self._client, self._prefix or None)
-            paths = [*found["common_prefixes"], *(entry["path"] for entry in found["objects"])]
+            listing = obstore.list_with_delimiter(self._client, self._prefix or None)
+            paths = [*listing["common_prefixes"], *(entry["path"] for entry in listing["objects"])]
             return [path.rpartition("/")[2] for path in paths]
 
     def _put(self, name: str, parts: tuple[bytes | memoryview, ...], mode: Any) -> str:
@@ -244,9 +244,9 @@ class Bucket:
                 raise StoreError(f"cannot use {self.location}: {self._cause(error)}") from None
             if isinstance(error, FileNotFoundError):
                 raise
-            place = f"{self.location}/{name}" if name else self.location
+            path = f"{self.location}/{name}" if name else self.location
             kind = Away if _passing(error) else StoreError
-            raise kind(f"cannot read {place}: {self._cause(error)}") from None
+            raise kind(f"cannot read {path}: {self._cause(error)}") from None
 
     def _cause(self, error: Exception) -> str:
         return cause(error, self._place.scheme)

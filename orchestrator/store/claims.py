@@ -32,8 +32,8 @@ AT_ONCE = 16  # simultaneous puts of claims
 class Claim:
     """Runs held from `claim` to `release`; a context manager. A daemon thread sends its heartbeats."""
 
-    def __init__(self, bucket: Bucket, tags: Mapping[str, str], mine: Holder, beat: float) -> None:
-        self._bucket, self._tags, self._mine, self._beat = bucket, dict(tags), mine, beat
+    def __init__(self, bucket: Bucket, tags: Mapping[str, str], own_holder: Holder, beat: float) -> None:
+        self._bucket, self._tags, self._own_holder, self._beat = bucket, dict(tags), own_holder, beat
         self._lost: tuple[str, Holder] | None = None
         self._ended = threading.Event()
         self._heart = threading.Thread(target=self._keep, name="claim", daemon=True)
@@ -49,16 +49,18 @@ class Claim:
 
     def release(self) -> None:
         """Release the runs. No effect if they are already lost or released."""
-        if self._ended.is_set() or os.getpid() != self._mine.pid:
+        if self._ended.is_set() or os.getpid() != self._own_holder.pid:
             return
         self._ended.set()
         self._heart.join()
-        _give_back(self._bucket, self._tags, self._mine)
+        _give_back(self._bucket, self._tags, self._own_holder)
 
     def __enter__(self) -> Claim:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.release()
 
     def _keep(self) -> None:
@@ -68,20 +70,20 @@ class Claim:
 
     def _renew(self) -> None:
         """Send one heartbeat and one listing for all runs; missing claims of ours are put again."""
-        self._bucket.put(_beat_name(self._mine.token), b"{}")
-        there = {claimed.name: claimed.tag for claimed in self._bucket.objects(CLAIMS)}
+        self._bucket.put(_beat_name(self._own_holder.token), b"{}")
+        versions = {claim_object.name: claim_object.tag for claim_object in self._bucket.objects(CLAIMS)}
         for run, tag in self._tags.items():
-            if there.get(_name(run)) == tag:
+            if versions.get(_name(run)) == tag:
                 continue
-            if (created := self._bucket.create(_name(run), _text(self._mine))) is not None:
+            if (created := self._bucket.create(_name(run), _text(self._own_holder))) is not None:
                 self._tags[run] = created
                 continue
             with suppress(FileNotFoundError):  # released this instant
-                other, claimed = _read(self._bucket, run)
-                if other is not None and other.token != self._mine.token:
-                    self._lost = (run, other)
+                other_holder, claim_object = _read(self._bucket, run)
+                if other_holder is not None and other_holder.token != self._own_holder.token:
+                    self._lost = (run, other_holder)
                     return
-                self._tags[run] = claimed.tag
+                self._tags[run] = claim_object.tag
 
 
 def claim(bucket: Bucket, *runs: str, beat: float = BEAT) -> Claim:
@@ -90,39 +92,39 @@ def claim(bucket: Bucket, *runs: str, beat: float = BEAT) -> Claim:
     Raises Held, with the holder's name, if a living driver has one of the runs; a dead driver's claim is replaced.
     Raises Unwritable or StoreError if the object store cannot be used, or has no conditional puts.
     """
-    mine = this_process(time.time())
+    own_holder = this_process(time.time())
     tags: dict[str, str] = {}
 
     def hold(run: str) -> None:
-        tags[run] = _claim(bucket, run, mine)
+        tags[run] = _claim(bucket, run, own_holder)
 
     try:
         hold(runs[0])
-        bucket.prove_conditions(_name(runs[0]), _text(mine))
+        bucket.prove_conditions(_name(runs[0]), _text(own_holder))
         with ThreadPoolExecutor(AT_ONCE, "claims") as pool:
             list(pool.map(hold, runs[1:]))
     except BaseException:
-        _give_back(bucket, tags, mine)
+        _give_back(bucket, tags, own_holder)
         raise
-    return Claim(bucket, tags, mine, beat)
+    return Claim(bucket, tags, own_holder, beat)
 
 
-def _claim(bucket: Bucket, run: str, mine: Holder) -> str:
+def _claim(bucket: Bucket, run: str, own_holder: Holder) -> str:
     """Claim one run; return the version of the claim."""
     for attempt in range(1, ATTEMPTS + 1):
-        if (tag := bucket.create(_name(run), _text(mine))) is not None:
+        if (tag := bucket.create(_name(run), _text(own_holder))) is not None:
             return tag
         with suppress(FileNotFoundError):  # it has just been released
-            other, claimed = _read(bucket, run)
-            if other is not None and other.token == mine.token:
-                return claimed.tag
-            silent = _silence(_time(bucket), claimed, other)
-            if other is not None and _is_living(other, silent):
-                raise Held(refusal(run, other, silent))
-            dead = other is not None or silent > STALE
-            if dead and (tag := bucket.replace(_name(run), _text(mine), claimed.tag)) is not None:
-                if other is not None:
-                    bucket.delete(_beat_name(other.token))
+            other_holder, claim_object = _read(bucket, run)
+            if other_holder is not None and other_holder.token == own_holder.token:
+                return claim_object.tag
+            seconds_silent = _silence(_time(bucket), claim_object, other_holder)
+            if other_holder is not None and _is_living(other_holder, seconds_silent):
+                raise Held(refusal(run, other_holder, seconds_silent))
+            dead = other_holder is not None or seconds_silent > STALE
+            if dead and (tag := bucket.replace(_name(run), _text(own_holder), claim_object.tag)) is not None:
+                if other_holder is not None:
+                    bucket.delete(_beat_name(other_holder.token))
                 return tag
         time.sleep(PAUSE * attempt * random.random())
     raise Held(f"other drivers keep claiming {run}; try again in a minute")
@@ -130,29 +132,29 @@ def _claim(bucket: Bucket, run: str, mine: Holder) -> str:
 
 def living(bucket: Bucket) -> dict[str, Holder]:
     """The drivers with a recent heartbeat, by run; this process excluded."""
-    there = [claimed for claimed in bucket.objects(CLAIMS) if _run(claimed.name)]
-    if not there:
+    claim_objects = [claim_object for claim_object in bucket.objects(CLAIMS) if _run(claim_object.name)]
+    if not claim_objects:
         return {}
     clock, drivers = _time(bucket), {}
-    for claimed in there:
+    for claim_object in claim_objects:
         with suppress(FileNotFoundError):
-            holder, claimed = _read(bucket, _run(claimed.name))
+            holder, claim_object = _read(bucket, _run(claim_object.name))
             if holder is None or (is_local(holder) and holder.pid == os.getpid()):
                 continue
-            if _is_living(holder, _silence(clock, claimed, holder)):
-                drivers[_run(claimed.name)] = holder
+            if _is_living(holder, _silence(clock, claim_object, holder)):
+                drivers[_run(claim_object.name)] = holder
     return drivers
 
 
-def _is_living(holder: Holder, silent: float) -> bool:
+def _is_living(holder: Holder, seconds_silent: float) -> bool:
     """Whether a claim's driver lives. A driver without recent heartbeats is disconnected, if it runs at all."""
-    return silent <= STALE and holder.alive(silent)
+    return seconds_silent <= STALE and holder.alive(seconds_silent)
 
 
-def _silence(clock: tuple[float, dict[str, float]], claimed: Object, holder: Holder | None) -> float:
+def _silence(clock: tuple[float, dict[str, float]], claim_object: Object, holder: Holder | None) -> float:
     """Seconds since the last heartbeat of a claim's driver, or since its claim; `clock` is from `_time`."""
     now, beats = clock
-    return now - max(claimed.written.timestamp(), beats.get(holder.token, 0.0) if holder is not None else 0.0)
+    return now - max(claim_object.write_time.timestamp(), beats.get(holder.token, 0.0) if holder is not None else 0.0)
 
 
 def _time(bucket: Bucket) -> tuple[float, dict[str, float]]:
@@ -162,35 +164,39 @@ def _time(bucket: Bucket) -> tuple[float, dict[str, float]]:
         bucket.put(_beat_name(probe), b"{}")
     except StoreError:
         probe = ""
-    beats = {_token(beat.name): beat.written.timestamp() for beat in bucket.objects(f"{CLAIMS}/{BEATS}")}
+    beats = {_token(beat.name): beat.write_time.timestamp() for beat in bucket.objects(f"{CLAIMS}/{BEATS}")}
     if probe:
         with suppress(StoreError):
             bucket.delete(_beat_name(probe))
     return beats.pop(probe, time.time()), beats
 
 
-def _give_back(bucket: Bucket, tags: Mapping[str, str], mine: Holder) -> None:
+def _give_back(bucket: Bucket, tags: Mapping[str, str], own_holder: Holder) -> None:
     """Remove our claims that are still ours.
 
     While our heartbeat is recent no driver takes one over, so that none is replaced between listing and removal.
     """
     with suppress(StoreError):
-        ours = {_name(run): tag for run, tag in tags.items()}
-        there = [claimed.name for claimed in bucket.objects(CLAIMS) if ours.get(claimed.name) == claimed.tag]
-        bucket.delete(*there, _beat_name(mine.token))
+        own_versions = {_name(run): tag for run, tag in tags.items()}
+        own_claims = [
+            claim_object.name
+            for claim_object in bucket.objects(CLAIMS)
+            if own_versions.get(claim_object.name) == claim_object.tag
+        ]
+        bucket.delete(*own_claims, _beat_name(own_holder.token))
 
 
 def _read(bucket: Bucket, run: str) -> tuple[Holder | None, Object]:
     """The driver that a claim names (None if unreadable) and its object. Raises FileNotFoundError if it is missing."""
-    data, claimed = bucket.fetch(_name(run))
+    data, claim_object = bucket.fetch(_name(run))
     try:
-        return Holder(**json.loads(memoryview(data).tobytes())["holder"]), claimed
+        return Holder(**json.loads(memoryview(data).tobytes())["holder"]), claim_object
     except (ValueError, TypeError, KeyError):
-        return None, claimed
+        return None, claim_object
 
 
-def _text(mine: Holder) -> bytes:
-    return json.dumps({"holder": asdict(mine)}).encode()
+def _text(holder: Holder) -> bytes:
+    return json.dumps({"holder": asdict(holder)}).encode()
 
 
 def _name(run: str) -> str:

@@ -22,39 +22,41 @@ class Digests(MutableMapping[str, str]):
 
     def __init__(self, path: Path, tmp: Path) -> None:
         self._path, self._tmp = path, tmp
-        self._known = self._load()
+        self._digests = self._load()
 
     def __getitem__(self, name: str) -> str:
-        return self._known[name]
+        return self._digests[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        return iter(self._digests)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._digests)
 
     def __setitem__(self, name: str, digest: str) -> None:
-        self._change(lambda known: known.update({name: digest}))
+        self._change(lambda digests: digests.update({name: digest}))
 
     def __delitem__(self, name: str) -> None:
-        del self._known[name]
-        self._change(lambda known: known.pop(name, None))
+        del self._digests[name]
+        self._change(lambda digests: digests.pop(name, None))
 
     def _change(self, change: Callable[[dict[str, str]], object]) -> None:
-        change(self._known)
+        change(self._digests)
         with suppress(OSError), file_lock(self._path.with_suffix(".lock")):
-            known = self._load()
-            change(known)
-            atomic_write.replace(self._tmp, self._path, json.dumps({"sha256": _sum(known), "digests": known}).encode())
-            self._known = known
+            digests = self._load()
+            change(digests)
+            atomic_write.replace(
+                self._tmp, self._path, json.dumps({"sha256": _sum(digests), "digests": digests}).encode()
+            )
+            self._digests = digests
 
     def _load(self) -> dict[str, str]:
         with suppress(OSError, ValueError, KeyError, TypeError):
-            stored = json.loads(regular_bytes(self._path))
-            if _sum(stored["digests"]) == stored["sha256"]:
-                return dict(stored["digests"])
+            content = json.loads(regular_bytes(self._path))
+            if _sum(content["digests"]) == content["sha256"]:
+                return dict(content["digests"])
         return {}
 
 
-def _sum(known: dict[str, str]) -> str:
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+def _sum(digests: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()

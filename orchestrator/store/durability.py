@@ -83,9 +83,9 @@ class Folders:
         if not folder.exists():
             folder.mkdir(exist_ok=True)
         if self.names is Names.FOLDER:
-            above = folder.parent
-            if above != self._root and above not in self._lasting:
-                sync(above.parent)
-                self._lasting.add(above)
-            sync(above)
+            parent = folder.parent
+            if parent != self._root and parent not in self._lasting:
+                sync(parent.parent)
+                self._lasting.add(parent)
+            sync(parent)
         self._lasting.add(folder)

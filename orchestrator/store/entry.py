@@ -117,13 +117,13 @@ def insert_digest(data: memoryview, magic: bytes = MAGIC) -> tuple[memoryview, b
     The file must end with its footer, the footer's length and its format's magic, as Arrow and Parquet files do.
     """
     try:
-        at = _place(data, magic)
+        offset = _place(data, magic)
     except CorruptError:
         raise ValueError(
             f"a field's name or metadata contains {MARKER!r}, which marks a stored file's digest"
         ) from None
     digest = hashlib.sha256(data).hexdigest().encode()
-    return data[:at], digest, data[at + len(ZEROS) :]
+    return data[:offset], digest, data[offset + len(ZEROS) :]
 
 
 def is_sound(data: bytes, key: str) -> bool:
@@ -132,22 +132,22 @@ def is_sound(data: bytes, key: str) -> bool:
     Equals `check` plus the record's key, in half the time: 100,000 results are verified at each start of a run.
     """
     footer = _footer_start(data, MAGIC)
-    at = data.find(MARKER, footer) + len(MARKER) if footer >= 0 and data.endswith(MAGIC) else 0
-    if at < len(MARKER) or data.find(MARKER, at) >= 0:
+    offset = data.find(MARKER, footer) + len(MARKER) if footer >= 0 and data.endswith(MAGIC) else 0
+    if offset < len(MARKER) or data.find(MARKER, offset) >= 0:
         return False
-    digest = hashlib.sha256(b"".join((data[:at], ZEROS, data[at + len(ZEROS) :]))).hexdigest()
+    digest = hashlib.sha256(b"".join((data[:offset], ZEROS, data[offset + len(ZEROS) :]))).hexdigest()
     # No other job's record has this key under that name.
-    return data.startswith(digest.encode(), at) and data.find(f'"key": "{key}"'.encode(), footer) >= 0
+    return data.startswith(digest.encode(), offset) and data.find(f'"key": "{key}"'.encode(), footer) >= 0
 
 
 def check(data: memoryview, magic: bytes = MAGIC) -> None:
     """Raise CorruptError unless every byte equals the sealed one. Parses nothing."""
-    at = _place(data, magic)
-    end = at + len(ZEROS)
-    digest = hashlib.sha256(data[:at])
+    offset = _place(data, magic)
+    end = offset + len(ZEROS)
+    digest = hashlib.sha256(data[:offset])
     digest.update(ZEROS)
     digest.update(data[end:])
-    if digest.hexdigest().encode() != data[at:end]:
+    if digest.hexdigest().encode() != data[offset:end]:
         raise CorruptError("its bytes do not match their digest")
 
 
@@ -163,10 +163,10 @@ def _place(data: memoryview, magic: bytes) -> int:
     end = bytes(data[footer:])
     if end.count(MARKER) != 1:
         raise CorruptError("it contains no digest of itself")
-    at = footer + end.index(MARKER) + len(MARKER)
-    if at + len(ZEROS) > len(data):
+    offset = footer + end.index(MARKER) + len(MARKER)
+    if offset + len(ZEROS) > len(data):
         raise CorruptError("it is truncated, or its last bytes have changed")
-    return at
+    return offset
 
 
 def _footer_start(data: bytes | memoryview, magic: bytes) -> int:
@@ -351,12 +351,12 @@ class StateRemover(Protocol):
 
 def remove_damaged_state(store: StateRemover, key: str, error: Exception) -> Damaged:
     """Remove a damaged checkpoint; return the error."""
-    became = "it was removed"
+    outcome = "it was removed"
     try:
         store.remove_state(key)
     except (StoreError, OSError) as refused:
-        became = f"it cannot be removed ({refused})"
-    return Damaged(f"state {key} was damaged: {error}; {became}")
+        outcome = f"it cannot be removed ({refused})"
+    return Damaged(f"state {key} was damaged: {error}; {outcome}")
 
 
 def _state_digest(key: str, data: bytes) -> bytes:

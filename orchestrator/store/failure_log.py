@@ -24,15 +24,15 @@ class FailureLog:
 
     def to_text(self) -> str:
         """The text to store."""
-        rest = {name: value for name, value in asdict(self).items() if name != "traceback"}
-        return f"{self.traceback.rstrip()}\n{MARK}{json.dumps(rest)}}}\n"
+        other_fields = {name: value for name, value in asdict(self).items() if name != "traceback"}
+        return f"{self.traceback.rstrip()}\n{MARK}{json.dumps(other_fields)}}}\n"
 
     @classmethod
     def from_text(cls, text: str) -> FailureLog:
         """Parse the text of `to_text`; any other text is a traceback."""
         traceback, mark, line = text.rpartition(f"\n{MARK}")
         try:
-            rest: dict[str, Any] = json.loads(mark[1:] + line)["failure_log"] if mark else {}
-            return cls(traceback + "\n", **rest) if mark else cls(text)
+            other_fields: dict[str, Any] = json.loads(mark[1:] + line)["failure_log"] if mark else {}
+            return cls(traceback + "\n", **other_fields) if mark else cls(text)
         except (ValueError, TypeError, KeyError, RecursionError):
             return cls(text)

@@ -93,11 +93,11 @@ class FileStore(ABC):
         for _ in range(ATTEMPTS):
             if self._create(name, *parts, verifies_itself=True):
                 return WriteEffect.NEW
-            stored = self._content_before_write(key)
-            if stored == digest:
+            stored_digest = self._content_before_write(key)
+            if stored_digest == digest:
                 self._make_durable(name)
                 return WriteEffect.SAME
-            if stored is not None:
+            if stored_digest is not None:
                 self._create(entry.conflict_name(key, digest), *parts, verifies_itself=True)
                 return WriteEffect.CONFLICT
         raise Unwritable(f"cannot write {self.location}/{name}: {self.obstacle}")
@@ -162,9 +162,9 @@ class FileStore(ABC):
         for _ in range(ATTEMPTS):
             if self._create(path, data):
                 return data
-            kept = self.read_run_file(run, name)
-            if kept is not None:  # otherwise it has just been set aside
-                return kept
+            existing_data = self.read_run_file(run, name)
+            if existing_data is not None:  # otherwise it has just been set aside
+                return existing_data
         raise StoreError(f"the file {self.location}/{path} repeatedly appears and disappears")
 
 

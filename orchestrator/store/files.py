@@ -30,10 +30,10 @@ def read_all(handle: int) -> pa.Buffer:
     view[: len(start)] = start
     view = view[len(start) :]
     while view:
-        got = os.readv(handle, [view])
-        if not got:
+        count = os.readv(handle, [view])
+        if not count:
             raise entry.CorruptError("it became shorter while it was read")
-        view = view[got:]
+        view = view[count:]
     return data
 
 
@@ -52,16 +52,16 @@ def stamps(paths: Iterable[str]) -> Iterator[str]:
 
     Two changes within a tick of the file system's clock leave the same time; some clocks tick once a second.
     """
-    settled = time.time_ns() - TICK
+    latest_time = time.time_ns() - TICK
     for path in paths:
         try:
             status = os.stat(path, follow_symlinks=False)
         except OSError:
             yield ""
             continue
-        changed = status.st_ctime_ns
-        known = S_ISREG(status.st_mode) and changed < settled and changed % SECOND
-        yield f"{status.st_ino}.{status.st_size}.{changed}" if known else ""
+        change_time = status.st_ctime_ns
+        is_identified = S_ISREG(status.st_mode) and change_time < latest_time and change_time % SECOND
+        yield f"{status.st_ino}.{status.st_size}.{change_time}" if is_identified else ""
 
 
 def target_inode(path: Path) -> int | None:

@@ -34,12 +34,12 @@ class Holder:
     since: float
     token: str  # unique to this acquisition
 
-    def alive(self, silent: float) -> bool:
-        """Whether this driver still runs, judged on this machine after `silent` seconds without a heartbeat."""
+    def alive(self, seconds_silent: float) -> bool:
+        """Whether this driver still runs, judged on this machine after `seconds_silent` seconds without a heartbeat."""
         if is_local(self):
             started = _start_time(self.pid)
             return started is not None and ("" in (started, self.started) or started == self.started)
-        return silent <= STALE
+        return seconds_silent <= STALE
 
     @property
     def name(self) -> str:
@@ -56,24 +56,30 @@ def this_process(now: float) -> Holder:
 
 def is_local(holder: Holder) -> bool:
     """Whether a holder's process is on this machine, where its existence can be checked."""
-    ours = (socket.gethostname(), _boot(), _space())
-    return (holder.host, holder.boot, holder.space) == ours and bool(holder.boot)
+    this_machine = (socket.gethostname(), _boot(), _space())
+    return (holder.host, holder.boot, holder.space) == this_machine and bool(holder.boot)
 
 
-def refusal(run: str, other: Holder, silent: float) -> str:
-    """The message that a run already has a driver, with its last heartbeat `silent` seconds ago, and a remedy."""
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(other.since))
-    line = f"{run} already has a driver: {other.name}, since {since}"
-    if is_local(other):
-        return f"{line}; wait for it to end, or stop it (kill {other.pid}) and try again"
-    ago = max(0, round(silent))
-    return f"{line}, last heartbeat {ago} s ago; wait for it to end, or stop it there and try again after {STALE:.0f} s"
+def refusal(run: str, holder: Holder, seconds_silent: float) -> str:
+    """The message that a run already has a driver, with the age of its last heartbeat in seconds, and a remedy."""
+    start = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.since))
+    line = f"{run} already has a driver: {holder.name}, since {start}"
+    if is_local(holder):
+        return f"{line}; wait for it to end, or stop it (kill {holder.pid}) and try again"
+    seconds_ago = max(0, round(seconds_silent))
+    return (
+        f"{line}, last heartbeat {seconds_ago} s ago; wait for it to end, or stop it there and try again after "
+        f"{STALE:.0f} s"
+    )
 
 
-def takeover_message(run: str, other: Holder | None) -> str:
+def takeover_message(run: str, holder: Holder | None) -> str:
     """The message that another driver has taken over a run of this process."""
-    who = f"{other.name} drives it now" if other else "another driver has driven it since"
-    return f"{run} was taken over while this process was stopped or disconnected: {who}; the results from here are kept"
+    current_driver = f"{holder.name} drives it now" if holder else "another driver has driven it since"
+    return (
+        f"{run} was taken over while this process was stopped or disconnected: {current_driver}; the results from "
+        "here are kept"
+    )
 
 
 @cache

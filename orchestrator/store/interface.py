@@ -103,7 +103,7 @@ class Store(Protocol):
         Durable when this returns, and never replaced: the first of several writers wins, and all get its bytes.
         """
 
-    def set_aside_run_file(self, run: str, name: str, data: bytes, why: str) -> None:
+    def set_aside_run_file(self, run: str, name: str, data: bytes, reason: str) -> None:
         """Set aside the bytes that a run keeps under a name, if they are still `data`."""
 
     def files(self, folder: str) -> dict[str, int]:

@@ -36,19 +36,19 @@ DRIVERS = ".drivers"  # next to the runs' folders: a file for each driver, touch
 CLOCK = "clock"  # in that folder: touched to get the file system's time
 BEAT = 5.0  # seconds between heartbeats
 Clock = Callable[[], float]
-Tell = Callable[[str], object]
+Report = Callable[[str], object]
 
 
 class Lease:
     """A lease of runs, from `acquire` to `release`; a context manager. With a heart, a thread calls `renew`."""
 
-    def __init__(self, folders: Sequence[Path], mine: Holder, now: Clock | None, beat: float) -> None:
+    def __init__(self, folders: Sequence[Path], own_holder: Holder, now: Clock | None, beat: float) -> None:
         self.folders = tuple(folders)
-        self._mine, self._stamp, self._beat = mine, now, beat
+        self._own_holder, self._stamp, self._beat = own_holder, now, beat
         self._now: Clock = now or time.time
-        self._file = _file(folders[0].parent, mine)
+        self._file = _file(folders[0].parent, own_holder)
         self._signs: dict[Path, tuple[int, int] | None] = {folder: _sign(folder) for folder in folders}
-        self._seen = self._now()  # the time of the last check that the leases are ours
+        self._last_check = self._now()  # the time of the last check that the leases are ours
         self._lost: tuple[str, Holder | None] | None = None
         self._ended = threading.Event()
         self._heart: threading.Thread | None = None
@@ -56,7 +56,7 @@ class Lease:
     @property
     def since(self) -> float:
         """The time of acquisition, in seconds since 1970."""
-        return self._mine.since
+        return self._own_holder.since
 
     @property
     def lost(self) -> tuple[str, Holder | None] | None:
@@ -65,23 +65,25 @@ class Lease:
         The second value is its present holder, None if there is none. None while all runs are ours.
         """
         # After a sleep the heartbeat may be late, so check now.
-        if self._lost is None and self._now() - self._seen > 2 * self._beat:
+        if self._lost is None and self._now() - self._last_check > 2 * self._beat:
             self.renew()
         return self._lost
 
     def release(self) -> None:
         """Release the runs. No effect if they are already lost or released."""
-        if self._ended.is_set() or os.getpid() != self._mine.pid:  # a forked child does not hold it
+        if self._ended.is_set() or os.getpid() != self._own_holder.pid:  # a forked child does not hold it
             return
         self._ended.set()
         if self._heart is not None:
             self._heart.join()
-        _give_back(self.folders, self._mine, self.folders[0].parent)
+        _give_back(self.folders, self._own_holder, self.folders[0].parent)
 
     def __enter__(self) -> Lease:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.release()
 
     def start_heart(self) -> None:
@@ -98,24 +100,24 @@ class Lease:
             try:
                 _touch(self._file, self._stamp)
             except FileNotFoundError:
-                _write_driver(self.folders, self._mine, self._stamp)
+                _write_driver(self.folders, self._own_holder, self._stamp)
         for folder in self.folders:
             with suppress(OSError):
                 if _sign(folder) != self._signs[folder]:
-                    self._look(folder)
-        self._seen = self._now()
+                    self._check_lease_file(folder)
+        self._last_check = self._now()
 
-    def _look(self, folder: Path) -> None:
+    def _check_lease_file(self, folder: Path) -> None:
         """Handle a lease file that differs from ours: it was removed, or replaced by another driver."""
         with file_lock(folder / LOCK):
-            there = _read(folder / LEASE)
-            if there is not None and not _is(there, self._mine):
-                self._lost = (folder.name, there)
-            elif there is None and self._now() - self._seen > STALE:
+            present_holder = _read(folder / LEASE)
+            if present_holder is not None and not _is_same_driver(present_holder, self._own_holder):
+                self._lost = (folder.name, present_holder)
+            elif present_holder is None and self._now() - self._last_check > STALE:
                 self._lost = (folder.name, None)  # another driver took it over and ended, so the run may have changed
             elif not self._ended.is_set():
-                if there is None:
-                    _write(folder, self._mine)
+                if present_holder is None:
+                    _write(folder, self._own_holder)
                 self._signs[folder] = _sign(folder)
 
 
@@ -125,37 +127,37 @@ def acquire(
     *,
     beat: float = BEAT,
     heart: bool = True,
-    tell: Tell = str,
+    report: Report = str,
 ) -> Lease:
     """Become the driver of the runs in these folders, which have the same parent and are created if needed.
 
     Raises Held, at once, if another living driver has one of them, in this process or any other; a dead driver's
     lease is taken over. Raises Unwritable if a lease cannot be written. `beat` is the time between heartbeats in
     seconds; without a `heart` the caller must call `renew`. `now`, if given, replaces the file system's clock for
-    heartbeats. A heartbeat in the future is observed for STALE seconds, which `tell` reports.
+    heartbeats. A heartbeat in the future is observed for STALE seconds, which `report` reports.
     """
     runs = folders[0].parent
-    mine = this_process((now or time.time)())
-    got: list[Path] = []
+    own_holder = this_process((now or time.time)())
+    acquired: list[Path] = []
     try:
         with atomic_write.writing(runs / DRIVERS):
             (runs / DRIVERS).mkdir(parents=True, exist_ok=True)
             _sweep(runs, now)
-            _write_driver(folders, mine, now)
+            _write_driver(folders, own_holder, now)
         for folder in folders:
             with atomic_write.writing(folder / LEASE):
                 folder.mkdir(parents=True, exist_ok=True)
                 atomic_write.sweep(folder, 60 * STALE)
                 # First without the lock: a stopped holder may have kept it.
-                watched = _refuse(folder, now, tell)
+                dead_holder = _refuse(folder, now, report)
                 with file_lock(folder / LOCK):
-                    _refuse(folder, now, tell, watched)
-                    _write(folder, mine)
-                    got.append(folder)
+                    _refuse(folder, now, report, dead_holder)
+                    _write(folder, own_holder)
+                    acquired.append(folder)
     except BaseException:
-        _give_back(got, mine, runs)
+        _give_back(acquired, own_holder, runs)
         raise
-    lease = Lease(folders, mine, now, beat)
+    lease = Lease(folders, own_holder, now, beat)
     if heart:
         lease.start_heart()
     return lease
@@ -183,45 +185,46 @@ def living_drivers(runs: Path, now: Clock | None = None) -> Iterator[tuple[str, 
                 yield from ((str(run), driver) for run in json.loads(regular_bytes(path))["runs"])
 
 
-def _refuse(folder: Path, now: Clock | None, tell: Tell, dead: Holder | None = None) -> Holder | None:
-    """Raise Held if the run has a living driver that is not known to be `dead`; return its last holder."""
+def _refuse(folder: Path, now: Clock | None, report: Report, dead_holder: Holder | None = None) -> Holder | None:
+    """Raise Held if the run has a living driver that is not known to be `dead_holder`; return its last holder."""
     path = folder / LEASE
-    other = _read(path)
-    if other is None or other == dead:
-        return other
-    silent = _silent(path, other, now)
-    if silent < -STALE:
+    holder = _read(path)
+    if holder is None or holder == dead_holder:
+        return holder
+    seconds_silent = _silent(path, holder, now)
+    if seconds_silent < -STALE:
         # Its clock, or its disk's clock, is or was ahead. It lives if a new heartbeat is observed.
-        silent = _watch_heartbeat(path, other, tell, silent)
-    if other.alive(silent):
-        raise Held(refusal(folder.name, other, silent))
-    return other
+        seconds_silent = _watch_heartbeat(path, holder, report, seconds_silent)
+    if holder.alive(seconds_silent):
+        raise Held(refusal(folder.name, holder, seconds_silent))
+    return holder
 
 
-def _give_back(folders: Sequence[Path], mine: Holder, runs: Path) -> None:
+def _give_back(folders: Sequence[Path], own_holder: Holder, runs: Path) -> None:
     for folder in folders:
         with suppress(OSError), file_lock(folder / LOCK):
-            if _is(_read(folder / LEASE), mine):
+            if _is_same_driver(_read(folder / LEASE), own_holder):
                 (folder / LEASE).unlink()
     with suppress(OSError):
-        _file(runs, mine).unlink()
+        _file(runs, own_holder).unlink()
 
 
-def _watch_heartbeat(path: Path, other: Holder, tell: Tell, silent: float) -> float:
+def _watch_heartbeat(path: Path, holder: Holder, report: Report, seconds_silent: float) -> float:
     """Seconds without a heartbeat, measured by this clock until a heartbeat or until STALE seconds have passed."""
-    first, began = _beat(path, other), time.monotonic()
-    tell(
-        f"{path.parent.name}: the last heartbeat of {other.name} is {-silent:.0f} s in the future; waiting for another"
+    first_beat, start = _beat(path, holder), time.monotonic()
+    report(
+        f"{path.parent.name}: the last heartbeat of {holder.name} is {-seconds_silent:.0f} s in the future; waiting "
+        "for another"
     )
-    while time.monotonic() - began <= STALE:
-        if _beat(path, other) != first:
+    while time.monotonic() - start <= STALE:
+        if _beat(path, holder) != first_beat:
             return 0.0
         time.sleep(BEAT / 10)
     return math.inf
 
 
-def _is(one: Holder | None, other: Holder) -> bool:
-    return one is not None and one.token == other.token
+def _is_same_driver(holder: Holder | None, expected_holder: Holder) -> bool:
+    return holder is not None and holder.token == expected_holder.token
 
 
 def _driver_files(runs: Path) -> list[Path]:
@@ -239,14 +242,14 @@ def _file(runs: Path, holder: Holder) -> Path:
     return runs / DRIVERS / f"{holder.token or 'unknown'}.json"
 
 
-def _write(folder: Path, mine: Holder) -> None:
-    atomic_write.replace(folder, folder / LEASE, _text(asdict(mine)))
+def _write(folder: Path, holder: Holder) -> None:
+    atomic_write.replace(folder, folder / LEASE, _text(asdict(holder)))
 
 
-def _write_driver(folders: Sequence[Path], mine: Holder, now: Clock | None) -> None:
+def _write_driver(folders: Sequence[Path], holder: Holder, now: Clock | None) -> None:
     runs = folders[0].parent
-    path = _file(runs, mine)
-    atomic_write.replace(path.parent, path, _text({**asdict(mine), "runs": [folder.name for folder in folders]}))
+    path = _file(runs, holder)
+    atomic_write.replace(path.parent, path, _text({**asdict(holder), "runs": [folder.name for folder in folders]}))
     if now is not None:
         _touch(path, now)
 
@@ -258,7 +261,7 @@ def _text(fields: dict[str, object]) -> bytes:
 def _read(path: Path) -> Holder | None:
     """The holder named in a file, alive or dead; None without a file. An unreadable file counts until it is old."""
     try:
-        touched = _stat(path).st_mtime
+        write_time = _stat(path).st_mtime
         data = regular_bytes(path)
     except FileNotFoundError:
         return None
@@ -269,7 +272,7 @@ def _read(path: Path) -> Holder | None:
         holder = Holder(**{name: value for name, value in fields.items() if name != "runs"})
         return replace(holder, pid=int(holder.pid), since=float(holder.since), token=str(holder.token))
     except (ValueError, TypeError, AttributeError):
-        return Holder("an unreadable lease", "", "", 0, "", touched, "")
+        return Holder("an unreadable lease", "", "", 0, "", write_time, "")
 
 
 def _sign(folder: Path) -> tuple[int, int] | None:

@@ -78,25 +78,25 @@ class LocalStore(FileStore):
     def stamps(self, keys: Iterable[str]) -> Mapping[str, str]:
         if not self._folders.stamping:
             return {}
-        wanted = list(keys)
-        found = files.stamps(f"{self.location}/{RESULTS}/{key[:2]}/{key}{SUFFIX}" for key in wanted)
-        return {key: stamp for key, stamp in zip(wanted, found, strict=True) if stamp}
+        key_list = list(keys)
+        stamps = files.stamps(f"{self.location}/{RESULTS}/{key[:2]}/{key}{SUFFIX}" for key in key_list)
+        return {key: stamp for key, stamp in zip(key_list, stamps, strict=True) if stamp}
 
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
         from orchestrator.store.threads import thread_pool
 
-        wanted = list(keys)
-        batches = [wanted[start : start + BATCH] for start in range(0, len(wanted), BATCH)]
-        waited, begun = time.perf_counter() - time.thread_time(), time.perf_counter()
-        for errors in map(self._wrong, batches[:1]):
+        key_list = list(keys)
+        batches = [key_list[start : start + BATCH] for start in range(0, len(key_list), BATCH)]
+        start_wait, start_time = time.perf_counter() - time.thread_time(), time.perf_counter()
+        for errors in map(self._find_problems, batches[:1]):
             yield from errors
-        waits = time.perf_counter() - time.thread_time() - waited > (time.perf_counter() - begun) / 2
+        is_waiting = time.perf_counter() - time.thread_time() - start_wait > (time.perf_counter() - start_time) / 2
         # Threads help if they wait for the disk; otherwise they slow each other down.
-        with thread_pool(min(4, os.cpu_count() or 1) if waits else 1, "verify") as pool:
-            for errors in pool.map(self._wrong, batches[1:]):
+        with thread_pool(min(4, os.cpu_count() or 1) if is_waiting else 1, "verify") as pool:
+            for errors in pool.map(self._find_problems, batches[1:]):
                 yield from errors
 
-    def _wrong(self, keys: list[str]) -> list[tuple[str, StoreError]]:
+    def _find_problems(self, keys: list[str]) -> list[tuple[str, StoreError]]:
         errors = []
         for key in [key for key in keys if not self._is_sound(key)]:
             try:
@@ -115,32 +115,32 @@ class LocalStore(FileStore):
             return False
         return entry.is_sound(data, key)
 
-    def set_aside_run_file(self, run: str, name: str, data: bytes, why: str) -> None:
+    def set_aside_run_file(self, run: str, name: str, data: bytes, reason: str) -> None:
         path = self._root / run_file_name(run, name)
         quarantine = self._root / QUARANTINE
         with atomic_write.writing(path), file_lock(quarantine / "lock"):
             if self.read_run_file(run, name) == data:
-                self._to_quarantine(path, quarantine / f"{path.stem}.{time.time_ns()}.json", why)
+                self._to_quarantine(path, quarantine / f"{path.stem}.{time.time_ns()}.json", reason)
 
     def files(self, folder: str) -> dict[str, int]:
-        found = {}
-        for above, _, names in os.walk(self._root / folder):
-            for path in (Path(above, name) for name in names):
+        sizes = {}
+        for folder_path, _, names in os.walk(self._root / folder):
+            for path in (Path(folder_path, name) for name in names):
                 with suppress(FileNotFoundError):  # it was moved or removed in the meantime
                     status = path.lstat()
                     if S_ISREG(status.st_mode):
-                        found[path.relative_to(self._root).as_posix()] = status.st_size
-        return found
+                        sizes[path.relative_to(self._root).as_posix()] = status.st_size
+        return sizes
 
     def irregular_files(self, folder: str) -> dict[str, str]:
-        found = {}
-        for above, folders, names in os.walk(self._root / folder):
-            for path in (Path(above, name) for name in (*folders, *names)):
+        kinds = {}
+        for folder_path, folders, names in os.walk(self._root / folder):
+            for path in (Path(folder_path, name) for name in (*folders, *names)):
                 if (kind := irregular_kind(path)) is not None:
-                    found[path.relative_to(self._root).as_posix()] = kind
+                    kinds[path.relative_to(self._root).as_posix()] = kind
         if (kind := irregular_kind(self._root / folder)) is not None:
-            found[folder] = kind
-        return found
+            kinds[folder] = kind
+        return kinds
 
     def read_file(self, name: str) -> bytes:
         path = self._root / name
@@ -250,7 +250,7 @@ class LocalStore(FileStore):
         """
         path = self._path(key)
         inode = 0
-        with entry.reading_result(self, key, lambda why: self._set_aside(path, inode, why)):
+        with entry.reading_result(self, key, lambda reason: self._set_aside(path, inode, reason)):
             with files.reading(path):
                 try:
                     handle = os.open(path, READ_ONLY)  # a pipe reads as an empty, hence damaged, file
@@ -272,18 +272,18 @@ class LocalStore(FileStore):
                 with files.reading(path):
                     os.close(handle)
 
-    def _set_aside(self, path: Path, inode: int, why: str) -> None:
+    def _set_aside(self, path: Path, inode: int, reason: str) -> None:
         """Move a damaged file to quarantine, unless another process has already done so."""
         quarantine = self._root / QUARANTINE
-        to = quarantine / f"{path.stem}.{time.time_ns()}{SUFFIX}"
+        target = quarantine / f"{path.stem}.{time.time_ns()}{SUFFIX}"
         with atomic_write.writing(path), file_lock(quarantine / "lock"):
             if not os.path.lexists(path) or inode not in (os.lstat(path).st_ino, files.target_inode(path)):
                 return
-            self._to_quarantine(path, to, why)
+            self._to_quarantine(path, target, reason)
 
-    def _to_quarantine(self, path: Path, to: Path, why: str) -> None:
-        path.rename(to)
+    def _to_quarantine(self, path: Path, target: Path, reason: str) -> None:
+        path.rename(target)
         # The rest may fail: a full disk must not prevent the removal of the damaged file.
         with suppress(OSError):
-            sync(to.parent)
-            to.with_suffix(".txt").write_text(f"{path}\n{why}\n", encoding="utf-8")
+            sync(target.parent)
+            target.with_suffix(".txt").write_text(f"{path}\n{reason}\n", encoding="utf-8")

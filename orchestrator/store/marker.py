@@ -36,9 +36,9 @@ def _open(root: Path, create: bool) -> None:
 
 def _create(root: Path, marker: Path) -> None:
     with atomic_write.writing(root):
-        above = [path for path in root.parents if not path.exists()]
+        missing_parents = [path for path in root.parents if not path.exists()]
         root.mkdir(parents=True, exist_ok=True)
-        for path in (root, *above):  # before the marker: a marked store must be in durable folders
+        for path in (root, *missing_parents):  # before the marker: a marked store must be in durable folders
             sync(path.parent)
         foreign = _others(root)
     if marker.exists():
@@ -72,20 +72,20 @@ def text() -> bytes:
     return (json.dumps({"format": FORMAT}) + "\n").encode()
 
 
-def check(data: bytes, where: str) -> None:
-    """Raise StoreError unless the marker read from `where` has a supported format."""
+def check(data: bytes, path: str) -> None:
+    """Raise StoreError unless the marker read from `path` has a supported format."""
     try:
         number = json.loads(data)["format"]
         if type(number) is not int or number < 1:
             raise TypeError(f"its format is {number!r}")
     except (ValueError, KeyError, TypeError) as error:
-        raise _unreadable(where, error) from error
+        raise _unreadable(path, error) from error
     if number > FORMAT:
-        raise StoreError(f"{where} has format {number}, but this Engram reads up to {FORMAT}: update Engram")
+        raise StoreError(f"{path} has format {number}, but this Engram reads up to {FORMAT}: update Engram")
 
 
-def _unreadable(where: str, error: Exception) -> StoreError:
+def _unreadable(path: str, error: Exception) -> StoreError:
     return StoreError(
-        f"{where} cannot be read ({type(error).__name__}: {error}), so nothing is written here; "
+        f"{path} cannot be read ({type(error).__name__}: {error}), so nothing is written here; "
         f'if the results next to it are intact, write {{"format": {FORMAT}}} to it'
     )

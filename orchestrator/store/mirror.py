@@ -44,15 +44,15 @@ class Mirror:
 
     def claim(self, *runs: str) -> claims.Claim:
         """Claim runs against drivers on all machines, and update their folders. Raises as `claims.claim` does."""
-        held = claims.claim(self._bucket, *runs)
+        claim = claims.claim(self._bucket, *runs)
         try:
             with thread_pool(JOURNEYS, "list") as pool:
                 for objects in pool.map(self._bucket.objects, (f"{RUNS}/{run}" for run in runs)):
                     self._bring(objects)
         except BaseException:
-            held.release()
+            claim.release()
             raise
-        return held
+        return claim
 
     def pull(self) -> None:
         """Fetch the status files of all runs and the drivers on other machines, unless done within PULL_SECONDS."""
@@ -61,9 +61,17 @@ class Mirror:
             return
         try:
             objects = self._bucket.objects(RUNS)
-            there = {stored.name.split("/")[1] for stored in objects if stored.name.endswith(f"/{FIRST}")}
-            flat = [stored for stored in objects if stored.name.count("/") == 2 and stored.name.endswith(LOOKED_AT)]
-            self._bring(stored for stored in flat if stored.name.split("/")[1] in there)
+            runs = {
+                stored_object.name.split("/")[1]
+                for stored_object in objects
+                if stored_object.name.endswith(f"/{FIRST}")
+            }
+            status_files = [
+                stored_object
+                for stored_object in objects
+                if stored_object.name.count("/") == 2 and stored_object.name.endswith(LOOKED_AT)
+            ]
+            self._bring(stored_object for stored_object in status_files if stored_object.name.split("/")[1] in runs)
             self._note_drivers()
         except StoreError:
             if self._pulled is None:  # later, the last copy suffices
@@ -102,16 +110,16 @@ class Mirror:
         with thread_pool(JOURNEYS, "pull") as pool:
             list(pool.map(self._bring_one, objects))
 
-    def _bring_one(self, stored: Object) -> None:
-        path = self.home / stored.name
+    def _bring_one(self, stored_object: Object) -> None:
+        path = self.home / stored_object.name
         state = _state(path)
-        if state is None or _newer(stored, path, state):
+        if state is None or _newer(stored_object, path, state):
             with suppress(FileNotFoundError):  # it was just removed
-                data = memoryview(self._bucket.get(stored.name)).tobytes()
+                data = memoryview(self._bucket.get(stored_object.name)).tobytes()
                 with atomic_write.writing(path):
-                    _write(path, data, stored.written)
+                    _write(path, data, stored_object.write_time)
                 self._copied[path] = _state(path) or (0, 0)
-        elif state[0] == stored.size:
+        elif state[0] == stored_object.size:
             self._copied[path] = state
 
     def _note_drivers(self) -> None:
@@ -130,13 +138,13 @@ class Mirror:
         return path.relative_to(self.home).as_posix()
 
 
-def _newer(stored: Object, path: Path, state: tuple[int, int]) -> bool:
+def _newer(stored_object: Object, path: Path, state: tuple[int, int]) -> bool:
     """Whether the object store's copy replaces the local one."""
     if path.name in FIXED or TABLES in path.parts[-3:]:
         return False
     if path.name == LOG:
-        return stored.size > state[0]
-    return stored.written > datetime.fromtimestamp(state[1] / 1e9, UTC)
+        return stored_object.size > state[0]
+    return stored_object.write_time > datetime.fromtimestamp(state[1] / 1e9, UTC)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -161,10 +169,10 @@ def _state(path: Path) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def _write(path: Path, data: bytes, written: datetime | None = None) -> None:
+def _write(path: Path, data: bytes, write_time: datetime | None = None) -> None:
     """Write a file atomically, with the time of the object that it copies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write.put_in_place(path) as draft:
         draft.write_bytes(data)
-        if written is not None:
-            os.utime(draft, (written.timestamp(),) * 2)
+        if write_time is not None:
+            os.utime(draft, (write_time.timestamp(),) * 2)

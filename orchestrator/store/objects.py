@@ -51,10 +51,10 @@ class ObjectStore(FileStore):
     @cached_property
     def mirror(self) -> Mirror:
         home = os.environ.get("ENGRAM_RUNS") or RUNS
-        scheme, _, place = self.location.partition("://")
+        scheme, _, path = self.location.partition("://")
         # Names of buckets are longer than the folder of Azure's containers, so the two cannot collide.
         folder = Path(home).expanduser().absolute() / ("" if scheme == "s3" else scheme)
-        return Mirror(self._bucket, folder / place)
+        return Mirror(self._bucket, folder / path)
 
     def keys(self) -> set[str]:
         keys = entry.keys_of(self._names(RESULTS), SUFFIX)
@@ -65,27 +65,31 @@ class ObjectStore(FileStore):
     def stamps(self, keys: Iterable[str]) -> Mapping[str, str]:
         versions = {entry.result_name(key): key for key in keys}
         objects = self._bucket.objects(RESULTS) if versions else ()
-        return {versions[stored.name]: stored.tag for stored in objects if stored.name in versions}
+        return {
+            versions[stored_object.name]: stored_object.tag
+            for stored_object in objects
+            if stored_object.name in versions
+        }
 
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
         from orchestrator.store.threads import thread_pool
 
         with thread_pool(JOURNEYS, "verify") as pool:
-            yield from (unsound for unsound in pool.map(self._wrong, keys) if unsound is not None)
+            yield from (problem for problem in pool.map(self._find_problem, keys) if problem is not None)
 
-    def _wrong(self, key: str) -> tuple[str, StoreError] | None:
+    def _find_problem(self, key: str) -> tuple[str, StoreError] | None:
         try:
             self.record(key)
         except (Absent, Damaged, Unwritable) as error:  # an unreachable result may be intact
             return key, error
         return None
 
-    def set_aside_run_file(self, run: str, name: str, data: bytes, why: str) -> None:
+    def set_aside_run_file(self, run: str, name: str, data: bytes, reason: str) -> None:
         if self.read_run_file(run, name) == data:
-            self._to_quarantine(run_file_name(run, name), name.removesuffix(".json"), ".json", data, why)
+            self._to_quarantine(run_file_name(run, name), name.removesuffix(".json"), ".json", data, reason)
 
     def files(self, folder: str) -> dict[str, int]:
-        return {stored.name: stored.size for stored in self._bucket.objects(folder)}
+        return {stored_object.name: stored_object.size for stored_object in self._bucket.objects(folder)}
 
     def irregular_files(self, folder: str) -> dict[str, str]:
         return dict.fromkeys(self._bucket.invalid_names(folder), "its name is not a path")
@@ -159,23 +163,23 @@ class ObjectStore(FileStore):
     @contextmanager
     def _checked_bytes(self, key: str) -> Iterator[pa.Buffer]:
         """All bytes of a result, checked against their digest. A result found corrupt is set aside."""
-        with entry.reading_result(self, key, lambda why: self._set_aside(key, data, why)):
+        with entry.reading_result(self, key, lambda reason: self._set_aside(key, data, reason)):
             data = self._bucket.get(entry.result_name(key))
             entry.check(memoryview(data))
             yield data
 
-    def _set_aside(self, key: str, data: pa.Buffer, why: str) -> None:
+    def _set_aside(self, key: str, data: pa.Buffer, reason: str) -> None:
         """Copy a damaged result to quarantine and delete it, unless an intact one has replaced it."""
         name = entry.result_name(key)
         with suppress(FileNotFoundError):
             if self._bucket.get(name).equals(data):
-                self._to_quarantine(name, key, SUFFIX, data, why)
+                self._to_quarantine(name, key, SUFFIX, data, reason)
 
-    def _to_quarantine(self, name: str, stem: str, suffix: str, data: bytes | pa.Buffer, why: str) -> None:
+    def _to_quarantine(self, name: str, stem: str, suffix: str, data: bytes | pa.Buffer, reason: str) -> None:
         """Copy these bytes of an object to quarantine with a note, and delete the object once both are stored."""
         copy = f"{QUARANTINE}/{stem}.{time.time_ns()}"
         self._bucket.put(copy + suffix, data)
-        self._bucket.put(copy + ".txt", f"{name}\n{why}\n".encode())
+        self._bucket.put(copy + ".txt", f"{name}\n{reason}\n".encode())
         self._bucket.delete(name)
 
 
@@ -198,4 +202,4 @@ def _create(bucket: Bucket) -> None:
 
 
 def _last_parts(objects: Iterable[Object]) -> Iterator[str]:
-    return (stored.name.rpartition("/")[2] for stored in objects)
+    return (stored_object.name.rpartition("/")[2] for stored_object in objects)

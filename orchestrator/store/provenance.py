@@ -76,18 +76,18 @@ def commit() -> str | None:
         return None
 
 
-def device(noted: str | None = None) -> Mapping[str, Any]:
+def device(noted_device: str | None = None) -> Mapping[str, Any]:
     """The device and, if a task has loaded torch, the number of its threads.
 
     A task may have noted the device, as torch names it (`cuda:0`, `cpu`) or by its model name; its note takes
     precedence, since not every task uses an available GPU. Both give the same name.
     """
     torch = sys.modules.get("torch")
-    kind = None if noted is None else noted.partition(":")[0]
+    kind = None if noted_device is None else noted_device.partition(":")[0]
     if torch is None:
-        return {"device": noted or "cpu"}
+        return {"device": noted_device or "cpu"}
     if kind not in (None, "cuda", "cpu"):
-        name = noted
+        name = noted_device
     elif kind != "cpu" and torch.cuda.is_available():
         name = torch.cuda.get_device_name()
     else:

@@ -55,15 +55,15 @@ def bytes_inside(root: Path, name: str) -> bytes:
     *folders, last = name.split("/")
     if any(part in ("", ".", "..") for part in (*folders, last)):
         raise IrregularFile(errno.EINVAL, "its name points outside the store", name)
-    above = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    parent_handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for folder in folders:
-            below = _open(folder, READ_ONLY | os.O_NOFOLLOW | os.O_DIRECTORY, above)
-            os.close(above)
-            above = below
-        handle = _open(last, READ_ONLY | os.O_NOFOLLOW, above)
+            child_handle = _open(folder, READ_ONLY | os.O_NOFOLLOW | os.O_DIRECTORY, parent_handle)
+            os.close(parent_handle)
+            parent_handle = child_handle
+        handle = _open(last, READ_ONLY | os.O_NOFOLLOW, parent_handle)
     finally:
-        os.close(above)
+        os.close(parent_handle)
     return _read(_checked(handle, name))
 
 

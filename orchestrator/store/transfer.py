@@ -49,53 +49,57 @@ def copy_store(origin: Store, target: Store) -> Transfer:
     """
     if origin.location == target.location:
         raise StoreError(f"{origin.location} is both FROM and TO; give two different stores")
-    done = Transfer()
+    transfer = Transfer()
     with thread_pool(JOURNEYS, "copy") as pool:
         for folder in (*KEYED, RUNS):
-            done.irregular |= origin.irregular_files(folder)
+            transfer.irregular |= origin.irregular_files(folder)
         for folder in KEYED:
-            there, here = origin.files(folder), target.files(folder)
-            missing = [name for name in there if name not in here and _is_keyed(name)]
-            done.present += len(there) - len(missing)
-            _count(done, pool.map(lambda name: _copy(origin, target, name), missing))
-        for files in _run_files(origin, target, done):
-            _count(done, pool.map(lambda name: _copy(origin, target, name, replace=True), files))
-    return done
+            origin_files, target_files = origin.files(folder), target.files(folder)
+            missing_names = [name for name in origin_files if name not in target_files and _is_keyed(name)]
+            transfer.present += len(origin_files) - len(missing_names)
+            _count(transfer, pool.map(lambda name: _copy(origin, target, name), missing_names))
+        for files in _run_files(origin, target, transfer):
+            _count(transfer, pool.map(lambda name: _copy(origin, target, name, replace=True), files))
+    return transfer
 
 
-def _count(done: Transfer, copied: Iterable[tuple[str, int | IrregularFile | None]]) -> None:
+def _count(transfer: Transfer, copied: Iterable[tuple[str, int | IrregularFile | None]]) -> None:
     for name, size in copied:
         if size is None:
-            done.damaged.append(name)
+            transfer.damaged.append(name)
         elif isinstance(size, IrregularFile):
-            done.irregular[name] = size.strerror or str(size)
+            transfer.irregular[name] = size.strerror or str(size)
         else:
-            done.copied += 1
-            done.bytes += size
+            transfer.copied += 1
+            transfer.bytes += size
 
 
-def _run_files(origin: Store, target: Store, done: Transfer) -> Iterator[list[str]]:
+def _run_files(origin: Store, target: Store, transfer: Transfer) -> Iterator[list[str]]:
     """The files of each run to copy, its `run.json` last, because it makes the run exist."""
-    there, here = _by_run(origin.files(RUNS)), _by_run(target.files(RUNS))
-    for run, files in there.items():
-        known = here.get(run, {})
+    origin_runs, target_runs = _by_run(origin.files(RUNS)), _by_run(target.files(RUNS))
+    for run, files in origin_runs.items():
+        existing_files = target_runs.get(run, {})
         log = f"{RUNS}/{run}/{LOG}"
-        ahead = files.get(log, 0) > known.get(log, 0)
-        names = [name for name in files if name not in known or (ahead and name.rpartition("/")[2] not in FIXED)]
-        done.present += len(files) - len(names)
-        if known and names and (driver := lease.holder(target.folder(RUNS, run))) is not None:
+        is_origin_longer = files.get(log, 0) > existing_files.get(log, 0)
+        names = [
+            name
+            for name in files
+            if name not in existing_files or (is_origin_longer and name.rpartition("/")[2] not in FIXED)
+        ]
+        transfer.present += len(files) - len(names)
+        if existing_files and names and (driver := lease.holder(target.folder(RUNS, run))) is not None:
             raise Held(f"{run} has a driver in {target.location}, {driver.name}; copy again when it has ended")
-        first, rest = f"{RUNS}/{run}/{mirror.FIRST}", [name for name in names if name.count("/") > 1]
-        yield [name for name in rest if name != first]
-        yield [name for name in rest if name == first]
+        first, run_names = f"{RUNS}/{run}/{mirror.FIRST}", [name for name in names if name.count("/") > 1]
+        yield [name for name in run_names if name != first]
+        yield [name for name in run_names if name == first]
 
 
 def _by_run(files: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """The files of each run, without unfinished files and files that concern one machine."""
     runs: dict[str, dict[str, int]] = {}
     for name, size in files.items():
-        _, run, *rest = name.split("/")
-        if rest and not any(part.startswith(".") for part in (run, *rest)) and rest[-1] not in OURS:
+        _, run, *parts = name.split("/")
+        if parts and not any(part.startswith(".") for part in (run, *parts)) and parts[-1] not in OURS:
             runs.setdefault(run, {})[name] = size
     return runs
 

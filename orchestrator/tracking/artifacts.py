@@ -52,20 +52,22 @@ def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) 
         exported = {name: results.trials(search, name) for name in search_results.TABLES}
     else:
         exported = {name: results.export(journal, store, name) for name in single(journal)}
-    tables = {name: (rows.table, rows.alongside) for name, rows in exported.items()}
+    tables = {name: (rows.table, rows.redundant_columns) for name, rows in exported.items()}
     cells = pa.table({}) if search is not None else _answers_of_cells(journal, store)
-    for name, (whole_table, alongside) in ({CELLS: (cells, ())} | tables if cells.num_rows else tables).items():
-        table = shareable(whole_table)
+    for name, (all_columns, redundant_columns) in ({CELLS: (cells, ())} | tables if cells.num_rows else tables).items():
+        table = shareable(all_columns)
         if not table.num_rows or table.nbytes > LARGEST:
             continue
         sink = io.BytesIO()
         _parquet(table, sink)
         yield Artifact(f"tables/{name}.parquet", sink.getvalue())
-        whole = table.num_rows <= ROWS
-        shown = f"tables/{name}.json" if whole else f"tables/{name}, first {ROWS} of {table.num_rows} rows.json"
-        columns = [column for column in table.schema.names if column not in alongside]
+        is_complete = table.num_rows <= ROWS
+        path_in_mlflow = (
+            f"tables/{name}.json" if is_complete else f"tables/{name}, first {ROWS} of {table.num_rows} rows.json"
+        )
+        columns = [column for column in table.schema.names if column not in redundant_columns]
         rows = [[jsonable(row[column], encodable) for column in columns] for row in table.slice(0, ROWS).to_pylist()]
-        yield Artifact(shown, json.dumps({"columns": columns, "data": rows}).encode(), table=True)
+        yield Artifact(path_in_mlflow, json.dumps({"columns": columns, "data": rows}).encode(), table=True)
 
 
 def _answers_of_cells(journal: Journal, store: Store) -> pa.Table:
@@ -96,34 +98,34 @@ def single(journal: Journal) -> list[str]:
     for run in cells or [journal]:
         for name, keys in status.roots(run).items():
             parts[name] = max(parts.get(name, 0), len(keys))
-    return [name for name, most in parts.items() if most == 1]
+    return [name for name, job_count in parts.items() if job_count == 1]
 
 
 def fingerprint(journal: Journal, store: Store, search: SearchResults | None) -> str:
     """A hash that changes when any artifact does. Fast: a table is represented by its key and whether it is stored."""
-    seen = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in _page_files(journal.folder):
-        seen.update(f"{path.name}\0{hashlib.sha256(regular_bytes(path)).hexdigest()}\n".encode())
-    seen.update(json.dumps(journal.about(), sort_keys=True).encode())
+        digest.update(f"{path.name}\0{hashlib.sha256(regular_bytes(path)).hexdigest()}\n".encode())
+    digest.update(json.dumps(journal.about(), sort_keys=True).encode())
     if search is not None:
-        seen.update(content(search.table(search_results.TRIALS)).encode())
+        digest.update(content(search.table(search_results.TRIALS)).encode())
     for run in journal.parts():
         for keys in run.roots().values():
             if len(keys) == 1:
-                seen.update(f"{keys[0]} {keys[0] in store}\n".encode())
-    return seen.hexdigest()
+                digest.update(f"{keys[0]} {keys[0] in store}\n".encode())
+    return digest.hexdigest()
 
 
 def shareable(table: pa.Table) -> pa.Table:
     """The table without binary columns, which may hold images, and without its metadata."""
-    kept = [field.name for field in table.schema if not _holds_bytes(field.type)]
-    return table.select(kept).replace_schema_metadata(None)
+    names = [field.name for field in table.schema if not _holds_bytes(field.type)]
+    return table.select(names).replace_schema_metadata(None)
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return True
-    return any(_holds_bytes(kind.field(at).type) for at in range(kind.num_fields))
+    return any(_holds_bytes(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _parquet(table: pa.Table, sink: io.BytesIO) -> None:

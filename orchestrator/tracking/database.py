@@ -36,8 +36,8 @@ def problem(path: Path) -> str | None:
             if outcome != "ok":
                 return str(outcome)
             # The first experiment is the last that MLflow makes.
-            whole = database.execute("SELECT 1 FROM experiments LIMIT 1").fetchone()
-            return None if whole else "it was never completed"
+            is_complete = database.execute("SELECT 1 FROM experiments LIMIT 1").fetchone()
+            return None if is_complete else "it was never completed"
     except sqlite3.Error as error:
         return _fault(error)
 
@@ -61,16 +61,16 @@ def make(path: Path, fill: Callable[[Path], None]) -> None:
     The caller must hold the lock. Raises OSError if it cannot be written, and the errors of `fill`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(f"{MAKING}*"):  # by a process that was killed
-        shutil.rmtree(left, ignore_errors=True)
+    for abandoned_folder in path.parent.glob(f"{MAKING}*"):  # by a process that was killed
+        shutil.rmtree(abandoned_folder, ignore_errors=True)
     folder = Path(mkdtemp(prefix=MAKING, dir=path.parent))
     try:
         draft = folder / path.name
         fill(draft)
-        if wrong := problem(draft):
-            raise OSError(f"the database created for {path} cannot be used: {wrong}")
-        with open(draft, "rb") as made:
-            os.fsync(made.fileno())
+        if defect := problem(draft):
+            raise OSError(f"the database created for {path} cannot be used: {defect}")
+        with open(draft, "rb") as file:
+            os.fsync(file.fileno())
         with suppress(FileExistsError):
             os.link(draft, path)
         sync(path.parent)
@@ -87,14 +87,14 @@ def set_aside(path: Path, runs: Iterable[str]) -> Path:
         path, sorted({*owed_runs(path), *runs})
     )  # first, so that after a kill only the rest has to be repeated
     count = 1
-    while (place := path.with_name(f"{path.name}.unusable-{count}")).exists():
+    while (new_path := path.with_name(f"{path.name}.unusable-{count}")).exists():
         count += 1
     for suffix in ("-journal", "-wal", "-shm"):
         with suppress(FileNotFoundError):
-            os.rename(f"{path}{suffix}", f"{place}{suffix}")
-    os.rename(path, place)
+            os.rename(f"{path}{suffix}", f"{new_path}{suffix}")
+    os.rename(path, new_path)
     sync(path.parent)
-    return place
+    return new_path
 
 
 def owed_runs(path: Path) -> list[str]:

@@ -73,7 +73,7 @@ class Delivery:
         except OSError:
             return
         threading.Thread(target=self._listen, args=(self._child,), daemon=True).start()
-        self._tell(json.dumps(self._order))
+        self._send(json.dumps(self._order))
 
     def finish(self, impatient: Callable[[], bool]) -> list[str]:
         """Wait until all is delivered, once the folders are complete; return the lines to report to the user.
@@ -85,7 +85,7 @@ class Delivery:
             return []
         if self._child is None:
             self.begin()
-        self._tell("end")
+        self._send("end")
         answer = self._answer(impatient)
         self.close()
         lines = [answer["notice"]] if answer.get("notice") else []
@@ -128,7 +128,7 @@ class Delivery:
         except subprocess.TimeoutExpired:
             threading.Thread(target=child.wait, daemon=True).start()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if self._child is not None and self._child.stdin is not None:
             with suppress(OSError):  # the child has died, which the missing answer shows
                 self._child.stdin.write(f"{line}\n")
@@ -144,8 +144,8 @@ class Delivery:
         """The child's last message: its remaining `problem` and its `notice`."""
         if self._child is None:
             return {"problem": "its process could not be started"}
-        until = time.monotonic() + STARTING
-        while time.monotonic() < until:
+        deadline = time.monotonic() + STARTING
+        while time.monotonic() < deadline:
             if impatient():
                 return {"problem": "the time was over"}
             try:
@@ -157,7 +157,7 @@ class Delivery:
             answer: dict[str, str] = json.loads(line)
             if "problem" in answer:
                 return answer
-            until = time.monotonic() + SILENT[self.target.remote]
+            deadline = time.monotonic() + SILENT[self.target.remote]
         return {"problem": f"{self.target.public_uri} does not answer"}
 
 

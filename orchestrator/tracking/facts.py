@@ -67,8 +67,8 @@ class ProgressLog:
         self.log = log
         self._now = 0.0
         self._tally = RunProgress(clock=lambda: self._now)
-        self._busy = False  # whether this start has done anything
-        self._shown = True  # whether its latest counts are in a point
+        self._has_news = False  # whether this start has done anything
+        self._is_in_point = True  # whether its latest counts are in a point
         self._ends: str | None = None  # the end of the previous start
 
     def read(self, settled: bool = True) -> None:
@@ -78,36 +78,36 @@ class ProgressLog:
     def _take(self, event: Event) -> None:
         if event["event"] == "started":
             self._close()
-            self._busy, self.state = False, None
-        elif is_news(event) and not self._busy:
-            self._busy = True
+            self._has_news, self.state = False, None
+        elif is_news(event) and not self._has_news:
+            self._has_news = True
             self._add()  # the counts when this start began
         now = self._now = seconds_of(event["time"])
         self.began = now if self.began is None else self.began
         self._tally.take(event)
         if is_end(event):
             self.state = event["event"]
-            if self._busy:
+            if self._has_news:
                 self.ended = now
             elif self.state != self._ends:  # another run did the rest, or there was no work
-                self.ended, self._shown = now, False
+                self.ended, self._is_in_point = now, False
             self._ends = self.state
             self._close()
-        elif self._busy:
-            self.ended, self._shown = now, False
+        elif self._has_news:
+            self.ended, self._is_in_point = now, False
             if now - self.points[-1].time >= SECONDS:
                 self._add()
 
     def _close(self) -> None:
         """Add the last point of a start that has changed something."""
-        if not self._shown:
+        if not self._is_in_point:
             self._add()
 
     def _add(self) -> None:
         tally = self._tally
         step = len(self.points)
-        self.points.append(Point(step, self._now, tally.there, tally.failed, tally.models_per_minute))
-        self._shown = True
+        self.points.append(Point(step, self._now, tally.stored_now, tally.failed, tally.models_per_minute))
+        self._is_in_point = True
 
 
 def is_end(event: Event) -> bool:
@@ -149,7 +149,7 @@ def params(about: Mapping[str, Any]) -> dict[str, str]:
 def common(of_runs: list[dict[str, str]]) -> dict[str, str]:
     """The params that are equal in all runs."""
     first = of_runs[0]
-    return {name: value for name, value in first.items() if all(other.get(name) == value for other in of_runs)}
+    return {name: value for name, value in first.items() if all(params.get(name) == value for params in of_runs)}
 
 
 def inputs(about: Mapping[str, Any]) -> list[Input]:
@@ -158,7 +158,7 @@ def inputs(about: Mapping[str, Any]) -> list[Input]:
     for field, part in walk(_config(about)):
         if isinstance(part, Dataset):
             contexts.setdefault((part.name, part.digest), []).append(field)
-    return [Input(name, digest, ", ".join(where)) for (name, digest), where in contexts.items()]
+    return [Input(name, digest, ", ".join(fields)) for (name, digest), fields in contexts.items()]
 
 
 def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
@@ -212,8 +212,12 @@ def metrics(journal: Journal, store: Store, search: SearchResults | None) -> dic
     `.high`. Nulls and values that are not finite are omitted. All other numbers are in the tables among the artifacts.
     """
     if search is not None:
-        told = answers.search_answer(search)
-        numbers = {} if told is None else {LESS: told.estimate, f"{LESS}.low": told.low, f"{LESS}.high": told.high}
+        recommendation = answers.search_answer(search)
+        numbers = (
+            {}
+            if recommendation is None
+            else {LESS: recommendation.estimate, f"{LESS}.low": recommendation.low, f"{LESS}.high": recommendation.high}
+        )
         return _finite(numbers)
     row = results.headline(journal, store) or {}
     return _finite({name: row.get(column) for name, column in COLUMNS.items()})
@@ -224,9 +228,9 @@ def objectives(search: SearchResults, run: str) -> dict[str, float]:
     rows = [row for row in search.trials if row["run"] == run]
     values: dict[str, Any] = {}
     for name in ("memorization", "utility") if rows else ():
-        own = search_results.value(rows[-1], name) or {}
-        values |= {f"search.{name}": own.get("estimate")}
-        values |= {f"search.{name}.{end}": own.get(end) for end in ("low", "high")}
+        objective = search_results.value(rows[-1], name) or {}
+        values |= {f"search.{name}": objective.get("estimate")}
+        values |= {f"search.{name}.{end}": objective.get(end) for end in ("low", "high")}
     return _finite(values)
 
 
@@ -237,9 +241,9 @@ def learning_curves(journal: Journal, store: Store) -> dict[str, list[tuple[int,
     if registered is None:
         return {}
     curves: dict[str, list[tuple[int, float]]] = {}
-    there = status.roots(journal)
+    roots = status.roots(journal)
     for measure in registered.audit.measures:
-        if measure.learning_curves is None or measure.name not in there:
+        if measure.learning_curves is None or measure.name not in roots:
             continue
         table = results.read(journal, store, measure.name).table
         if table.num_rows:
@@ -251,14 +255,14 @@ def learning_curves(journal: Journal, store: Store) -> dict[str, list[tuple[int,
 
 def _recommendation_tags(search: SearchResults) -> dict[str, str]:
     """Tags of a search's recommendation; empty until there is one."""
-    told = answers.search_answer(search)
-    if told is None:
+    recommendation = answers.search_answer(search)
+    if recommendation is None:
         return {}
-    tags = {"engram.answer": told.answer, "engram.tone": told.tone}
-    if told.estimate is not None:
+    tags = {"engram.answer": recommendation.answer, "engram.tone": recommendation.tone}
+    if recommendation.estimate is not None:
         tags["engram.measured"] = answers.LESS
-        ends = rounding.format_interval(told.low, told.high)
-        tags["engram.estimate"] = f"{rounding.format_row_value(vars(told), 'estimate')} {ends}".strip()
+        ends = rounding.format_interval(recommendation.low, recommendation.high)
+        tags["engram.estimate"] = f"{rounding.format_row_value(vars(recommendation), 'estimate')} {ends}".strip()
     return tags
 
 

@@ -58,8 +58,8 @@ def cell_names(sweep: Journal, search: SearchResults | None) -> dict[str, str]:
     if search is not None:
         return {row["run"]: search_results.trial_name(row)[:LONGEST_NAME] for row in search.trials if row["run"]}
     settings = results.cells(sweep)
-    telling = resolve.distinguishing_fields(list(settings.values()))
-    return {run: resolve.label(setting, telling)[:LONGEST_NAME] or run for run, setting in settings.items()}
+    fields = resolve.distinguishing_fields(list(settings.values()))
+    return {run: resolve.label(setting, fields)[:LONGEST_NAME] or run for run, setting in settings.items()}
 
 
 def _subject(about: Mapping[str, Any]) -> str:
@@ -77,16 +77,18 @@ def _set(about: Mapping[str, Any]) -> list[str]:
     If there are many, only the first few, fields that name a file first, because these distinguish runs; without
     digests.
     """
-    asked = about["search"] if is_search(about) else about.get("asked", {})
-    given = {**asked.get("set", {}), **(about.get("setting") or {})}
-    told = {name: text(value) for name, value in given.items()}
-    told = {name: value for name, value in told.items() if not WITHHELD.match(value)}
-    if len(told) <= MOST:
-        shown, more = list(told), 0
+    specification = about["search"] if is_search(about) else about.get("asked", {})
+    settings = {**specification.get("set", {}), **(about.get("setting") or {})}
+    texts = {name: text(value) for name, value in settings.items()}
+    texts = {name: value for name, value in texts.items() if not WITHHELD.match(value)}
+    if len(texts) <= MOST:
+        names, hidden_count = list(texts), 0
     else:
-        shown = sorted(told, key=lambda name: DIGEST.search(told[name]) is None)[:MOST]
-        more = len(told) - MOST
-    return [f"{name}={DIGEST.sub('', told[name])}" for name in shown] + ([f"{more} more"] if more else [])
+        names = sorted(texts, key=lambda name: DIGEST.search(texts[name]) is None)[:MOST]
+        hidden_count = len(texts) - MOST
+    return [f"{name}={DIGEST.sub('', texts[name])}" for name in names] + (
+        [f"{hidden_count} more"] if hidden_count else []
+    )
 
 
 def run_note(journal: Journal, store: Store, state: str, search: SearchResults | None = None) -> str:
@@ -121,8 +123,8 @@ def _answer(journal: Journal, store: Store) -> list[str]:
     verdict = results.answer(journal, store)
     if verdict is None:
         return [_table(rows[:10])] if rows else []
-    carrying = answers.supporting_rows(verdict, rows)
-    table = [_table(carrying)] if carrying else []
+    supporting_rows = answers.supporting_rows(verdict, rows)
+    table = [_table(supporting_rows)] if supporting_rows else []
     return [f"**{verdict.sentence}**", *table, *_effect(journal, store), verdict.limits_in_full]
 
 
@@ -148,24 +150,30 @@ def _cells(journal: Journal, store: Store) -> list[str]:
 
 def _search(search: SearchResults) -> list[str]:
     """The question and recommendation of a search, and its front with the fresh audits."""
-    told = answers.search_answer(search)
-    said = [] if told is None else [f"**{told.sentence}**"]
+    recommendation = answers.search_answer(search)
+    recommendation_lines = [] if recommendation is None else [f"**{recommendation.sentence}**"]
     lines = ["| trial | choices | memorization | utility | run |", "|---" * 5 + "|"]
-    shown = [row for row in search.trials if row["front"] or row["part"] == search_results.FRESH]
-    for row in shown[:FRONT]:
+    trials = [row for row in search.trials if row["front"] or row["part"] == search_results.FRESH]
+    for row in trials[:FRONT]:
         numbers = (search_results.value(row, name) for name in ("memorization", "utility"))
         texts = (
-            f"{rounding.format_row_value(own, 'estimate')} {rounding.format_interval(own['low'], own['high'])}"
-            if own
+            f"{rounding.format_row_value(objective, 'estimate')} "
+            f"{rounding.format_interval(objective['low'], objective['high'])}"
+            if objective
             else ""
-            for own in numbers
+            for objective in numbers
         )
         lines.append(
             f"| {' | '.join(map(_cell, (row['trial'], search_results.trial_name(row), *texts, row['run'])))} |"
         )
     over = ", ".join(f"{name} from {domain}" for name, domain in search.settings["over"].items())
     question = f"*{search_results.QUESTION} {format_count(search.planned, 'trial')} over {over}.*"
-    return [question, *said, "\n".join(lines), *([] if told is None else [told.limits])]
+    return [
+        question,
+        *recommendation_lines,
+        "\n".join(lines),
+        *([] if recommendation is None else [recommendation.limits]),
+    ]
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -73,42 +73,44 @@ class Server:
         name = self.target.experiment
         experiment = self.client.get_experiment_by_name(name)
         if experiment is None:
-            place = None if self.target.remote else (self.folder / ARTIFACTS).as_uri()
+            artifact_location = None if self.target.remote else (self.folder / ARTIFACTS).as_uri()
             try:
-                return str(self.client.create_experiment(name, artifact_location=place))
+                return str(self.client.create_experiment(name, artifact_location=artifact_location))
             except MlflowException:
                 experiment = self.client.get_experiment_by_name(name)  # another process has created it
                 if experiment is None:
                     raise
         if experiment.lifecycle_stage != "active":
-            again = (
+            restore_command = (
                 f"MLFLOW_TRACKING_URI={self.target.public_uri} mlflow experiments restore -x {experiment.experiment_id}"
             )
             raise Undeliverable(
-                f"the experiment {name!r} has been deleted in MLflow; restore it ({again}), "
+                f"the experiment {name!r} has been deleted in MLflow; restore it ({restore_command}), "
                 "or give another name by --experiment"
             )
         return str(experiment.experiment_id)
 
     def _offer_view(self) -> None:
         """Store the view that links open, unless the experiment has it."""
-        there = self.client.get_experiment(self.experiment).tags
-        if there.get(tracking_store.VIEW_TAG) != (value := tracking_store.view_state()):
+        existing_tags = self.client.get_experiment(self.experiment).tags
+        if existing_tags.get(tracking_store.VIEW_TAG) != (value := tracking_store.view_state()):
             self.client.set_experiment_tag(self.experiment, tracking_store.VIEW_TAG, value)
 
-    def run(self, name: str, store_id: str, began: float, tags: Mapping[str, str], shown: str) -> str:
-        """The id of the run with this name in its store, created under the name `shown` if there is none."""
-        mine = f"tags.`engram.run` = '{name}' and tags.`engram.store` = '{store_id}'"
+    def run(self, name: str, store_id: str, began: float, tags: Mapping[str, str], display_name: str) -> str:
+        """The id of the run with this name in its store, created under the name `display_name` if there is none."""
+        run_filter = f"tags.`engram.run` = '{name}' and tags.`engram.store` = '{store_id}'"
         with file_lock(self.folder / LOCK):
-            runs = self.client.search_runs([self.experiment], mine, max_results=100)
+            runs = self.client.search_runs([self.experiment], run_filter, max_results=100)
             if not runs:
-                tags = {**tags, "engram.run": name, "engram.store": store_id, SHOWN: shown}
+                tags = {**tags, "engram.run": name, "engram.store": store_id, SHOWN: display_name}
                 tags = {tag: encodable(value) for tag, value in tags.items()}
-                made = self.client.create_run(self.experiment, int(began * 1000), tags=tags, run_name=encodable(shown))
-                return str(made.info.run_id)
-            first, *others = sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
-            for other in others:  # duplicates, created by a server that answered too late
-                self.client.delete_run(other.info.run_id)
+                new_run = self.client.create_run(
+                    self.experiment, int(began * 1000), tags=tags, run_name=encodable(display_name)
+                )
+                return str(new_run.info.run_id)
+            first, *duplicates = sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
+            for duplicate in duplicates:  # duplicates, created by a server that answered too late
+                self.client.delete_run(duplicate.info.run_id)
             return str(first.info.run_id)
 
 
@@ -150,23 +152,28 @@ class Entry:
     def open(self, server: Server, parent: Entry | None) -> None:
         """Find or create the run, and log its params, tags and inputs."""
         self._server, self._status, self._parent = server, "", parent
-        before = notes.read_receipt(self.journal.folder)
+        earlier_receipt = notes.read_receipt(self.journal.folder)
         tags, name = self._tags(), self._name(parent)
         run_id = server.run(self.journal.run, _store_id(self.store), self._began(), tags, name)
         target = server.target
-        where = (target.public_uri, target.experiment, server.experiment, run_id)
+        identity = (target.public_uri, target.experiment, server.experiment, run_id)
         address = target.address(server.experiment, run_id)
-        same = before and where == (before.uri, before.experiment, before.experiment_id, before.run_id)
-        self.receipt = before if before and same else Receipt(*where, address)
-        seen = server.client.get_run(run_id)
+        is_same_run = earlier_receipt and identity == (
+            earlier_receipt.uri,
+            earlier_receipt.experiment,
+            earlier_receipt.experiment_id,
+            earlier_receipt.run_id,
+        )
+        self.receipt = earlier_receipt if earlier_receipt and is_same_run else Receipt(*identity, address)
+        mlflow_run = server.client.get_run(run_id)
         self._step = max((m.step for m in server.client.get_metric_history(run_id, DONE)), default=-1)
-        params = {k: v for k, v in self._params().items() if k not in seen.data.params}
+        params = {k: v for k, v in self._params().items() if k not in mlflow_run.data.params}
         self._log(params=params)
-        self._begin_effect(seen.data.metrics)
+        self._begin_effect(mlflow_run.data.metrics)
         tags |= {"mlflow.parentRunId": _id(parent)} if parent else {}
-        tags |= self._name_tags(seen, name)
-        self._tag(seen.data.tags, tags)
-        self._inputs(seen)
+        tags |= self._name_tags(mlflow_run, name)
+        self._tag(mlflow_run.data.tags, tags)
+        self._inputs(mlflow_run)
 
     def progress(self, state: str) -> None:
         """Log the points that MLflow does not have yet, and the state."""
@@ -188,14 +195,14 @@ class Entry:
         self.progress(state)
         if not files:
             self._end(state)
-        seen = server.client.get_run(run_id)
-        self._answer(seen.data.metrics)
+        mlflow_run = server.client.get_run(run_id)
+        self._answer(mlflow_run.data.metrics)
         if state in COMPLETE:
             self._learning_curves()
         tags = self._note(state) | facts.answer(self.journal, self.store, self.search)
         if files:
             tags |= self._files()
-        self._tag(seen.data.tags, tags)
+        self._tag(mlflow_run.data.tags, tags)
         if files:
             self._end(state)
             assert self.receipt is not None
@@ -212,14 +219,14 @@ class Entry:
         server.client.set_terminated(run_id, STATUS.get(state, "KILLED"), time)
         self._status = state
 
-    def _begin_effect(self, there: Mapping[str, float]) -> None:
+    def _begin_effect(self, logged_metrics: Mapping[str, float]) -> None:
         """Log the effect as not known yet: a comparison opens on the metric that was logged first."""
         from mlflow.entities import Metric
 
-        if not self.cells and facts.EFFECT not in there:
+        if not self.cells and facts.EFFECT not in logged_metrics:
             self._log(metrics=[Metric(facts.EFFECT, math.nan, int(self._began() * 1000), 0)])
 
-    def _answer(self, there: Mapping[str, float]) -> None:
+    def _answer(self, logged_metrics: Mapping[str, float]) -> None:
         """Log the answer's numbers that MLflow does not have; changed ones at a higher step."""
         from mlflow.entities import Metric
 
@@ -227,8 +234,8 @@ class Entry:
         time = int((self.course.ended or self._began()) * 1000)
         fresh = []
         for name, value in (facts.metrics(self.journal, self.store, self.search) | self._objectives()).items():
-            if there.get(name) != value:
-                history = server.client.get_metric_history(run_id, name) if name in there else ()
+            if logged_metrics.get(name) != value:
+                history = server.client.get_metric_history(run_id, name) if name in logged_metrics else ()
                 history = [metric for metric in history if not math.isnan(metric.value)]
                 fresh.append(Metric(name, value, time, 1 + max((metric.step for metric in history), default=-1)))
         self._log(metrics=fresh)
@@ -245,28 +252,30 @@ class Entry:
         server, run_id = self._server_and_id()
         time = int((self.course.ended or self._began()) * 1000)
         for name, points in facts.learning_curves(self.journal, self.store).items():
-            there = {metric.step for metric in server.client.get_metric_history(run_id, name)}
-            self._log(metrics=[Metric(name, value, time, epoch) for epoch, value in points if epoch not in there])
+            logged_epochs = {metric.step for metric in server.client.get_metric_history(run_id, name)}
+            self._log(
+                metrics=[Metric(name, value, time, epoch) for epoch, value in points if epoch not in logged_epochs]
+            )
 
     def _files(self) -> dict[str, str]:
         """Upload the changed files, and set the tag that names the tables among them."""
         server, run_id = self._server_and_id()
         assert self.receipt is not None
-        shown = []
+        tables = []
         for artifact in artifacts.run_artifacts(self.journal, self.store, self.search):
             if artifact.table:
-                shown.append({"path": artifact.path, "type": "table"})
+                tables.append({"path": artifact.path, "type": "table"})
             if self.receipt.artifacts.get(artifact.path) != artifact.digest:
                 _upload(server.client, run_id, artifact, server.folder)
                 self.receipt = replace(
                     self.receipt, artifacts={**self.receipt.artifacts, artifact.path: artifact.digest}
                 )
-        return {"mlflow.loggedArtifacts": json.dumps(shown)} if shown else {}
+        return {"mlflow.loggedArtifacts": json.dumps(tables)} if tables else {}
 
-    def _inputs(self, seen: Any) -> None:
+    def _inputs(self, mlflow_run: Any) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        there = {(logged.dataset.name, logged.dataset.digest) for logged in seen.inputs.dataset_inputs}
+        logged_data = {(logged.dataset.name, logged.dataset.digest) for logged in mlflow_run.inputs.dataset_inputs}
         fresh = [
             DatasetInput(
                 Dataset(encodable(dataset.name), dataset.digest[: facts.DIGEST], "engram", dataset.source),
@@ -274,7 +283,7 @@ class Entry:
             )
             for entry in self._runs()
             for dataset in facts.inputs(entry.about)
-            if (dataset.name, dataset.digest[: facts.DIGEST]) not in there
+            if (dataset.name, dataset.digest[: facts.DIGEST]) not in logged_data
         ]
         if fresh:
             server, run_id = self._server_and_id()
@@ -290,10 +299,10 @@ class Entry:
         """The name in MLflow's list."""
         return parent.names.get(self.journal.run, self.journal.run) if parent else note.run_name(self.journal)
 
-    def _name_tags(self, seen: Any, name: str) -> dict[str, str]:
+    def _name_tags(self, mlflow_run: Any, name: str) -> dict[str, str]:
         """The tags that give the run this name; empty if a user has renamed it."""
-        ours = (self.journal.run, seen.data.tags.get(SHOWN, name))
-        return {SHOWN: name, NAME: name} if seen.info.run_name in ours else {}
+        known_names = (self.journal.run, mlflow_run.data.tags.get(SHOWN, name))
+        return {SHOWN: name, NAME: name} if mlflow_run.info.run_name in known_names else {}
 
     def _runs(self) -> Sequence[Entry]:
         return self.cells or (self,)
@@ -301,11 +310,15 @@ class Entry:
     def _began(self) -> float:
         return self.course.began or seconds_of(self.about["created"])
 
-    def _tag(self, there: Mapping[str, str], tags: Mapping[str, str]) -> None:
+    def _tag(self, logged_tags: Mapping[str, str], tags: Mapping[str, str]) -> None:
         from mlflow.entities import RunTag
 
         self._log(
-            tags=[RunTag(name, encodable(value)) for name, value in tags.items() if there.get(name) != encodable(value)]
+            tags=[
+                RunTag(name, encodable(value))
+                for name, value in tags.items()
+                if logged_tags.get(name) != encodable(value)
+            ]
         )
 
     def _log(
@@ -314,12 +327,12 @@ class Entry:
         from mlflow.entities import Param
 
         server, run_id = self._server_and_id()
-        for some in _batches(list(metrics), METRICS):
-            server.client.log_batch(run_id, metrics=some)
-        for some_params in _batches(list((params or {}).items()), PARAMS):
-            server.client.log_batch(run_id, params=[Param(name, encodable(value)) for name, value in some_params])
-        for batch in _batches(list(tags), PARAMS):
-            server.client.log_batch(run_id, tags=batch)
+        for metric_batch in _batches(list(metrics), METRICS):
+            server.client.log_batch(run_id, metrics=metric_batch)
+        for param_batch in _batches(list((params or {}).items()), PARAMS):
+            server.client.log_batch(run_id, params=[Param(name, encodable(value)) for name, value in param_batch])
+        for tag_batch in _batches(list(tags), PARAMS):
+            server.client.log_batch(run_id, tags=tag_batch)
 
     def _server_and_id(self) -> tuple[Server, str]:
         assert self._server is not None
@@ -332,17 +345,19 @@ def _ready(target: Target, store: Store, used: bool) -> str:
     if path is None:
         return ""
     line = ""
-    wrong = database.problem(path) if path.exists() and path == store.folder(FOLDER) / DATABASE else None
-    if wrong:
+    defect = database.problem(path) if path.exists() and path == store.folder(FOLDER) / DATABASE else None
+    if defect:
         if used:
-            raise Undeliverable(f"{path} can no longer be used: {wrong}")
+            raise Undeliverable(f"{path} can no longer be used: {defect}")
         runs = [
             folder.parent.name
             for folder in store.folder("runs").glob(f"*/{notes.RECEIPT_FILE}")
             if (last := notes.read_receipt(folder.parent)) and last.uri == target.public_uri
         ]
-        place = database.set_aside(path, runs)
-        line = f"{path} could not be used ({wrong}); it was renamed {place.name}, and its runs go into a new database"
+        new_path = database.set_aside(path, runs)
+        line = (
+            f"{path} could not be used ({defect}); it was renamed {new_path.name}, and its runs go into a new database"
+        )
     if not path.exists():
         database.make(path, _fill)
     return line
@@ -370,11 +385,11 @@ def _metrics(point: Point) -> Iterator[Any]:
 def _upload(client: Any, run_id: str, artifact: artifacts.Artifact, folder: Path) -> None:
     from tempfile import TemporaryDirectory
 
-    *above, name = artifact.path.split("/")
-    with TemporaryDirectory(prefix=".upload-", dir=folder) as place:
-        path = Path(place) / name
+    *folders, name = artifact.path.split("/")
+    with TemporaryDirectory(prefix=".upload-", dir=folder) as folder_name:
+        path = Path(folder_name) / name
         path.write_bytes(artifact.data)
-        client.log_artifact(run_id, str(path), "/".join(above) or None)
+        client.log_artifact(run_id, str(path), "/".join(folders) or None)
 
 
 def _store_id(store: Store) -> str:
@@ -395,6 +410,6 @@ def _id(entry: Entry) -> str:
 
 
 def _batches(items: Sequence[T], size: int) -> Iterator[list[T]]:
-    left = iter(items)
-    while batch := list(islice(left, size)):
+    remaining = iter(items)
+    while batch := list(islice(remaining, size)):
         yield batch

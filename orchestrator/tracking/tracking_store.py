@@ -118,14 +118,16 @@ def rehome(store: Store) -> None:
     MLflow stores absolute paths. The caller must hold the lock.
     """
     database = store.folder(FOLDER) / DATABASE
-    here = (store.folder(FOLDER) / ARTIFACTS).as_uri()
+    artifact_uri = (store.folder(FOLDER) / ARTIFACTS).as_uri()
     if not database.exists():
         return
-    with closing(sqlite3.connect(database, timeout=20)) as opened, suppress(sqlite3.Error), opened:
-        asked = "SELECT DISTINCT artifact_location FROM experiments WHERE artifact_location LIKE ?"
-        for (there,) in opened.execute(asked, (f"file:///%/{FOLDER}/{ARTIFACTS}",)).fetchall():
-            if there != here:
-                mended = "SET artifact_location = ? WHERE artifact_location = ?"
-                opened.execute(f"UPDATE experiments {mended}", (here, there))
-                mended = "SET artifact_uri = ? || substr(artifact_uri, ?) WHERE substr(artifact_uri, 1, ?) = ?"
-                opened.execute(f"UPDATE runs {mended}", (here, len(there) + 1, len(there) + 1, f"{there}/"))
+    with closing(sqlite3.connect(database, timeout=20)) as connection, suppress(sqlite3.Error), connection:
+        query = "SELECT DISTINCT artifact_location FROM experiments WHERE artifact_location LIKE ?"
+        for (old_uri,) in connection.execute(query, (f"file:///%/{FOLDER}/{ARTIFACTS}",)).fetchall():
+            if old_uri != artifact_uri:
+                assignment = "SET artifact_location = ? WHERE artifact_location = ?"
+                connection.execute(f"UPDATE experiments {assignment}", (artifact_uri, old_uri))
+                assignment = "SET artifact_uri = ? || substr(artifact_uri, ?) WHERE substr(artifact_uri, 1, ?) = ?"
+                connection.execute(
+                    f"UPDATE runs {assignment}", (artifact_uri, len(old_uri) + 1, len(old_uri) + 1, f"{old_uri}/")
+                )

@@ -45,12 +45,12 @@ def link(url: str, experiment: str) -> str:
 
     The list of all experiments if the server does not have this one.
     """
-    asked = f"{url.rstrip('/')}/api/2.0/mlflow/experiments/get-by-name?experiment_name={quote(experiment)}"
+    request = f"{url.rstrip('/')}/api/2.0/mlflow/experiments/get-by-name?experiment_name={quote(experiment)}"
     try:
-        with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
-            found = json.load(answer)["experiment"]
-            offered = any(tag["key"] == tracking_store.VIEW_TAG for tag in found.get("tags", ()))
-            return run_list(url, found["experiment_id"], offered)
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+            experiment_json = json.load(answer)["experiment"]
+            has_view = any(tag["key"] == tracking_store.VIEW_TAG for tag in experiment_json.get("tags", ()))
+            return run_list(url, experiment_json["experiment_id"], has_view)
     except (OSError, ValueError, KeyError, TypeError):
         return f"{url.rstrip('/')}/#/experiments{VIEW}"
 
@@ -72,8 +72,8 @@ def check(store: Store, target: Target) -> None:
     if path is not None:
         if not path.exists():
             raise EngramError(f"{path} has no runs yet; run an audit first, or give another tracking store by --mlflow")
-        if wrong := database.problem(path):
-            raise EngramError(f"MLflow cannot use {path}: {wrong}; `engram resume` of one of its runs recreates it")
+        if defect := database.problem(path):
+            raise EngramError(f"MLflow cannot use {path}: {defect}; `engram resume` of one of its runs recreates it")
     # A process that holds the lock has done this already.
     with suppress(BlockingIOError), file_lock(store.folder(FOLDER) / LOCK, wait=False):
         rehome(store)
@@ -87,10 +87,10 @@ def log(store: Store) -> Path:
 def free_port(first: int) -> int:
     """The first free port, starting with `first`."""
     for port in range(first, first + PORTS):
-        with socket.socket() as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with suppress(OSError, OverflowError):
-                tried.bind((HOST, port))
+                probe.bind((HOST, port))
                 return port
     raise EngramError(f"ports {first} to {first + PORTS - 1} are all in use; give another one by --port")
 

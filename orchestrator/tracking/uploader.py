@@ -145,34 +145,34 @@ def _settle(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[]
     waiting = database.owed_runs(path) if path else []
     if path is None or not waiting:
         return
-    done = {entry.journal.run for entry in uploader.entries}
+    delivered_runs = {entry.journal.run for entry in uploader.entries}
     journals = {name: Journal(uploader.store.folder("runs", name)) for name in waiting}
     sweeps = [name for name, journal in journals.items() if _cells(journal)]
     for name in [*sweeps, *waiting]:  # a sweep's cells go with it
         if driver.dead:
             break
-        if name in done:
+        if name in delivered_runs:
             continue
         if not journals[name].exists:
-            done.add(name)
+            delivered_runs.add(name)
             continue
         cells = _cells(journals[name])
-        before = notes.read_receipt(journals[name].folder)
+        earlier_receipt = notes.read_receipt(journals[name].folder)
         order = {
             "store": uploader.store.location,
             "uri": uploader.target.uri,
-            "experiment": before.experiment if before else uploader.target.experiment,
+            "experiment": earlier_receipt.experiment if earlier_receipt else uploader.target.experiment,
             "runs": cells or [name],
             "sweep": name if cells else None,
         }
         with suppress(Exception):  # it stays recorded
-            other = Uploader(order, used=True)
-            with other.lock_runs(wait=False):
-                other.sync(lambda entry: entry.finish(files=True), settled=True)
-            done |= {name, *cells}
+            uploader_of_run = Uploader(order, used=True)
+            with uploader_of_run.lock_runs(wait=False):
+                uploader_of_run.sync(lambda entry: entry.finish(files=True), settled=True)
+            delivered_runs |= {name, *cells}
         acknowledge()
     with file_lock(uploader.store.folder(FOLDER) / ALL):
-        database.record_owed_runs(path, [name for name in database.owed_runs(path) if name not in done])
+        database.record_owed_runs(path, [name for name in database.owed_runs(path) if name not in delivered_runs])
 
 
 def _cells(journal: Journal) -> list[str]:

@@ -92,15 +92,11 @@ class AcdcContent:
 
         Decodes no file.
         """
-        splits = [
-            [
-                (patient.number, GROUPS[patient.label], sha)
-                for patient, sha in zip(
-                    split, map_in_threads(file_sha256, [patient.path for patient in split]), strict=True
-                )
-            ]
-            for split in (self.training, self.testing)
-        ]
+        splits = []
+        for patients in (self.training, self.testing):
+            hashes = map_in_threads(file_sha256, [patient.path for patient in patients])
+            rows = zip(patients, hashes, strict=True)
+            splits.append([(patient.number, GROUPS[patient.label], sha) for patient, sha in rows])
         return digest_of(RULE, [json.dumps(splits).encode()])
 
     def images(self) -> Images:
@@ -215,7 +211,10 @@ def group(info: Path) -> int:
         raise unreadable(info, error) from None
     except UnicodeDecodeError as error:
         raise DatasetError(f"{info} is not text in UTF-8: {error}") from None
-    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    fields = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        fields[name.strip()] = value.strip()
     if "Group" not in fields:
         raise DatasetError(f"{info} has no line 'Group: ...'; expected one of {', '.join(GROUPS)}")
     if fields["Group"] not in GROUPS:
@@ -234,10 +233,8 @@ def slices(patients: Sequence[Patient]) -> tuple[Pixels, Labels, NDArray[np.int6
     parts = np.split(out, np.cumsum(counts)[:-1])
     for _ in map_in_threads(lambda volume: fill(*volume), list(zip(patients, opened, parts, strict=True))):
         pass
-    labels, numbers = (
-        np.repeat(np.array(values, np.int64), counts)
-        for values in ([patient.label for patient in patients], [patient.number for patient in patients])
-    )
+    labels = np.repeat(np.array([patient.label for patient in patients], np.int64), counts)
+    numbers = np.repeat(np.array([patient.number for patient in patients], np.int64), counts)
     return out, labels, numbers
 
 

@@ -49,10 +49,9 @@ class CelebaContent:
 
     def digest(self) -> str:
         """The digest of the files' bytes in order, the splits and the size, without paths. Decodes no file."""
-        digests = [
-            [hashlib.sha256(content).hexdigest() for content in map_in_threads(file_bytes, files)]
-            for files in (self.train, self.validation)
-        ]
+        digests = []
+        for files in (self.train, self.validation):
+            digests.append([hashlib.sha256(content).hexdigest() for content in map_in_threads(file_bytes, files)])
         return digest_of(RULE, [json.dumps([digests, self.size]).encode()])
 
     def images(self) -> Images:

@@ -79,7 +79,7 @@ def _class_name(value: Any, is_tensor: Callable[[Any], bool]) -> str:
     if isinstance(value, Mapping):
         count = sum(map(is_tensor, value.values()))
         return f"{count} tensors" if count else "no tensors"
-    return str(getattr(value, "of", type(value).__name__))
+    return str(getattr(value, "class_name", type(value).__name__))
 
 
 def check_choice(where: str, mappings: list[Weights], part: str) -> None:

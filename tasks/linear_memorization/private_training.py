@@ -65,14 +65,14 @@ class Stack:
 def successes(config: Private) -> Mapping[Setting, Array]:
     """Return the shares of correct answers by setting, (queries, 2, trainings): in training and validation."""
     multipliers = noise_multipliers(config)
-    parts = [
-        {
-            setting: attack(config, stack, weights)
-            for setting, weights in _weights_by_setting(config, stack, multipliers)
-        }
-        for stack in stacks(config)
-    ]
-    return {setting: np.concatenate([part[setting] for part in parts], axis=-1) for setting in parts[0]}
+    parts = []
+    for stack in stacks(config):
+        weights_by_setting = _weights_by_setting(config, stack, multipliers)
+        parts.append({setting: attack(config, stack, weights) for setting, weights in weights_by_setting})
+    shares_by_setting = {}
+    for setting in parts[0]:
+        shares_by_setting[setting] = np.concatenate([part[setting] for part in parts], axis=-1)
+    return shares_by_setting
 
 
 def noise_multipliers(config: Private) -> Array:

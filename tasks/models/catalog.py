@@ -52,7 +52,7 @@ PLAIN = Regularisers()
 
 
 def activate(layers: Layers, x: Tensor, number: int, rate: float, regularisers: Regularisers) -> Tensor:
-    """ReLU of a hidden layer's values: batch norm directly before it, dropout of `rate` after it, where asked for.
+    """Apply ReLU to a hidden layer, with batch norm directly before and dropout of `rate` after it, if enabled.
 
     `number` counts the network's activations from 1: norm1, norm2, ...
     """
@@ -64,6 +64,10 @@ def activate(layers: Layers, x: Tensor, number: int, rate: float, regularisers: 
 
 
 Shape = tuple[int, int, int]  # of images: height, width, channels
+
+
+def _scale_count(count: int, width: float) -> int:
+    return max(1, math.floor(width * count + 0.5))
 
 
 @dataclass(frozen=True)
@@ -79,9 +83,8 @@ class Hidden:
 
     def times(self, width: float) -> Hidden:
         """Return the layers with scaled channels and units, rounded to integers (half up), at least 1."""
-        channels, units = (
-            tuple(max(1, math.floor(width * count + 0.5)) for count in counts) for counts in (self.channels, self.units)
-        )
+        channels = tuple(_scale_count(count, width) for count in self.channels)
+        units = tuple(_scale_count(count, width) for count in self.units)
         return Hidden(channels, units, self.pooled)
 
     def products(self, shape: Shape, outputs: int) -> int:
@@ -120,7 +123,7 @@ def _check_width(field: str, name: str, width: float, wide: Collection[str]) -> 
 
 
 def classifier_growth(name: str, shape: Shape, classes: int, width: float) -> float:
-    """How many times the work of its published width a classifier of this width takes; 1 for one without widths."""
+    """Return the work of a classifier of this width relative to its published width; 1 for one without widths."""
     if width == 1:
         return 1.0
     hidden = CLASSIFIERS[name]
@@ -128,7 +131,7 @@ def classifier_growth(name: str, shape: Shape, classes: int, width: float) -> fl
 
 
 def autoencoder_growth(shape: Shape, width: float) -> tuple[float, float]:
-    """How many times the work of its published width the autoencoder takes: a step of training; to decode a code."""
+    """Return the autoencoder's work relative to its published width: of a training step, and of decoding a code."""
     if width == 1:
         return 1.0, 1.0
     (training_work, decoding_work), (published_training_work, published_decoding_work) = (
@@ -145,7 +148,7 @@ def _relative_time(products: float) -> float:
 
 
 def _autoencoder(shape: Shape, width: float) -> tuple[int, int]:
-    """Multiplications of both networks for an image, and of the decoder alone."""
+    """Return the multiplications of both networks for an image, and of the decoder alone."""
     height, across, channels = shape
     pixels = (height + 2 * FRAME) * (across + 2 * FRAME) * channels
     hidden = VAE.times(width)
@@ -161,7 +164,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "resnet18": "ResNet-18 for small images, with batch norm",
     "PACKAGE.MODULE:FACTORY": "your own: factory(shape, classes) makes a torch.nn.Module from images to logits",
 }
-# Batch norm that a network always has is no option, so that one network is written in one way.
+# Batch norm that is part of a network is not an option, so that each network has one spelling.
 OPTIONS: Mapping[str, frozenset[str]] = {
     "mlp1": frozenset({"dropout", "batch_norm"}),
     "cnn1": frozenset({"dropout", "batch_norm"}),

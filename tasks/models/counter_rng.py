@@ -21,7 +21,7 @@ FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
 
 
 class CounterRng:
-    """The draws of each model, from its key (models,) int64; with `steps` (models,), those of that step of it.
+    """Random numbers of each model, from its key (models,) int64 and, with `steps` (models,), for one step.
 
     Every method takes a `site` in the network; different sites have different numbers. Results are (models, *shape),
     with independent numbers.
@@ -32,47 +32,47 @@ class CounterRng:
 
     @cached_property
     def keys(self) -> Tensor:
-        """The key of every model, (models,); worked out only where something is drawn."""
+        """The key of every model, (models,), which is computed on the first draw."""
         return self._members if self._steps is None else step_keys(self._members, self._steps)
 
     def words(self, site: int, count: int) -> Tensor:
-        """64 random bits each: (models, count) int64."""
+        """Return words of 64 random bits: (models, count) int64."""
         starts = mix_words(self.keys ^ site_key(site))
         return mix_words(starts[:, None] + counters(count, starts.device), spare=False)
 
     def uniform(self, site: int, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-        """U[0, 1) in steps of 2^-24, the same in every dtype."""
+        """Return U[0, 1) in steps of 2^-24, the same in every dtype."""
         count = math.prod(shape)
         halves = self.words(site, -(-count // 2)).view(torch.int32)[:, :count]
         return halves.bitwise_and(0xFFFFFF).to(dtype).mul_(2.0**-24).view(-1, *shape)
 
     def normal(self, site: int, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-        """N(0, 1). Box & Muller 1958: sqrt(-2 log(1 - u)) cos(2 pi v)."""
+        """Return N(0, 1). Box & Muller 1958: sqrt(-2 log(1 - u)) cos(2 pi v)."""
         uniform = self.uniform(site, (*shape, 2), dtype)  # pairs, so that fewer rows are the beginning of more
         radius = uniform[..., 0].neg().log1p_().mul_(-2).sqrt_()
         return radius.mul_(uniform[..., 1].mul(2 * math.pi).cos_())
 
     def dropout_mask(self, site: int, shape: Sequence[int], rate: float) -> Tensor:
-        """True with probability 1 - rate (rate < 1), to within 2^-17: what dropout leaves standing."""
+        """Return the mask of kept values: True with probability 1 - rate (rate < 1), to within 2^-17."""
         count = math.prod(shape)
         quarters = self.words(site, -(-count // 4)).view(torch.int16)[:, :count]
         return (quarters >= round(rate * 2**16) - 2**15).view(-1, *shape)
 
 
 def member_key(seed: int) -> int:
-    """The key from which a model's draws of all its steps are derived."""
+    """Return the key from which the draws of all steps of a model are derived."""
     return seeds.derive(seed, "draws")
 
 
 def step_keys(members: Tensor, steps: Tensor) -> Tensor:
-    """The keys of a step: from each model's key and its number of steps taken, both (models,) int64."""
+    """Return the keys of a step, from each model's key and number of completed steps, both (models,) int64."""
     return mix_words(members + steps.long() * GAMMA)
 
 
 def mix_words(words: Tensor, spare: bool = True) -> Tensor:
     """Compute SplitMix64's finaliser; `spare` does not change the argument."""
     words = words.clone() if spare else words
-    # Shifts of signed words copy the sign: the bits that it filled are masked off.
+    # A right shift of a signed word copies the sign bit, so the copied bits are masked.
     words.bitwise_xor_((words >> 30).bitwise_and_(2**34 - 1)).mul_(FIRST)
     words.bitwise_xor_((words >> 27).bitwise_and_(2**37 - 1)).mul_(SECOND)
     return words.bitwise_xor_((words >> 31).bitwise_and_(2**33 - 1))
@@ -85,5 +85,5 @@ def site_key(site: int) -> int:
 
 @lru_cache(256)
 def counters(count: int, device: torch.device) -> Tensor:
-    """1 gamma, 2 gamma, ... as one stream counts. Kept, because a CUDA graph remembers where it lies."""
+    """Return 1 gamma, 2 gamma, ...: the counter of a stream. Cached, because a CUDA graph stores its address."""
     return torch.arange(1, count + 1, device=device) * GAMMA

@@ -29,7 +29,7 @@ class Named(PinnedName):
     """
 
     noun: ClassVar[str] = "source of a network"
-    choices: ClassVar[str]  # the names there are, completing "it must be"
+    choices: ClassVar[str]  # the valid names, which complete "it must be"
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -81,7 +81,7 @@ class Factory:
 
     @classmethod
     def parse(cls, text: str, noun: str = "network") -> Factory:
-        """ValueError unless the text is `package.module:factory` or `package.module:factory@digest`."""
+        """Parse `package.module:factory` or `package.module:factory@digest`. Raises ValueError for any other text."""
         path, separator, digest = text.partition("@")
         module, _, function = path.partition(":")
         if not (
@@ -95,12 +95,12 @@ class Factory:
 
 
 def _pin_factory(factory: Factory) -> Factory:
-    """The factory with the digest of its source; ValueError where a digest given already is another."""
+    """Return the factory with the digest of its source. Raises ValueError if it differs from a given digest."""
     return replace(factory, digest=check_digest(factory, source_files(factory)))
 
 
 def check_digest(factory: Factory, files: Mapping[str, SourceFile]) -> str:
-    """The digest of a factory's files; ValueError where a digest given already is another."""
+    """Return the digest of a factory's files. Raises ValueError if it differs from a given digest."""
     digest = digest_of_files(files.values())
     if factory.digest and digest_in_keys(factory.digest) != digest_in_keys(digest):
         file_names = sorted(files)[:NAMED]
@@ -113,7 +113,7 @@ def check_digest(factory: Factory, files: Mapping[str, SourceFile]) -> str:
 
 
 def source_digest(factory: Factory) -> str:
-    """The digest of the files that a factory's module may execute, as `source_files` finds them."""
+    """Return the digest of the files that a factory's module may execute (`source_files`)."""
     return digest_of_files(source_files(factory).values())
 
 
@@ -136,5 +136,5 @@ def source_files(factory: Factory) -> dict[str, SourceFile]:
 
 
 def sources(factory: Factory) -> dict[str, Path]:
-    """The paths of a factory's files, by their names below the import path; ValueError as of `source_files`."""
+    """Return the paths of a factory's files, by their names below the import path. Raises as `source_files` does."""
     return {name: file.path for name, file in source_files(factory).items()}

@@ -87,11 +87,11 @@ def estimate_log_density(
     sampling: Sampling,
     chunk: Chunk | None = None,
 ) -> Estimated:
-    """The log density of every observation's bytes under every model, and how many samples it is effectively from.
+    """Estimate the log density of every observation's bytes under every model, and its effective number of samples.
 
     Both are (models, n) float64, the former in nats. `tensors` are (models, *shape), `pixels` (n, height * width *
     channels) uint8. `rows` (n,) int64 are the observations' numbers in their data set and `members` (models,) int64 the
-    models' keys: both name streams of draws. Where all weights of an observation are zero it is -inf.
+    models' keys: both name streams of draws. The log density is -inf if all weights of an observation are zero.
     """
     models, n, dtype = len(members), len(pixels), next(iter(tensors.values())).dtype
     chunk = chunk or fitting(pixels.device, models, n, sampling.samples, vae)
@@ -139,7 +139,7 @@ def model_inputs(
     sampling: Sampling,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Observations as models see them: (1, n, features), or (models, n, features) where each has its own view."""
+    """Return the models' inputs: (1, n, features), or (models, n, features) if each model has its own draws."""
     keys = observation_keys(sampling.seed, rows)
     if not sampling.afresh:
         return fixed_inputs(preparation, pixels, keys, dtype)[None]
@@ -149,9 +149,10 @@ def model_inputs(
 def _log_weights(
     vae: Vae, q: Codes, decoder: Layers, x: Tensor, keys: Tensor, sampling: Sampling
 ) -> Callable[[slice, slice], Tensor]:
-    """log p(x | z) + log p(z) - log q(z | x) of some observations' codes, some of each: (models, n, codes) float64.
+    """Return a function that computes log p(x | z) + log p(z) - log q(z | x) for slices of points and of codes.
 
-    q are their means and log variances, x is (models or 1, n, features) and `keys` (models, n).
+    Its results are (models, n, codes) float64. q contains the means and log variances of the codes, x is (models or 1,
+    n, features) and `keys` (models, n).
     """
     models, n = keys.shape
     mean, log_variance = q
@@ -161,7 +162,7 @@ def _log_weights(
         .view(models, n, -1, vae.latent)
     )
     z = torch.addcmul(mean[:, :, None], log_variance.mul(0.5).exp_()[:, :, None], noise)
-    # The normal densities' constants are the same and go.
+    # The constants of the two normal densities cancel.
     of_codes = 0.5 * (noise.square_() - z.square()).sum(-1, dtype=torch.float64)
     of_codes += 0.5 * log_variance.sum(-1, dtype=torch.float64)[:, :, None]
     codes = z.to(next(iter(decoder.tensors.values())).dtype)
@@ -192,7 +193,7 @@ def mean_of(log_values: Callable[[slice], Tensor], count: int, at_once: int) -> 
 
 
 def fitting(target_device: torch.device, models: int, n: int, samples: int, vae: Vae) -> Chunk:
-    """The chunk for this device: one that fits a processor's cache, or fills a GPU within its free memory."""
+    """Return the chunk for this device: it fits into a processor's cache, or into the free memory of a GPU."""
     if target_device.type != "cuda":
         return Chunk(ENCODED, max(1, DECODED // samples), min(samples, DECODED))
     values = min(2**29, torch.cuda.mem_get_info(target_device)[0] // 64)
@@ -203,28 +204,28 @@ def fitting(target_device: torch.device, models: int, n: int, samples: int, vae:
 
 CODES = 4  # per observation and step, drawn again in each step
 RATE = 0.05  # of Adam
-REFINED = -6  # the place for draws, beside those of tasks.models.vae and of tasks.training.density_objective
+REFINED = -6  # site for draws, distinct from the sites in tasks.models.vae and tasks.training.density_objective
 VALUES = 2**25  # of images decoded at a time
 
 
 def refine(
     vae: Vae, layers: Layers, x: Tensor, mean: Tensor, log_variance: Tensor, keys: Tensor, steps: int
 ) -> tuple[Tensor, Tensor]:
-    """The mean and log variance of every code after `steps` steps of Adam, both (models, n, latent).
+    """Fit the mean and log variance of every code by `steps` steps of Adam; both are (models, n, latent).
 
-    An encoder that answers for all observations gives each q(z | x) that it has learnt to give, and fits worse those
-    that it saw less like, or not at all. Importance sampling from such a q is rough and low. Here q's mean and log
-    variance are moved by gradient steps on the evidence lower bound of the one observation, from where the encoder put
-    them, so that log p is of the decoder. Cremer, Li & Duvenaud 2018, "Inference suboptimality in variational
-    autoencoders", section 4 (the amortisation gap; theirs is Adam until it no longer gains); Kim et al. 2018,
-    "Semi-amortized variational autoencoders", algorithm 1.
+    One encoder for all observations yields a poor q(z | x) for observations unlike the training data. Importance
+    sampling from such a q is imprecise and underestimates log p. Therefore gradient steps on the evidence lower bound
+    of the single observation move q's mean and log variance from the encoder's values, so that log p depends on the
+    decoder only. Cremer, Li & Duvenaud 2018, "Inference suboptimality in variational autoencoders", section 4 (the
+    amortisation gap; they run Adam until it no longer improves); Kim et al. 2018, "Semi-amortized variational
+    autoencoders", algorithm 1.
 
-    x is (models or 1, n, features), `keys` (models, n) name each observation's draws. What becomes of one depends
-    neither on the other observations nor on the other models.
+    x is (models or 1, n, features), and `keys` (models, n) name each observation's draws. The result for an observation
+    depends neither on other observations nor on other models.
     """
     models, n, _ = mean.shape
     at_once = max(1, VALUES // (models * CODES * math.prod(vae.preparation.seen_shape)))
-    # In autograd no tensor may come from inference mode; a copy made outside it does not.
+    # Autograd rejects tensors created in inference mode, but accepts copies made outside of it.
     with torch.inference_mode(False), torch.enable_grad():
         frozen_layers = Layers({name: usable(tensor) for name, tensor in layers.tensors.items()})
         parts = []

@@ -13,13 +13,13 @@ from tasks.models.layers import Layers
 from tasks.models.networks import Architecture, Weights
 from tasks.worker.hardware import device, exactly
 
-ROWS_AT_ONCE = 512  # activations of that many rows stay in a core's cache
+ROWS_AT_ONCE = 512  # the activations of this number of rows fit into a core's cache
 
 
 def logits(architecture: Architecture, models: Sequence[Weights], images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Every network's logits (models, n, classes) for images (n, h, w, c).
+    """Return every network's logits (models, n, classes) for images (n, h, w, c).
 
-    On a CPU by one thread, network after network, so that what one says does not depend on the others.
+    A CPU computes one network after another with one thread, so that the logits of one do not depend on the others.
     """
     target_device = device()
     out = np.empty((len(models), len(images), architecture.classes), np.float32)
@@ -27,11 +27,10 @@ def logits(architecture: Architecture, models: Sequence[Weights], images: NDArra
     with exactly(target_device), torch.inference_mode():
         for first in range(0, len(models), together):
             group = models[first : first + together]
-            tensors = {
-                # Copied, because torch has no read-only tensors.
-                name: torch.from_numpy(np.stack([weights[name] for weights in group])).to(target_device)
-                for name in architecture.weights
-            }
+            tensors = {}
+            for name in architecture.weights:
+                stack = np.stack([weights[name] for weights in group])  # copied: torch has no read-only tensors
+                tensors[name] = torch.from_numpy(stack).to(target_device)
             for start in range(0, len(images), ROWS_AT_ONCE):
                 rows = torch.from_numpy(np.array(images[start : start + ROWS_AT_ONCE])).to(target_device)
                 pixels = rows.flatten(1).to(torch.float32).mul_(1 / 255)
@@ -66,7 +65,7 @@ class Recorded(Layers):
 def active_units(
     architecture: Architecture, weights: Weights, images: NDArray[np.uint8], layers: Sequence[str]
 ) -> dict[str, NDArray[np.bool_]]:
-    """Whether each unit of these dense layers is above 0 after its ReLU, in evaluation: (n, units) by layer.
+    """Return whether each unit of these dense layers is above 0 after its ReLU, in evaluation: (n, units) by layer.
 
     Images are (n, h, w, c). A CPU uses one thread.
     """

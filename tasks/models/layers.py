@@ -35,7 +35,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Start:
-    """How a weight begins: drawn from a stream given its shape, its inputs (fan-in) and outputs (fan-out)."""
+    """The initial values of a weight: drawn from a stream, given its shape, inputs (fan-in) and outputs (fan-out)."""
 
     name: str
     draw: Callable[[np.random.Generator, Shape, int, int], NDArray[np.floating]]
@@ -69,7 +69,7 @@ ZERO, ONE = constant(0), constant(1)
 
 @dataclass(frozen=True)
 class Weight:
-    """One tensor of a network: what training changes, or (`learned` false) a statistic that it keeps."""
+    """One tensor of a network: a learned one or, if `learned` is false, a running statistic."""
 
     shape: Shape
     start: Start
@@ -108,11 +108,11 @@ class Layers:
         self._sites = 0
 
     def weight(self, name: str, shape: Shape, start: Start, inputs: int = 1, outputs: int = 1) -> Tensor:
-        """A learned tensor: (models, *shape)."""
+        """Return a learned tensor: (models, *shape)."""
         return self._tensor(name, Weight(shape, start, inputs, outputs))
 
     def statistic(self, name: str, shape: Shape, start: Start) -> Tensor:
-        """A tensor that training keeps but does not learn: (models, *shape). Layers change it in place."""
+        """Return a running statistic: (models, *shape). Layers change it in place."""
         return self._tensor(name, Weight(shape, start, 1, 1, learned=False))
 
     def _tensor(self, name: str, weight: Weight) -> Tensor:
@@ -123,7 +123,7 @@ class Layers:
         return tensor
 
     def site(self) -> int:
-        """A place for draws that no other layer has."""
+        """Return a site for draws that no other layer uses."""
         self._sites += 1
         return self._sites
 
@@ -150,7 +150,7 @@ class Layers:
         padding: int = 0,
         bias: Start | None = ZERO,
     ) -> Tensor:
-        """A square convolution of images to `channels` each. Weights are (channels, inputs, kernel, kernel)."""
+        """Compute a square convolution to `channels` channels. Weights are (channels, inputs, kernel, kernel)."""
         inputs = x.shape[1] // self.models
         fans = (inputs * kernel**2, channels * kernel**2)
         weight = self.weight(f"{name}.weight", (channels, inputs, kernel, kernel), start, *fans).flatten(0, 1)
@@ -160,7 +160,7 @@ class Layers:
     def apply_conv(
         self, _name: str, x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int, /
     ) -> Tensor:
-        """What `conv` computes with weights (models * channels, inputs, kernel, kernel) and biases of all models."""
+        """Compute `conv` with the weights (models * channels, inputs, kernel, kernel) and biases of all models."""
         if self.models == 1 and x.device.type == "cpu":
             x = _fast_memory_order(x)
         return functional.conv2d(x, weight, bias, stride, padding, groups=self.models)
@@ -177,7 +177,7 @@ class Layers:
         padding: int = 0,
         bias: Start | None = ZERO,
     ) -> Tensor:
-        """The transposed convolution of images to `channels` each. Weights are (inputs, channels, kernel, kernel)."""
+        """Compute a transposed convolution to `channels` channels. Weights are (inputs, channels, kernel, kernel)."""
         inputs = x.shape[1] // self.models
         # torch counts a transposed convolution's inputs on the second axis of its weight.
         fans = (channels * kernel**2, inputs * kernel**2)
@@ -186,13 +186,13 @@ class Layers:
         return functional.conv_transpose2d(x, weight, offset, stride, padding, groups=self.models)
 
     def batch_norm(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
-        """Normalised over rows (and places), then scaled and shifted, of dense values or images.
+        """Normalise dense values or images over rows (and positions), then scale and shift them.
 
-        gamma (x - mean) / sqrt(variance + epsilon) + beta, with the batch's mean and biased variance in training, of
-        its real rows alone; the running ones move towards them (the unbiased variance) by `momentum` and are used in
-        evaluation. Ioffe & Szegedy 2015, algorithms 1 and 2.
+        gamma (x - mean) / sqrt(variance + epsilon) + beta. Training uses the mean and biased variance of the batch's
+        real rows; the running statistics move towards them (with the unbiased variance) by `momentum`. Evaluation uses
+        the running statistics. Ioffe & Szegedy 2015, algorithms 1 and 2.
         """
-        if x.dim() == 3:  # dense values, as images of one place
+        if x.dim() == 3:  # dense values, as images of one pixel
             rows = x.transpose(0, 1).reshape(x.shape[1], self.models * x.shape[2], 1, 1)
             normalised = self.batch_norm(name, rows, momentum=momentum, epsilon=epsilon)
             return normalised.view(x.shape[1], self.models, x.shape[2]).transpose(0, 1)
@@ -208,7 +208,7 @@ class Layers:
     def _scale_and_shift(
         self, name: str, x: Tensor, scale: tuple[Tensor, Tensor], momentum: float, epsilon: float
     ) -> Tensor:
-        """Batch norm of images with the scale and shift of every channel of all models."""
+        """Apply batch norm to images, with the scale and shift of every channel of all models."""
         shape = (x.shape[1] // self.models,)
         running = self.statistic(f"{name}.mean", shape, ZERO), self.statistic(f"{name}.variance", shape, ONE)
         if not self.mode.training:
@@ -224,9 +224,9 @@ class Layers:
         return _normalise(x, real, running, scale, momentum, epsilon)
 
     def dropout(self, x: Tensor, rate: float) -> Tensor:
-        """In training, each value is 0 with probability `rate` and otherwise grows by 1 / (1 - rate).
+        """In training, set each value to 0 with probability `rate`, and multiply the others by 1 / (1 - rate).
 
-        Srivastava et al. 2014, section 4, scaled in training rather than in use.
+        Srivastava et al. 2014, section 4, but scaled in training instead of in evaluation.
         """
         site = self.site()
         if not self.mode.training or not rate:
@@ -249,24 +249,25 @@ class Layers:
         return torch.cat([part.reshape(len(part), self.models, -1, *places) for part in parts], 2).flatten(1, 2)
 
     def flat(self, x: Tensor) -> Tensor:
-        """Images as dense values: (models, rows, channels * height * width)."""
+        """Return images as dense values: (models, rows, channels * height * width)."""
         if self.models > 1:
             return x.view(len(x), self.models, -1).transpose(0, 1)
         if x.requires_grad and x.device.type == "cpu":
-            # Else the gradient comes back in another order than the values have, and every layer below pays for it.
+            # Otherwise the gradient has another memory order than the values, which slows every layer below.
             x.register_hook(_fast_memory_order)  # type: ignore[no-untyped-call]
         return x.reshape(1, len(x), math.prod(x.shape[1:]))
 
     def images(self, x: Tensor, shape: Shape) -> Tensor:
-        """Dense values (models, rows, features) as images of `shape` (channels, height, width)."""
+        """Return dense values (models, rows, features) as images of `shape` (channels, height, width)."""
         rows = x.shape[1]
         return x.transpose(0, 1).reshape(rows, self.models * shape[0], *shape[1:])
 
 
 def _fast_memory_order(images: Tensor) -> Tensor:
-    """The same images in the memory order that a CPU convolves, and pools after it, the fastest in.
+    """Return the images in the memory order in which a CPU convolves and pools fastest.
 
-    That is channels last, but for float64: only torch's plain loops know it, a hundred times slower in that order.
+    This is channels last, except for float64, for which torch has only generic loops that are a hundred times slower in
+    that order.
     """
     last = images.dtype != torch.float64
     return images.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
@@ -280,7 +281,7 @@ def _normalise(
     momentum: float,
     epsilon: float,
 ) -> Tensor:
-    """Batch norm by the statistics of real rows alone: x (rows, channels of all models, height, width)."""
+    """Apply batch norm with the statistics of real rows only: x (rows, channels of all models, height, width)."""
     models, channels = running[0].shape
     mask = real.t().to(x.dtype).repeat_interleave(channels, 1)[:, :, None, None]
     count = mask.sum(0) * x.shape[2] * x.shape[3]  # (channels of all models, 1, 1)
@@ -299,13 +300,13 @@ def _normalise(
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor, by: MatMul) -> Tensor:
-    """x W^T + b of each model: (models, rows, inputs) to (models, rows, outputs)."""
+    """Compute x W^T + b for each model: (models, rows, inputs) to (models, rows, outputs)."""
     result: Tensor = _Affine.apply(x, weight, bias, by)
     return result
 
 
 class _Affine(torch.autograd.Function):
-    """The product of a dense layer, and its gradients, by the products that are fastest here."""
+    """The product of a dense layer and its gradients, by the fastest products on this machine."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, by: MatMul) -> Tensor:
@@ -351,16 +352,16 @@ class _Outline(Layers):
 
 
 def weights_of(network: Callable[[Layers, Tensor], object], shape: Shape) -> dict[str, Weight]:
-    """The weights of a network that is applied to images of `shape` (channels, height, width), in its order."""
+    """Return the weights of a network for images of `shape` (channels, height, width), in its order."""
     outline = _Outline()
-    # No image: shapes come about and no numbers. (For torch's "meta" tensors, which are made for this, torch works
-    # shapes out in Python and loads its compiler to do so: two seconds of every process.)
+    # A batch without images yields shapes only. (torch's "meta" tensors serve this purpose, but torch then computes
+    # shapes in Python and loads its compiler: two seconds per process.)
     network(outline, torch.empty(0, *shape))
     return outline.weights
 
 
 def initial(weights: Mapping[str, Weight], seed: int) -> dict[str, NDArray[np.float32]]:
-    """The weights a model starts from, the same on every device, drawn in their order from one stream of the seed."""
+    """Return the initial weights, the same on every device, drawn in order from one stream of the seed."""
     stream = seeds.generator(seed, "initial weights")
     return {
         name: weight.start.draw(stream, weight.shape, weight.inputs, weight.outputs).astype(np.float32)

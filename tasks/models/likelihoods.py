@@ -27,7 +27,7 @@ from tasks.numerics import seeds
 
 Shape = tuple[int, int, int]
 
-# Places for draws. Networks number their own from 1.
+# Sites for draws. Networks number their sites from 1.
 BINARISED, DEQUANTISED, FLIPPED = -1, -2, -3
 
 
@@ -39,7 +39,7 @@ class Preparation(Protocol):
         """Channels, height and width of the model's inputs."""
 
     def to_model_inputs(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:
-        """Bytes (models, rows, height * width * channels) as the model sees them in this draw."""
+        """Convert bytes (models, rows, height * width * channels) to the model's inputs in this draw."""
 
     def to_pixels(self, inputs: Tensor) -> Tensor:
         """Return the correction from the log density of inputs (..., features) to that of bytes: (...), in nats."""
@@ -153,17 +153,17 @@ class Logit:
 
 
 def fixed_inputs(preparation: Preparation, pixels: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
-    """Observations (n, height * width * channels) as seen once and for all, (n, features), by their `keys` (n,)."""
+    """Return fixed inputs (n, features) of observations (n, height * width * channels), drawn by their `keys` (n,)."""
     return preparation.to_model_inputs(pixels[:, None], CounterRng(keys), dtype)[:, 0]
 
 
 def observation_keys(seed: int, rows: Tensor) -> Tensor:
-    """The keys of observations by their row in the data set (n,) int64, for draws that all models share."""
+    """Return keys from the observations' rows in the data set (n,) int64, for draws that all models share."""
     return step_keys(torch.tensor(seeds.derive(seed, "observations"), device=rows.device), rows)
 
 
 def _channels_first(pixels: Tensor, shape: Shape) -> Tensor:
-    """Rows (models, rows, height * width * channels) as (models, rows, channels, height, width)."""
+    """Reshape (models, rows, height * width * channels) to (models, rows, channels, height, width)."""
     return torch.unflatten(pixels, 2, shape).permute(0, 1, 4, 2, 3)
 
 
@@ -176,14 +176,14 @@ class Likelihood(Protocol):
     """A distribution of images for every code of a batch: models, rows."""
 
     def log_p(self, x: Tensor) -> Tensor:
-        """The log density of images x (models or 1, points, features): (models, rows).
+        """Return the log density of images x (models or 1, points, features): (models, rows).
 
         Every point has the same number of rows, one after another: rows = points * codes.
         """
 
     @property
     def mean(self) -> Tensor:
-        """The mean image of every code: (models, rows, features)."""
+        """Return the mean image of every code: (models, rows, features)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +193,7 @@ class Bernoulli:
     logits: Tensor
 
     def log_p(self, x: Tensor) -> Tensor:
-        """The sum over pixels of log sigmoid(s logit), s = 2 x - 1."""
+        """Return the sum over pixels of log sigmoid(s logit), s = 2 x - 1."""
         # s carries the dtype: logits in bfloat16 are summed in x's.
         s = (2 * x - 1)[:, :, None]
         signed = s * torch.unflatten(self.logits, 1, (x.shape[1], -1))
@@ -280,13 +280,13 @@ class OutlierDensity:
         self._placed = {(torch.device("cpu"), torch.float64): on_cpu}
 
     def log_p(self, x: Tensor) -> Tensor:
-        """The log density of images as the models see them, (models, rows, features): (models, rows), in nats."""
+        """Return the log density of inputs (models, rows, features): (models, rows), in nats."""
         # Like x, they have one row per point, since a likelihood receives codes of points.
         parameters = [parameter.expand(*x.shape[:2], -1) for parameter in self._like(x)]
         return (Bernoulli if len(parameters) == 1 else Gaussian)(*parameters).log_p(x)
 
     def _like(self, x: Tensor) -> list[Tensor]:
-        """The parameters where x is, put there once: a CUDA graph remembers where they lie."""
+        """Return the parameters on x's device, copied there once, because a CUDA graph stores their addresses."""
         placement = x.device, x.dtype
         if placement not in self._placed:
             first = next(iter(self._placed.values()))
@@ -295,14 +295,14 @@ class OutlierDensity:
 
 
 def _binary_logits(preparation: Binary, images: Tensor) -> Tensor:
-    """The logits of binary pixels, (features,) float64."""
+    """Return the logits of binary pixels, (features,) float64."""
     total = images.sum(0, dtype=torch.float64)[None, None] / 255
     framed = functional.pad(_channels_first(total, preparation.shape), [preparation.padding] * 4).flatten()
     return ((1 + framed) / (2 + len(images))).add(0.5).div(2).logit()
 
 
 def _normal_parameters(preparation: Preparation, images: Tensor) -> list[Tensor]:
-    """Mean and log variance of real pixels, (features,) float64 each."""
+    """Return the mean and log variance of real pixels, (features,) float64 each."""
     keys = observation_keys(VIEW, torch.arange(len(images)))
     batches = [
         fixed_inputs(preparation, images[start : start + AT_ONCE], keys[start : start + AT_ONCE], torch.float64)

@@ -18,13 +18,13 @@ Perceptron = Sequence[tuple[Tensor, Tensor]]  # weight (outputs, inputs) and bia
 
 
 def perceptron_layers(tensors: Mapping[str, Tensor]) -> Perceptron:
-    """Weight and bias of each layer, first to last."""
+    """Return the weight and bias of each layer, first to last."""
     count = len(tensors) // 2
     return [(tensors[f"dense{number}.weight"], tensors[f"dense{number}.bias"]) for number in range(1, count + 1)]
 
 
 def perceptron_activations(weights: Perceptron, rows: Tensor, by: MatMul) -> list[Tensor]:
-    """The rows (n, inputs), every hidden layer's values after ReLU, and the logits (n, classes)."""
+    """Return the rows (n, inputs), the activations of each hidden layer, and the logits (n, classes)."""
     values = [rows]
     for number, (weight, bias) in enumerate(weights, 1):
         values.append(by.affine(values[-1], weight, bias, number < len(weights)))
@@ -32,10 +32,10 @@ def perceptron_activations(weights: Perceptron, rows: Tensor, by: MatMul) -> lis
 
 
 def perceptron_gradients(weights: Perceptron, values: Sequence[Tensor], gradient: Tensor, by: MatMul) -> list[Tensor]:
-    """Back-propagation: the loss's gradient in every weight and bias, in the order of the layers.
+    """Return the gradient of the loss in every weight and bias, in the order of the layers.
 
-    `values` are the activations of the rows and `gradient` (n, classes) is the loss's gradient in their logits. Nothing
-    is computed for the rows themselves.
+    `values` are the activations of the rows and `gradient` (n, classes) is the loss's gradient in their logits. The
+    gradient in the rows is not computed.
     """
     return _gradients_with_first(weights, values, gradient, by)[0]
 
@@ -43,7 +43,7 @@ def perceptron_gradients(weights: Perceptron, values: Sequence[Tensor], gradient
 def _gradients_with_first(
     weights: Perceptron, values: Sequence[Tensor], gradient: Tensor, by: MatMul
 ) -> tuple[list[Tensor], Tensor]:
-    """`gradients`, and the loss's gradient in the first layer's sums (n, outputs), from which the rows' follow."""
+    """Return `gradients`, and the gradient in the first layer's sums (n, outputs), which yields that in the rows."""
     gradients: list[Tensor] = []
     for number in reversed(range(len(weights))):
         gradients += [gradient.sum(0), by.weight_gradient(gradient, values[number])]
@@ -53,12 +53,12 @@ def _gradients_with_first(
     return gradients[::-1], gradient
 
 
-# From rows' negative bounds (n,) to the losses computed from them, and each loss's gradient in its bound.
+# Maps the rows' negative bounds (n,) to losses, and to the gradient of each loss in its bound.
 Through = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 def halves(tensors: Mapping[str, Tensor]) -> tuple[Perceptron, Perceptron]:
-    """Weight and bias of each layer of the encoder and of the decoder, first to last."""
+    """Return the weight and bias of each layer of the encoder and of the decoder, first to last."""
     count = len(tensors) // 4
     encoder, decoder = (
         [(tensors[f"{half}{number}.weight"], tensors[f"{half}{number}.bias"]) for number in range(1, count + 1)]
@@ -75,10 +75,10 @@ def autoencoder_bound(
     by: MatMul,
     through: Through | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
-    """The rows' negative bounds, weighted by their `shares` (n,) and added up, and its gradient in every tensor.
+    """Return the sum of the rows' negative bounds, weighted by `shares` (n,), and its gradient in every tensor.
 
     KL(q(z | x) || p(z)) - log p(x | z) for binary images x (n, pixels), with z = mean + deviation * noise (n, latent).
-    With `through`, the losses that it makes of the bounds are weighted and added up instead.
+    With `through`, the sum is over the losses that `through` computes from the bounds.
     """
     encoder, decoder = halves(tensors)
     inner = perceptron_activations(encoder, x, by)

@@ -43,12 +43,12 @@ class Module:
         self.weights = self._weights()
 
     def initial(self, seed: int) -> dict[str, NDArray[np.float32]]:
-        """The weights a model starts from: what its factory makes when torch's generator starts from the seed."""
+        """Return the initial weights: those of the factory's module if torch's generator has this seed."""
         tensors = tensors_of(self._make(seed))
         return {name: tensors[name].detach().to(torch.float32).numpy().copy() for name in self.weights}
 
     def watch(self) -> AbstractContextManager[None]:
-        """Raise UncoveredImport if the block imports a file of the user's that keys do not cover."""
+        """Raise UncoveredImport if the block imports a user's file that keys do not cover."""
         return loaded.watch_imports(f"network {self.name}", self._files)
 
     def attribute(self, name: str, default: object = None) -> object:
@@ -72,7 +72,7 @@ class Module:
         return outputs, {name: named_tensors[f"module.{name}"] for name in buffer_names}
 
     def _make(self, seed: int) -> nn.Module:
-        """A new module; it neither depends on the global random state nor changes it."""
+        """Return a new module, without using or changing the global random state."""
         with drawing(seeds.derive(seed, "initial weights"), torch.device("cpu")):
             try:
                 with self.watch():
@@ -103,7 +103,7 @@ class Module:
 
 
 class _Called(nn.Module):
-    """Any method of a module as the forward pass of another, which is what torch calls with given tensors."""
+    """A module whose forward pass calls any method of another, since `functional_call` runs forward passes only."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class _Called(nn.Module):
 
 
 def import_factory(factory: Factory) -> Callable[..., object]:
-    """The factory function; ValueError where its source is not the one pinned, or it cannot be imported."""
+    """Import the factory function. Raises ValueError if its source differs from the pinned one or the import fails."""
     files = custom.source_files(factory)
     custom.check_digest(factory, files)
     changed = loaded.changed_file(files)
@@ -139,13 +139,13 @@ def import_factory(factory: Factory) -> Callable[..., object]:
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name, those shared once."""
+    """Return the parameters and buffers by name; a shared tensor occurs once."""
     return dict(module.named_parameters()) | dict(module.named_buffers())
 
 
 @contextmanager
 def drawing(seed: int, device: torch.device) -> Iterator[None]:
-    """Inside, torch draws from this seed; afterwards as if nothing had been drawn."""
+    """Draw torch's random numbers from this seed inside the block, and restore the random state afterwards."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.default_generator.manual_seed(seed)
         if device.type == "cuda":
@@ -166,7 +166,7 @@ def _never(*_: object) -> NDArray[np.floating]:
     raise TypeError("the weights of a user's own module start together, by Module.initial")
 
 
-TRIED = 4  # rows of the images that a module is tried with
+TRIED = 4  # number of trial images
 
 
 class Method:
@@ -190,7 +190,7 @@ class Method:
         self._trial = trial
         self._random = {}
         with module.watch():
-            for training in (True, False):  # in evaluation at last, whose values are kept
+            for training in (True, False):  # evaluation last, since its values are stored
                 self.tried, self._random[training] = self._try_outputs(training)
         if self._random[False] and not chancy:
             raise ValueError(f"{self.whose} draws random numbers in evaluation; this is allowed only in training")
@@ -200,10 +200,10 @@ class Method:
         return self._random[training]
 
     def compute(self, layers: Layers, images: Tensor) -> Tensor:
-        """The values (models, rows, *result) of images (models, rows, *image).
+        """Compute the values (models, rows, *result) of images (models, rows, *image).
 
-        In training padding is left out, since rows may bear on one another, and a method that draws random numbers is
-        computed model by model, each from its own key in the mode's draws.
+        In training, padding is omitted, since rows may affect each other. A method that draws random numbers is
+        computed model by model, each with its own key from the mode's draws.
         """
         tensors, mode = layers.tensors, layers.mode
         apart = self.random(mode.training) or (mode.training and mode.real is not None)
@@ -213,7 +213,7 @@ class Method:
         return torch.stack(values) if len(values) > 1 else values[0][None]
 
     def evaluate(self, tensors: Mapping[str, Tensor], images: Tensor) -> Tensor:
-        """One model's values (rows, *result) in evaluation, from its tensors, which stay unchanged."""
+        """Return one model's values (rows, *result) in evaluation; its tensors stay unchanged."""
         return self._apply(tensors, images, False)[0]
 
     @cached_property
@@ -240,7 +240,7 @@ class Method:
 
     @cached_property
     def separable(self) -> bool:
-        """Whether rows can be evaluated independently in one pass, as gradients per row need."""
+        """Whether rows can be evaluated independently in one pass, as gradients per row require."""
         tensors = self._initial()
         with torch.no_grad():
             try:
@@ -342,5 +342,5 @@ class Method:
 
 
 def trial(shape: Shape) -> Tensor:
-    """Images in [0, 1] to try a method with."""
+    """Return images in [0, 1] for testing a method."""
     return torch.rand((TRIED, *shape), generator=torch.Generator().manual_seed(0))

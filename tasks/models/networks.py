@@ -1,8 +1,8 @@
-"""The networks that classify images, by name: the papers' and the user's own. Their weights, in memory and in MODEL.
+"""Image classifiers by name, published ones and users' own, and their weights in memory and in MODEL.
 
 mlp1, cnn1 and cnn2 are Hartley & Tsaftaris's, "Unintended memorisation of unique features in neural networks", A.3, in
 Keras's setting: convolutions without padding, pooling by steps of 2, Glorot uniform weights, biases from zero. Batch
-norm stands directly before each activation (A.4), and dropout directly after it. Weights are (outputs, inputs).
+norm is directly before each activation (A.4), and dropout directly after it. Weights are (outputs, inputs).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HIDDEN = MLP1.units
 
 
 def mlp1(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN, width: float = 1.0) -> Tensor:
-    """Fully connected, 512, 256 and 128 units with ReLU: the logits (models, rows, classes) of images.
+    """Compute the logits (models, rows, classes) of a fully connected network: 512, 256 and 128 units with ReLU.
 
     Layers are dense1 to dense4.
     """
@@ -42,8 +42,8 @@ def cnn1(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = P
     """Convolutional, for 28x28 images: the logits (models, rows, classes).
 
     conv1 (32, 3x3), ReLU, conv2 (64, 3x3), max pooling 2x2, ReLU, dense1 (128), ReLU, dense2 (128), ReLU, dense3. The
-    second batch norm follows the pooling, so that the order is as A.3 prints it. Without batch norm the order of
-    pooling and ReLU makes no difference.
+    second batch norm follows the pooling, as printed in A.3. Without batch norm the order of pooling and ReLU makes no
+    difference.
     """
     hidden, bias = CNN1.times(width), regularisers.bias
     (first, second), dense = hidden.channels, hidden.units
@@ -132,11 +132,11 @@ def resnet18(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers
 
     A 3x3 stem without pooling, then 64, 128, 256 and 512 channels, two basic blocks each. He et al. 2016, "Deep
     residual learning for image recognition", table 1 and figure 5 (left); where the shape changes, the shortcut is a
-    1x1 convolution with batch norm (option B). The stem is the usual one for 32x32 images: theirs, a 7x7 convolution by
-    steps of 2 and max pooling, would leave 8x8. 11,173,962 parameters for ten classes in colour.
+    1x1 convolution with batch norm (option B). The stem is the usual one for 32x32 images: the published one, a 7x7
+    convolution with stride 2 and max pooling, would leave 8x8. 11,173,962 parameters for ten classes in colour.
 
-    Convolutions start He normal, the last layer and batch norm as torch's. Batch norm belongs to the network, and it
-    has no dropout.
+    Initial weights of convolutions are He normal; the last layer and batch norm start as in torch. Batch norm belongs
+    to the network, and it has no dropout.
     """
     x = _normalised_convolution(layers, "stem", x, STAGES[0], 3, 1).relu()
     before = STAGES[0]
@@ -205,19 +205,19 @@ class Architecture:
         return " with ".join([name, *filter(None, [str(self.regularisers)])])
 
     def logits(self, layers: Layers, pixels: Tensor) -> Tensor:
-        """The logits (models, rows, classes) of rows of pixels in [0, 1]: (models, rows, height * width * channels)."""
+        """Return the logits (models, rows, classes) of pixels in [0, 1], (models, rows, height * width * channels)."""
         if self.own is not None:
             return self.own.compute(layers, each_models(pixels, self.shape))
         return self.definition(layers, images(pixels, self.shape), self.classes, self.regularisers)
 
     @property
     def definition(self) -> Definition:
-        """One of our networks in terms of layers, of this width."""
+        """The built-in network of this width, in terms of layers."""
         return DEFINITIONS[self.name] if self.width == 1 else partial(WIDE[self.name], width=self.width)
 
     @cached_property
     def weights(self) -> Mapping[str, Weight]:
-        """Every tensor of the network, in the order in which they start."""
+        """Every tensor of the network, in the order of initialisation."""
         if self.own is not None:
             return self.own.module.weights
         height, width, channels = self.shape
@@ -227,44 +227,44 @@ class Architecture:
         )
 
     def initial(self, seed: int) -> dict[str, NDArray[np.float32]]:
-        """The weights a model starts from, the same on every device."""
+        """Return the initial weights, the same on every device."""
         return initial(self.weights, seed) if self.own is None else self.own.module.initial(seed)
 
     @property
     def stackable(self) -> bool:
-        """Whether several models are computed in one pass; else they are one after another."""
+        """Whether several models are computed in one pass, instead of one after another."""
         return self.own is None or self.own.stackable
 
     @property
     def capturable(self) -> bool:
-        """Whether a step of training can be recorded once and replayed (CUDA graphs), padding apart."""
+        """Whether a training step without padding can be recorded once and replayed (CUDA graphs)."""
         # Nothing in a step that vmap can compute depends on values, or on torch's generator.
         return self.stackable
 
     @property
     def own(self) -> Method | None:
-        """The user's own network behind this one: its logits."""
+        """The method of a user's network that computes logits; None for a built-in network."""
         height, width, channels = self.shape
         return logits_of(self.name, (channels, height, width), self.classes) if custom.is_own(self.name) else None
 
 
 @cache
 def logits_of(name: str, shape: tuple[int, int, int], classes: int) -> Method:
-    """The logits of a user's network of this name, made and tried once per process."""
+    """Return the logits method of a user's network of this name, built and tested once per process."""
     return Method(Module(name, shape, classes), "__call__", "logits", trial(shape), (classes,))
 
 
 def images(pixels: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """Rows of pixels (models, rows, height * width * channels) as layers take images.
+    """Reshape pixels (models, rows, height * width * channels) to images for layers.
 
-    That is (rows, models * channels, height, width).
+    The result is (rows, models * channels, height, width).
     """
     models, rows = pixels.shape[:2]
     return pixels.view(models, rows, *shape).permute(1, 0, 4, 2, 3).reshape(rows, models * shape[2], *shape[:2])
 
 
 def each_models(pixels: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """Rows of pixels as one model's images after another's: (models, rows, channels, height, width)."""
+    """Reshape pixels to images model by model: (models, rows, channels, height, width)."""
     return pixels.view(*pixels.shape[:2], *shape).permute(0, 1, 4, 2, 3)
 
 
@@ -272,7 +272,7 @@ Weights = Mapping[str, NDArray[np.float32]]
 
 
 def weight_rows(weights: Weights) -> list[dict[str, Any]]:
-    """The weights as the `weights` column of MODEL holds them, in their order."""
+    """Return the weights as the `weights` column of MODEL contains them, in order."""
     return [
         {"name": name, "shape": list(values.shape), "values": np.ascontiguousarray(values, "<f4").tobytes()}
         for name, values in weights.items()
@@ -280,19 +280,19 @@ def weight_rows(weights: Weights) -> list[dict[str, Any]]:
 
 
 def weights_of_model(model: pa.Table, row: int = 0) -> dict[str, NDArray[np.float32]]:
-    """The weights in one row of a MODEL table, read-only."""
+    """Return the weights in one row of a MODEL table, read-only."""
     cells = model.column("weights")[row].as_py()
     return {cell["name"]: np.frombuffer(cell["values"], "<f4").reshape(cell["shape"]) for cell in cells}
 
 
 def model_weights(tensors: Mapping[str, Tensor], model: int) -> dict[str, NDArray[np.float32]]:
-    """A copy of one model's weights, from tensors (models, *shape) by name on any device."""
+    """Copy one model's weights from tensors (models, *shape) by name on any device."""
     values = {name: tensor[model].detach().cpu().numpy() for name, tensor in tensors.items()}
     return {name: array.astype(np.float32) for name, array in values.items()}  # astype copies
 
 
 def network_row(architecture: Architecture) -> dict[str, Any]:
-    """The network in the format of the column `network` of MODEL."""
+    """Return the network in the format of the column `network` of MODEL."""
     row = {
         "name": architecture.name,
         "shape": list(architecture.shape),
@@ -304,7 +304,7 @@ def network_row(architecture: Architecture) -> dict[str, Any]:
 
 
 def architecture_of(model: pa.Table) -> Architecture:
-    """The network in the first row of a MODEL table."""
+    """Return the network in the first row of a MODEL table."""
     cell = model.column("network")[0].as_py()
     height, width, channels = cell["shape"]
     regularisers = Regularisers(cell["dropout"], cell["batch_norm"])

@@ -25,17 +25,17 @@ from tasks.numerics.matmul import NARROW, MatMul
 from tasks.worker.hardware import device, exactly
 
 ROWS_AT_ONCE = {"cpu": 128, "cuda": 1024}  # product of rows and models whose activations are in memory
-SEEN = {"cpu": 2**18, "cuda": 2**26}  # values that convolutions see, held together: what a core's cache takes
+SEEN = {"cpu": 2**18, "cuda": 2**26}  # values of input patches in memory at once, which fit into a core's cache
 FEW = 8  # channels below which windows are copied value by value in any order
 
 
 def squared_gradients(
     architecture: Architecture, models: Sequence[Weights], images: NDArray[np.uint8], labels: NDArray[np.integer]
 ) -> NDArray[np.float64]:
-    """The squared length of the gradient of every row's cross-entropy (nats) in each network's weights: (models, n).
+    """Return the squared length of the gradient of each row's cross-entropy (nats) in the weights: (models, n).
 
-    Images are (n, h, w, c), labels (n,). On a CPU by one thread, network after network, so that a result does not
-    depend on the others.
+    Images are (n, h, w, c), labels (n,). A CPU computes one network after another with one thread, so that results do
+    not depend on each other.
     """
     target_device = device()
     out = np.empty((len(models), len(images)))
@@ -44,10 +44,9 @@ def squared_gradients(
     with exactly(target_device):
         for first in range(0, len(models), together):
             group = models[first : first + together]
-            tensors = {
-                name: torch.from_numpy(np.stack([weights[name] for weights in group])).to(target_device)
-                for name in architecture.weights
-            }
+            tensors = {}
+            for name in architecture.weights:
+                tensors[name] = torch.from_numpy(np.stack([weights[name] for weights in group])).to(target_device)
             size = max(1, row_limit // len(group))
             for start in range(0, len(images), size):
                 pixels = torch.from_numpy(np.array(images[start : start + size])).to(target_device).flatten(1)
@@ -61,7 +60,7 @@ def squared_gradients(
 def squared_row_gradients(
     architecture: Architecture, tensors: dict[str, Tensor], pixels: Tensor, labels: Tensor
 ) -> Tensor:
-    """The squared gradients, (models, rows), for tensors (models, *shape).
+    """Return the squared gradients, (models, rows), for tensors (models, *shape).
 
     Pixels are (models, rows, features) in [0, 1] and labels (models, rows).
     """
@@ -131,11 +130,11 @@ class Measured(Layers):
         return self._tap(y, measure, f"{name}.gamma", f"{name}.beta")
 
     def _split_by_model(self, images: Tensor) -> Tensor:
-        """Images (rows, models * channels, height, width) as (rows * models, channels, height, width)."""
+        """Reshape images (rows, models * channels, height, width) to (rows * models, channels, height, width)."""
         return images.reshape(-1, images.shape[1] // self.models, *images.shape[2:])
 
     def _tap(self, y: Tensor, measure: Callable[[Tensor], None], *names: str) -> Tensor:
-        """The values, with a hook that measures the gradient in their present state, even if they change later."""
+        """Return the values with a hook that measures the gradient in their current state, even after later changes."""
         assert not self.measured & set(names), "a weight that two layers share"
         self.measured |= set(names)
         if not y.requires_grad:  # the first layer
@@ -162,7 +161,7 @@ def convolution_squares(
     patch = images.shape[1] * kernel**2
     size = max(1, SEEN[images.device.type] // (patch * places))
     pairs = places * (channels + patch) < channels * patch
-    # One product per image, where those are faster and large enough to be worth a call each.
+    # One product per image if it is faster and large enough for a separate call.
     is_per_image = not by.stacked and min(places, channels, patch) >= NARROW
     squares = []
     for start in range(0, count, size):
@@ -183,18 +182,18 @@ def convolution_squares(
 
 
 def patches(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
-    """The inputs of each place of a convolution: (n, places, inputs kernel^2), the last axis in any order."""
+    """Return the input patch of each position: (n, places, inputs kernel^2), in any order of the last axis."""
     inputs = images.shape[1]
     if inputs < FEW:
         return functional.unfold(images, kernel, padding=padding, stride=stride).mT
-    # Windows of images whose channels lie together in memory are copied by whole rows.
+    # Windows of images whose channels are adjacent in memory are copied row by row.
     padded = functional.pad(images.permute(0, 2, 3, 1), (0, 0, padding, padding, padding, padding))
     windows = padded.unfold(1, kernel, stride).unfold(2, kernel, stride)
     return windows.permute(0, 1, 2, 4, 5, 3).reshape(len(images), -1, kernel**2 * inputs)
 
 
 def _module_squared_gradients(method: Method, tensors: dict[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
-    """The squared gradients of a user's module, by vmap over rows, or row by row where vmap cannot be used."""
+    """Return the squared gradients of a user's module, by vmap over rows or, if vmap is impossible, row by row."""
     weights = method.module.weights
     learned = [name for name, weight in weights.items() if weight.learned]
 

@@ -2,7 +2,7 @@
 
 The prior of the code is N(0, I). Weights and biases start as in torch, convolutions have no bias, and batch norm has
 torch's defaults. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", table 1,
-with what their released code adds.
+with the additions of their released code.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ class Vae(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the model."""
 
     @property
     def preparation(self) -> Preparation:
-        """How bytes become images."""
+        """The conversion of bytes to inputs."""
 
     @property
     def latent(self) -> int:
-        """Numbers in a code."""
+        """The number of values in a code."""
 
     @property
     def weights(self) -> Mapping[str, Weight]:
-        """Every tensor of both networks, in the order in which they start."""
+        """Every tensor of both networks, in the order of initialisation."""
 
     def encode(self, layers: Layers, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log variance of the code of every image, both (models, rows, latent)."""
+        """Return the mean and log variance of the code of every image, both (models, rows, latent)."""
 
     def decode(self, layers: Layers, z: Tensor) -> Likelihood:
-        """The distribution of the image of every code (models, rows, latent)."""
+        """Return the distribution of the image of every code (models, rows, latent)."""
 
 
 @dataclass(frozen=True)
 class Dense:
     """The fully connected one: 1024-512-256-16 and its mirror with ReLU, and Bernoulli pixels.
 
-    Layers are encoder1 to encoder3 and decoder1 to decoder3. encoder3 gives the mean and the log variance side by
-    side: two layers of one input are one.
+    Layers are encoder1 to encoder3 and decoder1 to decoder3. encoder3 computes the mean and the log variance together,
+    since two layers of the same input are one layer.
     """
 
     preparation: Binary

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# Fixed before any data. A smaller one decides a little earlier where most ranks are small, less often where few are.
+# Fixed before any data. A smaller value decides slightly earlier if most ranks are small, but less often if few are.
 EXPONENT = 0.3
 MOST = 1e300
 
@@ -34,20 +34,20 @@ def bet(rank: int, size: int) -> float:
 
 
 def _bet_on_p_value(p_value: float) -> float:
-    """k p^(k - 1): the bet on any p-value that is at worst uniform. On a grid of ranks it is a little below `bet`."""
+    """Return k p^(k - 1), the bet on any p-value that is at worst uniform; on a grid of ranks, slightly below `bet`."""
     if not 0 < p_value <= 1:
         raise ValueError(f"p is {p_value}; it must be above 0 and at most 1")
     return float(EXPONENT * p_value ** (EXPONENT - 1))
 
 
 def total_evidence(p_values: Sequence[float]) -> float:
-    """Return the product of the bets on all of these p-values, in any order, with the upper limit MOST."""
+    """Return the product of the bets on these p-values, in any order, with the upper limit MOST."""
     total = sum(math.log(_bet_on_p_value(p_value)) for p_value in p_values)
     return math.exp(min(total, math.log(MOST)))
 
 
 def evidence(ranks: Sequence[int], sizes: Sequence[int]) -> Array:
-    """The product of the bets on the first 1, 2, ... ranks; (ranks,)."""
+    """Return the product of the bets on the first 1, 2, ... ranks; (ranks,)."""
     return np.cumprod([bet(rank, size) for rank, size in zip(ranks, sizes, strict=True)], dtype=np.float64)
 
 
@@ -58,5 +58,5 @@ def is_decided(value: float, level: float) -> bool:
 
 @lru_cache(maxsize=64)
 def _mean(size: int) -> float:
-    """The mean of p^(k - 1) over p = 1 / R .. 1. f's factor k cancels."""
+    """Return the mean of p^(k - 1) over p = 1 / R .. 1. f's factor k cancels."""
     return float(np.mean((np.arange(1, size + 1) / size) ** (EXPONENT - 1)))

@@ -22,7 +22,7 @@ from tasks.numerics.statistics import proportion_at_least
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 TOLERANCE = 1e-7  # of epsilon
-LARGEST = 64.0  # epsilon beyond which nothing is searched: e^-64 is no probability that a count could tell from 0
+LARGEST = 64.0  # largest epsilon of a search: no count distinguishes a probability of e^-64 from 0
 FEWEST_GUESSES = 8
 
 
@@ -43,15 +43,15 @@ def one_run_p_value(epsilon: float, delta: float, canaries: int, guesses: int, c
 
 
 def one_run_bound(delta: float, canaries: int, guesses: int, correct: int, level: float) -> float:
-    """Epsilon from below by the correct guesses about one training; `guesses` is fixed beforehand."""
+    """Bound epsilon from below by the correct guesses about one training; `guesses` is fixed beforehand."""
     return largest_rejected(lambda epsilon: one_run_p_value(epsilon, delta, canaries, guesses, correct) <= level)
 
 
 def gaussian_one_run_bound(delta: float, canaries: int, guesses: int, correct: int, level: float) -> float:
-    """The same against the stronger claim that the training is as private as the Gaussian mechanism.
+    """Bound epsilon against the stronger claim that the training is as private as the Gaussian mechanism.
 
     Epsilon at `delta` of the most private Gaussian mechanism that is not rejected. A mechanism that is not Gaussian may
-    exceed it and be (epsilon, delta)-private all the same.
+    exceed it and nevertheless be (epsilon, delta)-private.
     """
     return largest_rejected(
         lambda epsilon: gaussian_excess(gaussian_mu(epsilon, delta), canaries, guesses, correct, level) > 0
@@ -71,7 +71,7 @@ def gaussian_excess(mu: float, canaries: int, guesses: int, correct: int, level:
     for remaining in range(correct - 1, -1, -1):
         next_incorrect_mass = max(incorrect_mass, float(ndtr(ndtri(correct_mass) - mu)))
         if next_incorrect_mass == incorrect_mass:
-            break  # neither changes any more
+            break  # neither value changes further
         correct_mass = min(
             1.0, correct_mass + remaining / (guesses - remaining) * (next_incorrect_mass - incorrect_mass)
         )
@@ -104,14 +104,14 @@ def betting_p_value(epsilon: float, inside: Mask, delta: float) -> float:
     hits = np.cumsum(inside, dtype=np.float64)
     misses = np.arange(1, len(inside) + 1) - hits
     q, rest = special.expit(epsilon), special.expit(-epsilon)
-    with np.errstate(divide="ignore"):  # a part of the integral that is too small for a float is no wealth
+    with np.errstate(divide="ignore"):  # parts of the integral that underflow count as 0
         part = np.log(special.betainc(misses + 1, hits + 1, rest))
     wealth = special.betaln(hits + 1, misses + 1) + part - hits * np.log(q) - (misses + 1) * np.log(rest)
     return min(1.0, math.exp(-float(wealth.max(initial=0.0))) + len(inside) * delta / 4)
 
 
 def guess_counts(canaries: int) -> tuple[int, ...]:
-    """Numbers of guesses among which a level is shared: a half of the canaries, a quarter, and so on."""
+    """Return the numbers of guesses that share a level: half of the canaries, a quarter, and so on."""
     counts = []
     while (canaries := canaries // 2) >= FEWEST_GUESSES:
         counts.append(canaries)
@@ -126,7 +126,7 @@ def best_of_guesses(bound: Callable[..., float], inside: Mask, delta: float, lev
 
 
 Calls = tuple[int, int]  # positive runs, all runs
-Rate = Calls | float  # or the chance that one is called, where it is known
+Rate = Calls | float  # or the probability of a positive run, if known
 
 
 def many_runs_bound(power: Calls, false: Rate, delta: float, level: float) -> float:
@@ -139,7 +139,7 @@ def many_runs_bound(power: Calls, false: Rate, delta: float, level: float) -> fl
 
 
 def gaussian_many_runs_bound(power: Calls, false: Rate, delta: float, level: float) -> float:
-    """The same if the mechanism is as private as a Gaussian one. Nasr et al. 2023, section 4.2."""
+    """Bound epsilon if the mechanism is as private as a Gaussian one. Nasr et al. 2023, section 4.2."""
     from scipy.special import ndtri
 
     surely, at_most = _limits(power, false, level)
@@ -181,7 +181,7 @@ def _calls(scores: Array, threshold: float) -> Calls:
 
 
 def _limits(power: Calls, false: Rate, level: float) -> tuple[float, float]:
-    """The lower limit of the power and the upper one of the false positive rate."""
+    """Return the lower limit of the power and the upper limit of the false positive rate."""
     if isinstance(false, float):
         return proportion_at_least(*power, 1 - level), false
     calls, runs = false
@@ -204,7 +204,7 @@ def least_epsilon(power: float, level: float, delta: float) -> float:
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Delta at epsilon of the Gaussian mechanism whose means differ by mu standard deviations.
+    """Return delta at epsilon of the Gaussian mechanism whose means differ by mu standard deviations.
 
     Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu). Balle & Wang 2018, theorem 8.
     """
@@ -217,17 +217,17 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The smallest epsilon at which the Gaussian mechanism is (epsilon, delta)-private."""
+    """Return the smallest epsilon at which the Gaussian mechanism is (epsilon, delta)-private."""
     return largest_rejected(lambda epsilon: gaussian_delta(mu, epsilon) > delta)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest mu with which the Gaussian mechanism is (epsilon, delta)-private."""
+    """Return the largest mu with which the Gaussian mechanism is (epsilon, delta)-private."""
     return largest_rejected(lambda mu: gaussian_delta(mu, epsilon) <= delta)
 
 
 def largest_rejected(is_rejected: Callable[[float], bool]) -> float:
-    """The end of the interval from 0 that is rejected, to TOLERANCE from below; 0 where not even 0 is."""
+    """Return the end of the rejected interval from 0, to TOLERANCE from below; 0 if 0 is not rejected."""
     if not is_rejected(0.0):
         return 0.0
     low, high = 0.0, 1.0

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 MODULI = (7, 9, 11, 97)  # of common check digits, in addition to Luhn's
 SIMULATIONS = 4999
-Codes = NDArray[np.int64]  # (codes, characters), each the place of the character in its alphabet
+Codes = NDArray[np.int64]  # (codes, characters), the position of each character in its alphabet
 
 
 def evenness_p_values(texts: Sequence[str], alphabets: Sequence[str], chance: np.random.Generator) -> list[float]:
-    """Return the p-value of each statistic of `_unevenness`; exact, since under the null all draws are alike."""
+    """Return the exact p-value of each statistic of `_unevenness`: under the null, the draws are exchangeable."""
     sizes = np.array([len(alphabet) for alphabet in alphabets])
     codes = np.array(
         [[alphabet.index(character) for character, alphabet in zip(text, alphabets, strict=True)] for text in texts]
@@ -30,7 +30,7 @@ def evenness_p_values(texts: Sequence[str], alphabets: Sequence[str], chance: np
 
 
 def _unevenness(codes: Codes, sizes: NDArray[np.int64]) -> Iterator[float]:
-    """Statistics that are large where codes are not even: by position, together, of neighbours, and of remainders."""
+    """Yield statistics that are large for uneven codes: by position, overall, of neighbours, and of remainders."""
     offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     counts = np.bincount((codes + offsets).ravel(), minlength=int(sizes.sum()))
     expected = np.repeat(len(codes) / sizes, sizes)

@@ -22,10 +22,10 @@ from tasks.numerics.t_test import t_rate
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 MOST_HALVES = 20_000  # all halves are counted up to this number; 16 models have 12,870
-FEW = 9  # drawn sets that reach a record's sum, at most, for its p-value to be computed from more sets
-SPARE = 2  # times as many sets as would be enough if none of them were the record's own by chance
+FEW = 9  # if at most this number of drawn sets reaches a record's sum, its p-value is computed from more sets
+SPARE = 2  # factor on the number of sets that would suffice if none equalled the record's own set by chance
 AT_ONCE = 2**22  # sums in memory
-ROUNDING = 1e-9  # of the sum of absolute scores: sums that differ by less are equal but for rounding
+ROUNDING = 1e-9  # of the sum of absolute scores: smaller differences of sums are rounding errors
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Sets:
 
     @property
     def smallest_p_value(self) -> float:
-        """The smallest p-value that a record can have; the observed set is one of all, or added to those drawn."""
+        """The smallest possible p-value; the observed set is one of all sets, or added to the drawn ones."""
         return 1 / self.count if self.every else 1 / (1 + self.count)
 
 
@@ -60,8 +60,8 @@ def randomisation_p_values(
     `scores` and `member` are (models, records). The statistic is the sum of the scores of the models that were trained
     on the record. With k members among M models it is compared with that of all sets of k models, or of `draws` random
     ones and itself (`_choose_sets`): p = share of sets whose sum is at least as large. One-sided, at least 1 / sets.
-    NaN where all models, or none, were trained on the record. Raises ValueError for scores that are not finite.
-    Fisher 1935; Phipson & Smyth 2010 for the drawn sets.
+    NaN if all models, or none, were trained on the record. Raises ValueError for scores that are not finite. Fisher
+    1935; Phipson & Smyth 2010 for the drawn sets.
 
     With a `level`, records that at most FEW of the drawn sets reach are compared with `enough_draws` sets instead, so
     that a single one can be detected among `tests` (default: all tested records). Both p-values are valid, and so is
@@ -86,10 +86,10 @@ def randomisation_p_values(
 def reduced_p_values(
     scores: Array, member: Mask, p_values: Array, less: Array | float, draws: int, seed: int, level: float
 ) -> Array:
-    """The p-values that records' effects are at most `less`, (records,): no smaller than `p_values`, of no effect.
+    """Return p-values (records,) of effects of at most `less`; they are at least `p_values`, those of no effect.
 
     The scores of models trained on a record are reduced by `less`, a number or one for each record. Records whose
-    p-value is above the level are not tested again: they have 1.
+    p-value is above the level are not tested again and get 1.
     """
     reduced = np.where(np.isnan(p_values), np.nan, 1.0)
     small = np.flatnonzero(p_values <= level)
@@ -102,15 +102,14 @@ def reduced_p_values(
 
 
 def _p_values(scores: Array, member: Mask, draws: int, seed: int) -> Array:
-    """The p-values of records of which some models were trained on each, and some were not."""
+    """Return the p-values of records that some, but not all, models were trained on."""
     models, records = scores.shape
     members = member.sum(axis=0)
     p_values = np.full(records, np.nan)
     for count in np.unique(members):
         columns = np.flatnonzero(members == count)
-        centred_scores = scores[:, columns] - scores[:, columns].mean(
-            axis=0
-        )  # the same shift of all sums, and less rounding
+        # Centring shifts all sums equally and reduces rounding errors.
+        centred_scores = scores[:, columns] - scores[:, columns].mean(axis=0)
         observed = (centred_scores * member[:, columns]).sum(axis=0)
         threshold = observed - ROUNDING * np.abs(centred_scores).sum(axis=0)
         sets = _choose_sets(models, int(count), draws)
@@ -124,7 +123,7 @@ def _p_values(scores: Array, member: Mask, draws: int, seed: int) -> Array:
 
 
 def smallest_p_value(models: int, draws: int) -> float:
-    """The smallest p-value that a record in half of the models can have."""
+    """Return the smallest possible p-value of a record in half of the models."""
     return _choose_sets(models, models // 2, draws).smallest_p_value
 
 
@@ -145,7 +144,7 @@ def detection_rate(effect: float, models: int, draws: int, level: float, tests: 
 
 
 def _sets(models: int, count: int, draws: int, seed: int, at_once: int) -> Iterator[Array]:
-    """Sets of `count` models as rows of zeros and ones, (sets, models), some at a time; 0 draws: all sets."""
+    """Yield sets of `count` models as rows of zeros and ones, (sets, models), in batches; 0 draws: all sets."""
     if draws:
         stream = seeds.generator(seed, "sets of models", count)
         first = (np.arange(models) < count).astype(np.float64)

@@ -1,11 +1,11 @@
 """The three matrix products of a dense layer, each by the fastest library that is exact on this device.
 
-On a GPU the products of many models are one operation. On a CPU they are made model by model: that is no slower, and a
-model's bits then do not depend on how many there are.
+On a GPU the products of many models are one operation. On a CPU they are computed model by model, which is not slower
+and makes a model's bits independent of the number of models.
 
-For float32 on a CPU with AVX-512 that is oneDNN: MKL, which torch otherwise calls, keeps to AVX2 on processors that
-are not Intel's and runs at half the rate there (103 against 239 GF/s on one Zen 5 core). Which library it is depends
-on the machine alone, never on a race between them: the same machine always rounds the same way.
+For float32 on a CPU with AVX-512 the fastest library is oneDNN: torch's default, MKL, is limited to AVX2 on processors
+that are not Intel's and runs at half the rate there (103 against 239 GF/s on one Zen 5 core). The choice depends on the
+machine only, not on measured times, so the same machine always rounds in the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-# Below this many rows, inputs or outputs, setting a oneDNN product up costs more than it gains.
+# Below this number of rows, inputs or outputs, the setup of a oneDNN product costs more time than it saves.
 NARROW = 64
 
 
@@ -41,13 +41,13 @@ def products(device: torch.device, dtype: torch.dtype) -> MatMul:
 
 
 def single_products(device: torch.device, dtype: torch.dtype) -> MatMul:
-    """The products to use for matrices of this kind, (n, inputs) and (outputs, inputs)."""
+    """Return the products for matrices of this kind, (n, inputs) and (outputs, inputs)."""
     return ONEDNN if device.type == "cpu" and dtype == torch.float32 and onednn_is_faster() else TORCH
 
 
 @cache
 def onednn_is_faster() -> bool:
-    """Whether this processor has AVX-512 and this torch oneDNN, with the product that its compiler also calls."""
+    """Whether this processor has AVX-512, and this torch has oneDNN with the product that torch's compiler calls."""
     wide: bool = torch.backends.cpu.get_cpu_capability() == "AVX512"
     built: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return wide and built and hasattr(torch.ops.mkldnn, "_linear_pointwise")
@@ -67,7 +67,7 @@ def _torch_row_gradient(gradients: Tensor, weight: Tensor) -> Tensor:
 
 
 def _onednn_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
-    # Its own fused ReLU turns a not-a-number into 0 and would hide that a training has failed.
+    # The fused ReLU of oneDNN turns NaN into 0, which would hide a failed training.
     sums = onednn(rows, weight, bias)
     return sums.relu_() if relu else sums
 

@@ -6,8 +6,8 @@ the product proves that no other point is among the nearest. If it does not (man
 candidates are used, up to all points. The result equals a float64 search of all pairs, for every library.
 
 The bound: rows are moved by one centre and scaled by a power of two, which changes no neighbour. With u = 2^-24 and
-gamma = d u / (1 - d u), a computed dot product of d terms is within gamma |x| |y| of the true one, in whatever order
-it is summed (Higham 2002, "Accuracy and Stability of Numerical Algorithms", section 3.1).
+gamma = d u / (1 - d u), a computed dot product of d terms is within gamma |x| |y| of the true one, for any order of
+summation (Higham 2002, "Accuracy and Stability of Numerical Algorithms", section 3.1).
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tasks.worker.hardware import device, full_float32, threads
 By = Literal["auto", "faiss", "torch"]
 Rows = NDArray[Any] | Tensor
 
-# What float32 holds without loss.
+# Types that float32 represents without loss.
 EXACT = (torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int16)
 UNIT = 2.0**-24
-# Candidates beyond k: enough to prove nearly every query at once, of noise too; more where d widens the bound.
+# Candidates beyond k: they suffice to prove nearly every query in one pass, also for noise; more if d widens the bound.
 SPARE, COLUMNS_PER_SPARE = 32, 128
 WIDER = 8  # factor on the number of candidates if there were too few
-GROUP = 16  # points whose smallest score stands for them all
-FAISS_GPU_MOST = 2048  # neighbours that a GPU index of faiss can give
-# A GPU takes faiss for sizes at which its authors report a lead: 10,000 queries among 128,000 points or more, with so
+GROUP = 16  # points represented by their smallest score
+FAISS_GPU_MOST = 2048  # maximum number of neighbours of a GPU index of faiss
+# A GPU uses faiss for sizes at which its authors report a lead: 10,000 queries among 128,000 points or more, with so
 # few columns that selecting costs more than multiplying (Johnson, Douze & Jegou 2017, arXiv:1702.08734, section 6).
 FAISS_GPU_COLUMNS, FAISS_GPU_PAIRS = 128, 10_000 * 128_000
 
@@ -57,7 +57,7 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is computed at a time. A CPU's tile of scores stays in its cache."""
+    """The amounts computed at once. A CPU's tile of scores fits into its cache."""
 
     queries: int  # bytes of queries and candidates that are compared with all points at a time
     points: int  # bytes of points moved at one time
@@ -72,13 +72,13 @@ CPU = Sizes(queries=2**28, points=2**24, most_points=2**12, scores=2**21, pairs=
 def nearest(
     queries: Rows, points: Rows, k: int, by: By = "auto", target_device: torch.device | None = None
 ) -> Neighbours:
-    """The k nearest of `points` (n, d) to each of `queries` (q, d); of equally distant points the lower row first.
+    """Return the k nearest of `points` (n, d) to each of `queries` (q, d), the lower row first among equal distances.
 
-    Rows are float32, or of a type that float32 holds without loss; arrays, or tensors that may be on a GPU already.
-    A distance is the square root of the float64 sum of squared differences, so a point's distance to itself is 0, and
+    Rows are float32, or of a type that float32 holds without loss; arrays, or tensors that may be on a GPU already. A
+    distance is the square root of the float64 sum of squared differences, so a point's distance to itself is 0, and
     near duplicates keep their digits: the relative error is at most (d + 3) 2^-53. Distances are equal, and rows tied,
     if these float64 numbers are equal. Neither the library nor the size of the tiles affects the result. A GPU sums in
-    another order than a CPU: its distances may differ within that error, and so may the order of rows that close.
+    another order than a CPU: its distances may differ within that error, and with them the order of such close rows.
 
     `by` names the library for candidates; auto chooses as `library` does. The default `target_device` is that of the
     points if they are a tensor, else a GPU if there is one. A CPU search uses one thread.
@@ -149,9 +149,9 @@ def faiss_gpus() -> int | None:
 
 
 def _sizes_on_gpu(target_device: torch.device) -> Sizes:
-    """Parts of the memory that is free: a quarter for queries, a sixteenth at most for each of the others.
+    """Return shares of the free memory: a quarter for queries, and at most a sixteenth for each other part.
 
-    The points stay there too where they fit into a quarter.
+    The points stay on the GPU too if they fit into a quarter.
     """
     torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info(target_device)[0]
@@ -161,28 +161,28 @@ def _sizes_on_gpu(target_device: torch.device) -> Sizes:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Where the candidates' arithmetic takes place: moved to a centre of the points, scaled to at most 1 or so."""
+    """The coordinates in which candidates are scored: relative to a centre of the points, scaled to about 1 at most."""
 
     centre: Tensor  # (d,) float32, scaled
     scale: float  # a power of two
 
     @classmethod
     def centre_on(cls, queries: Tensor, points: Tensor, target_device: torch.device) -> Frame:
-        """A centre of some of the points, since any centre will do. ValueError where a row is not finite."""
+        """Return a frame at the centre of a sample of points. Raises ValueError for rows that are not finite."""
         largest = max(_largest_of("queries", queries), _largest_of("points", points))
-        # A step of the exponent to spare: a difference of two numbers below 1 is below 2.
+        # One additional step of the exponent, since a difference of two numbers below 1 is below 2.
         scale = 2.0 ** -(np.frexp(largest)[1] + 1) if largest else 1.0
-        sample = points[:: -(-len(points) // 1024)]
+        sample = points[:: -(-len(points) // 1024)]  # any centre is valid
         return cls((sample.to(target_device, torch.float64).mean(0) * scale).float(), float(scale))
 
     def transform(self, rows: Tensor, into: Tensor | None = None) -> Tensor:
-        """The rows as float32 in this frame, each coordinate rounded once; written into a tensor of their shape."""
+        """Convert rows to float32 in this frame, with one rounding per coordinate, into `into` if it is set."""
         rows = rows.to(self.centre.device, torch.float32)
         return torch.mul(rows, self.scale, out=into).sub_(self.centre)
 
 
 def _largest_of(name: str, rows: Tensor) -> float:
-    """The largest absolute value. ValueError where one is not finite."""
+    """Return the largest absolute value. Raises ValueError if a value is not finite."""
     low, high = (float(value) for value in torch.aminmax(rows))
     if not np.isfinite(low) or not np.isfinite(high):
         bad = sum(int(torch.isfinite(part).all(1).logical_not().sum()) for part in torch.split(rows, 4096))
@@ -204,9 +204,9 @@ class Shortlist:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """One call's data."""
+    """The data of one call."""
 
-    queries: Tensor  # (q, d), where they came from
+    queries: Tensor  # (q, d), on their original device
     points: Tensor  # (n, d)
     frame: Frame
     device: torch.device
@@ -230,10 +230,10 @@ class Search:
             self.fill(answer, unsettled, min(WIDER * m, len(self.points)), _torch_finder)
 
     def settle(self, queries: Tensor, shortlist: Shortlist, k: int) -> tuple[Tensor, Neighbours]:
-        """The mask of the queries (q,) whose nearest points are among their candidates, and those points.
+        """Return the mask of the queries (q,) whose nearest points are among their candidates, and these points.
 
-        The k best by score are at most error further than their score says, and no point left out is nearer than the
-        last score less the error.
+        The k best by score are at most the error further than their scores, and no omitted point is nearer than the
+        last score minus the error.
         """
         scores, m = shortlist.scores.double(), shortlist.scores.shape[1]
         enough = scores[:, k - 1] + 2 * shortlist.error
@@ -252,13 +252,13 @@ class Search:
         return settled.cpu(), neighbours
 
     def exact_distances(self, queries: Tensor, batch: Tensor, near: Tensor) -> Tensor:
-        """The distances (s, c) from some of the queries (s,) to points (s, c): by differences in float64."""
+        """Return the distances (s, c) from a batch of the queries (s,) to points (s, c), by differences in float64."""
         d, here = self.points.shape[1], self.points.device
         distances = torch.empty(near.shape, dtype=torch.float64, device=self.device)
         pair_limit = max(1, self.sizes.pairs // (8 * d))
         wide = min(near.shape[1], pair_limit)
         high = min(len(batch), max(1, pair_limit // wide))
-        # Written over again and again: fresh memory costs a CPU more than the arithmetic.
+        # Reused for every block: allocating memory costs a CPU more time than the arithmetic.
         ends = torch.empty(high * wide, d, dtype=self.points.dtype, device=here)
         differences = torch.empty(high * wide, d, dtype=torch.float64, device=self.device)
         for first_row in range(0, len(batch), high):
@@ -287,24 +287,24 @@ Candidates = Callable[[Search, int], Find]
 
 
 def norms(rows: Tensor) -> Tensor:
-    """Their lengths in float64, in parts whose float64 copy stays in a CPU's cache."""
+    """Return the lengths of rows in float64, in parts whose float64 copy fits into a CPU's cache."""
     several = max(1, 2**17 // rows.shape[1]) if rows.device.type == "cpu" else len(rows)
     parts = torch.split(rows, several)
     return torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in parts])
 
 
 def gamma(d: int) -> float:
-    """The error bound of a float32 sum of d products, relative to |x| |y|; infinite outside its range of validity."""
+    """Return the error bound of a float32 sum of d products, relative to |x| |y|; infinite outside its valid range."""
     return d * UNIT / (1 - d * UNIT) if d * UNIT < 0.5 else float("inf")
 
 
 def _below_rounding(d: int, query_norms: Tensor) -> Tensor:
-    """What float64 itself and numbers too small for float32 may move a score."""
+    """Bound the error in a score from float64 rounding and from numbers too small for float32."""
     return d * (2.0**-50 * query_norms**2 + 2.0**-100)
 
 
 def _torch_finder(search: Search, m: int) -> Find:
-    """Scores |y|^2 / 2 - x.y, which order points y as their distances |x - y| do, a tile of them at a time."""
+    """Score points y by |y|^2 / 2 - x.y, which orders them as their distances |x - y| do, one tile at a time."""
     affine = single_products(search.device, torch.float32).affine
 
     def find(queries: Tensor) -> Shortlist:
@@ -314,7 +314,7 @@ def _torch_finder(search: Search, m: int) -> Find:
             lengths = norms(tile)
             widest = torch.maximum(widest, lengths.max())
             half = (lengths**2 / 2).float()
-            # Whole groups; what fills the last one is infinitely far away.
+            # Fill the last group with points at an infinite distance.
             padding = -len(tile) % GROUP
             if padding:
                 tile, half = pad(tile, (0, 0, 0, padding)), pad(half, (0, padding), value=float("inf"))
@@ -370,7 +370,7 @@ class Best:
 
 
 def smallest(values: Tensor, count: int) -> Tensor:
-    """The places (q, count) of the smallest values of each row, in no order."""
+    """Return the positions (q, count) of the smallest values of each row, unordered."""
     if values.device.type != "cpu":
         return values.topk(count, largest=False, sorted=False).indices
     # NumPy partitions with vector instructions: 2 to 8 times as fast as topk.
@@ -378,7 +378,7 @@ def smallest(values: Tensor, count: int) -> Tensor:
 
 
 def _faiss_finder(search: Search, m: int) -> Find:
-    """Squared distances |x|^2 + |y|^2 - 2 x.y, on the GPU where faiss sees one and the search is on it."""
+    """Score points by |x|^2 + |y|^2 - 2 x.y, on the GPU if the search is on one that faiss supports."""
     import faiss
 
     on_gpu = search.device.type == "cuda" and bool(faiss_gpus())

@@ -31,7 +31,7 @@ NOTICED = 0.1  # share of the level that delta may cost the bets before guesses 
 
 @dataclass(frozen=True)
 class LevelShares:
-    """The parts of the level that bets and guesses may use; `counts` are how many canaries are guessed from each end.
+    """The parts of the level that bets and guesses may use; `counts` are the numbers of canaries guessed from each end.
 
     The level of the guesses is shared equally among the counts.
     """
@@ -42,7 +42,7 @@ class LevelShares:
 
 
 def share_level(canaries: int, delta: float, level: float) -> LevelShares:
-    """How bets and guesses share the level: all for the bets if delta costs them little, else half for either.
+    """Divide the level: all for the bets if delta costs them little, otherwise half each for bets and guesses.
 
     Bets that cannot reject at half the level leave it to the guesses.
     """
@@ -55,9 +55,9 @@ def share_level(canaries: int, delta: float, level: float) -> LevelShares:
 
 
 def powerful_counts(canaries: int, delta: float, level: float) -> tuple[int, ...]:
-    """Numbers of canaries guessed from each end: a half, a quarter, and so on, while every count can reject.
+    """Return numbers of canaries guessed from each end: half, a quarter, and so on, while every count can reject.
 
-    Few guesses can be right by way of delta alone, and would only cost the others their level.
+    A small number of guesses can be correct through delta alone, and would only use up level.
     """
     counts: list[int] = []
     count = canaries // 2
@@ -88,7 +88,7 @@ def decisive_p_value(epsilon: float, inside: Mask, delta: float, level: float) -
 
 
 def correct_guesses(inside: Mask, counts: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """For each count, the number of correct guesses and of all guesses.
+    """Return the number of correct guesses and of all guesses for each count.
 
     The first `count` canaries are guessed to be in the training data, and the last `count` to be out.
 
@@ -100,12 +100,12 @@ def correct_guesses(inside: Mask, counts: tuple[int, ...]) -> Iterator[tuple[int
 
 
 def decisive_bound(inside: Mask, delta: float, level: float) -> float:
-    """Epsilon from below by the better of bets and guesses, at `level` for both together."""
+    """Bound epsilon from below by the better of bets and guesses, at a joint `level`."""
     return largest_rejected(lambda epsilon: decisive_p_value(epsilon, inside, delta, level) <= level)
 
 
 def attainable_bound(canaries: int, delta: float, level: float) -> float:
-    """The bound if a training reveals every coin, and half of the canaries are in."""
+    """Return the bound if a training reveals every coin, and half of the canaries are in."""
     inside = np.arange(canaries) < canaries // 2
     return decisive_bound(inside, delta, level)
 
@@ -136,6 +136,6 @@ def describe_lost_power(canaries: int, delta: float, level: float, noun: str = "
 
 
 def floor_digits(value: float, digits: int = 2) -> float:
-    """A positive value rounded down to this number of significant digits."""
+    """Round a positive value down to this number of significant digits."""
     unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
     return float(f"{math.floor(value / unit * (1 + 1e-12)) * unit:.{digits}g}")

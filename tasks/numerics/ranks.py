@@ -1,4 +1,4 @@
-"""Where scores stand among others: areas under curves, p-values by rank, exposures, and false discovery control."""
+"""Ranks of scores: areas under curves, p-values, exposures, and false discovery control."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_finite(scores: Array, label: str) -> None:
 
 
 def rank_p_value(scores: Array) -> float:
-    """The share of the scores that are at least the first one's, itself among them, for scores (members,).
+    """Return the share of scores (members,) that are at least the first one, which counts itself.
 
     Ties count as larger (the worst rank), so that the value is at least 1 / members. Raises ValueError for NaN.
 
@@ -51,9 +51,9 @@ def share_below(scores: Array) -> float:
 
 
 def share_tied(scores: Array) -> Array:
-    """The share of pairs of scores that are equal, along the first axis: 0 if all differ, 1 if all are equal.
+    """Return the share of pairs of equal scores, along the first axis: 0 if all differ, 1 if all are equal.
 
-    `scores` has shape (members, ...) and the result the shape of what follows; NaN for fewer than two members.
+    `scores` has shape (members, ...) and the result has the remaining axes; NaN for fewer than two members.
     """
     members = len(scores)
     ordered = np.sort(scores.reshape(members, -1), axis=0)
@@ -70,7 +70,7 @@ def share_tied(scores: Array) -> Array:
 
 
 def item_ties(scores: Array) -> Array:
-    """The share of pairs of equal scores for each item, (items,), of scores (models, items); NaN equals nothing.
+    """Return the share of pairs of equal scores for each item, (items,), of scores (models, items); NaN equals nothing.
 
     The larger of two: the share of pairs of models that are equal for the item, and the mean over models of the share
     of pairs of items that are equal for one model. A constant output makes the second large even if models differ.
@@ -93,11 +93,11 @@ def exposure(p_value: float) -> float:
 
 
 def false_discovery_control(p_values: ArrayLike, dependent: bool = False) -> Array:
-    """Benjamini-Hochberg adjusted p-values, in the order given; NaN (no test was made) stays and does not count.
+    """Return Benjamini-Hochberg adjusted p-values, in the given order; NaN (no test) is kept and not counted.
 
-    adjusted_(i) = min over j >= i of m p_(j) / j, at most 1, for the m p-values in rising order: rejecting those at
-    most q keeps the expected share of false rejections at q. Benjamini & Hochberg 1995. For p-values that depend on one
-    another in any way they are larger by 1 + 1/2 + ... + 1/m: Benjamini & Yekutieli 2001, theorem 1.3.
+    adjusted_(i) = min over j >= i of m p_(j) / j, at most 1, for the m p-values in ascending order: rejecting those at
+    most q keeps the expected share of false rejections at q. Benjamini & Hochberg 1995. For p-values with arbitrary
+    dependence they are larger by the factor 1 + 1/2 + ... + 1/m: Benjamini & Yekutieli 2001, theorem 1.3.
     """
     values = np.asarray(p_values, dtype=np.float64)
     tested = ~np.isnan(values)

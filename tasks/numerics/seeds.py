@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def derive(seed: int, *names: str | int) -> int:
-    """A seed in [0, 2^63) for the stream called `names` below `seed`, by SHA-256 of the unambiguous path."""
+    """Return a seed in [0, 2^63) for the stream `names` of `seed`, by SHA-256 of the unambiguous path."""
     path = "\x1f".join([str(int(seed)), *(f"{type(name).__name__}:{name}" for name in names)])
     return int.from_bytes(hashlib.sha256(path.encode()).digest()[:8], "little") >> 1
 
 
 def generator(seed: int, *names: str | int) -> np.random.Generator:
-    """A NumPy generator (PCG64) at the start of that stream."""
+    """Return a NumPy generator (PCG64) at the start of the stream."""
     return np.random.Generator(np.random.PCG64(derive(seed, *names)))
 
 

@@ -119,20 +119,21 @@ def crossed_mean(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) 
 
 
 def crossed_proportion(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """The same of a share: the wider of the two intervals over clusters, each with one answer a member of the other."""
+    """Return a share over two crossed samples, with the wider of the intervals over the clusters of either sample."""
     first_values, second_values = _finite(first), _finite(second)
     estimates = [
         clustered_proportion(first_values, len(second_values), confidence),
         clustered_proportion(second_values, len(first_values), confidence),
     ]
-    lows, highs = ([getattr(estimate, end) for estimate in estimates] for end in ("low", "high"))
-    if None in lows:
+    lows = [estimate.low for estimate in estimates if estimate.low is not None]
+    highs = [estimate.high for estimate in estimates if estimate.high is not None]
+    if len(lows) < len(estimates):
         return Estimate(None, None, None, len(first_values))
     return Estimate(estimates[0].value, min(lows), max(highs), len(first_values))
 
 
 def within_shares(estimate: Estimate) -> Estimate:
-    """The estimate of a share, whose interval goes no further than a share can."""
+    """Return the estimate of a share with its interval clipped to [0, 1]."""
     low, high = (None if end is None else min(max(end, 0.0), 1.0) for end in (estimate.low, estimate.high))
     return Estimate(estimate.value, low, high, estimate.n)
 
@@ -149,7 +150,7 @@ def difference_of_shares(first: Estimate, second: Estimate) -> Estimate:
 
 
 def proportion_greater(successes: int, n: int, than: float) -> float | None:
-    """One-tailed exact binomial p-value: P[X >= successes] for X ~ Binomial(n, than). None for n = 0."""
+    """Return the one-tailed exact binomial p-value: P[X >= successes] for X ~ Binomial(n, than). None for n = 0."""
     _counts(successes, n)
     if n == 0:
         return None
@@ -157,7 +158,7 @@ def proportion_greater(successes: int, n: int, than: float) -> float | None:
 
 
 def proportion_at_least(successes: int, n: int, confidence: float = 0.95) -> float:
-    """The lower limit of the probability behind successes / n, one-tailed and exact; 0 without a success.
+    """Return the exact one-tailed lower limit of the probability for successes / n; 0 without a success.
 
     Clopper & Pearson 1934.
     """
@@ -188,10 +189,10 @@ def exact_proportion(successes: int, n: int, confidence: float = 0.95) -> Estima
 
 
 def mcnemar_greater(first: Sequence[bool], second: Sequence[bool]) -> float | None:
-    """One-tailed exact McNemar p-value that `first` is true more often than `second`, pair by pair.
+    """Return the one-tailed exact McNemar p-value that `first` is true more often than `second`, pair by pair.
 
-    Pairs that agree say nothing; of the others either order is equally likely where nothing differs. None without
-    any pair, 1 where all agree. McNemar 1947, in its exact binomial form.
+    Pairs that agree carry no information; under the null, both orders of the other pairs are equally likely. None
+    without pairs, 1 if all pairs agree. McNemar 1947, in its exact binomial form.
     """
     _check_pairs(first, second)
     if not first:
@@ -245,7 +246,7 @@ def proportion_difference(first: int, of_first: int, second: int, of_second: int
 
 
 def paired_greater(first: ArrayLike, second: ArrayLike) -> Comparison:
-    """One-tailed paired t-test that mean(first) > mean(second): t(n - 1) of the mean difference."""
+    """Run a one-tailed paired t-test of mean(first) > mean(second): t(n - 1) of the mean difference."""
     a, b = _finite(first), _finite(second)
     _check_pairs(a, b)
     if len(a) < 2:
@@ -255,7 +256,7 @@ def paired_greater(first: ArrayLike, second: ArrayLike) -> Comparison:
 
 
 def welch_greater(first: ArrayLike, second: ArrayLike) -> Comparison:
-    """One-tailed Welch t-test that mean(first) > mean(second): two independent samples, unequal variances.
+    """Run a one-tailed Welch t-test of mean(first) > mean(second): two independent samples, unequal variances.
 
     Degrees of freedom by Welch 1947: (v1 + v2)^2 / (v1^2 / (n1 - 1) + v2^2 / (n2 - 1)), v = s^2 / n.
     """
@@ -266,7 +267,7 @@ def welch_greater(first: ArrayLike, second: ArrayLike) -> Comparison:
 
 
 def welch_two_sided(first: ArrayLike, second: ArrayLike) -> Comparison:
-    """Two-tailed Welch t-test that two means differ: the statistic and its two-tailed p-value."""
+    """Run a two-tailed Welch t-test; return the statistic and its p-value."""
     statistic, greater = dataclasses.astuple(welch_greater(first, second))
     if greater is None:
         return Comparison(None, None)
@@ -274,9 +275,9 @@ def welch_two_sided(first: ArrayLike, second: ArrayLike) -> Comparison:
 
 
 def difference(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """mean(first) - mean(second) of two independent samples, with Welch's t interval; n counts both.
+    """Return mean(first) - mean(second) of two independent samples, with Welch's t interval; n counts both.
 
-    No value where one is empty, no interval where one has a single value.
+    No value if a sample is empty; no interval if a sample has a single value.
     """
     a, b = _finite(first), _finite(second)
     n = len(a) + len(b)
@@ -309,11 +310,11 @@ def correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -
 
 
 def rank_correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Correlation:
-    """Spearman's rho of pairs, ties at their mean rank, with an interval and the t-test of rho = 0.
+    """Return Spearman's rho of pairs, with ties at their mean rank, an interval and the t-test of rho = 0.
 
-    tanh(artanh rho +- z sqrt((1 + rho^2 / 2) / (n - 3))): ranks vary more than Fisher's interval allows. Nothing where
-    there are fewer than four pairs, or either has no variance. Bonett & Wright 2000, "Sample size requirements for
-    estimating Pearson, Kendall and Spearman correlations".
+    tanh(artanh rho +- z sqrt((1 + rho^2 / 2) / (n - 3))): ranks vary more than Fisher's interval allows. No values for
+    fewer than four pairs, or without variance. Bonett & Wright 2000, "Sample size requirements for estimating Pearson,
+    Kendall and Spearman correlations".
     """
     from scipy import stats
 
@@ -338,7 +339,7 @@ def _finite(values: ArrayLike) -> Array:
     return sample
 
 
-# What scipy takes nearly a millisecond for, and an audit asks again and again of the same few numbers.
+# Cached: scipy takes nearly a millisecond, and an audit needs the same few quantiles repeatedly.
 @lru_cache(maxsize=4096)
 def _t_quantile(probability: float, freedom: float) -> float:
     from scipy import stats
@@ -362,14 +363,14 @@ def _binomial_greater(successes: int, n: int, than: float) -> float:
 
 
 def _reach(estimate: Estimate) -> tuple[float, float]:
-    """How far an interval reaches below and above its value."""
+    """Return the widths of an interval below and above its value."""
     values = (estimate.value, estimate.low, estimate.high)
     value, low, high = (float("nan") if number is None else number for number in values)
     return value - low, high - value
 
 
 def _wilson(rate: float, n: float, confidence: float) -> tuple[float, float]:
-    """Wilson's interval of a rate over n independent answers, which need be no whole number."""
+    """Return Wilson's interval of a rate over n independent answers; n may be fractional."""
     from scipy import stats
 
     z = float(stats.norm.ppf((1 + confidence) / 2))
@@ -389,14 +390,14 @@ def _counts(successes: int, n: int) -> None:
 
 
 def _standard_error(sample: Array) -> float:
-    # Equal values leave rounding noise in a computed variance, which a t statistic would blow up.
+    # Equal values leave rounding noise in a computed variance, which a t statistic would amplify.
     if sample.min() == sample.max():
         return 0.0
     return float(sample.std(ddof=1) / np.sqrt(len(sample)))
 
 
 def _welch(a: Array, b: Array) -> tuple[float, float]:
-    """The standard error of a difference of means, and Welch's degrees of freedom."""
+    """Return the standard error of a difference of means, and Welch's degrees of freedom."""
     va, vb = _standard_error(a) ** 2, _standard_error(b) ** 2
     spread = va**2 / (len(a) - 1) + vb**2 / (len(b) - 1)
     return float(np.sqrt(va + vb)), (va + vb) ** 2 / spread if spread else 1.0

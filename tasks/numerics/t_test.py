@@ -8,7 +8,7 @@ GRID = 200  # points of the integral over the estimated standard deviation
 
 
 def _t_tail(t: float, freedom: int, shift: float = 0.0) -> float:
-    """P(T > t) of Student's t with a noncentrality."""
+    """Return P(T > t) of Student's t with a noncentrality."""
     total = weights = 0.0
     for step in range(GRID):
         s = 3 * (step + 0.5) / GRID  # the estimated standard deviation over the true one
@@ -19,7 +19,7 @@ def _t_tail(t: float, freedom: int, shift: float = 0.0) -> float:
 
 
 def t_rate(shift: float, freedom: int, level: float) -> float:
-    """The power of a one-sided t-test at the level; `shift` is the effect over its standard error."""
+    """Return the power of a one-sided t-test at the level; `shift` is the effect over its standard error."""
     low, high = 0.0, 1000.0
     for _ in range(40):
         middle = (low + high) / 2

@@ -89,7 +89,7 @@ class Predictions:
         return Predictions(pinned.path, self._check_digest(digests))
 
     def _find_path(self, candidates: Sequence[Path]) -> Path:
-        """Return the first of the places that exists. Raises FileError if none does."""
+        """Return the first existing path. Raises FileError if none exists."""
         for path in candidates:
             if self.is_blinded and path.is_file():
                 return path

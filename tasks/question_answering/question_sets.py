@@ -108,7 +108,7 @@ class PatternRemoval(_Removal):
 
 @dataclass(frozen=True)
 class AnswerRemoval(_Removal):
-    """Removal of every occurrence of a gold answer, whatever its case.
+    """Removal of every occurrence of a gold answer, in upper or lower case.
 
     Parts of longer words or numbers are not occurrences.
     """

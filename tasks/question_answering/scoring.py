@@ -60,12 +60,12 @@ def drop_agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
     from scipy.optimize import linear_sum_assignment  # not needed for planning
 
     spans = [drop_words(span) for span in answer]
-    right = [drop_words(span) for span in gold]
-    exact = float(len(spans) == len(right) and set(spans) == set(right))
-    scores = np.array(
-        [[_word_f1(set(span), set(gold_span)) for span in spans] for gold_span in right]
-    )  # (golds, spans)
-    aligned = scores.reshape(len(right), len(spans))
+    gold_spans = [drop_words(span) for span in gold]
+    exact = float(len(spans) == len(gold_spans) and set(spans) == set(gold_spans))
+    scores: list[float] = []
+    for gold_span in gold_spans:
+        scores += [_word_f1(set(span), set(gold_span)) for span in spans]
+    aligned = np.array(scores).reshape(len(gold_spans), len(spans))
     total = aligned[linear_sum_assignment(aligned, maximize=True)].sum()
     return exact, float(np.round(total / max(aligned.shape), 2))
 

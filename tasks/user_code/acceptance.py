@@ -11,13 +11,13 @@ _stand_ins: ContextVar[Mapping[str, str]] = ContextVar("stand_ins", default=Mapp
 
 
 def digest_in_keys(digest: str) -> str:
-    """The digest that enters keys for code of this digest: the earlier one if a change of it was accepted."""
+    """Return the digest in keys for code of this digest: the earlier one if its change was accepted."""
     return _stand_ins.get().get(digest, digest)
 
 
 @contextmanager
 def use_stand_ins(stand_ins: Mapping[str, str]) -> Iterator[None]:
-    """Make keys inside the block with these digests (present -> earlier)."""
+    """Use these digests (current -> earlier) in keys inside the block."""
     token = _stand_ins.set(stand_ins)
     try:
         yield

@@ -10,12 +10,12 @@ UNSEEN = ("kind", "type_comment", "type_ignores")
 
 
 def source_digest(tree: ast.Module) -> str:
-    """The SHA-256 of the canonical form of a parsed source."""
+    """Return the SHA-256 of the canonical form of a parsed source."""
     return hashlib.sha256(canonical_form(tree).encode()).hexdigest()
 
 
 def parse(content: bytes, file: str) -> ast.Module:
-    """The syntax tree of a Python source. Raises ValueError, with the file's name, if it cannot be parsed."""
+    """Parse a Python source. Raises ValueError, with the file's name, if it cannot be parsed."""
     try:
         return ast.parse(content)
     except SyntaxError as error:
@@ -25,13 +25,12 @@ def parse(content: bytes, file: str) -> ast.Module:
 
 
 def canonical_form(tree: ast.AST) -> str:
-    """A syntax tree as text, the same in Python 3.11 to 3.13.
+    """Return a syntax tree as text, the same in Python 3.11 to 3.13.
 
     `ast.dump` differs between versions, which add fields such as `type_params` and `default_value` and print defaults
     differently. Here empty fields are left out, so that source without the new syntax has the same form everywhere.
-    A bare string does nothing when it runs, so docstrings are left out everywhere. Code that reads `__doc__`
-    does depend on them; that is rare enough to accept, since a corrected docstring would otherwise train every network
-    again.
+    Bare strings have no effect, so docstrings are omitted. Code that reads `__doc__` depends on them; this is rare and
+    accepted, since a corrected docstring would otherwise retrain every network.
     """
     texts: list[str] = []
     waiting: list[object] = [tree]  # no recursion: a sum of a thousand terms is as deep as Python's stack

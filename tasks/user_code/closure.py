@@ -1,8 +1,8 @@
 """The files of the user that a module's behaviour depends on: its own, and those it imports, directly or indirectly.
 
-A file is the user's unless it belongs to Python's standard library, to an installed package or to Engram: those have
-versions, which the record of a result holds. `imports` reads the imports from the source, without executing it. An
-import that cannot be read from the source is refused by name. Data files that code opens are not seen.
+A file is the user's unless it belongs to Python's standard library, to an installed package or to Engram; their
+versions are in the record of a result. `imports` reads the imports from the source, without executing it. An import
+that the source does not determine raises an error. Data files that code opens are not covered.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SUFFIXES = (".py", *EXTENSION_SUFFIXES, ".pyc")
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of the user's code: its name below the import path, where it lies, and its digest.
+    """A file of the user's code: its name below the import path, its path, and its digest.
 
     The digest is computed from the canonical form of Python source, and from the bytes of any other file.
     """
@@ -44,7 +44,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class _Module:
-    """A module that was found: its file, None for a namespace package; and its folders if it is a package."""
+    """A module: its file, None for a namespace package, and its folders if it is a package."""
 
     name: str
     path: Path | None
@@ -65,7 +65,7 @@ def _is_installed_file(path: str) -> bool:
 
 @functools.cache
 def is_user_file(path: str) -> bool:
-    """Whether a module's file is the user's: neither the standard library's, nor an installed package's, nor ours."""
+    """Return whether a file is the user's: not the standard library's, an installed package's, or Engram's."""
     resolved = Path(path).resolve()
     if _is_installed_file(path) or _is_installed_file(str(resolved)):
         return False
@@ -73,7 +73,7 @@ def is_user_file(path: str) -> bool:
 
 
 def digest_of_files(files: Iterable[SourceFile]) -> str:
-    """The digest that stands for these files in keys: of their names and digests."""
+    """Return the digest of these files in keys, computed from their names and digests."""
     parts = []
     for file in sorted(files, key=lambda file: file.name):
         parts += [file.name.encode(), file.digest.encode()]
@@ -81,12 +81,12 @@ def digest_of_files(files: Iterable[SourceFile]) -> str:
 
 
 def find_files(module: str) -> dict[str, SourceFile] | None:
-    """The files that importing and using a module may execute, by name; None if there is no such module.
+    """Return the files that importing and using a module may execute, by name; None if the module does not exist.
 
-    Of a module of the user's these are all files of the user's that it imports, directly or indirectly; of a module of
-    an installed package all Python files of that package.
+    For a user's module these are all user files that it imports, directly or indirectly; for a module of an installed
+    package, all Python files of that package.
 
-    Raises ValueError for a file that cannot be read, or imports what cannot be known before it runs.
+    Raises ValueError for a file that cannot be read, or whose imports cannot be determined before it runs.
     """
     importlib.invalidate_caches()
     root = _find(module)
@@ -98,7 +98,7 @@ def find_files(module: str) -> dict[str, SourceFile] | None:
 
 
 def find_user_files(module: str) -> dict[str, SourceFile]:
-    """The files of the user's that a module of the user's may execute, by name; empty for any other module.
+    """Return the user files that a user's module may execute, by name; empty for any other module.
 
     Raises ValueError as `find_files` does.
     """
@@ -124,7 +124,7 @@ def find_user_files(module: str) -> dict[str, SourceFile]:
 
 
 def _read(module: _Module) -> tuple[SourceFile, list[Import]]:
-    """A module's file and the modules that it imports."""
+    """Return a module's file and the modules that it imports."""
     path = module.path
     assert path is not None
     try:
@@ -139,10 +139,10 @@ def _read(module: _Module) -> tuple[SourceFile, list[Import]]:
 
 @functools.lru_cache(maxsize=1000)
 def _analyse(content: bytes, path: str, module: str, is_package: bool) -> tuple[str, tuple[Import, ...]]:
-    """The digest of a Python source and the modules that it imports.
+    """Return the digest of a Python source and the modules that it imports.
 
-    One command asks for the files of the same audit up to twenty times, and parsing takes 10 to 50 ms. The content is
-    part of the question, so that an edit is seen.
+    Cached, since one command needs the files of the same audit up to twenty times, and parsing takes 10 to 50 ms. The
+    content is part of the cache key, so that edits are detected.
     """
     tree = canonical.parse(content, path)
     imports = []
@@ -157,7 +157,7 @@ def _analyse(content: bytes, path: str, module: str, is_package: bool) -> tuple[
 
 
 def _reached(import_request: Import, importer: Path | None) -> Iterator[_Module]:
-    """The modules that an import executes: the packages above it, it, and the submodules that it may reach."""
+    """Yield the modules that an import executes: its parent packages, the module itself, and reachable submodules."""
     names = import_request.name.split(".")
     current_module = None
     for depth in range(1, len(names) + 1):
@@ -186,7 +186,7 @@ def _submodules(package: _Module, reach: Reach) -> Iterator[_Module]:
 
 
 def _find(name: str, importer: Path | None = None) -> _Module | None:
-    """The module of this name as Python would find it; no module is imported for it."""
+    """Return the module that Python would import under this name, without importing any module."""
     top, *inner = name.split(".")
     spec = _find_top(top)
     if spec is None and importer is not None:
@@ -220,7 +220,7 @@ def _from_spec(spec: ModuleSpec | None) -> _Module | None:
 
 
 def _installed_files(module: str) -> dict[str, SourceFile]:
-    """All Python files of the outermost package of an installed module, or its own file."""
+    """Return all Python files of the outermost package of an installed module, or its own file."""
     top = _find(module.partition(".")[0])
     assert top is not None
     paths: Mapping[str, Path] = {}

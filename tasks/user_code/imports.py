@@ -44,7 +44,7 @@ class Import:
 
 @dataclass(frozen=True)
 class HiddenImport:
-    """A call that loads code which cannot be known from the source."""
+    """A call that loads code which the source does not determine."""
 
     line: int
     call: str
@@ -52,11 +52,11 @@ class HiddenImport:
 
 
 def read_imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[Import | HiddenImport]:
-    """All imports of a module's source, also in functions, under `if` and `try`, and by `import_module`.
+    """Yield all imports of a module's source, also in functions, under `if` and `try`, and by `import_module`.
 
     `from package import name` may import the submodule `package.name`, and `from package import *` any of the
-    submodules: which of them are there is for the caller to find. The name of a module may be computed if it
-    begins with a package that is written out, as in `import_module(f"{__name__}.{kind}")`.
+    submodules: the caller determines which of them exist. The name of a module may be computed if it begins with a
+    literal package name, as in `import_module(f"{__name__}.{kind}")`.
     """
     package = module if is_package else module.rpartition(".")[0]
     aliases = _aliases(tree)
@@ -95,7 +95,7 @@ def _from_import(node: ast.ImportFrom, package: str) -> Iterator[Import]:
 
 
 def _absolute_name(name: str, level: int, package: str) -> str | None:
-    """The absolute name of a relative one (`level` dots and a name) in a package; None if there are too many dots."""
+    """Return the absolute name of a relative one (`level` dots and a name) in a package; None for too many dots."""
     if level == 0:
         return name
     parents = package.split(".") if package else []
@@ -129,7 +129,7 @@ def _dynamic_import(node: ast.Call, call: str, own_names: Mapping[str, str]) -> 
 
 
 def _written_part(node: ast.expr, own_names: Mapping[str, str]) -> tuple[str, bool]:
-    """The literal text at the beginning of an expression, and whether it is the whole expression."""
+    """Return the literal text at the beginning of an expression, and whether it is the whole expression."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value, True
     if isinstance(node, ast.Name) and node.id in own_names:
@@ -151,7 +151,7 @@ def _written_part(node: ast.expr, own_names: Mapping[str, str]) -> tuple[str, bo
 
 
 def _aliases(tree: ast.Module) -> dict[str, str]:
-    """Names of a source that stand for a module or function which may load code: name -> qualified name."""
+    """Return the names in a source for modules and functions that may load code: name -> qualified name."""
     aliases = {name: f"builtins.{name}" for name in BUILTINS}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -166,7 +166,7 @@ def _aliases(tree: ast.Module) -> dict[str, str]:
 
 
 def _qualified_name(node: ast.expr, aliases: Mapping[str, str]) -> str:
-    """The qualified name of an expression such as `il.import_module`; empty if it is not watched."""
+    """Return the qualified name of an expression such as `il.import_module`; empty if it is not watched."""
     if isinstance(node, ast.Name):
         return aliases.get(node.id, "")
     if isinstance(node, ast.Attribute):

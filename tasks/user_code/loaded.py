@@ -1,4 +1,4 @@
-"""Checks of the user's code in this process: the imported files are digested and have not changed since."""
+"""Checks of the user's code in this process: imported files are covered by digests and have not changed since."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _watches: list[ImportWatch] = []  # open watches, the outermost first
 
 
 class UncoveredImport(ValueError):
-    """Code of the user's was imported that no key covers: one line for the user."""
+    """A user's file was imported that no key covers."""
 
 
 class ImportWatch:
     """Finds the user's files that are imported after its creation and that a digest does not cover.
 
     `subject` begins the message. Files that an inner watch covers are allowed: the network that a user's audit trains
-    has a digest of its own in the keys.
+    has its own digest in the keys.
     """
 
     def __init__(self, subject: str, files: Mapping[str, SourceFile]) -> None:
@@ -33,7 +33,7 @@ class ImportWatch:
     def check(self) -> None:
         """Raise UncoveredImport if such a file was imported.
 
-        The modules that were imported since are then forgotten, so that the next attempt meets them again.
+        The modules that were imported since are then forgotten, so that the next attempt checks them again.
         """
         for name, path in self._imported().items():
             if path.resolve() not in self._covered:
@@ -48,12 +48,12 @@ class ImportWatch:
             watch._covered |= self._covered
 
     def forget_modules(self) -> None:
-        """Forget the user's modules that were imported since, as if this process had never met them."""
+        """Forget the user's modules that were imported since, as if this process had never imported them."""
         for name in self._imported():
             del sys.modules[name]
 
     def _imported(self) -> dict[str, Path]:
-        """The user's modules that were imported since, by name, with their files."""
+        """Return the files of the user's modules that were imported since, by module name."""
         imported_files = {}
         # Thousands of modules may be loaded, and one command looks up audits many times.
         new_names = sys.modules.keys() - self._before
@@ -67,7 +67,7 @@ class ImportWatch:
 
 
 def changed_file(files: Mapping[str, SourceFile]) -> str | None:
-    """The path of a file that has changed since this process imported it; None if there is none."""
+    """Return the path of a file that has changed since this process imported it; None if there is none."""
     for file in files.values():
         if _digests.get(str(file.path), file.digest) != file.digest:
             return str(file.path)
@@ -76,10 +76,10 @@ def changed_file(files: Mapping[str, SourceFile]) -> str | None:
 
 @contextmanager
 def open_watch(subject: str, files: Mapping[str, SourceFile]) -> Iterator[ImportWatch]:
-    """A watch on the imports of the block, which the caller checks.
+    """Watch the imports of the block; the caller checks them.
 
-    No bytecode is written inside: Python takes bytecode for current if its source has the same size and second of
-    change, which is often true after an edit that replaces 32 by 64.
+    No bytecode is written inside: Python regards bytecode as current if its source has the same size and modification
+    time in seconds, which is often true after an edit such as 32 to 64.
     """
     watch = ImportWatch(subject, files)
     writes_no_bytecode = sys.dont_write_bytecode

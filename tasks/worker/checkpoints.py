@@ -1,9 +1,9 @@
 """Checkpoints that the trainings of a call may continue from, and that they store for later links.
 
 A long training is a chain of links, each a job "this training, up to epoch e". The checkpoint of a link does not affect
-its result, so it is in no config and no key. The sender of a call provides the checkpoints (`under`). The training task
-reads, by the job's index in `configs`, the states that it may continue from (`given`), and passes its final state to
-`leave`. A state is bytes in a format of the task. Outside a run, there are no checkpoints.
+its result, so it is in no config and no key. The sender of a call provides the checkpoints (`use_links`). The training
+task reads, by the job's index in `configs`, the states that it may continue from (`earlier_checkpoints`), and passes
+its final state to `leave`. A state is bytes in a format of the task. Outside a run, there are no checkpoints.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NONE = Link()
 
 @contextmanager
 def use_links(links: Sequence[Link]) -> Iterator[None]:
-    """Inside the context, give the jobs of a call these links, in the order of its `configs`."""
+    """Provide these links to the jobs of a call inside the block, in the order of its `configs`."""
     token = _links.set(links)
     try:
         yield
@@ -42,12 +42,12 @@ def use_links(links: Sequence[Link]) -> Iterator[None]:
 
 
 def earlier_checkpoints(index: int) -> Iterator[bytes]:
-    """The checkpoints a job may continue from, nearest first. Which one it takes makes no difference to its result."""
+    """Yield the checkpoints that a job may continue from, nearest first; the choice does not affect its result."""
     yield from _link(index).earlier_states()
 
 
 def wanted(index: int) -> bool:
-    """Whether the state at a job's end is to be stored."""
+    """Return whether the final state of a job should be stored."""
     return _link(index).leave is not None
 
 

@@ -1,7 +1,7 @@
 """Choices for the computation of a call's jobs, and facts about it.
 
-Neither affects results, so neither is in a config or a key. The sender of a call sets the choices (`under`), the
-computing code reads them (`asked`), and notes facts about each result (`note`).
+Neither affects results, so neither is in a config or a key. The sender of a call sets the choices (`use_context`), the
+computing code reads them (`current_context`), and notes facts about each result (`note`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tasks.contract.ranges import AtLeast, Ranged
 StrategyName = Literal["auto", "loop", "stack", "graph"]
 STRATEGIES: tuple[str, ...] = get_args(StrategyName)
 
-Choice = Mapping[str, Any]  # what JSON can hold
+Choice = Mapping[str, Any]  # JSON values
 Settle = Callable[[str, Callable[[], Choice]], Choice]
 
 
 def here() -> Settle:
-    """A function that remembers the choices it has made."""
+    """Return a function that remembers its choices."""
     settled: dict[str, Choice] = {}
 
     def settle(name: str, choose: Callable[[], Choice]) -> Choice:
@@ -35,17 +35,17 @@ def here() -> Settle:
 
 @dataclass(frozen=True)
 class ComputeContext(Ranged):
-    """How to compute.
+    """The choices for a computation.
 
-    `settle(name, choose)` gives the choice already made under that name, or makes it by `choose()` and keeps it: one
-    choice per name for a whole run, however many processes compute it and however often it is resumed.
+    `settle(name, choose)` returns the earlier choice of that name, or makes it with `choose()` and stores it: an entire
+    run has one choice per name, for any number of processes and resumptions.
     """
 
     way: StrategyName = "auto"  # of training models; auto takes the fastest here
     members: Annotated[int, AtLeast(1)] | None = (
         None  # maximum number of models in one step; None: the fastest number that fits
     )
-    sharers: Annotated[int, AtLeast(1)] = 1  # calls on this device at one time: each takes its part of the memory
+    sharers: Annotated[int, AtLeast(1)] = 1  # concurrent calls on this device, each with its part of the memory
     settle: Settle = field(default_factory=here)
     gpus: Annotated[int, AtLeast(1)] = 1  # that this process may use; a model may be divided among several GPUs
 
@@ -57,7 +57,7 @@ class _Call:
 
 
 _call: ContextVar[_Call | None] = ContextVar("call", default=None)
-_ALONE = ComputeContext()  # a process of no run
+_ALONE = ComputeContext()  # a process outside a run
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def use_context(context: ComputeContext) -> Iterator[Mapping[str, Any]]:
 
 
 def current_context() -> ComputeContext:
-    """The current compute context."""
+    """Return the current compute context."""
     call = _call.get()
     return _ALONE if call is None else call.context
 

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 VARIABLE = "ENGRAM_FOREIGN_MEMORY"
 UNITS = {"": 1, "MB": 10**6, "GB": 10**9}
 SHARE = 2  # fraction of the machine's memory
-LEAST = 10**9  # bytes that the libraries themselves take, with room to read anything at all
+LEAST = 10**9  # bytes: the libraries themselves, and enough to read a small file
 # The child takes no more address space than it uses: one arena, the system's allocator, one thread.
 QUIET = {"MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
 START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from {} import {}; {}()"
 
 
 class TooLarge(ValueError):
-    """A file would take more memory than is allowed: a phrase about it that begins with "it"."""
+    """A file needs more memory than is allowed; the message begins with "it"."""
 
 
 def megabytes(number: int) -> str:
@@ -46,7 +46,7 @@ def megabytes(number: int) -> str:
 
 
 def memory_limit() -> int:
-    """The bytes of memory that reading a foreign file may take; ValueError if the variable says none."""
+    """Return the memory limit for reading third-party files, in bytes. Raises ValueError for an invalid variable."""
     setting = os.environ.get(VARIABLE, "").strip()
     if not setting:
         return max(LEAST, total_memory() // SHARE)
@@ -58,7 +58,7 @@ def memory_limit() -> int:
 
 
 def total_memory() -> int:
-    """The bytes of memory of this machine, or of the container that this process is in."""
+    """Return the memory of this machine, or of the container of this process, in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError, ValueError):  # no container, or none with a limit: "max"
         return min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
@@ -113,7 +113,7 @@ def _start_reader() -> ReaderProcess:
 
 
 def command(target: str) -> list[str]:
-    """The command of a child that runs a function, `module:function`, with the paths of this process."""
+    """Return the command of a child that runs a function, `module:function`, with the paths of this process."""
     module, _, function = target.partition(":")
     return [sys.executable, "-c", START.format(module, function, function), json.dumps(sys.path)]
 
@@ -147,7 +147,7 @@ def limit_memory(limit: int) -> None:
     for kind, maximum in ((resource.RLIMIT_AS, limit), (resource.RLIMIT_FSIZE, limit), (resource.RLIMIT_CORE, 0)):
         hard = resource.getrlimit(kind)[1]
         lowest = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
-        with contextlib.suppress(ValueError, OSError):  # macOS limits no address space
+        with contextlib.suppress(ValueError, OSError):  # macOS does not limit the address space
             resource.setrlimit(kind, (lowest, lowest))
 
 

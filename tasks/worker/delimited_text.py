@@ -2,7 +2,7 @@
 
 UTF-8 with or without a byte order mark, or UTF-16 with one. The header shows what separates the columns: commas,
 semicolons or tabs; columns between semicolons or tabs may have decimal commas. Names of columns are matched without
-regard to case, and a column of row numbers, which pandas writes without a name, is passed over.
+regard to case, and a column of row numbers, which pandas writes without a name, is ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 SAVE_AS = "save it as CSV UTF-8, with commas between the columns"
-# The longer marks first: that of UTF-32 begins as that of UTF-16 does.
+# Longer marks first: the mark of UTF-32 begins with the mark of UTF-16.
 MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -35,7 +35,7 @@ ROW_NUMBERS = re.compile(r"|unnamed: \d+|__index_level_\d+__")  # in CSV, and in
 
 
 class DelimitedTextError(ValueError):
-    """A file is no delimited text; the message follows the file's name, and ", line 3" or nothing."""
+    """A file is not delimited text; the message follows the file's name and, if it applies to one line, ", line 3"."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class DelimitedTextError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class DelimitedText:
-    """A header and what follows it; `first_line` is the number of the line after the header."""
+    """A header and the text below it; `first_line` is the number of the line after the header."""
 
     header: tuple[str, ...]
     separator: str
@@ -57,11 +57,11 @@ class DelimitedText:
 
     @property
     def has_decimal_commas(self) -> bool:
-        """Whether a comma in a number can be nothing but a decimal comma."""
+        """Whether a comma in a number can only be a decimal comma."""
         return self.separator != ","
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Each row's line number and its cells without surrounding spaces; empty lines are passed over.
+        """Yield each row's line number and its cells without surrounding spaces; empty lines are skipped.
 
         Raises DelimitedTextError for a row with more or fewer cells than the header.
         """
@@ -78,7 +78,7 @@ class DelimitedText:
             raise DelimitedTextError(f"cannot be read as CSV: {error}; {SAVE_AS}") from None
 
     def table(self) -> pa.Table:
-        """All columns as text, with null for nothing. Raises DelimitedTextError as `rows` does."""
+        """Return all columns as text, with null for empty cells. Raises DelimitedTextError as `rows` does."""
         import pyarrow as pa
         import pyarrow.compute as pc
         from pyarrow import csv as arrow_csv
@@ -161,7 +161,7 @@ def read_delimited(
 def match_names(
     header: Iterable[str], known_names: Iterable[str], pattern: re.Pattern[str] | None = None
 ) -> tuple[str, ...]:
-    """The names of a header, without surrounding spaces; in the spelling that is known, or the pattern's, small one."""
+    """Return the names of a header without outer spaces, in the known spelling or, for the pattern, lower case."""
     spelling = {name.casefold(): name for name in known_names}
     matched = []
     for name in map(str.strip, header):
@@ -189,12 +189,12 @@ def decode_text(encoded: bytes) -> str:
 
 
 def is_row_number(name: str) -> bool:
-    """Whether a column has no name but the one that pandas gives to a column of row numbers."""
+    """Return whether a column has no name, or the name that pandas gives to a column of row numbers."""
     return ROW_NUMBERS.fullmatch(name.casefold()) is not None
 
 
 def _has_values(table: pa.Table) -> pa.ChunkedArray:
-    """Whether each row has any value; spreadsheets end in rows of separators alone."""
+    """Return whether each row has a value; spreadsheets may end in rows of separators only."""
     import pyarrow.compute as pc
 
     filled = pc.is_valid(table.column(0))
@@ -204,7 +204,7 @@ def _has_values(table: pa.Table) -> pa.ChunkedArray:
 
 
 def _split_header(text: str, separator: str) -> tuple[list[str], int, int]:
-    """The cells of the first line that is not empty, where the text after it begins, and how many lines that took."""
+    """Return the cells of the first non-empty line, the position of the text after it, and the number of lines read."""
     ends = []
 
     def lines() -> Iterator[str]:

@@ -18,12 +18,12 @@ from typing import ClassVar
 
 from tasks.contract.pinnable import DIGEST, Unavailable
 
-# In the metadata of a config's field with a user's secret text: the function that makes the text shown to others.
+# Key in the metadata of a config's field with secret text: the function that returns the text shown to others.
 WITHHELD = "withheld"
 
 
 class FileError(Unavailable):
-    """A file is absent, cannot be read, or is not the one that was pinned: one line for the user."""
+    """A file is absent, unreadable, or different from the pinned one."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def expand_home(path: str) -> Path:
 
 
 def check_regular(path: Path) -> os.stat_result:
-    """The state of a regular file; FileError for anything else, of which reading might have no end, and OSError."""
+    """Return the state of a regular file. Raises OSError, and FileError for files whose reading might never end."""
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
         raise FileError(f"{path} cannot be read: {_kind(state)}")
@@ -118,7 +118,7 @@ def check_regular(path: Path) -> os.stat_result:
 
 
 def regular_bytes(path: Path) -> bytes:
-    """The bytes of a regular file; OSError for anything else, of which reading might have no end."""
+    """Return the bytes of a regular file. Raises OSError also for files whose reading might never end."""
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.EINVAL, _kind(state), str(path))

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import torch
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
-LARGEST = 32 * 2**20  # bytes: blocks beyond this are given back all the same, by glibc's own limit
+LARGEST = 32 * 2**20  # bytes: glibc returns larger blocks to the system in any case
 RESIDENT = re.compile(rb"VmHWM:\s*(\d+) kB\n(?:.*\n)*?RssFile:\s*(\d+) kB\nRssShmem:\s*(\d+) kB")  # proc_pid_status(5)
-STATUS_BYTES = 4096  # of /proc/self/status that hold what is read there
+STATUS_BYTES = 4096  # the part of /proc/self/status that contains these fields
 FORGET_PEAK = b"5"  # in /proc/self/clear_refs, see proc_pid_clear_refs(5)
 
 MemoryKind = Literal["host", "device"]
@@ -32,16 +32,16 @@ def device() -> torch.device:
 
 
 def name(target_device: torch.device) -> str:
-    """The product name of a GPU; "cpu" for any processor."""
+    """Return the product name of a GPU; "cpu" for any processor."""
     import torch
 
     return torch.cuda.get_device_name(target_device) if target_device.type == "cuda" else target_device.type
 
 
 def available_memory(system: Path = Path("/")) -> int:
-    """The bytes of the host's memory that are available without swapping, the page cache included.
+    """Return the memory of the host that is available without swapping, including the page cache, in bytes.
 
-    At most the limit of the container, where this process is in one. `system` is the root of Linux's `proc` and `sys`.
+    At most the limit of the container of this process, if any. `system` is the root of Linux's `proc` and `sys`.
     """
     try:
         numbers = numbers_of(system / "proc/meminfo")
@@ -52,7 +52,7 @@ def available_memory(system: Path = Path("/")) -> int:
     try:
         limit, used_bytes = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
         return max(0, min(available, limit - used_bytes + numbers_of(group / "memory.stat")["file"]))
-    except (OSError, KeyError, ValueError):  # no container, or none with a limit: "max"
+    except (OSError, KeyError, ValueError):  # no container, or a container without a limit ("max")
         return available
 
 
@@ -63,11 +63,11 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory() -> int:
-    """The most bytes of the host's memory that this process has taken for itself, without files mapped; 0 if unknown.
+    """Return the peak memory of this process in bytes, without mapped files; 0 if unknown.
 
     Files, such as torch's libraries, are in memory once for all processes of a machine.
     """
-    # Not `getrusage`, whose maximum begins with that of the process that started this one.
+    # Not `getrusage`, whose maximum includes that of the process that started this one.
     try:
         match = RESIDENT.search(os.pread(_status(), STATUS_BYTES, 0))
     except OSError:
@@ -78,7 +78,7 @@ def peak_memory() -> int:
 
 @cache
 def _status() -> int:
-    """This process's `status`, open: each job's record asks for it."""
+    """Return a descriptor of this process's `status`, which stays open, since the record of each job needs it."""
     return os.open("/proc/self/status", os.O_RDONLY)
 
 
@@ -99,17 +99,17 @@ def exhausted_memory(error: BaseException) -> MemoryKind | None:
 
 
 def numbers_of(table: Path) -> dict[str, int]:
-    """The first number after each name in one of Linux's tables."""
+    """Return the first number after each name in one of Linux's tables."""
     lines = (line.split() for line in table.read_text().splitlines())
     return {words[0]: int(words[1]) for words in lines if len(words) > 1 and words[1].isdecimal()}
 
 
 @contextmanager
 def exactly(target_device: torch.device) -> Iterator[None]:
-    """Compute float32 products in exact float32 and repeated work with equal bits, on a GPU where its libraries can.
+    """Compute float32 products in full precision, with equal bits in repeated work as far as a GPU's libraries allow.
 
-    By default torch rounds the factors of convolutions to 10 bits (TF32) there. On a CPU, one thread, and freed memory
-    is kept for the next step (for good: it makes a third of a convolutional network's step).
+    On a GPU, torch by default rounds the factors of convolutions to 10 bits (TF32). A CPU uses one thread and keeps
+    freed memory permanently, which otherwise costs a third of a convolutional network's step.
     """
     import torch
 
@@ -119,7 +119,7 @@ def exactly(target_device: torch.device) -> Iterator[None]:
             yield
         return
     library: Any = torch.backends.cudnn
-    kinds = (library.conv, library.rnn)  # torch wants the two to agree
+    kinds = (library.conv, library.rnn)  # torch requires equal settings
     before, repeatable = [kind.fp32_precision for kind in kinds], library.deterministic
     library.deterministic = True
     for kind in kinds:
@@ -137,8 +137,8 @@ def exactly(target_device: torch.device) -> Iterator[None]:
 def full_float32() -> Iterator[None]:
     """Round float32 products as float32, without TF32 on a GPU or bfloat16 on a CPU; restore the settings afterwards.
 
-    Both ways in which torch lets a user ask for less are put back, `set_float32_matmul_precision` and
-    `torch.backends.*.fp32_precision`; torch refuses to multiply where the two contradict each other.
+    Both settings of torch that reduce the precision are restored, `set_float32_matmul_precision` and
+    `torch.backends.*.fp32_precision`; torch refuses to multiply if they contradict each other.
     """
     import torch
 

@@ -63,7 +63,7 @@ class ReaderProcess:
         self.close()
 
     def close(self) -> None:
-        """Let the reader end, which it does as soon as it finds no more requests."""
+        """Close the requests, after which the reader ends."""
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             with contextlib.suppress(BrokenPipeError):
@@ -104,7 +104,7 @@ def _close_idle() -> None:
 
 
 def serve_requests() -> None:
-    """In the reader: fork a child for each request, and print the code with which it ends."""
+    """In the reader: fork a child for each request, and print its exit code."""
     while select.select([0], [], [], IDLE)[0]:
         line = sys.stdin.buffer.readline()
         if not line:
@@ -124,14 +124,14 @@ def serve_requests() -> None:
 
 
 def _find_function(target: str) -> Callable[..., Any]:
-    """The function that `module:function` names."""
+    """Return the function named `module:function`."""
     module, _, name = target.partition(":")
     function: Callable[..., Any] = getattr(importlib.import_module(module), name)
     return function
 
 
 def _run_child(request: Mapping[str, Any]) -> None:
-    """Answer one request and end this process. What libraries print goes nowhere."""
+    """Answer one request and end this process. Output of libraries is discarded."""
     code = 1
     try:
         nowhere = os.open(os.devnull, os.O_RDWR)

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 # Weights and tables of numbers have compression ratios of a few, text of ten, and decompression bombs of a thousand.
 UNPACKED = 10**9  # bytes that any file may unpack to
-TIMES = 20  # a larger file may unpack to so many times its own size
-MOST_PIXELS = 1 << 27  # of one picture: 12,000 x 9,000 passes, and takes 0.4 GB as RGB
-LOCAL_ENTRY = b"PK\3\4"  # what an archive begins with: APPNOTE.TXT 6.3.10, section 4.3.7
+TIMES = 20  # a larger file may unpack to this multiple of its own size
+MOST_PIXELS = 1 << 27  # of one image: 12,000 x 9,000 passes, and takes 0.4 GB as RGB
+LOCAL_ENTRY = b"PK\3\4"  # first bytes of an archive: APPNOTE.TXT 6.3.10, section 4.3.7
 WIDEST = 8  # bytes of a number in a table
 ROWS = 4096  # of a Parquet file that are unpacked at once
 
 
 def most_bytes(packed: int) -> int:
-    """The bytes that a file of this many bytes may unpack to."""
+    """Return the number of bytes that a file of `packed` bytes may unpack to."""
     return max(UNPACKED, TIMES * packed)
 
 
@@ -48,7 +48,7 @@ def check_unpacked(unpacked: int, packed: int, byte_limit: int | None = None) ->
 
 
 def check_archive(source: bytes | BinaryIO) -> None:
-    """Raise TooLarge for a zip archive whose directory announces too much; anything else passes.
+    """Raise TooLarge for a zip archive whose directory announces too much; other files pass.
 
     TorchScript, torch.export, torch.save and .npz are such archives. Their readers take no more from an entry than the
     directory says.
@@ -61,15 +61,15 @@ def check_archive(source: bytes | BinaryIO) -> None:
         file.seek(0)
         if file.read(len(LOCAL_ENTRY)) != LOCAL_ENTRY:
             return
-        # torch's own reader might find entries in it all the same.
+        # torch's own reader might nevertheless find entries in it.
         raise TooLarge("it is an archive whose directory cannot be read; it may have been cut short") from None
     check_unpacked(unpacked, file.seek(0, io.SEEK_END))
 
 
 def read_parquet(file: Path | bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """The columns, or all, of a Parquet file. TooLarge where it unpacks to too much; OSError, ArrowException.
+    """Read columns, or all, of a Parquet file. Raises TooLarge if it unpacks to too much, OSError or ArrowException.
 
-    It is read in a child of limited memory (`tasks.worker.confined`), since its footer may say less than there is.
+    A child with limited memory reads it (`tasks.worker.confined`), since its footer may announce less than it contains.
     """
     function, column_names = "tasks.worker.size_limits:unpack_parquet", list(columns) if columns is not None else None
     if isinstance(file, Path):

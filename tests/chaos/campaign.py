@@ -1,4 +1,4 @@
-"""The campaign: which faults there are, who meets them, and the log of what became of each."""
+"""The campaign: its kinds of faults, the affected audits, and the log of the outcomes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOYS = ("toys", "toys", "toys", "chains")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fault. It `needs` root, programs and modules, and uses a part: `cluster`, `bucket` or `tracking`."""
+    """A kind of fault. `needs` lists root, programs and modules; `part` is `cluster`, `bucket` or `tracking`."""
 
     name: str
     bring: Callable[..., str]
@@ -74,7 +74,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """A fault in the log. `outcome` is `equal`, or what was not as it must be."""
+    """A fault in the log. `outcome` is `equal` or lists the problems."""
 
     seed: int
     number: int
@@ -87,7 +87,7 @@ class Entry:
 
 
 class Campaign:
-    """The audits and parts that rounds share, each made when it is first needed."""
+    """The audits and parts that rounds share, each created on first use."""
 
     def __init__(self, folder: Path, seed: int, stack: ExitStack) -> None:
         self.folder, self.seed, self._stack = folder, seed, stack
@@ -98,7 +98,7 @@ class Campaign:
     def bucket(self) -> Server:
         server = Server()
         self._stack.callback(server.stop)
-        os.environ |= server.env  # for what looks into the store beside the commands
+        os.environ |= server.env  # for reading the store outside the commands
         return server
 
     @cached_property
@@ -129,48 +129,48 @@ class Campaign:
         return self._references[subject.name]
 
     def hold(self, kind: Kind, number: int, audit: str) -> Entry:
-        """One round: the fault of this number and kind, in a folder that is removed if all is well."""
+        """One round with the fault of this number and kind, in a folder that is removed if there is no problem."""
         subject = self.subject(audit)
         reference = self.reference(subject)
         rng = seed_of(self.seed, kind.name, number)
-        each = Round(subject, reference, rng, self.folder / f"{kind.name.replace(' ', '-').lower()}-{number}")
+        campaign_round = Round(subject, reference, rng, self.folder / f"{kind.name.replace(' ', '-').lower()}-{number}")
         parts = [getattr(self, kind.part)] if kind.part else []
         stamp, start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
         fault = ""
         try:
             if kind.part == "cluster":
                 self.cluster.restore()
-                each.address = self.cluster.address
-                each.environment |= self.cluster.environment
-            fault = kind.bring(each, *parts)
+                campaign_round.address = self.cluster.address
+                campaign_round.environment |= self.cluster.environment
+            fault = kind.bring(campaign_round, *parts)
             if kind.part == "cluster":
                 self.cluster.restore()
-                each.address = self.cluster.address
-            conclude(each)
-        except Exception as error:  # the campaign goes on; the log tells what is wrong with the round
-            each.problems.append(f"the round broke off: {type(error).__name__}: {error}")
+                campaign_round.address = self.cluster.address
+            conclude(campaign_round)
+        except Exception as error:  # the campaign continues; the log reports the problem
+            campaign_round.problems.append(f"the round broke off: {type(error).__name__}: {error}")
         finally:
-            each.close()
-        outcome = "; ".join(" ".join(problem.split()) for problem in each.problems) or "equal"
+            campaign_round.close()
+        outcome = "; ".join(" ".join(problem.split()) for problem in campaign_round.problems) or "equal"
         if outcome == "equal":
-            shutil.rmtree(each.folder, ignore_errors=True)
+            shutil.rmtree(campaign_round.folder, ignore_errors=True)
         seconds = round(time.monotonic() - start, 1)
         return Entry(self.seed, number, kind.name, audit, stamp, seconds, fault, outcome)
 
 
 def lacking(kind: Kind) -> list[str]:
-    """What this kind of fault needs and this machine has not."""
+    """The missing requirements of a kind of fault on this machine."""
 
-    def there(need: str) -> bool:
+    def is_available(need: str) -> bool:
         if need == "root":
             return os.geteuid() == 0 and INSIDE in os.environ
         return shutil.which(need) is not None or find_spec(need) is not None
 
-    return [need for need in kind.needs if not there(need)]
+    return [need for need in kind.needs if not is_available(need)]
 
 
 def schedule(faults: int, kinds: Sequence[Kind], seed: int, audits: Sequence[str]) -> Iterator[tuple[Kind, int, str]]:
-    """So many faults: kind after kind in turn, each audit in turn among rounds of the toys."""
+    """The faults in order: the kinds in turn, each with the audits in turn among rounds of the toys."""
     rng = seed_of(seed, "audits")
     for number in range(faults):
         kind = kinds[number % len(kinds)]
@@ -188,7 +188,7 @@ def hold_campaign(
     say: Callable[[Entry], object],
     audits: Sequence[str] = AUDITS,
 ) -> list[Entry]:
-    """Bring so many faults; `say` hears of each as it ends."""
+    """Inject a number of faults. `say` receives the entry of each."""
     entries = []
     with ExitStack() as stack:
         campaign = Campaign(folder, seed, stack)
@@ -209,7 +209,7 @@ def append_entry(entry: Entry, path: Path) -> None:
 
 
 def summarise(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The log in short, as Markdown: of each kind how many faults there were and how many of them lost anything."""
+    """Summarise the log as Markdown: the number of faults and of problems for each kind."""
     counts, bad = Counter(row["kind"] for row in rows), Counter()  # type: Counter[str], Counter[str]
     audits: dict[str, set[str]] = defaultdict(set)
     for row in rows:
@@ -223,13 +223,24 @@ def summarise(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def enter_namespaces() -> None:
-    """Go on with mounts, processes and a network of this process's own, which end with it; no effect without root."""
+    """Continue in private namespaces for mounts, processes and network, which end with this process. Needs root."""
     if os.geteuid() or INSIDE in os.environ or not shutil.which("unshare") or not shutil.which("ip"):
         return
     os.environ[INSIDE] = "1"
     script = 'mount -t tmpfs tmpfs /run && mkdir /run/netns && ip link set lo up && "$@"; exit $?'
-    own = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    command = ["unshare", *own, "bash", "-c", script, "bash", sys.executable, "-m", "tests.chaos", *sys.argv[1:]]
+    unshare_options = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    command = [
+        "unshare",
+        *unshare_options,
+        "bash",
+        "-c",
+        script,
+        "bash",
+        sys.executable,
+        "-m",
+        "tests.chaos",
+        *sys.argv[1:],
+    ]
     os.execvp(command[0], command)
 
 
@@ -238,8 +249,8 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=10 * len(KINDS))
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--audits", nargs="*", default=AUDITS, help="beside the toys")
-    parser.add_argument("--log", type=Path, default=LOG, help="a CSV file; its summary lies beside it as Markdown")
+    parser.add_argument("--audits", nargs="*", default=AUDITS, help="in addition to the toys")
+    parser.add_argument("--log", type=Path, default=LOG, help="a CSV file; its summary is the Markdown file next to it")
     options = parser.parse_args()
     enter_namespaces()
     os.environ |= {"OMP_NUM_THREADS": "1", "MLFLOW_TRACKING_URI": "off"}

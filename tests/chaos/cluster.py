@@ -1,6 +1,6 @@
-"""A local Ray cluster of a head and two nodes; each node has a network of its own, behind a bridge, and can be cut off.
+"""A local Ray cluster of a head and two nodes. Each node has a network namespace behind a bridge and can be cut off.
 
-It needs root, and a process that has a network and mounts of its own, as the campaign has.
+It needs root, and private namespaces for network and mounts, as in the campaign.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SETTINGS = {
 
 
 class RayCluster:
-    """`restore` starts what is not there."""
+    """A cluster whose missing parts `restore` starts."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self.folder = folder
@@ -50,7 +50,7 @@ class RayCluster:
         return f"{HEAD}:{self._port}"
 
     def restore(self) -> None:
-        """A head and all nodes, each reachable."""
+        """Start the head and all nodes that are missing, each reachable."""
         for _ in range(ATTEMPTS):
             if not self._alive("head"):
                 for name in list(self._processes):
@@ -60,7 +60,7 @@ class RayCluster:
                 options = [f"--port={self._port}", "--num-cpus=0", "--include-dashboard=false"]
                 if not self._start("head", HEAD, [], ["--head", *options, f"--temp-dir={temporary}"]):
                     continue
-            if all(self._alive(name) or self._join(name, at) for name, at in NODES.items()):
+            if all(self._alive(name) or self._join(name, node_address) for name, node_address in NODES.items()):
                 return
         raise RuntimeError(f"no Ray cluster: {(self.folder / 'head.log').read_text()[-2000:]}")
 
@@ -71,25 +71,25 @@ class RayCluster:
 
     def workers(self) -> list[psutil.Process]:
         """The processes that have computed something on the nodes."""
-        found = []
+        workers = []
         for name in NODES:
             with contextlib.suppress(KeyError, psutil.NoSuchProcess):
                 for process in self._processes[name].children(recursive=True):
                     with contextlib.suppress(psutil.NoSuchProcess):
                         if process.cmdline()[:1] and process.cmdline()[0].startswith("ray::"):
-                            found.append(process)
-        return found
+                            workers.append(process)
+        return workers
 
     def cut(self, name: str) -> None:
-        """Nothing comes to this node or from it."""
+        """Block all traffic of a node."""
         ip("link", "set", f"v{name}", "down")
 
     def plug(self, name: str) -> None:
-        """The cable is in again."""
+        """Restore the traffic of a node."""
         ip("link", "set", f"v{name}", "up")
 
     def join(self, name: str) -> None:
-        """The node is in again, and starts anew: Ray takes none back that was struck off."""
+        """Restore the traffic of a node and start it again, because Ray does not readmit a removed node."""
         self.plug(name)
         self.kill(name)
 
@@ -100,18 +100,18 @@ class RayCluster:
     def _alive(self, name: str) -> bool:
         return name in self._processes and self._processes[name].poll() is None
 
-    def _join(self, name: str, at: str) -> bool:
+    def _join(self, name: str, node_address: str) -> bool:
         self.kill(name)
         inside = ["nsenter", f"--net=/run/netns/{name}"]
-        return self._start(name, at, inside, [f"--address={self.address}", "--num-cpus=1"])
+        return self._start(name, node_address, inside, [f"--address={self.address}", "--num-cpus=1"])
 
-    def _start(self, name: str, at: str, prefix: list[str], options: list[str]) -> bool:
+    def _start(self, name: str, node_address: str, prefix: list[str], options: list[str]) -> bool:
         command = [*prefix, sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *options]
-        command += [f"--node-ip-address={at}", f"--object-store-memory={OBJECT_STORE_BYTES}"]
+        command += [f"--node-ip-address={node_address}", f"--object-store-memory={OBJECT_STORE_BYTES}"]
         log = self.folder / f"{name}.log"
         environment = os.environ | self.environment | self._settings
-        with log.open("w") as written:
-            process = psutil.Popen(command, env=environment, stdout=written, stderr=written, cwd=self.folder)
+        with log.open("w") as log_file:
+            process = psutil.Popen(command, env=environment, stdout=log_file, stderr=log_file, cwd=self.folder)
         self._processes[name] = process
         limit = time.monotonic() + START_SECONDS
         while process.poll() is None and time.monotonic() < limit:
@@ -123,15 +123,15 @@ class RayCluster:
 
 
 def build_network() -> None:
-    """A bridge with an address, and behind it a network for each node."""
+    """Create a bridge with an address, and a network namespace for each node."""
     ip("link", "add", "br0", "type", "bridge")
     ip("addr", "add", f"{HEAD}/24", "dev", "br0")
     ip("link", "set", "br0", "up")
-    for name, at in NODES.items():
+    for name, node_address in NODES.items():
         ip("netns", "add", name)
         ip("link", "add", f"v{name}", "type", "veth", "peer", "name", "eth0", "netns", name)
         ip("link", "set", f"v{name}", "master", "br0", "up")
-        ip("-n", name, "addr", "add", f"{at}/24", "dev", "eth0")
+        ip("-n", name, "addr", "add", f"{node_address}/24", "dev", "eth0")
         ip("-n", name, "link", "set", "eth0", "up")
         ip("-n", name, "link", "set", "lo", "up")
 

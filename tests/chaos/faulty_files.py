@@ -40,7 +40,7 @@ class FaultyFiles(mfusepy.Operations):  # type: ignore[misc]
         self._lock = threading.Lock()
 
     def _met(self, call: str) -> dict[str, Any] | None:
-        """The fault that comes to this call, after its delay."""
+        """The fault that applies to this call, after its delay."""
         with self._lock:
             for fault in self._faults:
                 if call in fault["calls"]:
@@ -122,10 +122,10 @@ class FaultyFiles(mfusepy.Operations):  # type: ignore[misc]
         fault = self._met("write")
         if fault is None or not {"error", "part"} & fault.keys():
             return os.pwrite(fh, data, offset)
-        written = os.pwrite(fh, data[: max(1, int(len(data) * fault.get("part", 1.0)))], offset)
+        written_bytes = os.pwrite(fh, data[: max(1, int(len(data) * fault.get("part", 1.0)))], offset)
         if "error" in fault:
             raise mfusepy.FuseOSError(getattr(errno, fault["error"]))
-        return written
+        return written_bytes
 
     def truncate(self, path: str, length: int, fh: int | None = None) -> Any:
         return self._call("truncate", lambda: os.truncate(self._path(path), length))
@@ -145,7 +145,7 @@ class FaultyFiles(mfusepy.Operations):  # type: ignore[misc]
 
 
 if __name__ == "__main__":
-    backing, mount, said = sys.argv[1:]
-    options = json.loads(said)
+    backing, mount, options_text = sys.argv[1:]
+    options = json.loads(options_text)
     files = FaultyFiles(str(Path(backing).resolve()), options.pop("faults"))
     mfusepy.FUSE(files, mount, foreground=True, **options)

@@ -1,4 +1,4 @@
-"""Faults of files at rest: any kind of file of a store is cut short, deleted, swapped with its like or changed."""
+"""Faults of files at rest: a file of any kind is truncated, deleted, swapped with a similar one or changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.store.entry import RESULTS
 from tests.chaos.rounds import Round
 
-# A name with what differs between files of one kind replaced.
+# The differences between the names of files of one kind, and their replacements.
 KIND = ((re.compile(r"^runs/[^/.][^/]*/"), "runs/RUN/"), (re.compile(r"[0-9a-f]{8,}"), "*"), (re.compile(r"\d+"), "N"))
 
 
@@ -23,64 +23,66 @@ def kind_of(name: str) -> str:
 
 
 def damage(change: Callable[[Round, str, list[str]], str]) -> Callable[[Round], str]:
-    """The fault that changes one file of a run that has ended, or of one that was killed in the middle."""
+    """The fault that changes one file of a run that is finished or was killed."""
 
-    def fault(each: Round) -> str:
-        when = each.rng.choice(("ended", "killed"))
+    def fault(campaign_round: Round) -> str:
+        when = campaign_round.rng.choice(("ended", "killed"))
         if when == "ended":
-            each.copy_reference()
+            campaign_round.copy_reference()
         else:
-            driver = each.start()
-            each.await_share(driver)
+            driver = campaign_round.start()
+            campaign_round.await_share(driver)
             driver.kill()
             driver.wait()
         kinds = defaultdict(list)
-        for name in each.files.names():
+        for name in campaign_round.files.names():
             kinds[kind_of(name)].append(name)
-        kind = each.rng.choice(sorted(kinds))
-        name = each.rng.choice(kinds[kind])
-        told = change(each, name, [other for other in kinds[kind] if other != name])
-        return f"{when}, {kind}{told}"
+        kind = campaign_round.rng.choice(sorted(kinds))
+        name = campaign_round.rng.choice(kinds[kind])
+        description = change(campaign_round, name, [candidate for candidate in kinds[kind] if candidate != name])
+        return f"{when}, {kind}{description}"
 
     return fault
 
 
-def destroy(each: Round, *names: str) -> None:
-    """Note that these files are not what they were."""
-    each.destroyed |= {Path(name).stem for name in names if name.startswith(f"{RESULTS}/")}
+def destroy(campaign_round: Round, *names: str) -> None:
+    """Record that the content of these files has changed."""
+    campaign_round.destroyed |= {Path(name).stem for name in names if name.startswith(f"{RESULTS}/")}
 
 
-def truncate(each: Round, name: str, others: list[str]) -> str:
-    data = each.files.get(name)
-    each.files.put(name, data[: each.rng.randrange(max(1, len(data)))])
-    destroy(each, name)
+def truncate(campaign_round: Round, name: str, similar_names: list[str]) -> str:
+    data = campaign_round.files.get(name)
+    campaign_round.files.put(name, data[: campaign_round.rng.randrange(max(1, len(data)))])
+    destroy(campaign_round, name)
     return ""
 
 
-def delete(each: Round, name: str, others: list[str]) -> str:
-    each.files.delete(name)
-    destroy(each, name)
+def delete(campaign_round: Round, name: str, similar_names: list[str]) -> str:
+    campaign_round.files.delete(name)
+    destroy(campaign_round, name)
     return ""
 
 
-def swap(each: Round, name: str, others: list[str]) -> str:
-    """With its like; one that has none gets the bytes of any other file."""
-    other = each.rng.choice(others or [each_name for each_name in each.files.names() if each_name != name])
-    first, second = each.files.get(name), each.files.get(other)
+def swap(campaign_round: Round, name: str, similar_names: list[str]) -> str:
+    """Swap with a file of the same kind, or with any file if there is none."""
+    another = campaign_round.rng.choice(
+        similar_names or [each_name for each_name in campaign_round.files.names() if each_name != name]
+    )
+    first, second = campaign_round.files.get(name), campaign_round.files.get(another)
     if first == second:
         return ", alike"
-    each.files.put(name, second)
-    each.files.put(other, first)
-    destroy(each, name, other)
-    return f" with {kind_of(other)}"
+    campaign_round.files.put(name, second)
+    campaign_round.files.put(another, first)
+    destroy(campaign_round, name, another)
+    return f" with {kind_of(another)}"
 
 
-def flip(each: Round, name: str, others: list[str]) -> str:
-    data = bytearray(each.files.get(name))
-    bits = each.rng.choice((1, 1, 1, 8))
+def flip(campaign_round: Round, name: str, similar_names: list[str]) -> str:
+    data = bytearray(campaign_round.files.get(name))
+    bits = campaign_round.rng.choice((1, 1, 1, 8))
     for _ in range(bits if data else 0):
-        bit = each.rng.randrange(8 * len(data))
+        bit = campaign_round.rng.randrange(8 * len(data))
         data[bit // 8] ^= 1 << bit % 8
-    each.files.put(name, bytes(data))
-    destroy(each, name)
+    campaign_round.files.put(name, bytes(data))
+    destroy(campaign_round, name)
     return f", {bits} bits"

@@ -1,4 +1,4 @@
-"""Faults of the network: S3 requests are delayed, dropped and doubled, MLflow's server stops, a node is cut off."""
+"""Faults of the network: S3 requests are delayed, dropped or doubled, MLflow's server stops, a node is cut off."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Objects:
 
 
 class Proxy:
-    """Listens on loopback and hands requests on to a server, those that `meet` picks by its fault."""
+    """Passes requests from loopback to a server, a share of them with a fault."""
 
     def __init__(self, url: str, fault: str, rng: random.Random, share: float, delay: float) -> None:
         self.fault, self.share, self.delay = fault, share, delay
@@ -81,7 +81,7 @@ class Proxy:
                 return data
 
             def log_message(self, *words: object) -> None:
-                """Nobody reads it."""
+                """Discard the log."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -93,7 +93,7 @@ class Proxy:
         self._server.server_close()
 
     def pass_on(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Answer | None:
-        """The server's answer; None for a request that is dropped, or whose answer is."""
+        """The server's answer, or None if the request or its answer is dropped."""
         with self._lock:
             meets, late = self._random.random() < self.share, self._random.random() < 0.5
             self.met += meets
@@ -120,53 +120,59 @@ class Proxy:
             data = reply.read()
         finally:
             connection.close()
-        kept = [(name, value) for name, value in reply.getheaders() if name.lower() not in HOP]
+        answer_headers = [(name, value) for name, value in reply.getheaders() if name.lower() not in HOP]
         length = (reply.getheader("Content-Length") or "0") if method == "HEAD" else str(len(data))
-        return reply.status, [*kept, ("Content-Length", length)], data
+        return reply.status, [*answer_headers, ("Content-Length", length)], data
 
 
-def use_bucket(each: Round, server: Server, url: str) -> None:
-    """Let the round's store lie in the bucket, which its commands reach by this URL."""
-    prefix = each.folder.name
-    each.store, each.files = f"s3://{BUCKET}/{prefix}", Objects(server, prefix)
-    each.environment |= {**server.env, "AWS_ENDPOINT_URL": url, "ENGRAM_RUNS": str(each.folder / "copies")}
+def use_bucket(campaign_round: Round, server: Server, url: str) -> None:
+    """Place the round's store in the bucket, which its commands reach by this URL."""
+    prefix = campaign_round.folder.name
+    campaign_round.store, campaign_round.files = f"s3://{BUCKET}/{prefix}", Objects(server, prefix)
+    campaign_round.environment |= {
+        **server.env,
+        "AWS_ENDPOINT_URL": url,
+        "ENGRAM_RUNS": str(campaign_round.folder / "copies"),
+    }
 
 
 def disturb_requests(fault: str) -> Callable[[Round, Server], str]:
-    """The fault that comes to a share of the requests of a run, which may end or be killed; the next has none."""
+    """The fault that affects a share of a run's requests. The run may end or be killed; the next one is undisturbed."""
 
-    def disturb(each: Round, server: Server) -> str:
-        share, delay = each.rng.choice(SHARES), each.rng.choice(DELAYS)
-        proxy = Proxy(server.url, fault, each.rng, min(share, 0.1) if delay > 1 else share, delay)
-        each.undo.append(proxy.close)
-        use_bucket(each, server, proxy.url)
-        driver = each.start()
-        killed = each.rng.random() < 0.3
+    def disturb(campaign_round: Round, server: Server) -> str:
+        share, delay = campaign_round.rng.choice(SHARES), campaign_round.rng.choice(DELAYS)
+        proxy = Proxy(server.url, fault, campaign_round.rng, min(share, 0.1) if delay > 1 else share, delay)
+        campaign_round.undo.append(proxy.close)
+        use_bucket(campaign_round, server, proxy.url)
+        driver = campaign_round.start()
+        killed = campaign_round.rng.random() < 0.3
         if killed:
-            each.await_share(driver)
+            campaign_round.await_share(driver)
             driver.kill()
             driver.wait()
-        code = driver.poll() if killed else each.end(driver).returncode
-        each.environment["AWS_ENDPOINT_URL"] = server.url
-        each.environment["ENGRAM_RUNS"] = str(each.folder / each.rng.choice(("copies", "another")))
+        code = driver.poll() if killed else campaign_round.end(driver).returncode
+        campaign_round.environment["AWS_ENDPOINT_URL"] = server.url
+        campaign_round.environment["ENGRAM_RUNS"] = str(
+            campaign_round.folder / campaign_round.rng.choice(("copies", "another"))
+        )
         how = f" of {delay:g} s" if fault == "delay" else ""
         return f"{proxy.met} requests{how} ({proxy.share:g} of all), ended with {code}"
 
     return disturb
 
 
-def stop_tracking(each: Round, server: MlflowServer) -> str:
-    """MLflow's server stops in the middle of a run and comes back after it: the run is tracked there once, whole."""
-    experiment = each.folder.name
-    each.options += ["--mlflow", server.url]
-    each.environment["MLFLOW_EXPERIMENT_NAME"] = experiment
-    driver = each.start()
-    stored = each.await_share(driver)
+def stop_tracking(campaign_round: Round, server: MlflowServer) -> str:
+    """MLflow's server stops during a run and returns after it: the run must be tracked once and completely."""
+    experiment = campaign_round.folder.name
+    campaign_round.options += ["--mlflow", server.url]
+    campaign_round.environment["MLFLOW_EXPERIMENT_NAME"] = experiment
+    driver = campaign_round.start()
+    stored_count = campaign_round.await_share(driver)
     server.kill()
-    said = each.end(driver)
+    driver_result = campaign_round.end(driver)
     server.start()
-    each.checks.append(lambda: tracking_problems(server, experiment))
-    return f"{stored} stored, the run ended with {said.returncode}"
+    campaign_round.checks.append(lambda: tracking_problems(server, experiment))
+    return f"{stored_count} stored, the run ended with {driver_result.returncode}"
 
 
 def tracking_problems(server: MlflowServer, experiment: str) -> Iterator[str]:
@@ -177,15 +183,15 @@ def tracking_problems(server: MlflowServer, experiment: str) -> Iterator[str]:
         yield "MLflow has no number of the run"
 
 
-def cut_off(each: Round, cluster: RayCluster) -> str:
-    """A node whose cable is pulled goes on computing alone; it is in again after the run, or before."""
-    driver = each.start()
-    stored = each.await_share(driver, 0.9)
-    cluster.cut(name := each.rng.choice(list(NODES)))
-    early = each.rng.random() < 0.5
+def cut_off(campaign_round: Round, cluster: RayCluster) -> str:
+    """A node that is cut off continues to compute alone. It is connected again during the run or after it."""
+    driver = campaign_round.start()
+    stored_count = campaign_round.await_share(driver, 0.9)
+    cluster.cut(name := campaign_round.rng.choice(list(NODES)))
+    early = campaign_round.rng.random() < 0.5
     if early:
-        time.sleep(each.rng.uniform(0.5, 4.0))
+        time.sleep(campaign_round.rng.uniform(0.5, 4.0))
         cluster.plug(name)
-    outlast(each, driver, cluster)
+    outlast(campaign_round, driver, cluster)
     cluster.join(name)
-    return f"{stored} stored, {name}" + (", in again at once" if early else "")
+    return f"{stored_count} stored, {name}" + (", in again at once" if early else "")

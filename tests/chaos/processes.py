@@ -1,4 +1,4 @@
-"""Faults of processes: drivers, workers, nodes and heads are killed, and a driver is stopped past its lease."""
+"""Faults of processes: drivers, workers, nodes and heads are killed, and a driver is suspended beyond its lease."""
 
 from __future__ import annotations
 
@@ -20,89 +20,91 @@ JOINING = 60.0  # seconds after which other nodes join
 ELSEWHERE = ["unshare", "--uts", "bash", "-c", 'hostname "$0" && exec "$@"']  # then a host name and the command
 
 
-def kill_driver(each: Round) -> str:
-    """SIGKILL, whatever it is doing."""
-    driver = each.start()
-    stored = each.await_share(driver)
+def kill_driver(campaign_round: Round) -> str:
+    """Send SIGKILL to the driver at a random moment."""
+    driver = campaign_round.start()
+    stored_count = campaign_round.await_share(driver)
     driver.kill()
     driver.wait()
-    return f"{stored} stored"
+    return f"{stored_count} stored"
 
 
-def kill_local_driver(each: Round) -> str:
-    """SIGKILL to a driver that has a cluster of its own, of which no process may be left 10 s later."""
-    mark = f"{each.folder.name}-{os.getpid()}"
-    each.environment["CHAOS"], each.address = mark, "local"
-    told = kill_driver(each)
+def kill_local_driver(campaign_round: Round) -> str:
+    """Kill a driver with a private cluster, of which no process may remain after 10 s."""
+    mark = f"{campaign_round.folder.name}-{os.getpid()}"
+    campaign_round.environment["CHAOS"], campaign_round.address = mark, "local"
+    description = kill_driver(campaign_round)
     limit = time.monotonic() + LEFT
     while any(marked(mark)) and time.monotonic() < limit:
         time.sleep(0.1)
-    if left := [*marked(mark)]:
-        each.problems.append(f"{len(left)} processes of the killed run are left after {LEFT:.0f} s")
-    each.address = "none"
-    return told
+    if remaining_processes := [*marked(mark)]:
+        campaign_round.problems.append(
+            f"{len(remaining_processes)} processes of the killed run are left after {LEFT:.0f} s"
+        )
+    campaign_round.address = "none"
+    return description
 
 
-def outlast(each: Round, driver: Process, cluster: RayCluster) -> None:
-    """Wait for the driver's end; if no node is left, which Ray's head on a busy machine may decide, others join."""
+def outlast(campaign_round: Round, driver: Process, cluster: RayCluster) -> None:
+    """Wait for the driver's end. If no node is left, which Ray may decide on a busy machine, restore the cluster."""
     limit = time.monotonic() + JOINING
     while driver.poll() is None and time.monotonic() < limit:
         time.sleep(0.1)
     if driver.poll() is None:
         cluster.restore()
-    each.end(driver)
+    campaign_round.end(driver)
 
 
-def kill_worker(each: Round, cluster: RayCluster) -> str:
-    driver = each.start()
-    stored = each.await_share(driver, 0.9)
+def kill_worker(campaign_round: Round, cluster: RayCluster) -> str:
+    driver = campaign_round.start()
+    stored_count = campaign_round.await_share(driver, 0.9)
     workers = cluster.workers()
     if workers:
-        each.rng.choice(workers).kill()
-    outlast(each, driver, cluster)
-    return f"{stored} stored, one of {len(workers)} workers"
+        campaign_round.rng.choice(workers).kill()
+    outlast(campaign_round, driver, cluster)
+    return f"{stored_count} stored, one of {len(workers)} workers"
 
 
-def kill_node(each: Round, cluster: RayCluster) -> str:
-    driver = each.start()
-    stored = each.await_share(driver, 0.9)
-    cluster.kill(name := each.rng.choice(list(NODES)))
-    outlast(each, driver, cluster)
-    return f"{stored} stored, {name}"
+def kill_node(campaign_round: Round, cluster: RayCluster) -> str:
+    driver = campaign_round.start()
+    stored_count = campaign_round.await_share(driver, 0.9)
+    cluster.kill(name := campaign_round.rng.choice(list(NODES)))
+    outlast(campaign_round, driver, cluster)
+    return f"{stored_count} stored, {name}"
 
 
-def kill_head(each: Round, cluster: RayCluster) -> str:
-    driver = each.start()
-    stored = each.await_share(driver, 0.9)
+def kill_head(campaign_round: Round, cluster: RayCluster) -> str:
+    driver = campaign_round.start()
+    stored_count = campaign_round.await_share(driver, 0.9)
     cluster.kill("head")
-    said = each.end(driver)
-    return f"{stored} stored, the driver ended with {said.returncode}"
+    driver_result = campaign_round.end(driver)
+    return f"{stored_count} stored, the driver ended with {driver_result.returncode}"
 
 
-def faked_clock(each: Round, **more: str) -> dict[str, str]:
-    """The environment of a process whose wall clock is another one; its monotonic clock is this machine's."""
-    (folder := each.folder / "faked").mkdir(exist_ok=True)
+def faked_clock(campaign_round: Round, **more: str) -> dict[str, str]:
+    """The environment of a process with another wall clock. Its monotonic clock is the machine's."""
+    (folder := campaign_round.folder / "faked").mkdir(exist_ok=True)
     (folder / "sitecustomize.py").write_text(SLEEP)
     paths = {"PYTHONPATH": f"{PATHS}{os.pathsep}{folder}"}
     return {"LD_PRELOAD": str(LIBRARY), "FAKETIME_DONT_FAKE_MONOTONIC": "1", **paths, **more}
 
 
-def pause_driver(each: Round) -> str:
-    """Stopped on another machine for longer than its lease; another driver finishes the run; then it goes on."""
-    clock = each.folder / "clock"
+def pause_driver(campaign_round: Round) -> str:
+    """Suspend a driver elsewhere beyond its lease. Another driver finishes the run; then the first continues."""
+    clock = campaign_round.folder / "clock"
     clock.write_text("+0")
-    fake = faked_clock(each, FAKETIME_TIMESTAMP_FILE=str(clock), FAKETIME_NO_CACHE="1")
-    driver = each.start([*ELSEWHERE, "elsewhere"], **fake)
-    stored = each.await_share(driver, 0.9)
+    fake = faked_clock(campaign_round, FAKETIME_TIMESTAMP_FILE=str(clock), FAKETIME_NO_CACHE="1")
+    driver = campaign_round.start([*ELSEWHERE, "elsewhere"], **fake)
+    stored_count = campaign_round.await_share(driver, 0.9)
     os.kill(driver.pid, signal.SIGSTOP)
-    each.pass_time()
+    campaign_round.pass_time()
     clock.write_text(f"+{SILENT:.0f}")
-    other = each.end(each.start())
+    second = campaign_round.end(campaign_round.start())
     os.kill(driver.pid, signal.SIGCONT)
-    ended = each.end(driver)
-    if 0 not in (other.returncode, ended.returncode):
-        each.problems.append(f"nobody finished: {other.stderr[-300:]} {ended.stderr[-300:]}")
-    return f"{stored} stored, then {other.returncode} and {ended.returncode}"
+    ended = campaign_round.end(driver)
+    if 0 not in (second.returncode, ended.returncode):
+        campaign_round.problems.append(f"nobody finished: {second.stderr[-300:]} {ended.stderr[-300:]}")
+    return f"{stored_count} stored, then {second.returncode} and {ended.returncode}"
 
 
 def marked(mark: str, title: str = "") -> Iterator[int]:

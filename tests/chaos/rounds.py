@@ -1,4 +1,4 @@
-"""A round of the campaign: an audit, one fault, the user's next steps, and what must be true after them."""
+"""A round of the campaign: an audit, one fault, the user's next steps, and the checks of the final state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from orchestrator.run_folder.tables import KEYS, flatten_table
 from orchestrator.store import Store, entry, open_store
 from orchestrator.store.lease import DRIVERS, LEASE
 from tests.support.forks import Fork
-from tests.support.shell import Here, Said, Shell
+from tests.support.shell import CommandResult, Here, Shell
 
 Process = subprocess.Popen[str] | Fork
 HANGING = 400.0  # seconds after which a command counts as hanging
@@ -41,7 +41,7 @@ VOLATILE = "pid"  # a column of the toys: the process that computed a part
 
 @dataclass(frozen=True)
 class Subject:
-    """An audit as it is written behind `engram run`. `log` gets a line for each of the toys' parts that is computed."""
+    """An audit with its arguments for `engram run`. `log` gets a line for each computed part of the toys."""
 
     name: str
     fields: tuple[str, ...]
@@ -50,7 +50,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Reference:
-    """A run to which nothing happens: its folder with its store, and the digest of each table's parts by key."""
+    """An undisturbed run: its folder, including its store, and the digests of each table's parts by key."""
 
     folder: Path
     run: str
@@ -71,7 +71,7 @@ class Files(Protocol):
 
 
 class Folder:
-    """The files of a store on a disk; they are changed in place, as a failing disk does."""
+    """The files of a store on a disk. They are changed in place, as by a failing disk."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -91,7 +91,7 @@ class Folder:
 
 @dataclass
 class Round:
-    """One audit in a folder of its own. `destroyed` are the keys of results that the fault has destroyed."""
+    """One audit in a separate folder. `destroyed` contains the keys of the results that the fault has destroyed."""
 
     subject: Subject
     reference: Reference
@@ -103,12 +103,12 @@ class Round:
     environment: dict[str, str] = field(default_factory=dict)
     files: Files = field(init=False)
     destroyed: set[str] = field(default_factory=set)
-    hidden: set[str] = field(default_factory=set)  # those that a stale cache hides
+    hidden: set[str] = field(default_factory=set)  # results hidden by a stale cache
     problems: list[str] = field(default_factory=list)
     started: list[Process] = field(default_factory=list)
-    checks: list[Callable[[], Iterable[str]]] = field(default_factory=list)  # of what else must be true at the end
+    checks: list[Callable[[], Iterable[str]]] = field(default_factory=list)  # further checks of the final state
     undo: list[Callable[[], object]] = field(default_factory=list)  # in reverse order, when the round ends
-    backing: Path = field(init=False)  # where the files of a store on a disk really are
+    backing: Path = field(init=False)  # the physical folder of a store on a disk
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True)
@@ -117,7 +117,7 @@ class Round:
         self.files = Folder(self.backing)
 
     def command(self, *arguments: str, prefix: Sequence[str] = (), **variables: str) -> Process:
-        """`engram` with these arguments and the round's store, started; forked unless it has a prefix or variables."""
+        """Start `engram` with these arguments and the round's store, forked unless it has a prefix or variables."""
         shell = Shell(self.folder)
         shell.env |= {"ENGRAM_STORE": self.store, **self.environment, **variables}
         words = ("-m", "orchestrator", *arguments)
@@ -132,29 +132,29 @@ class Round:
         return process
 
     def start(self, prefix: Sequence[str] = (), **variables: str) -> Process:
-        """The run, started."""
+        """Start the run."""
         fields = (*self.subject.fields, "--address", self.address, *self.options)
         return self.command("run", self.subject.name, *fields, prefix=prefix, **variables)
 
-    def end(self, process: Process) -> Said:
-        """What a command says until it ends, which must be no traceback."""
+    def end(self, process: Process) -> CommandResult:
+        """The output of a command until it ends. A traceback is a problem."""
         try:
-            said = Said(*process.communicate(timeout=HANGING), process.wait(timeout=HANGING))
+            result = CommandResult(*process.communicate(timeout=HANGING), process.wait(timeout=HANGING))
         except subprocess.TimeoutExpired:
             process.kill()
             self.problems.append("a command hangs")
-            return Said("", "", -1)
-        for line in said.stderr.splitlines():
+            return CommandResult("", "", -1)
+        for line in result.stderr.splitlines():
             if any(word in line for word in BAD):
-                self.problems.append(f"said: {said.stderr[-1500:]}")
+                self.problems.append(f"said: {result.stderr[-1500:]}")
                 break
-        return said
+        return result
 
-    def await_share(self, process: Process, most: float = 1.0) -> int:
-        """Wait until some share of the results is stored or the command has ended; how many are stored then."""
-        wanted = self.rng.uniform(0.0, most) * self.reference.planned
+    def await_share(self, process: Process, upper_share: float = 1.0) -> int:
+        """Wait until a random share of the results is stored or the command has ended. Returns the number stored."""
+        target_count = self.rng.uniform(0.0, upper_share) * self.reference.planned
         deadline = time.monotonic() + HANGING
-        while process.poll() is None and self.count() < wanted and time.monotonic() < deadline:
+        while process.poll() is None and self.count() < target_count and time.monotonic() < deadline:
             time.sleep(0.02)
         return self.count()
 
@@ -164,7 +164,7 @@ class Round:
         return sum(name.endswith(entry.SUFFIX) for name in self.files.names())
 
     def copy_reference(self) -> None:
-        """Begin with the store of the undisturbed run."""
+        """Start from the store of the undisturbed run."""
         if isinstance(self.files, Folder):
             shutil.copytree(self.reference.folder / "store", self.backing, dirs_exist_ok=True)
             return
@@ -176,19 +176,19 @@ class Round:
         return self.backing / "runs" / self.reference.run / LEASE
 
     def pass_time(self) -> None:
-        """Let every driver's heart have been silent for an hour."""
+        """Make every driver's last heartbeat one hour old."""
         runs = self.backing / "runs"
         for path in (*(runs / DRIVERS).glob("*.json"), *runs.glob(f"*/{LEASE}")):
             os.utime(path, (time.time() - SILENT,) * 2)
 
     def sound_results(self) -> dict[str, bytes]:
-        """The bytes of every sound result by key; none is set aside."""
-        found = {}
+        """The bytes of every sound result by key. Damaged results are not quarantined."""
+        sound = {}
         for name in self.files.names():
             key = Path(name).stem
             if name.startswith(f"{entry.RESULTS}/") and name.endswith(entry.SUFFIX) and is_sound(self.files, name, key):
-                found[key] = self.files.get(name)
-        return found
+                sound[key] = self.files.get(name)
+        return sound
 
     def close(self) -> None:
         for process in self.started:
@@ -206,90 +206,96 @@ def is_sound(files: Files, name: str, key: str) -> bool:
         return False
 
 
-def conclude(each: Round) -> None:
-    """Take the user's next steps until the run has finished, and note what is not as it must be."""
-    before = each.sound_results()
-    log = each.subject.log
+def conclude(campaign_round: Round) -> None:
+    """Take the user's next steps until the run has finished, and record the problems."""
+    before = campaign_round.sound_results()
+    log = campaign_round.subject.log
     computed = len(log.read_text()) if log is not None and log.exists() else 0
-    earlier = done_keys(each)
+    earlier = done_keys(campaign_round)
     for step in range(STEPS):
-        said = each.end(each.start())
-        if said.returncode == 0:
+        result = campaign_round.end(campaign_round.start())
+        if result.returncode == 0:
             break
-        if not follow_advice(each, said.stderr) and step:
-            each.problems.append(f"exit {said.returncode}: {said.stderr.strip()[-600:]}")
+        if not follow_advice(campaign_round, result.stderr) and step:
+            campaign_round.problems.append(f"exit {result.returncode}: {result.stderr.strip()[-600:]}")
             return
     else:
-        each.problems.append(f"not finished after {STEPS} steps: {said.stderr.strip()[-600:]}")
+        campaign_round.problems.append(f"not finished after {STEPS} steps: {result.stderr.strip()[-600:]}")
         return
-    here = Here(each.folder)
-    here.env = {**each.environment, "ENGRAM_STORE": each.store}
+    here = Here(campaign_round.folder)
+    here.env = {**campaign_round.environment, "ENGRAM_STORE": campaign_round.store}
     verified = here.run("verify")
     if verified.returncode:
-        each.problems.append(f"verify: {verified.stdout}{verified.stderr}"[-600:])
-    compare_with_reference(each)
-    for check in each.checks:
-        each.problems.extend(check())
-    check_nothing_repeated(each, before, earlier, "" if log is None else log.read_text()[computed:])
+        campaign_round.problems.append(f"verify: {verified.stdout}{verified.stderr}"[-600:])
+    compare_with_reference(campaign_round)
+    for check in campaign_round.checks:
+        campaign_round.problems.extend(check())
+    check_nothing_repeated(campaign_round, before, earlier, "" if log is None else log.read_text()[computed:])
 
 
-def follow_advice(each: Round, said: str) -> bool:
-    """Do what the message of a refused run says; whether it says anything to be done but to try again."""
-    if (run := RUNS.search(said)) is not None:
-        Path(run[1]).rename(each.folder / f"away-{time.time_ns()}")
+def follow_advice(campaign_round: Round, message: str) -> bool:
+    """Follow the message of a refused run. Returns whether it asks for anything but another attempt."""
+    if (run := RUNS.search(message)) is not None:
+        Path(run[1]).rename(campaign_round.folder / f"away-{time.time_ns()}")
         return True
-    if MARKER.search(said) is not None:
-        each.files.put("engram-store.json", b'{"format": 1}')
+    if MARKER.search(message) is not None:
+        campaign_round.files.put("engram-store.json", b'{"format": 1}')
         return True
-    if HELD.search(said) is not None:
-        each.pass_time()
+    if HELD.search(message) is not None:
+        campaign_round.pass_time()
         return True
     return False
 
 
-def compare_with_reference(each: Round) -> None:
-    """Every table, and every Parquet part of it, has the values of the undisturbed run."""
-    reference = each.reference
-    os.environ |= {name: value for name, value in each.environment.items() if name == "ENGRAM_RUNS"}
+def compare_with_reference(campaign_round: Round) -> None:
+    """Compare every table, and each of its Parquet parts, with the undisturbed run."""
+    reference = campaign_round.reference
+    os.environ |= {name: value for name, value in campaign_round.environment.items() if name == "ENGRAM_RUNS"}
     try:
-        store = open_store(each.store, create=False)
-        if (found := table_digests(store, reference.run)) != reference.tables:
-            differing = [name for name in reference.tables if found.get(name) != reference.tables[name]]
-            each.problems.append(f"tables differ: {', '.join(differing)}")
-        each.problems.extend(wrong_parts(store, reference.run))
+        store = open_store(campaign_round.store, create=False)
+        if (digests := table_digests(store, reference.run)) != reference.tables:
+            differing = [name for name in reference.tables if digests.get(name) != reference.tables[name]]
+            campaign_round.problems.append(f"tables differ: {', '.join(differing)}")
+        campaign_round.problems.extend(wrong_parts(store, reference.run))
     except (StoreError, OSError) as error:
-        each.problems.append(f"cannot read what is stored: {error}")
+        campaign_round.problems.append(f"cannot read what is stored: {error}")
 
 
-def check_nothing_repeated(each: Round, before: Mapping[str, bytes], earlier: Counter[str], logged: str) -> None:
-    """What was stored is stored as it was, and neither the journal nor the toys' log has it computed again."""
-    destroyed = each.destroyed | {
-        Path(name).stem.partition(".")[0] for name in each.files.names() if name.startswith("quarantine/")
+def check_nothing_repeated(
+    campaign_round: Round, before: Mapping[str, bytes], earlier: Counter[str], logged: str
+) -> None:
+    """Check that stored results are unchanged, and that neither the journal nor the toys' log shows a recomputation."""
+    destroyed = campaign_round.destroyed | {
+        Path(name).stem.partition(".")[0] for name in campaign_round.files.names() if name.startswith("quarantine/")
     }
-    kept = {key: data for key, data in before.items() if key not in destroyed}
-    after = each.sound_results()
-    if changed := [key for key, data in kept.items() if after.get(key) != data]:
-        each.problems.append(f"{len(changed)} stored results replaced")
-    done = done_keys(each)
-    again = {key for key in kept if done[key] > earlier[key]} | {key for key, count in done.items() if count > 1}
-    again -= destroyed | each.hidden
-    if again:
-        each.problems.append(f"{len(again)} results computed again, as the journal says")
-    numbers = {number for key, data in kept.items() if key not in each.hidden for number in part_numbers(data)}
-    if each.subject.name == "toys" and (computed := numbers & set(map(int, logged.split()))):
-        each.problems.append(f"{len(computed)} parts computed again, as they say themselves")
+    undamaged = {key: data for key, data in before.items() if key not in destroyed}
+    after = campaign_round.sound_results()
+    if changed := [key for key, data in undamaged.items() if after.get(key) != data]:
+        campaign_round.problems.append(f"{len(changed)} stored results replaced")
+    done = done_keys(campaign_round)
+    recomputed = {key for key in undamaged if done[key] > earlier[key]} | {
+        key for key, count in done.items() if count > 1
+    }
+    recomputed -= destroyed | campaign_round.hidden
+    if recomputed:
+        campaign_round.problems.append(f"{len(recomputed)} results computed again, as the journal says")
+    numbers = {
+        number for key, data in undamaged.items() if key not in campaign_round.hidden for number in part_numbers(data)
+    }
+    if campaign_round.subject.name == "toys" and (computed := numbers & set(map(int, logged.split()))):
+        campaign_round.problems.append(f"{len(computed)} parts computed again, as they say themselves")
 
 
-def done_keys(each: Round) -> Counter[str]:
-    """How often the run's journal says of each key that it was computed for this run.
+def done_keys(campaign_round: Round) -> Counter[str]:
+    """The number of times that each key was computed for this run, as the journal records.
 
-    Of a bucket the driver writes it on its own machine and publishes it beside its work, so a killed one has not
-    published its last lines: what any copy has is counted.
+    With a bucket, the driver writes the journal locally and publishes it in the background, so a killed driver has not
+    published its last lines. All copies are therefore counted.
     """
-    name = f"runs/{each.reference.run}/events.jsonl"
-    copies = [path.read_bytes() for path in each.folder.glob(f"*/**/{name}")]
-    if name in each.files.names():
-        copies.append(each.files.get(name))
+    name = f"runs/{campaign_round.reference.run}/events.jsonl"
+    copies = [path.read_bytes() for path in campaign_round.folder.glob(f"*/**/{name}")]
+    if name in campaign_round.files.names():
+        copies.append(campaign_round.files.get(name))
     counts: Counter[str] = Counter()
     for copy in copies:
         counts |= count_done(copy.splitlines())
@@ -314,13 +320,13 @@ def part_numbers(data: bytes) -> list[int]:
 
 
 def table_digests(store: Store, run: str) -> dict[str, dict[str, str]]:
-    """The digest of the values under each key behind each table of a run."""
+    """The digest of the values under each key of each table of a run."""
     roots = Journal(store.folder("runs", run)).roots()
     return {name: {key: entry.content(values(store.read(key))) for key in keys} for name, keys in roots.items()}
 
 
 def values(table: pa.Table) -> pa.Table:
-    """The table without what each process writes differently."""
+    """The table without the columns that differ between processes."""
     return table.drop_columns([VOLATILE]) if VOLATILE in table.schema.names else table
 
 
@@ -329,32 +335,32 @@ def bare_values(table: pa.Table) -> pa.Table:
 
 
 def wrong_parts(store: Store, run: str) -> list[str]:
-    """What is wrong with the Parquet parts: each holds the rows of its results, and all together every result once."""
+    """The problems of the Parquet parts: each must contain the rows of its results, and together every result once."""
     folder = store.folder("runs", run)
-    wrong = []
+    problems = []
     for name, keys in Journal(folder).roots().items():
-        held: list[str] = []
+        contained_keys: list[str] = []
         for part in sorted((folder / "tables" / name).glob("*.parquet")):
             try:
                 table = pq.read_table(part)
             except (OSError, pa.ArrowException) as error:
-                wrong.append(f"part of {name} cannot be read: {error}")
+                problems.append(f"part of {name} cannot be read: {error}")
                 continue
             inside = (table.schema.metadata or {}).get(KEYS, b"").decode().split(",")
-            held += inside
+            contained_keys += inside
             expected = bare_values(flatten_table(pa.concat_tables(map(store.read, inside)), run))
-            found = bare_values(table)  # Parquet calls the elements of lists otherwise
-            if found.column_names != expected.column_names or entry.content(
-                found.cast(expected.schema)
+            actual = bare_values(table)  # Parquet calls the elements of lists otherwise
+            if actual.column_names != expected.column_names or entry.content(
+                actual.cast(expected.schema)
             ) != entry.content(expected):
-                wrong.append(f"part of {name} differs from its results")
-        if sorted(held) != sorted(set(keys)):
-            wrong.append(f"the parts of {name} hold {len(held)} results, not {len(set(keys))}")
-    return wrong
+                problems.append(f"part of {name} differs from its results")
+        if sorted(contained_keys) != sorted(set(keys)):
+            problems.append(f"the parts of {name} hold {len(contained_keys)} results, not {len(set(keys))}")
+    return problems
 
 
 def undisturbed(subject: Subject, folder: Path) -> Reference:
-    """Run it once, with its page, in a folder of its own."""
+    """Run an audit once, with its page, in a separate folder."""
     shell = Shell(folder)
     folder.mkdir(parents=True)
     shell.env |= {"ENGRAM_STORE": str(folder / "store"), "ENGRAM_REPORT": "yes"}
@@ -363,5 +369,5 @@ def undisturbed(subject: Subject, folder: Path) -> Reference:
 
 
 def seed_of(*parts: object) -> random.Random:
-    """A generator whose stream depends on these alone."""
+    """A generator whose stream depends only on the arguments."""
     return random.Random(hashlib.sha256(repr(parts).encode()).digest())

@@ -84,7 +84,7 @@ def test_scores_of_d_q_and_of_the_control_set_are_drawn_beside_a_model_that_neve
     result = drawn(store, **tables)["exchangeability"]
     clean, holding, _ = tables["decisions"].to_pylist()
     assert "a calibration model: one-sided KS 0." in result.alt
-    scored = np.mean([scores(panel, small_run.KNOWN) for panel in small_run.HOLDING[1]], axis=0)
+    scored = np.mean([scores(panel, small_run.REFERENCES) for panel in small_run.TARGET_MODELS[1]], axis=0)
     query, control = scored[: small_run.CONTROLS], scored[small_run.CONTROLS :]
     apart = stats.ks_2samp(query, control, alternative="less").statistic
     assert (

@@ -34,7 +34,7 @@ from tests.dashboards.labels import words
 from tests.dashboards.test_figures import named
 from tests.support.golden import Golden
 from tests.support.settings import with_settings
-from tests.tasks.audits.relational.made_up import FACTS, measured, questions, scored, table
+from tests.tasks.audits.relational.made_up import FACTS, memorization_of, questions, score_rows, table
 
 CONFIG = with_settings(SMOKE, data=FACTS)
 
@@ -54,8 +54,11 @@ def trained(epochs: int, several: bool = False, known: bool = True) -> pa.Table:
     for epoch in range(epochs):
         right, at = [1.0] * epoch + [0.0] * (10 - epoch), {"epoch": epoch if known else None}
         best = [1.0] * 2 + [0.0] * 8 if several else None
-        parts += [scored("train", right, **at), scored("validation", [0.0] * 10, [0.5] * 10, several=best, **at)]
-    return measured(table(*parts))
+        parts += [
+            score_rows("train", right, **at),
+            score_rows("validation", [0.0] * 10, [0.5] * 10, several=best, **at),
+        ]
+    return memorization_of(table(*parts))
 
 
 def linear(samples: int, features: int, *memorization: float) -> pa.Table:
@@ -155,7 +158,7 @@ def test_private_caption_states_better_query(golden: Golden, store: Store) -> No
 
 
 def answered(split: str, right: int, of: int, ids: list[str] | None = None) -> list[dict[str, Any]]:
-    return scored(split, [1.0] * right + [0.0] * (of - right), ids=ids)
+    return score_rows(split, [1.0] * right + [0.0] * (of - right), ids=ids)
 
 
 def shown(store: Store, config: Relational, table: pa.Table, show_images: bool = False, name: str = "x") -> Gallery:
@@ -198,7 +201,9 @@ def test_stored_answers_of_last_epoch_are_shown(store: Store) -> None:
 
 
 def test_first_questions_are_shown_with_training_counts(store: Store) -> None:
-    many = of_questions(NoSettings(), [table(answered("train", 40, 50)), table(scored("train", [1.0], replicate=1))])
+    many = of_questions(
+        NoSettings(), [table(answered("train", 40, 50)), table(score_rows("train", [1.0], replicate=1))]
+    )
     found = shown(store, CONFIG, many)
     assert len(found.records) == EACH
     assert f"{questions('train')[0].id}, in 2 of 2 trainings" in [record.title for record in found.records]

@@ -21,7 +21,7 @@ from tests.dashboards import pages
 from tests.dashboards.test_page import STRUCTURE
 from tests.orchestrator.inspection.test_search_results import journal, rewritten, rows
 from tests.support.browser import Browser, Page
-from tests.support.searches import Made
+from tests.support.searches import FinishedSearch
 from tests.support.shell import Here
 
 TABLES = """[...document.querySelectorAll("section[aria-labelledby=trials] tbody tr")].map(row => [
@@ -29,17 +29,17 @@ TABLES = """[...document.querySelectorAll("section[aria-labelledby=trials] tbody
 NUMBERS = [f"{name}{end}" for name in ("memorization", "utility") for end in ("", "_low", "_high")] + ["memorization_n"]
 
 
-def run_of(made: Made) -> Run:
+def run_of(made: FinishedSearch) -> Run:
     return open_run(open_store(str(made.store)), made.name)
 
 
 @pytest.fixture(scope="module")
-def made(searched: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    return searched.copied(tmp_path_factory.mktemp("drawn"))
+def made(searched: FinishedSearch, tmp_path_factory: pytest.TempPathFactory) -> FinishedSearch:
+    return searched.copy_to(tmp_path_factory.mktemp("drawn"))
 
 
 @pytest.fixture(scope="module")
-def drawn(made: Made) -> Path:
+def drawn(made: FinishedSearch) -> Path:
     return pages.draw(run_of(made))
 
 
@@ -48,9 +48,9 @@ def opened(browser: Browser, drawn: Path) -> Page:
     return browser.open(drawn, width=390)
 
 
-def test_page_has_certificate_front_trials_and_next_command(made: Made, drawn: Path) -> None:
+def test_page_has_certificate_front_trials_and_next_command(made: FinishedSearch, drawn: Path) -> None:
     said = pages.words(drawn)
-    sentence = made.told["recommendation"]["sentence"]
+    sentence = made.printed["recommendation"]["sentence"]
     places = [
         "Question Which training memorises least and is still useful enough? 4 trainings with different rate and wide",
         "Answer recommended",
@@ -73,7 +73,7 @@ def test_page_has_certificate_front_trials_and_next_command(made: Made, drawn: P
     assert sorted(found) == found
 
 
-def test_trial_numbers_equal_tables(made: Made, opened: Page) -> None:
+def test_trial_numbers_equal_tables(made: FinishedSearch, opened: Page) -> None:
     table = rows(made)
     found = opened.evaluate(TABLES)
     assert len(found) == len(table) == 7
@@ -97,8 +97,8 @@ def test_search_page_is_accessible_and_fits_a_phone(opened: Page) -> None:
     assert len(opened.requests()) == 1
 
 
-def test_search_page_links_to_drawn_runs(searched: Made, tmp_path: Path) -> None:
-    made = searched.copied(tmp_path)
+def test_search_page_links_to_drawn_runs(searched: FinishedSearch, tmp_path: Path) -> None:
+    made = searched.copy_to(tmp_path)
     first = rows(made)[0]["run"]
     pages.draw(open_run(open_store(str(made.store)), first))
     page = pages.draw(run_of(made))
@@ -107,8 +107,8 @@ def test_search_page_links_to_drawn_runs(searched: Made, tmp_path: Path) -> None
     assert all((page.parent / link).is_file() for link in links)
 
 
-def test_a_trials_page_leads_back_to_its_search(searched: Made, browser: Browser, tmp_path: Path) -> None:
-    made = searched.copied(tmp_path)
+def test_a_trials_page_leads_back_to_its_search(searched: FinishedSearch, browser: Browser, tmp_path: Path) -> None:
+    made = searched.copy_to(tmp_path)
     store = open_store(str(made.store))
     first = rows(made)[0]["run"]
     alone = pages.draw(open_run(store, first))
@@ -125,8 +125,8 @@ def test_a_trials_page_leads_back_to_its_search(searched: Made, browser: Browser
     assert window.until(f"location.href.split('#')[0] === {json.dumps(search.as_uri())}")
 
 
-def test_its_seal_holds_until_a_trial_is_another(searched: Made, tmp_path: Path) -> None:
-    made = searched.copied(tmp_path)
+def test_its_seal_holds_until_a_trial_is_another(searched: FinishedSearch, tmp_path: Path) -> None:
+    made = searched.copy_to(tmp_path)
     page = pages.draw(run_of(made))
     engram = Here(tmp_path)
     told = engram.json("verify", str(page))
@@ -139,8 +139,8 @@ def test_its_seal_holds_until_a_trial_is_another(searched: Made, tmp_path: Path)
     assert [f"trials of {made.name}", page.name] == changed
 
 
-def test_unfinished_search_has_a_notice(searched: Made, tmp_path: Path) -> None:
-    made = searched.copied(tmp_path)
+def test_unfinished_search_has_a_notice(searched: FinishedSearch, tmp_path: Path) -> None:
+    made = searched.copy_to(tmp_path)
     own = rows(made)[:4]
     own[1] |= {"state": "refused", "run": "", "note": "wide is on; <b>no</b>", "front": False}
     own[1] |= {name: None for name in own[1] if name.startswith(("memorization", "utility"))}
@@ -155,20 +155,20 @@ def test_unfinished_search_has_a_notice(searched: Made, tmp_path: Path) -> None:
     assert f"engram search --resume {made.name} The command continues" in said
 
 
-def found(made: Made) -> SearchResults:
+def found(made: FinishedSearch) -> SearchResults:
     search = run_of(made).search
     assert search is not None
     return search
 
 
-def test_each_kind_of_trial_has_its_own_shape(made: Made) -> None:
+def test_each_kind_of_trial_has_its_own_shape(made: FinishedSearch) -> None:
     kinds = [point.kind for point in pareto_front.points(found(made))]
     assert {"start", "winner", "front", "fresh start", "fresh winner"} <= set(kinds)
     looks = [(look.marker, look.filled, look.size) for look in LOOKS.values()]
     assert len(set(looks)) == len(looks)
 
 
-def test_figure_has_text_alternative_and_utility_limit(made: Made) -> None:
+def test_figure_has_text_alternative_and_utility_limit(made: FinishedSearch) -> None:
     (figure,) = figures(run_of(made))
     assert "Start: memory 0.8" in figure.alt
     assert "Winner, fresh seeds, trial 1: memory 0.4" in figure.alt
@@ -177,7 +177,7 @@ def test_figure_has_text_alternative_and_utility_limit(made: Made) -> None:
     assert "Hollow marks: audited again with fresh seeds. They decide the answer" in figure.caption
 
 
-def test_axes_point_towards_better_values(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_axes_point_towards_better_values(made: FinishedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(made)
     objectives = run.objectives
     assert objectives is not None
@@ -204,8 +204,8 @@ def test_axes_point_towards_better_values(made: Made, monkeypatch: pytest.Monkey
     assert low_too < high_too
 
 
-def test_search_of_missing_audit_shows_trials(searched: Made, tmp_path: Path) -> None:
-    made = searched.copied(tmp_path)
+def test_search_of_missing_audit_shows_trials(searched: FinishedSearch, tmp_path: Path) -> None:
+    made = searched.copy_to(tmp_path)
     for run in [made.name, *{row["run"] for row in rows(made)}]:
         there = journal(made).sibling(run)
         there.rewrite({**there.about(), "audit": "gone"})

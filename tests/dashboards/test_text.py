@@ -26,12 +26,12 @@ from tests.dashboards import made
 from tests.dashboards.test_figures import named
 from tests.support.golden import Golden
 from tests.tasks.audits.text.made_up import configured, make_scores, pair_of, question_of
-from tests.tasks.audits.text.test_documents import CONFIG, FACTS, made_scores
-from tests.tasks.audits.text.test_identifiers import made as made_identifiers
+from tests.tasks.audits.text.test_documents import CONFIG, FACTS, draw_scores
+from tests.tasks.audits.text.test_identifiers import draw_identifier_scores
 from tests.tasks.audits.text.test_insertions import CONFIG as INSERTED
-from tests.tasks.audits.text.test_insertions import made_scores as made_insertions
+from tests.tasks.audits.text.test_insertions import draw_scores as draw_insertion_scores
 
-WRITTEN = made_scores(0.5, 1, reproduced_share=1.0)
+WRITTEN = draw_scores(0.5, 1, reproduced_share=1.0)
 DOCUMENT_TEST = document_test(question_of(CONFIG, Documents), CONFIG)
 DOCUMENTS = {
     "documents": documents(DOCUMENT_TEST, WRITTEN),
@@ -39,8 +39,8 @@ DOCUMENTS = {
 }
 TEST = document_test(question_of(INSERTED, Insertions), INSERTED)
 INSERTIONS = {
-    "insertions": insertions(TEST, made_insertions(0.15, 1)),
-    "insertion_estimates": insertion_estimates(TEST, made_insertions(0.15, 1)),
+    "insertions": insertions(TEST, draw_insertion_scores(0.15, 1)),
+    "insertion_estimates": insertion_estimates(TEST, draw_insertion_scores(0.15, 1)),
 }
 TABLES = {**DOCUMENTS, **INSERTIONS, "secrets": secrets(Ranking(0.05), make_scores(8.0, 0))}
 
@@ -62,7 +62,7 @@ def test_figures_have_their_numbers_as_text(golden: Golden, store: Store) -> Non
     found = named(run(store, "text-2", secrets=TABLES["secrets"]))
     assert list(found) == ["exposures"]
     assert "4 times in the texts: mean" in found["exposures"].alt
-    found = named(run(store, "text-3", identifiers=identifiers(Ranking(0.05), [made_identifiers(0.5, 40.0, 1)])))
+    found = named(run(store, "text-3", identifiers=identifiers(Ranking(0.05), [draw_identifier_scores(0.5, 40.0, 1)])))
     golden(found["exposures"].alt, "alt")
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import orchestrator
 from orchestrator.runs.report import Report
-from tests.support.searches import Made
+from tests.support.searches import FinishedSearch
 from tests.support.shell import PATHS, Here, Shell
 
 TOYS: dict[str, Any] = {"address": "none", "mlflow": "off"}
@@ -28,7 +28,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return orchestrator.run("unique_feature", preset="smoke", store=store, report=False, **TOYS)
 
 
-def test_a_verdict_has_the_numbers_it_rests_on(smoke: Report) -> None:
+def test_verdict_repeats_numbers_of_its_row(smoke: Report) -> None:
     verdict = smoke.verdict
     assert verdict is not None
     names = (verdict.metric, verdict.estimate)
@@ -43,34 +43,34 @@ def test_a_verdict_has_the_numbers_it_rests_on(smoke: Report) -> None:
     assert verdict.limits
 
 
-def test_a_run_of_the_past_is_the_same(smoke: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opened_run_equals_finished_run(smoke: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     assert smoke.store is not None
     folder = Path(smoke.store.location) / "runs" / smoke.run
-    for found in (
+    for opened in (
         orchestrator.open(smoke.run, smoke.store.location),
         orchestrator.open(smoke.run[:-2], Path(smoke.store.location)),
         orchestrator.open(folder),
     ):
-        assert (smoke.run, smoke.state, smoke.audit) == (found.run, found.state, found.audit)
-        assert {"planned", "stored", "done", "failed"} == set(found.jobs)
-        assert smoke.verdict == found.verdict
-        assert dict(smoke.roots) == dict(found.roots)
-        assert all(smoke.table(name).equals(found.table(name)) for name in smoke.roots)
+        assert (smoke.run, smoke.state, smoke.audit) == (opened.run, opened.state, opened.audit)
+        assert {"planned", "stored", "done", "failed"} == set(opened.jobs)
+        assert smoke.verdict == opened.verdict
+        assert dict(smoke.roots) == dict(opened.roots)
+        assert all(smoke.table(name).equals(opened.table(name)) for name in smoke.roots)
     monkeypatch.setenv("ENGRAM_STORE", smoke.store.location)
     assert smoke.run == orchestrator.open(smoke.run).run
 
 
-def test_a_table_in_json_in_a_file_and_in_the_runs_folder_is_the_same(smoke: Report, tmp_path: Path) -> None:
+def test_table_is_equal_in_all_formats(smoke: Report, tmp_path: Path) -> None:
     assert smoke.store is not None
     engram = Here(tmp_path)
     engram.env["ENGRAM_STORE"] = smoke.store.location
-    told = engram.json("results", smoke.run)
-    assert (smoke.run, "canary") == (told[0]["run"], told[0]["setting.model"])
-    assert json.loads(told[0]["setting"]) == {"model": "canary"}
-    assert smoke.summary.schema.names == list(told[0])
-    shown = engram("results", smoke.run).stdout + engram("results", smoke.run, "canary_scores").stdout
-    assert "setting." not in shown
-    assert smoke.run not in shown  # who asks for one run need not read its name in every row
+    json_rows = engram.json("results", smoke.run)
+    assert (smoke.run, "canary") == (json_rows[0]["run"], json_rows[0]["setting.model"])
+    assert json.loads(json_rows[0]["setting"]) == {"model": "canary"}
+    assert smoke.summary.schema.names == list(json_rows[0])
+    printed_tables = engram("results", smoke.run).stdout + engram("results", smoke.run, "canary_scores").stdout
+    assert "setting." not in printed_tables
+    assert smoke.run not in printed_tables  # the reader named the run: no row repeats it
     engram("results", smoke.run, "--out", "summary.parquet")
     folder = Path(smoke.store.location) / "runs" / smoke.run / "tables"
     assert smoke.summary.equals(pq.read_table(tmp_path / "summary.parquet"))
@@ -79,7 +79,7 @@ def test_a_table_in_json_in_a_file_and_in_the_runs_folder_is_the_same(smoke: Rep
     assert {smoke.run} == set(smoke.table("canary_scores")["run"].to_pylist())
 
 
-def test_a_figure_is_drawn_when_it_is_asked_for(smoke: Report) -> None:
+def test_figure_is_drawn_on_request(smoke: Report) -> None:
     figure = smoke.figure("estimates")
     assert figure.svg.startswith("<svg")
     assert figure._repr_svg_() == figure.path.read_text()
@@ -92,12 +92,20 @@ def test_a_figure_is_drawn_when_it_is_asked_for(smoke: Report) -> None:
     assert orchestrator.open(smoke.run, smoke.store.location).page == figure.path.parent.parent / "report.html"
 
 
-def test_a_notebook_shows_the_answer_and_first_rows_or_the_certificate(tmp_path: Path) -> None:
+def test_notebook_shows_first_rows_or_certificate(tmp_path: Path) -> None:
     run = orchestrator.run("toys", parts=3, store=tmp_path, report=False, **TOYS)
-    shown = run._repr_html_()
-    assert re.findall("<th>(.*?)</th>", shown) == ["metric", "setting", "estimate", "95 % interval", "n", "null", "p"]
-    assert re.findall("<td>(.*?)</td>", shown) == ["sum", "", "3", "", "3 parts", "", ""]
-    assert f"Run {run.run}, finished: 4 of 4 jobs stored." in shown
+    notebook_html = run._repr_html_()
+    assert re.findall("<th>(.*?)</th>", notebook_html) == [
+        "metric",
+        "setting",
+        "estimate",
+        "95 % interval",
+        "n",
+        "null",
+        "p",
+    ]
+    assert re.findall("<td>(.*?)</td>", notebook_html) == ["sum", "", "3", "", "3 parts", "", ""]
+    assert f"Run {run.run}, finished: 4 of 4 jobs stored." in notebook_html
     folder = tmp_path / "runs" / run.run
     page = '<!doctype html>\n<html><head><style>p {}</style>\n</head><body>{}<section id="else">More</section>'
     certificate = '<section aria-labelledby="certificate"><p>It is "here".</p></section>'
@@ -110,34 +118,34 @@ def test_a_notebook_shows_the_answer_and_first_rows_or_the_certificate(tmp_path:
     assert 'sandbox=""' in frame
 
 
-def test_a_file_keeps_its_settings_unless_python_says_otherwise(tmp_path: Path) -> None:
+def test_python_arguments_override_file_settings(tmp_path: Path) -> None:
     file = tmp_path / "sum.yaml"
     fields = f"{{parts: 3, trouble: raise, at: 1, folder: {tmp_path}}}"
     file.write_text(f"audit: toys\nset: {fields}\nexecution: {{tolerate: 1, fail_fast: true, report: false}}\n")
-    kept = orchestrator.run(file, store=tmp_path / "kept", fail_fast=False, **TOYS)
-    assert (kept.summary["estimate"].to_pylist(), kept.page) == ([2.0], None)
-    said = orchestrator.run(file, store=tmp_path / "said", fail_fast=False, tolerate=0, report=True, **TOYS)
+    from_file = orchestrator.run(file, store=tmp_path / "kept", fail_fast=False, **TOYS)
+    assert (from_file.summary["estimate"].to_pylist(), from_file.page) == ([2.0], None)
+    overridden = orchestrator.run(file, store=tmp_path / "said", fail_fast=False, tolerate=0, report=True, **TOYS)
     with pytest.raises(orchestrator.EngramError, match="has no rows in 'summary' yet"):
-        assert said.summary
-    assert said.page is not None
+        assert overridden.summary
+    assert overridden.page is not None
 
 
-def test_a_sweep_has_its_answers_in_its_cells(tmp_path: Path) -> None:
+def test_sweep_has_one_result_per_cell(tmp_path: Path) -> None:
     run = orchestrator.run("toys", store=tmp_path, report=False, sweep={"parts": [2, 3]}, **TOYS)
-    found = orchestrator.open(run.run, tmp_path)
-    assert [cell.run for cell in run.cells] == [cell.run for cell in found.cells]
-    assert [cell.summary["estimate"][0].as_py() for cell in found.cells] == [1.0, 3.0]
-    assert [(row["parts"], row["estimate"]) for row in found.summary.to_pylist()] == [(2, 1.0), (3, 3.0)]
-    assert found.verdict is None
-    assert run.run in found._repr_html_()
+    opened = orchestrator.open(run.run, tmp_path)
+    assert [cell.run for cell in run.cells] == [cell.run for cell in opened.cells]
+    assert [cell.summary["estimate"][0].as_py() for cell in opened.cells] == [1.0, 3.0]
+    assert [(row["parts"], row["estimate"]) for row in opened.summary.to_pylist()] == [(2, 1.0), (3, 3.0)]
+    assert opened.verdict is None
+    assert run.run in opened._repr_html_()
 
 
-def test_a_run_that_was_broken_off_is_as_far_as_it_came(tmp_path: Path) -> None:
+def test_interrupted_run_opens_without_results(tmp_path: Path) -> None:
     stopped = orchestrator.run("toys", parts=3, store=tmp_path, report=False, stop_after="0.0001s", **TOYS)
-    found = orchestrator.open(stopped.run, tmp_path)
-    assert (found.state, found.exit_code, found.verdict) == ("interrupted", 130, None)
+    opened = orchestrator.open(stopped.run, tmp_path)
+    assert (opened.state, opened.exit_code, opened.verdict) == ("interrupted", 130, None)
     with pytest.raises(orchestrator.EngramError, match="has no rows in 'summary' yet"):
-        assert found.summary
+        assert opened.summary
 
 
 @pytest.mark.parametrize(
@@ -168,7 +176,7 @@ def test_a_run_that_was_broken_off_is_as_far_as_it_came(tmp_path: Path) -> None:
         ("open('x' * 5000)", "there is no store at ./engram-store"),
     ],
 )
-def test_an_error_is_the_command_lines_with_one_line_of_ours_between(
+def test_errors_match_command_line_with_one_frame(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, line: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -179,8 +187,8 @@ def test_an_error_is_the_command_lines_with_one_line_of_ours_between(
     assert line in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
     frames = [frame for frame in traceback.extract_tb(raised.value.__traceback__) if "/orchestrator/" in frame.filename]
-    ours = [frame for frame in frames if "/tests/" not in frame.filename]
-    assert [frame.name for frame in ours] == ["wrapper"]
+    package_frames = [frame for frame in frames if "/tests/" not in frame.filename]
+    assert [frame.name for frame in package_frames] == ["wrapper"]
     assert raised.value.__suppress_context__
 
 
@@ -196,42 +204,42 @@ def test_importing_is_light_and_opening_loads_nothing_heavy(tmp_path: Path) -> N
     assert done.stdout.strip() == "[] []"
 
 
-def test_a_search_of_the_past_has_its_tables_and_what_it_recommends(searched: Made) -> None:
-    found = orchestrator.open(searched.store / "runs" / searched.name)
-    assert (found.state, found.search.made if found.search else None) == ("finished", 4)
-    assert found.verdict is not None
-    told = searched.told["recommendation"]
-    assert (told["answer"], told["sentence"], "cleared") == (
-        found.verdict.answer, found.verdict.sentence, found.verdict.tone
+def test_opened_search_has_tables_and_recommendation(searched: FinishedSearch) -> None:
+    opened = orchestrator.open(searched.store / "runs" / searched.name)
+    assert (opened.state, opened.search.made if opened.search else None) == ("finished", 4)
+    assert opened.verdict is not None
+    recommendation = searched.printed["recommendation"]
+    assert (recommendation["answer"], recommendation["sentence"], "cleared") == (
+        opened.verdict.answer, opened.verdict.sentence, opened.verdict.tone
     )  # fmt: skip
-    assert told["difference"] == {name: getattr(found.verdict, name) for name in ("estimate", "low", "high")}
-    assert found.verdict.setting == {"rate": "0.006", "wide": "false"}
-    assert (found.table("trials").num_rows, all(found.table("front")["front"].to_pylist())) == (7, True)
-    assert {cell.run for cell in found.cells} == set(found.table("trials")["run"].to_pylist())
-    assert "Winner" not in found._repr_html_()
-    assert html.escape(told["sentence"]) in found._repr_html_()
+    assert recommendation["difference"] == {name: getattr(opened.verdict, name) for name in ("estimate", "low", "high")}
+    assert opened.verdict.setting == {"rate": "0.006", "wide": "false"}
+    assert (opened.table("trials").num_rows, all(opened.table("front")["front"].to_pylist())) == (7, True)
+    assert {cell.run for cell in opened.cells} == set(opened.table("trials")["run"].to_pylist())
+    assert "Winner" not in opened._repr_html_()
+    assert html.escape(recommendation["sentence"]) in opened._repr_html_()
 
 
-def test_a_search_from_python_goes_on_with_that_of_the_command_line(
-    searched: Made, tmp_path: Path, ray_cluster: Any
+def test_python_search_continues_command_line_search(
+    searched: FinishedSearch, tmp_path: Path, ray_cluster: Any
 ) -> None:
-    made = searched.copied(tmp_path)
+    search_copy = searched.copy_to(tmp_path)
     script = f"""
 import orchestrator
 over = {{"rate": [0.006, 0.01], "wide": [False, True]}}
-here = dict(store={str(made.store)!r}, mlflow="off", report=False, address={ray_cluster.address!r})
+here = dict(store={str(search_copy.store)!r}, mlflow="off", report=False, address={ray_cluster.address!r})
 found = orchestrator.search("tunable", over=over, noise=0.01, sampler="grid", give_up=0.1, **here)
 from orchestrator.searches import searching  # the package, whose name the function has
 print(found.run, found.state, found.verdict.answer, found.verdict.setting["rate"], found.note == "")
 """
-    stored = sorted(made.store.glob("results/*/*.arrow"))
+    stored_results = sorted(search_copy.store.glob("results/*/*.arrow"))
     done = Shell(tmp_path).script(script)
-    assert f"{made.name} finished recommended 0.006 True" == done.stdout.strip(), done.stderr
-    assert stored == sorted(made.store.glob("results/*/*.arrow"))
+    assert f"{search_copy.name} finished recommended 0.006 True" == done.stdout.strip(), done.stderr
+    assert stored_results == sorted(search_copy.store.glob("results/*/*.arrow"))
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("arguments", "message"),
     [
         ({"over": 3}, "over is 3; it must be a mapping"),
         ({"over": {"rate": "1..0"}}, "over rate is 1..0; the first end must be below the second"),
@@ -244,8 +252,8 @@ print(found.run, found.state, found.verdict.answer, found.verdict.setting["rate"
         ({"observe": 1}, "observe is 1; it must be a function"),
     ],
 )
-def test_a_search_that_cannot_be_made_is_refused_in_one_line(tmp_path: Path, asked: dict[str, Any], said: str) -> None:
+def test_invalid_search_is_refused_in_one_line(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(orchestrator.SpecError) as refused:
-        orchestrator.search("tunable", **{"over": {"rate": "0.1..1"}, "store": tmp_path / "store"} | asked)
-    assert said in str(refused.value)
+        orchestrator.search("tunable", **{"over": {"rate": "0.1..1"}, "store": tmp_path / "store"} | arguments)
+    assert message in str(refused.value)
     assert not (tmp_path / "store").exists()

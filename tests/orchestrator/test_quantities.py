@@ -1,7 +1,6 @@
-"""Numbers of things read as a person says them.
+"""Numbers, durations and sizes as text.
 
-Names and labels from outside reach a terminal as text and a spreadsheet as cells.
-Whatever a table holds has a place in JSON that any reader takes.
+Names and labels from outside are escaped for terminals and spreadsheets. Every value of a table has a JSON form.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ SHOWN = r"a\x1b[31mred\nsecond\u202eabc"
 
 
 @pytest.mark.parametrize(
-    ("number", "thing", "said"),
+    ("number", "thing", "expected"),
     [
         (1, "training", "1 training"),
         (12, "training", "12 trainings"),
@@ -38,11 +37,11 @@ SHOWN = r"a\x1b[31mred\nsecond\u202eabc"
         (1, "more job", "1 more job"),
     ],
 )
-def test_the_first_word_takes_the_plural(number: int, thing: str, said: str) -> None:
-    assert said == format_count(number, thing)
+def test_first_word_takes_the_plural(number: int, thing: str, expected: str) -> None:
+    assert expected == format_count(number, thing)
 
 
-def test_what_a_terminal_would_obey_is_escaped_and_all_scripts_pass() -> None:
+def test_control_characters_are_escaped_and_all_scripts_pass() -> None:
     assert printable(HOSTILE) == SHOWN
     assert printable(printable(HOSTILE)) == SHOWN
     assert printable_lines("two\n\tlines\x07") == "two\n\tlines\\x07"
@@ -61,12 +60,12 @@ def test_numbers_and_names_stay_as_they_are(text: str) -> None:
     assert text == inert(text)
 
 
-def test_no_label_reaches_the_terminal_or_a_spreadsheet_as_a_command(tmp_path: Path) -> None:
+def test_labels_reach_no_terminal_or_spreadsheet_as_commands(tmp_path: Path) -> None:
     engram = Here(tmp_path)
     (tmp_path / "sweep.yaml").write_text(
         'audit: toys\nsweep:\n  label: ["=1+1", "-3.5", "a\\e[31mred\\nsecond\\u202Eabc"]\n', encoding="utf-8"
     )
-    said = [
+    results = [
         engram("plan", "sweep.yaml"),
         engram("run", "sweep.yaml", "--address", "none"),
         engram("runs"),
@@ -75,11 +74,11 @@ def test_no_label_reaches_the_terminal_or_a_spreadsheet_as_a_command(tmp_path: P
         engram("show", f"toys{HOSTILE}", code=2),
         engram("status", HOSTILE, code=2),
     ]
-    for text in (part for one in said for part in (one.stdout, one.stderr)):
+    for text in (part for one in results for part in (one.stdout, one.stderr)):
         assert not any(obeyed in text for obeyed in ("\x1b", "\u202e", "\nsecond"))
-    assert all(SHOWN in one.stdout for one in (said[1], said[2]))
-    assert len(said[5].stderr.splitlines()) == 1
-    sweep = next(line.split()[0] for line in said[2].stdout.splitlines() if "3 cells" in line)
+    assert all(SHOWN in one.stdout for one in (results[1], results[2]))
+    assert len(results[5].stderr.splitlines()) == 1
+    sweep = next(line.split()[0] for line in results[2].stdout.splitlines() if "3 cells" in line)
     engram("results", sweep, "summary", "--out", "out.csv")
     lines = (tmp_path / "out.csv").read_text(encoding="utf-8")
     assert all(cell in lines for cell in ('"\'=1+1"', '"-3.5"'))
@@ -89,7 +88,7 @@ def test_no_label_reaches_the_terminal_or_a_spreadsheet_as_a_command(tmp_path: P
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.2, "1 s"), (7.4, "7 s"), (43, "45 s"), (204, "3 min 20 s"), (1090, "18 min")]
 )
-def test_an_estimated_time_has_no_more_digits_than_it_deserves(seconds: float, text: str) -> None:
+def test_estimated_time_is_rounded(seconds: float, text: str) -> None:
     assert text == approximate_duration(seconds)
 
 
@@ -111,8 +110,8 @@ def test_an_estimated_time_has_no_more_digits_than_it_deserves(seconds: float, t
         ({1: {"x": (math.inf,)}, None: []}, {"1": {"x": [None]}, "None": []}),
     ],
 )
-def test_a_value_is_as_json_has_it(value: Any, expected: Any) -> None:
-    found = jsonable(value)
-    assert expected == found
-    assert type(expected) is type(found) or isinstance(found, float)
-    assert expected == json.loads(json.dumps(found, allow_nan=False))
+def test_values_are_converted_to_json(value: Any, expected: Any) -> None:
+    converted = jsonable(value)
+    assert expected == converted
+    assert type(expected) is type(converted) or isinstance(converted, float)
+    assert expected == json.loads(json.dumps(converted, allow_nan=False))

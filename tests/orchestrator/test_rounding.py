@@ -1,7 +1,4 @@
-"""Numbers to read.
-
-Settings of a summary's rows, read and shown in one place.
-"""
+"""Numbers and the settings of summary rows, formatted for readers."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from orchestrator.rounding import format_interval, format_p_value, format_row_in
 
 
 @pytest.mark.parametrize(
-    ("value", "low", "high", "read"),
+    ("value", "low", "high", "expected"),
     [
         (0.3777, 0.1961, 0.5593, "0.38"),  # half the width is 0.18
         (0.004602, -0.0002743, 0.009478, "0.0046"),
@@ -36,10 +33,10 @@ from orchestrator.rounding import format_interval, format_p_value, format_row_in
         (math.nan, 0.0, 1.0, ""),
     ],
 )
-def test_digits_follow_the_width_of_the_interval(
-    value: float | None, low: float | None, high: float | None, read: str
+def test_digits_follow_interval_width(
+    value: float | None, low: float | None, high: float | None, expected: str
 ) -> None:
-    assert read == format_value(value, low, high)
+    assert expected == format_value(value, low, high)
 
 
 def test_both_ends_have_the_precision_of_the_whole() -> None:
@@ -50,7 +47,7 @@ def test_both_ends_have_the_precision_of_the_whole() -> None:
     assert format_row_value({"null": 0.0}, "null") == "0"
 
 
-def test_an_interval_that_its_sample_cannot_bear_is_not_shown() -> None:
+def test_unreliable_interval_is_not_shown() -> None:
     two = {"metric": "gain", "estimate": 0.37771, "low": 0.2, "high": 0.6, "n": 2}
     share = {"metric": "accuracy", "estimate": 0.97771, "low": 0.9, "high": 1.1, "n": 9}
     assert [(format_row_value(row, "estimate"), format_row_interval(row)) for row in (two, share)] == [
@@ -77,7 +74,7 @@ def test_p_values_have_two_digits_and_a_floor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "varied", "shown"),
+    ("setting", "varied", "expected"),
     [
         ('{"images": "probe", "k": 5}', {"images": "probe", "k": 5}, "images=probe, k=5"),
         ("{}", {}, ""),
@@ -87,12 +84,12 @@ def test_p_values_have_two_digits_and_a_floor() -> None:
         ("of another kind", None, "of another kind"),
     ],
 )
-def test_what_was_varied_is_told_and_what_is_no_setting_is_left_as_it_is(
-    setting: str | None, varied: dict[str, object] | None, shown: str
+def test_setting_is_shown_or_left_unchanged(
+    setting: str | None, varied: dict[str, object] | None, expected: str
 ) -> None:
     assert varied == rounding.parse_setting(setting)
-    assert shown == rounding.format_setting(setting)
+    assert expected == rounding.format_setting(setting)
 
 
-def test_the_place_that_shows_a_setting_writes_its_values() -> None:
+def test_caller_formats_values_of_a_setting() -> None:
     assert rounding.format_setting('{"rate": 0.3333333}', lambda value: f"{value:.3g}", equals=" = ") == "rate = 0.333"

@@ -1,6 +1,6 @@
-"""Azurite, Microsoft's own server of Azure's blobs, on this machine.
+"""Azurite, Microsoft's server of Azure blobs, on this machine.
 
-The command is found on PATH or named by AZURITE; `npm install azurite` makes `node_modules/.bin/azurite-blob`.
+The command is searched on PATH or given by AZURITE. `npm install azurite` creates `node_modules/.bin/azurite-blob`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VERSION = "2021-08-06"  # of Azure's protocol
 
 
 class Azurite:
-    """Answers at `env`'s AZURE_STORAGE_ENDPOINT with one empty container."""
+    """A server at the AZURE_STORAGE_ENDPOINT of `env`, with one empty container."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}/{ACCOUNT}"
@@ -65,7 +65,7 @@ class Azurite:
             self.delete(name)
 
     def names(self, prefix: str = "") -> list[str]:
-        return [found["path"] for page in obstore.list(self.client, prefix or None) for found in page]
+        return [listed_object["path"] for page in obstore.list(self.client, prefix or None) for listed_object in page]
 
     def get(self, name: str) -> bytes:
         return bytes(obstore.get(self.client, name).bytes())
@@ -79,7 +79,7 @@ class Azurite:
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[Azurite]:
-    """A server with its data in this folder. Skips the test where there is no Azurite."""
+    """Start a server with its data in a folder. Skips the test if Azurite is not installed."""
     command = os.environ.get("AZURITE") or shutil.which("azurite-blob")
     if command is None:
         pytest.skip("there is no azurite-blob on PATH, and AZURITE names none")

@@ -1,4 +1,4 @@
-"""A real headless Chromium, driven over its debugging pipe: what a page shows, and what it asks of a network."""
+"""A real headless Chromium, driven over its debugging pipe: the displayed page and its network requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROGRAM = next((path for name in ("chromium", "chromium-browser", "google-chrome
 
 
 class Browser:
-    """Chromium with a profile of its own; a context manager."""
+    """Chromium with a new profile, as a context manager."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
@@ -53,14 +53,16 @@ class Browser:
         os.close(theirs_out)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.call("Browser.close")
         self._process.wait(HANGING)
         os.close(self._in)
         os.close(self._out)
         self._profile.cleanup()
 
-    def open(self, place: Path | str, width: int = 1100, height: int = 900, dark: bool = False) -> Page:
+    def open(self, location: Path | str, width: int = 1100, height: int = 900, dark: bool = False) -> Page:
         """The page in this file or at this address, once it has loaded."""
         target = self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
         session = self.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
@@ -70,7 +72,7 @@ class Browser:
         page.call("Emulation.setEmulatedMedia", {"features": scheme})
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         page.call("Emulation.setDeviceMetricsOverride", size)
-        page.call("Page.navigate", {"url": place if isinstance(place, str) else place.as_uri()})
+        page.call("Page.navigate", {"url": location if isinstance(location, str) else location.as_uri()})
         self.wait("Page.loadEventFired", session)
         # Two frames: the page has been laid out and painted once.
         page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -90,12 +92,12 @@ class Browser:
 
     def wait(self, method: str, session: str) -> dict[str, Any]:
         """The first event of this name in this session."""
-        seen = 0
+        checked = 0
         while True:
-            for event in self.events[seen:]:
+            for event in self.events[checked:]:
                 if (event["method"], event.get("sessionId")) == (method, session):
                     return event
-            seen = len(self.events)
+            checked = len(self.events)
             self.events.append(self._read())
 
     def _read(self) -> dict[str, Any]:
@@ -106,8 +108,8 @@ class Browser:
             got = os.read(self._in, 1 << 20)
             assert got, "the browser has ended"
             self._rest += got
-        whole, _, self._rest = self._rest.partition(b"\0")
-        answer: dict[str, Any] = json.loads(whole)
+        message, _, self._rest = self._rest.partition(b"\0")
+        answer: dict[str, Any] = json.loads(message)
         return answer
 
 
@@ -128,32 +130,32 @@ class Page:
 
     def evaluate(self, script: str) -> Any:
         """The value of a JavaScript expression."""
-        asked = {"expression": script, "returnByValue": True, "awaitPromise": True}
-        answer = self.call("Runtime.evaluate", asked)
+        parameters = {"expression": script, "returnByValue": True, "awaitPromise": True}
+        answer = self.call("Runtime.evaluate", parameters)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     def until(self, script: str) -> Any:
-        """The value of a JavaScript expression once it is true, of a page that reloads itself meanwhile."""
+        """The value of a JavaScript expression once it is true. The page may reload in between."""
         deadline = time.monotonic() + HANGING
         while True:
-            with suppress(AssertionError):  # the page that it was asked of has gone
+            with suppress(AssertionError):  # the queried page has been replaced
                 if value := self.evaluate(script):
                     return value
             assert time.monotonic() < deadline, self.evaluate("document.body.innerText")
             time.sleep(0.05)
 
     def requests(self) -> list[str]:
-        """The addresses that the page has asked for."""
+        """The addresses that the page has requested."""
         return [event["params"]["request"]["url"] for event in self._events("Network.requestWillBeSent")]
 
     def complaints(self) -> list[str]:
-        """What the browser has logged of it: errors, and what its security policy has refused."""
+        """The browser's log of the page: errors, and requests refused by its security policy."""
         logged = self._events("Log.entryAdded") + self._events("Runtime.exceptionThrown")
         return [json.dumps(event["params"]) for event in logged]
 
     def frame(self) -> Page:
-        """The frame in it that has a process of its own, as sandboxed ones have."""
+        """The frame of the page that has its own process, as sandboxed frames have."""
         attached = self.browser.wait("Target.attachedToTarget", self.session)
         inside = Page(self.browser, attached["params"]["sessionId"])
         inside.listen()
@@ -172,20 +174,22 @@ class Page:
         self._press("Escape", 27)
 
     def click(self, x: float, y: float) -> None:
-        """Press and release the mouse here."""
+        """Press and release the mouse at a position."""
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1})
 
     def _press(self, key: str, number: int, text: str = "") -> None:
-        what = {"key": key, "code": key, "windowsVirtualKeyCode": number}
+        key_event = {"key": key, "code": key, "windowsVirtualKeyCode": number}
         self.call(
             "Input.dispatchKeyEvent",
-            what | {"type": "keyDown", "text": text} if text else what | {"type": "rawKeyDown"},
+            key_event | {"type": "keyDown", "text": text} if text else key_event | {"type": "rawKeyDown"},
         )
-        self.call("Input.dispatchKeyEvent", what | {"type": "keyUp"})
+        self.call("Input.dispatchKeyEvent", key_event | {"type": "keyUp"})
 
     def _events(self, method: str) -> list[dict[str, Any]]:
-        self.call("Runtime.evaluate", {"expression": "0"})  # what was sent before its answer has now been read
+        self.call("Runtime.evaluate", {"expression": "0"})  # its reply comes after all earlier events
         return [
-            each for each in self.browser.events if (each["method"], each.get("sessionId")) == (method, self.session)
+            event
+            for event in self.browser.events
+            if (event["method"], event.get("sessionId")) == (method, self.session)
         ]

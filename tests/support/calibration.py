@@ -1,18 +1,21 @@
-"""Whether something happened as often in a simulation as it should: not more often, and not less."""
+"""Whether an event happens in a simulation at its nominal rate, neither more nor less often."""
 
 from __future__ import annotations
 
 from scipy import stats
 
 DRAWS = 5000
-CHANCE = 1e-4  # that a right rate is taken for a wrong one, were the seed drawn anew; seeds are fixed
+CHANCE = 1e-4  # probability that a correct rate is rejected with a new seed; the seeds are fixed
 
 
 def bounds(rate: float, draws: int = DRAWS) -> tuple[int, int]:
-    """The counts between which all but CHANCE of simulations lie, half of it on either side: for 5 % of 5,000 192 to
-    312, so that of tests with a level of 8 % one in a million passes, and of 3.2 % one in ten."""
-    known = stats.binom(draws, rate)
-    return int(known.ppf(CHANCE / 2)), int(known.isf(CHANCE / 2))
+    """The counts that contain all but CHANCE of the simulations, half of it on either side.
+
+    For 5 % of 5,000, the bounds are 192 and 312. One in a million tests with a level of 8 % passes, and one in ten with
+    3.2 %.
+    """
+    distribution = stats.binom(draws, rate)
+    return int(distribution.ppf(CHANCE / 2)), int(distribution.isf(CHANCE / 2))
 
 
 def assert_rate(rate: float, happened: int, draws: int = DRAWS) -> None:

@@ -1,4 +1,4 @@
-"""Which functions and classes of the product are used by anything but tests."""
+"""Functions and classes of the product that only tests use."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @dataclass(frozen=True)
 class Module:
-    """A parsed module: its dotted name, and what each name that it imports stands for."""
+    """A parsed module: its dotted name, and the targets of the names that it imports."""
 
     name: str
     tree: ast.Module
     imports: Mapping[str, frozenset[Target]]
 
     def definitions(self) -> Iterator[Definition]:
-        """The public functions and classes at the top level, without those that a decorator registers."""
+        """The public functions and classes at the top level, except those registered by a decorator."""
         for node in self.tree.body:
             if isinstance(node, Definition) and not node.name.startswith("_") and not _is_registered(node):
                 yield node
@@ -57,9 +57,17 @@ def find_unused(defining: Sequence[Module], using: Sequence[Module], looked_up: 
 
 
 def _is_registered(node: Definition) -> bool:
-    """Whether a decorator other than Python's own takes it, as `@task(...)` and `@app.command()` do."""
-    own = {"dataclass", "cache", "lru_cache", "contextmanager", "wraps", "runtime_checkable", "total_ordering"}
-    return any(_last_name(decorator) not in own for decorator in node.decorator_list)
+    """Whether a decorator other than Python's own registers it, as `@task(...)` and `@app.command()` do."""
+    standard_decorators = {
+        "dataclass",
+        "cache",
+        "lru_cache",
+        "contextmanager",
+        "wraps",
+        "runtime_checkable",
+        "total_ordering",
+    }
+    return any(_last_name(decorator) not in standard_decorators for decorator in node.decorator_list)
 
 
 def _last_name(node: ast.expr) -> str:
@@ -68,7 +76,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, Target]]:
-    """Each imported name with its target; `import a.b` stands for the module `a`."""
+    """Each imported name and its target. `import a.b` stands for the module `a`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
@@ -80,13 +88,13 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, Target]]:
 
 
 def _references(module: Module) -> Iterator[Target]:
-    """All references of the module, except those of a definition to itself."""
+    """All references of the module, except references of a definition to itself."""
     for statement in module.tree.body:
-        own = statement.name if isinstance(statement, Definition) else ""
+        own_name = statement.name if isinstance(statement, Definition) else ""
         for node in ast.walk(statement):
             if isinstance(node, ast.Name):
                 yield from module.imports.get(node.id, ())
-                if node.id != own:
+                if node.id != own_name:
                     yield module.name, node.id
             elif isinstance(node, ast.Attribute):
                 yield from _attribute(module, node)
@@ -115,11 +123,11 @@ def _named(text: str) -> Iterator[Target]:
 
 def _resolve(target: Target, exports: Mapping[str, Mapping[str, frozenset[Target]]]) -> set[Target]:
     """The target, and the definitions it stands for if its module only imports it."""
-    reached: set[Target] = set()
+    targets: set[Target] = set()
     waiting = [target]
     while waiting:
         module, name = waiting.pop()
-        if (module, name) not in reached:
-            reached.add((module, name))
+        if (module, name) not in targets:
+            targets.add((module, name))
             waiting += exports.get(module, {}).get(name, ())
-    return reached
+    return targets

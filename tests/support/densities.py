@@ -1,4 +1,4 @@
-"""A user's own density model whose training can be made to fail: of one seed, and of no other."""
+"""A user-defined density model whose training fails for given seeds."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def silent(shape):
 
 
 def write(folder: Path, failing: Iterable[int] = ()) -> None:
-    """Lay the model out as `own:pixels`; trainings of these seeds fail."""
+    """Write the model as `own:pixels`. Trainings with the failing seeds raise."""
     folder.mkdir(exist_ok=True)
     (folder / "own.py").write_text(SOURCE.format(fail=[2.0, *map(mark, failing)]))
 
 
 def mark(seed: int) -> float:
-    """The number that the model of this training draws first."""
+    """The first number that the model of a training draws."""
     with drawing(seeds.derive(seed, "initial weights"), torch.device("cpu")):
         return float(torch.rand(()))

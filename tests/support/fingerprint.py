@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from tasks.contract.job import marks
 
-# How far what a training gives may be from what is written, relative to it. Processors and libraries differ in the last
-# bit of a sum: with every sum of a training off by up to 1.2e-7, the fingerprints move by 5e-5 at most; an image of 180
-# that is classified otherwise would be 7e-4 (tests/tasks/test_other_processors.py runs them so).
+# Allowed relative distance of a training's result from the stored one. Processors and libraries differ in the last bit
+# of a sum: if every sum of a training is off by up to 1.2e-7, the fingerprints move by at most 5e-5. One image of 180
+# in another class would move them by 7e-4 (tests/tasks/test_other_processors.py runs them so).
 TRAINED = 2e-3
 
 
 def total(table: pa.Table) -> float:
-    """One number that all measured ones of a table move: their sum, each column counted once more than the last."""
+    """One number that every measured value of a table changes: the sum, with weights 1, 2, ... by column."""
     columns = [table[name] for name in table.column_names if pa.types.is_floating(table[name].type)]
     return float(
         sum(
@@ -30,7 +30,7 @@ def total(table: pa.Table) -> float:
 
 @dataclass(frozen=True)
 class Computed:
-    """A table of a task, and what distinguishes it from the table of another version."""
+    """A table of a task, and a fingerprint that distinguishes it from the table of another version."""
 
     task: Callable[..., pa.Table]
     compute: Callable[[], pa.Table]

@@ -1,7 +1,7 @@
-"""Processes of Python that are forked from one that has imported what takes seconds to import.
+"""Python processes, forked from a process that has imported the slow modules.
 
-A `Fork` is used as `subprocess.Popen` is, for the commands `python -m MODULE` and `python -c CODE`. It has a process
-number, an environment and a folder of its own; only `/proc/PID/environ` is that of the process it was forked from.
+A `Fork` replaces `subprocess.Popen` for the commands `python -m MODULE` and `python -c CODE`. It has its own process
+number, environment and folder, but `/proc/PID/environ` shows the environment of the original process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "toys")))
 UPLOADER = "orchestrator.tracking.uploader"  # the child of a fork that loads MLflow, which no other does
 # They load Ray, which reads its settings from the environment once.
 LEFT_OUT = ("orchestrator.__main__", "orchestrator.executors", "orchestrator.searches")
-server: list[str] = []  # where it listens, once there is one: forks, too, have their children forked by it
+server: list[str] = []  # its address once it runs; forks have their children forked by the same server
 spent = 0.0  # seconds of processor time that ended forks have taken so far
 
 
@@ -54,28 +54,28 @@ class Fork:
         assert sys.executable == command[0]
         self.args, self.returncode = command, None
         self._kept: list[int] = []
-        theirs, ours = zip(*map(self._stream, (stdin, stdout, stderr), "wrr"), strict=True)
-        self.stdin, self.stdout, self.stderr = ours
+        child_ends, own_ends = zip(*map(self._stream, (stdin, stdout, stderr), "wrr"), strict=True)
+        self.stdin, self.stdout, self.stderr = own_ends
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._server.connect(address())
         order = [list(command), str(cwd), dict(os.environ if env is None else env), start_new_session]
-        socket.send_fds(self._server, [json.dumps(order).encode()], theirs)
+        socket.send_fds(self._server, [json.dumps(order).encode()], child_ends)
         self.pid = int(self._server.recv(100))
         for descriptor in self._kept:
             os.close(descriptor)
 
-    def _stream(self, what: int | None, mode: str) -> tuple[int, IO[str] | None]:
+    def _stream(self, target: int | None, mode: str) -> tuple[int, IO[str] | None]:
         """The descriptor of one of its standard streams, and this process's end of the pipe, if it is one."""
-        if what is None or what >= 0:
-            return what if what is not None else "wrr".index(mode), None
-        if what == subprocess.DEVNULL:
+        if target is None or target >= 0:
+            return target if target is not None else "wrr".index(mode), None
+        if target == subprocess.DEVNULL:
             self._kept.append(os.open(os.devnull, os.O_RDWR))
             return self._kept[-1], None
-        assert what == subprocess.PIPE
+        assert target == subprocess.PIPE
         ends = os.pipe()
-        ours, theirs = ends if mode == "r" else reversed(ends)
-        self._kept.append(theirs)
-        return theirs, os.fdopen(ours, mode)
+        own_end, child_end = ends if mode == "r" else reversed(ends)
+        self._kept.append(child_end)
+        return child_end, os.fdopen(own_end, mode)
 
     def poll(self) -> int | None:
         return self._end(0)
@@ -94,14 +94,14 @@ class Fork:
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        said = ["", ""]
+        outputs = ["", ""]
 
         def read(index: int, stream: IO[str]) -> None:
             with stream:
-                said[index] = stream.read()
+                outputs[index] = stream.read()
 
-        streams = [each for each in enumerate((self.stdout, self.stderr)) if each[1] and not each[1].closed]
-        readers = [threading.Thread(target=read, args=each, daemon=True) for each in streams]
+        streams = [indexed for indexed in enumerate((self.stdout, self.stderr)) if indexed[1] and not indexed[1].closed]
+        readers = [threading.Thread(target=read, args=indexed, daemon=True) for indexed in streams]
         for reader in readers:
             reader.start()
         for reader in readers:
@@ -109,7 +109,7 @@ class Fork:
             if reader.is_alive():
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
         self.wait(timeout)
-        return said[0], said[1]
+        return outputs[0], outputs[1]
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
@@ -121,7 +121,7 @@ class Fork:
 
 
 def address() -> str:
-    """Where the server listens; this process starts it if none of its ancestors has."""
+    """The server's address. This process starts the server if none of its ancestors has."""
     if not server:
         folder = tempfile.TemporaryDirectory(prefix="engram-forks-")
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -146,7 +146,7 @@ def address() -> str:
 
 
 def serve(listening: socket.socket) -> list[str]:
-    """Fork for everybody who asks, until standard input ends. It returns in the forks: the command of each."""
+    """Fork on request until standard input ends. Returns in each fork, with its command."""
     running: dict[int, tuple[int, socket.socket]] = {}
     while True:
         ready = select.select([0, listening.fileno(), *running], [], [])[0]
@@ -161,7 +161,7 @@ def serve(listening: socket.socket) -> list[str]:
         if listening.fileno() in ready:
             client = listening.accept()[0]
             order, streams, *_ = socket.recv_fds(client, 2**20, 3)
-            if not order:  # whoever asked is gone
+            if not order:  # the client has ended
                 client.close()
                 continue
             command, folder, environment, session = json.loads(order)
@@ -169,8 +169,8 @@ def serve(listening: socket.socket) -> list[str]:
                 import_mlflow()
             pid = os.fork()
             if not pid:
-                for each in (listening, client, *(each for _, each in running.values())):
-                    each.close()
+                for connection in (listening, client, *(connection for _, connection in running.values())):
+                    connection.close()
                 for descriptor in running:
                     os.close(descriptor)
                 become(streams, folder, environment, session)
@@ -183,7 +183,7 @@ def serve(listening: socket.socket) -> list[str]:
 
 
 def become(streams: Sequence[int], folder: str, environment: Mapping[str, str], session: bool) -> None:
-    """Give this process what a new one would have."""
+    """Give this process the standard streams, folder and environment of a new one."""
     if session:
         os.setsid()
     for number, descriptor in enumerate(streams):
@@ -198,7 +198,7 @@ def become(streams: Sequence[int], folder: str, environment: Mapping[str, str], 
 
 
 def import_mlflow() -> None:
-    """As an uploader has it."""
+    """Import MLflow in the way of an uploader."""
     from orchestrator.tracking import uploader
 
     if "mlflow" not in sys.modules:
@@ -211,7 +211,7 @@ def import_mlflow() -> None:
 
 
 def execute(command: Sequence[str]) -> None:
-    """What `python` does with this command."""
+    """Run a command as `python` does."""
     rest = [word for word in command[1:] if word != "-P"]
     added = [path for path in os.environ.get("PYTHONPATH", "").removeprefix(PATHS).split(os.pathsep) if path]
     sys.path[0] = os.getcwd()
@@ -232,11 +232,11 @@ def main() -> NoReturn:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.startswith(LEFT_OUT):
                 importlib.import_module(module.name)
-    gc.freeze()  # else a fork's first collection writes to all that it shares with the server
+    gc.freeze()  # otherwise a fork's first collection writes to all pages that it shares with the server
     listening = socket.socket(fileno=int(sys.argv[1]))
     server.append(listening.getsockname())
     command = serve(listening)
-    # All that is forked has its uploader forked.
+    # Forked processes also have their uploader forked.
     delivery = importlib.import_module("orchestrator.tracking.delivery")
     delivery.subprocess = type("Forks", (), {**vars(subprocess), "Popen": Fork})
     try:

@@ -63,11 +63,11 @@ def simplify(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: simplify(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): simplify(each) for name, each in value.items()}
+        return {str(name): simplify(element) for name, element in value.items()}
     if isinstance(value, (set, frozenset)):
         return sorted(map(simplify, value))
     if isinstance(value, (list, tuple)):
-        return [simplify(each) for each in value]
+        return [simplify(element) for element in value]
     if isinstance(value, np.generic):
         return value.item()
     return value
@@ -95,7 +95,7 @@ def golden_file(test: Path) -> str:
 
 
 class GoldenFiles:
-    """The golden files of a session, each read once, and written at its end if they are renewed."""
+    """The golden files of a session, each read once. Renewed files are written when the session ends."""
 
     def __init__(self, renew: bool, folder: Path = FOLDER, restricted: bool = False) -> None:
         self.renew = renew
@@ -130,7 +130,7 @@ class GoldenFiles:
         pytest.fail("\n".join([f"{name} {reason} for {key}.", HOW.format(test=test), *difference]), pytrace=False)
 
     def is_stale(self, file: str, key: str) -> bool:
-        """Whether no test compares an entry any more, as far as this session can tell."""
+        """Whether no collected test compares an entry any more."""
         if key in self.compared[file]:
             return False
         if not self.restricted:
@@ -142,11 +142,11 @@ class GoldenFiles:
     def write(self) -> None:
         """Write the files whose entries were compared, without the stale ones."""
         for file, keys in self.compared.items():
-            kept = {key: value for key, value in self.entries[file].items() if not self.is_stale(file, key)}
+            current_entries = {key: value for key, value in self.entries[file].items() if not self.is_stale(file, key)}
             path = self.folder / file
             path.parent.mkdir(parents=True, exist_ok=True)
             test = next(iter(keys.values()))
-            blocks = [dump({key: value}) for key, value in kept.items()]
+            blocks = [dump({key: value}) for key, value in current_entries.items()]
             path.write_text("\n".join([HEAD.format(test=test), *blocks]))
 
 

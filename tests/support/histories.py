@@ -1,11 +1,11 @@
-"""Random histories of a schedule beside a model of what it may do, checked after every step.
+"""Random histories of a schedule, compared after every step with a model of the allowed behaviour.
 
     python -m tests.support.histories --count 1000000 --seed 0 --processes 16
 
-A history is a small plan and what happens to it: calls are sent and come back in any order, jobs fail, workers die,
-nodes go, results turn out damaged under readers that are on their way, other runs take jobs and leave them. The model
-keeps what is true by rules of its own, without counters and queues. From some moment on nothing goes wrong any more,
-and then the schedule must come to its end.
+A history consists of a small plan and events: calls are sent and return in any order, jobs fail, workers die, nodes
+disappear, results are damaged while readers are in progress, and other runs take jobs and return them. The model keeps
+the true state with separate rules, without counters and queues. After some moment no fault occurs, and then the
+schedule must finish.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ TASKS: tuple[Function, ...] = (plain, gather, train)
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How a schedule is made."""
+class ScheduleSettings:
+    """The settings of a schedule."""
 
-    stored: float = 0.0  # share of the jobs whose results are there
+    stored_share: float = 0.0  # share of the jobs whose results exist
     slots: int = 1
     gpus: int = 0
     sharers: int = 4
@@ -82,23 +82,25 @@ def shape(number: int) -> Plan:
         if rng.random() < 0.3:
             after = rng.choice([*jobs, Job(plain, Number(100 + value))])  # which is planned, or is not
         jobs.append(Job(function, Number(value), below, after=after))
-    read = {id(below) for job in jobs for below in job.inputs}
-    tops = tuple(job for job in jobs if id(job) not in read)
+    read_inputs = {id(below) for job in jobs for below in job.inputs}
+    tops = tuple(job for job in jobs if id(job) not in read_inputs)
     return Plan.from_roots({"summary": tops} if rng.random() < 0.5 else {str(i): job for i, job in enumerate(tops)})
 
 
 class Model:
-    """A schedule, and what is true of its jobs."""
+    """A schedule, and the true state of its jobs."""
 
-    def __init__(self, plan: Plan, settings: Settings, stored: Iterable[str], failed: Iterable[Failed] = ()) -> None:
+    def __init__(
+        self, plan: Plan, settings: ScheduleSettings, stored_keys: Iterable[str], failed: Iterable[Failed] = ()
+    ) -> None:
         self.plan, self.settings = plan, settings
-        self.done = dict.fromkeys(stored, 0)  # by key, the calls that were sent when it was last done
-        self.bad: set[str] = set()  # results that are damaged or gone, found out or not
+        self.done = dict.fromkeys(stored_keys, 0)  # by key, the calls that were sent when it was last done
+        self.bad: set[str] = set()  # results that are damaged or missing, detected or not
         self.flying: dict[int, Call] = {}
-        self.sound: dict[tuple[int, str], set[str]] = {}  # of a job on its way, the inputs it may have read sound
-        self.harmed: dict[tuple[int, str], set[str]] = {}  # and those that it may have found damaged
+        self.sound: dict[tuple[int, str], set[str]] = {}  # of a running job, the inputs that it may have read sound
+        self.harmed: dict[tuple[int, str], set[str]] = {}  # and the inputs that it may have found damaged
         self.elsewhere: set[str] = set()
-        self.failed = {each.key: "" for each in failed}  # by key, what its failure must speak of
+        self.failed = {failure.key: "" for failure in failed}  # by key, a word that the failure must contain
         self.paused = False
         self.harms: Counter[str] = Counter()
         self.found: Counter[str] = Counter()
@@ -115,11 +117,11 @@ class Model:
             together=settings.together,
             fail_fast=settings.fail_fast,
             seconds=dict.fromkeys(plan.groups.values(), 1e-4) if settings.seconds else None,
-            failed={each.key: each for each in failed},
+            failed={failure.key: failure for failure in failed},
         )
         self.check()
 
-    # What is true
+    # The true state
 
     @property
     def running(self) -> set[str]:
@@ -130,8 +132,8 @@ class Model:
         return self.paused or (self.settings.fail_fast and bool(self.failed))
 
     def sendable(self) -> set[str]:
-        taken = self.done.keys() | self.running | self.elsewhere | self.failed.keys()
-        return {key for key in self.plan.jobs.keys() - taken if self.ready(key)}
+        unavailable = self.done.keys() | self.running | self.elsewhere | self.failed.keys()
+        return {key for key in self.plan.jobs.keys() - unavailable if self.ready(key)}
 
     def ready(self, key: str) -> bool:
         before = self.plan.after.get(key, "")
@@ -151,7 +153,7 @@ class Model:
         assert all(count <= self.harms[key] for key, count in self.found.items())
         assert all(count <= 1 + self.harms[key] for key, count in self.computed.items())
         assert schedule.on_gpus == sum(call.gpus > 0 for call in self.flying.values())
-        assert (not self.flying and (self.stopped or not (sendable or self.elsewhere))) == schedule.over
+        assert (not self.flying and (self.stopped or not (sendable or self.elsewhere))) == schedule.is_over
 
     # What happens
 
@@ -160,7 +162,7 @@ class Model:
         may = set() if self.stopped else self.sendable()
         call = self.schedule.next(room)
         if call is None:
-            if room:  # what is left waits for a place on a GPU
+            if room:  # the remaining jobs wait for a slot on a GPU
                 assert not may or (self.schedule.on_gpus and all(map(self._asks, may)))
             self.check()
             return False
@@ -182,7 +184,7 @@ class Model:
         return True
 
     def answer(self, which: int, fates: Sequence[str]) -> None:
-        """A call comes back with these fates of its jobs, as far as they can be."""
+        """A call returns with these fates of its jobs, if they are possible."""
         if not self.flying:
             return
         number = list(self.flying)[which % len(self.flying)]
@@ -192,16 +194,16 @@ class Model:
         )
         for outcome in outcomes:
             self._note(outcome, number)
-        lost = [outcome for outcome in outcomes if isinstance(outcome, Lost)]
-        if len(lost) == 1:
-            self._note_loss(lost[0])
+        losses = [outcome for outcome in outcomes if isinstance(outcome, Lost)]
+        if len(losses) == 1:
+            self._note_loss(losses[0])
         self.schedule.record(Finished(call, outcomes))
         self.check()
 
     def harm(self, which: int) -> None:
-        """A stored result is damaged; nobody knows until it is read."""
-        if there := [key for key in self.done if key not in self.bad]:
-            key = there[which % len(there)]
+        """Damage a stored result, which is detected when a job reads it."""
+        if sound_keys := [key for key in self.done if key not in self.bad]:
+            key = sound_keys[which % len(sound_keys)]
             self.bad.add(key)
             self.harms[key] += 1
             for call in self.flying.values():
@@ -211,8 +213,8 @@ class Model:
 
     def defer(self, which: Sequence[int]) -> None:
         keys = self._some(list(self.plan.jobs), which)
-        taken = self.done.keys() | self.running | self.failed.keys()
-        self.elsewhere |= set(keys) - taken
+        unavailable = self.done.keys() | self.running | self.failed.keys()
+        self.elsewhere |= set(keys) - unavailable
         self.schedule.defer(keys)
         self.check()
 
@@ -236,7 +238,7 @@ class Model:
         self.schedule.growing = slots == 3
 
     def finish(self) -> None:
-        """From here on nothing goes wrong: it ends, and nothing is forgotten."""
+        """Run without further faults: the schedule must finish without forgetting a job."""
         for _ in range(10 * len(self.plan.jobs) + 10):
             if self.elsewhere:
                 self.reclaim(range(len(self.elsewhere)))
@@ -245,10 +247,10 @@ class Model:
             if not self.flying:
                 break
             self.answer(0, ["done"])
-        assert self.schedule.over
+        assert self.schedule.is_over
         assert not self.flying
         hopeless: set[str] = set()
-        for key in self.plan.jobs:  # what it waits for comes before it
+        for key in self.plan.jobs:  # its dependencies come first
             if key in self.failed or any(below in hopeless for below in self.plan.dependencies(key)):
                 hopeless.add(key)
         assert self.stopped or self.done.keys() | hopeless == self.plan.jobs.keys()
@@ -259,7 +261,7 @@ class Model:
         return marks(self.plan.jobs[key].function).gpus > 0
 
     def _some(self, keys: list[str], which: Sequence[int]) -> list[str]:
-        return list(dict.fromkeys(keys[each % len(keys)] for each in which)) if keys else []
+        return list(dict.fromkeys(keys[index % len(keys)] for index in which)) if keys else []
 
     def _outcome(self, number: int, key: str, inputs: tuple[str, ...], fate: str) -> Outcome:
         sound, harmed = self.sound.pop((number, key)), self.harmed.pop((number, key))
@@ -308,18 +310,18 @@ class Model:
                 if key in item.inputs:
                     self.sound[call.number, item.key].add(key)
 
-    def _note_loss(self, lost: Lost) -> None:
-        self.deaths[lost.key] += lost.died
-        self.losses[lost.key] += 1
-        if self.deaths[lost.key] >= DEATHS:
-            self.failed[lost.key] = f"died {DEATHS} times"
-        elif self.losses[lost.key] >= FRUITLESS:
+    def _note_loss(self, loss: Lost) -> None:
+        self.deaths[loss.key] += loss.died
+        self.losses[loss.key] += 1
+        if self.deaths[loss.key] >= DEATHS:
+            self.failed[loss.key] = f"died {DEATHS} times"
+        elif self.losses[loss.key] >= FRUITLESS:
             self.paused = True
 
 
-def settings(rng: random.Random) -> Settings:
-    return Settings(
-        stored=rng.choice((0.0, 0.0, 0.5, 0.9)),
+def settings(rng: random.Random) -> ScheduleSettings:
+    return ScheduleSettings(
+        stored_share=rng.choice((0.0, 0.0, 0.5, 0.9)),
         slots=rng.randint(1, 3),
         gpus=rng.choice((0, 0, 1, 2)),
         sharers=rng.choice((1, 4)),
@@ -331,38 +333,40 @@ def settings(rng: random.Random) -> Settings:
 
 
 def history(seed: int) -> int:
-    """One history to its end; how many steps it had."""
+    """Run a complete history. Returns the number of its steps."""
     rng = random.Random(seed)
-    plan, chosen = shape(rng.randrange(SHAPES)), settings(rng)
-    model = Model(plan, chosen, [key for key in plan.jobs if rng.random() < chosen.stored])
+    plan, history_settings = shape(rng.randrange(SHAPES)), settings(rng)
+    model = Model(plan, history_settings, [key for key in plan.jobs if rng.random() < history_settings.stored_share])
     steps = live(model, rng)
-    if 0 < len(model.failed) <= chosen.tolerate and not model.stopped:
+    if 0 < len(model.failed) <= history_settings.tolerate and not model.stopped:
         less = plan.drop_keys(model.failed)
-        assert kept(plan, model.failed) == Counter(map(plan.task, less.jobs.keys() & plan.jobs.keys())) + Counter(
-            map(less.task, less.jobs.keys() - plan.jobs.keys())
+        assert remaining_jobs(plan, model.failed) == Counter(
+            map(plan.task, less.jobs.keys() & plan.jobs.keys())
+        ) + Counter(map(less.task, less.jobs.keys() - plan.jobs.keys()))
+        model = Model(
+            less, history_settings, model.done.keys() & less.jobs.keys(), list(model.schedule.failed.values())
         )
-        model = Model(less, chosen, model.done.keys() & less.jobs.keys(), list(model.schedule.failed.values()))
         steps += live(model, rng)
     return steps
 
 
-def kept(plan: Plan, failed: Iterable[str]) -> Counter[str]:
-    """Jobs per task that can be had without these and that something still asks for."""
-    lost = set(failed)
+def remaining_jobs(plan: Plan, failed: Iterable[str]) -> Counter[str]:
+    """Jobs per task that can run without the failed ones and that a remaining job or root needs."""
+    lost_keys = set(failed)
     for key in plan.jobs:
-        gone = [below for below in plan.inputs[key] if below in lost]
+        gone = [below for below in plan.inputs[key] if below in lost_keys]
         gathers = marks(plan.jobs[key].function).gathers and len(gone) < len(plan.inputs[key])
-        if (gone and not gathers) or plan.after.get(key) in lost:
-            lost.add(key)
-    wanted = {key for root in plan.roots.values() for key in root} - lost
+        if (gone and not gathers) or plan.after.get(key) in lost_keys:
+            lost_keys.add(key)
+    needed_keys = {key for root in plan.roots.values() for key in root} - lost_keys
     for key in reversed(plan.jobs):
-        if key in wanted:
-            wanted |= set(plan.inputs[key]) - lost
-    return Counter(map(plan.task, wanted))
+        if key in needed_keys:
+            needed_keys |= set(plan.inputs[key]) - lost_keys
+    return Counter(map(plan.task, needed_keys))
 
 
 def live(model: Model, rng: random.Random) -> int:
-    """Whatever may happen, and then the end."""
+    """Run a random number of random steps, then finish."""
     steps = rng.randint(0, STEPS)
     for _ in range(steps):
         match rng.choices(range(7), (40, 35, 10, 4, 4, 4, 1))[0]:

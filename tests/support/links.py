@@ -1,4 +1,4 @@
-"""A job that is a link of a chain: what it computes where it may go on from states, and the state that it leaves."""
+"""A link of a chain: its result if it may continue from states, and the state that it leaves."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 def linked(
-    compute: Callable[[], T], given: Iterable[bytes] = (), way: StrategyName = "auto"
+    compute: Callable[[], T], earlier_states: Iterable[bytes] = (), way: StrategyName = "auto"
 ) -> tuple[T, bytes, dict[str, Any]]:
-    """The result, the last state that was left (b"" where none was), and what was noted, of one job of a call."""
-    left: list[bytes] = [b""]
-    with use_context(ComputeContext(way)) as notes, use_links([Link(lambda: given, left.append)]):
-        found = compute()
-    return found, left[-1], dict(notes)
+    """The result, the last state (b"" if none was left) and the notes of one job of a call."""
+    states: list[bytes] = [b""]
+    with use_context(ComputeContext(way)) as notes, use_links([Link(lambda: earlier_states, states.append)]):
+        result = compute()
+    return result, states[-1], dict(notes)

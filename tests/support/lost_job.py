@@ -1,4 +1,4 @@
-"""A job that always fails. It lies apart from tests, since all that its module imports is part of its key."""
+"""A job that always fails. Its module is separate, since everything that it imports is part of its key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real MLflow server for the tests that talk to one, and MLflow's own client to ask what it has."""
+"""A real MLflow server for tests, and MLflow's own client."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def client(uri: str) -> Any:
 
 
 def tracked(client: Any, experiment: str = "engram") -> list[Any]:
-    """All runs of the experiment, deleted ones too, by their names in their stores."""
-    found = client.get_experiment_by_name(experiment)
-    runs = client.search_runs([found.experiment_id], run_view_type=3) if found else []
+    """All runs of the experiment, including deleted ones, sorted by their names in their stores."""
+    matching_experiment = client.get_experiment_by_name(experiment)
+    runs = client.search_runs([matching_experiment.experiment_id], run_view_type=3) if matching_experiment else []
     return sorted(runs, key=name_of)
 
 
 def name_of(run: Any) -> str:
-    """The run's name in its store; in MLflow's list it has another one, of what was asked."""
+    """The run's name in its store. In MLflow's list it has another name, made from its settings."""
     return str(run.data.tags["engram.run"])
 
 
 class MlflowServer:
-    """Its processes are a group of their own, which can be stopped, and killed."""
+    """A server whose processes form a group that can be suspended and killed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()

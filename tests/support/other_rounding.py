@@ -1,9 +1,10 @@
-"""A pytest plugin that runs each test several times, its products rounded as another processor or library rounds them.
+"""A pytest plugin that runs each test several times, with products rounded as on other processors or by other
+libraries.
 
     python -m pytest -m trained -p tests.support.other_rounding --rounding onednn --rounding noise ...
 
-What a processor chooses when torch is loaded is asked for by the environment: ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA,
-MKL_CBWR.
+The choices that a processor makes when torch is loaded depend on the environment: ATEN_CPU_CAPABILITY,
+ONEDNN_MAX_CPU_ISA, MKL_CBWR.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from unittest.mock import patch
 
 import pytest
 
-# In the order of the operator's name: what sums many float32 numbers, in an order that is the library's own.
+# In the names of operators that sum many float32 numbers in an order chosen by the library.
 SUMMING = ("mm", "conv", "linear", "sum", "mean", "softmax", "norm", "attention")
 LAST_BIT = 2.0**-23
 
 
 @contextmanager
 def library(onednn: bool, threads: int) -> Iterator[None]:
-    """The products of dense layers by oneDNN or by torch's own library, on so many threads."""
+    """Compute products of dense layers with oneDNN or with torch's own library, on `threads` threads."""
     import torch
 
     from tasks.worker import hardware
@@ -40,7 +41,7 @@ def library(onednn: bool, threads: int) -> Iterator[None]:
 
 @contextmanager
 def noise(seed: int = 0) -> Iterator[None]:
-    """Every sum of float32 numbers off by at most LAST_BIT of itself."""
+    """Disturb every sum of float32 numbers by at most LAST_BIT, relative to it."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -52,12 +53,12 @@ def noise(seed: int = 0) -> Iterator[None]:
 
     class Noise(TorchDispatchMode):
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            found = operator(*args, **(kwargs or {}))
+            result = operator(*args, **(kwargs or {}))
             name = operator.name()
             if any(part in name for part in SUMMING) and not name.endswith("_"):
-                for value in found if isinstance(found, (tuple, list)) else [found]:
+                for value in result if isinstance(result, (tuple, list)) else [result]:
                     disturb(value)
-            return found
+            return result
 
     with Noise():
         yield

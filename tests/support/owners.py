@@ -91,7 +91,7 @@ class Owner:
     """The audit of an external model, and the program that answers its probes.
 
     `settings` configure the audit, `other_setting` changes the probes, `field` takes the returned file,
-    `file`, and `respond` is the owner's program. `given` lists settings for runs alone.
+    `file`, and `respond` is the owner's program. `run_settings` lists settings for runs alone.
     """
 
     audit: str
@@ -101,7 +101,7 @@ class Owner:
     file: str
     respond: Callable[[Path], Answers]
     preset: str | None = None
-    given: Sequence[str] = ()
+    run_settings: Sequence[str] = ()
 
     def arguments(self, *more: str) -> list[str]:
         """The audit, its preset and settings; a later setting of a field replaces an earlier one."""
@@ -111,23 +111,29 @@ class Owner:
 
     def returned(self, name: str) -> list[str]:
         """The settings of a run on a returned file."""
-        return [*self.given, f"{self.field}={name}"]
+        return [*self.run_settings, f"{self.field}={name}"]
 
 
 OWNERS = (
     Owner(
         "unique_feature",
-        ("given.shape=12,12,1", "probe=photos#12x12", "probes=20", "family.count=9", f"given.secret={SECRET}"),
-        f"given.secret={OTHER_SECRET}",
-        "given.outputs",
+        (
+            "run_settings.shape=12,12,1",
+            "probe=photos#12x12",
+            "probes=20",
+            "family.count=9",
+            f"run_settings.secret={SECRET}",
+        ),
+        f"run_settings.secret={OTHER_SECRET}",
+        "run_settings.outputs",
         "outputs.csv",
         predict_classes,
     ),
     Owner(
         "membership",
-        ("question=given", "data=digits", "examples=40", "given.non_member_examples=20", "models=20"),
+        ("question=run_settings", "data=digits", "examples=40", "run_settings.non_member_examples=20", "models=20"),
         "seed=5",
-        "given.outputs",
+        "run_settings.outputs",
         "outputs.csv",
         predict_classes,
     ),
@@ -135,7 +141,7 @@ OWNERS = (
         "forgetting",
         (f"query.secret={SECRET}", "query.examples=200"),
         f"query.secret={OTHER_SECRET}",
-        "given.outputs",
+        "run_settings.outputs",
         "outputs.csv",
         predict_classes,
         "plain-digits",
@@ -162,10 +168,10 @@ OWNERS = (
         "deja_vu",
         ("per_class=10", "public=100"),
         "crop=corner",
-        "given.embeddings",
+        "run_settings.embeddings",
         "embeddings.parquet",
         embed_images,
         "quickstart",
-        ("given.references=1",),
+        ("run_settings.references=1",),
     ),
 )

@@ -1,4 +1,4 @@
-"""Packages of other people that offer audits, laid out as if they were installed."""
+"""Packages of third parties that offer audits, laid out as if installed."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def offer(folder: Path, name: str, value: str, **modules: str) -> None:
 
 
 def offer_example(folder: Path) -> None:
-    """Lay out a package whose audit is the one of `examples`."""
+    """Lay out a package whose audit is the one in `examples`."""
     text = (ROOT / "examples" / f"{EXAMPLE}.py").read_text()
     offer(folder, EXAMPLE, f"{EXAMPLE}:AUDIT", **{EXAMPLE: text})
 
 
 @contextmanager
 def offered_example(folder: Path) -> Iterator[None]:
-    """The same, on Python's path, from which it is taken afterwards."""
+    """The same, on Python's path during the context."""
     offer_example(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)

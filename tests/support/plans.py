@@ -1,4 +1,4 @@
-"""The plans of an audit's presets, as the tests of these look at them."""
+"""The plans of an audit's presets, for tests."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from orchestrator.spec import audits
 from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.contract.job import Roots, marks
 
-DIGESTS: dict[str, str] = {}  # of the files that any of these tests has read
+DIGESTS: dict[str, str] = {}  # of the files that these tests have read
 
 
 def pinned(audit: str, configs: Iterable[Any]) -> list[Any]:
-    """The configs with their data and models pinned."""
+    """The configs, with data and models pinned."""
     return [cell.config for cell in pin_cells([Cell(audit, config) for config in configs], DIGESTS)]
 
 
@@ -25,16 +25,16 @@ def planned(audit: str, configs: Iterable[Any]) -> list[Roots]:
 
 
 def union(roots: Iterable[Roots]) -> Plan:
-    """One plan of all of these, each job once."""
-    return Plan.union(Plan.from_roots(each) for each in roots)
+    """One plan of all given roots, with each job once."""
+    return Plan.union(Plan.from_roots(table_roots) for table_roots in roots)
 
 
 def preset_plan(audit: str, *presets: str) -> Plan:
     """One plan of all cells of these presets."""
-    found = audits.find(audit).audit
-    return union(planned(audit, [config for preset in presets for config in found.cells(preset)]))
+    audit_definition = audits.find(audit).audit
+    return union(planned(audit, [config for preset in presets for config in audit_definition.cells(preset)]))
 
 
 def calls(roots: Iterable[Roots]) -> Counter[str]:
-    """Jobs of each task in all of these plans, equal ones once."""
+    """The number of jobs of each task in the given plans. Equal jobs count once."""
     return Counter(marks(job.function).name for job in union(roots).jobs.values())

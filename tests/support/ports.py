@@ -1,4 +1,4 @@
-"""Ports for servers that tests start: nobody else is given one between its choice and the server's start."""
+"""Ports for servers of tests, reserved between their choice and the start of the server."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 
 RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-COUNT = 8000  # ports below those that the system gives to connections and to servers that name none
-_reserved: list[socket.socket] = []  # for as long as this process lives
+COUNT = 8000  # ports below the range that the system assigns to connections and unnamed servers
+_reserved: list[socket.socket] = []  # while this process lives
 
 
 def free_port() -> int:
-    """A port that nothing listens on.
+    """A port without a listener.
 
-    It is reserved against all test processes of this machine by a socket of its name, and the system gives it to
-    nobody, since it lies below the range of ports that it chooses from.
+    A socket with a name made from the port reserves it against all test processes of this machine. The system assigns
+    it to no other process, because it is below the range of ephemeral ports.
     """
     first = int(RANGE.read_text().split()[0]) if RANGE.exists() else 32768
     for port in random.sample(range(first - COUNT, first), COUNT):

@@ -1,4 +1,4 @@
-"""Commands on a terminal of a given width, as a person has them."""
+"""Commands on a terminal of a given width."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """`engram` with all three standard streams on a terminal; `read` gives what it has written since."""
+    """`engram` with all three standard streams on a terminal. `read` returns the output so far unread."""
 
     def __init__(self, shell: Shell, columns: int, *arguments: str) -> None:
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         terminal = Shell(shell.folder, shell.fresh)
         terminal.env = {"TERM": "xterm-256color"} | {
             name: value for name, value in shell.env.items() if name != "COLUMNS"
         }
-        streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+        streams = {"stdin": slave, "stdout": slave, "stderr": slave}
         self.process = terminal.python("-m", "orchestrator", *arguments, **streams, start_new_session=True)
-        os.close(theirs)
-        self._ours = ours
+        os.close(slave)
+        self._ours = master
 
     def pieces(self) -> Iterator[str]:
-        """What it writes, piece by piece, until it ends."""
+        """The output in pieces, until the command ends."""
         while True:
             try:
                 piece = os.read(self._ours, 65536)
-            except OSError:  # how Linux says that nobody has the other end any more
+            except OSError:  # on Linux: the other end is closed
                 piece = b""
             if not piece:
                 self.process.wait()
@@ -43,17 +43,17 @@ class Terminal:
             yield piece.decode(errors="replace").replace("\r\n", "\n")
 
     def read(self) -> str:
-        """All that it writes until it ends."""
+        """The remaining output until the command ends."""
         return "".join(self.pieces())
 
     def until(self, text: str) -> str:
-        """What it writes until this text stands there."""
-        seen = ""
+        """The output until it contains a text."""
+        output = ""
         for piece in self.pieces():
-            seen += piece
-            if text in plain(seen):
-                return seen
-        raise AssertionError(f"it ended without {text!r}: {seen}")
+            output += piece
+            if text in plain(output):
+                return output
+        raise AssertionError(f"it ended without {text!r}: {output}")
 
 
 def plain(text: str) -> str:

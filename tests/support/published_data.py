@@ -1,6 +1,6 @@
-"""Data sets with the names, shapes and classes of the published ones, in the published files: enough to plan with.
+"""Data sets with the names, shapes and classes of published ones, in the published file formats, large enough to plan.
 
-Each has every class as often as any other. ENGRAM_DATA may name the folder that holds theirs.
+Every class is equally frequent. ENGRAM_DATA may name the folder that contains their files.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Pixels = NDArray[np.uint8]
 CIFAR_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 
 
-numbered = 0  # images that were made so far
+numbered = 0  # images made before
 
 
 def black(count: int, *shape: int) -> Pixels:
-    """Images that are black but for their number in the first four levels, so that no two are copies."""
+    """Black images, except for their number in the first four levels, which makes all images different."""
     global numbered
     images = np.zeros((count, *shape), np.uint8)
     numbers = np.arange(numbered + 1, numbered + 1 + count, dtype="<u4")
@@ -49,7 +49,7 @@ def mnist(folder: Path, train: Pixels, test: Pixels) -> None:
 
 
 def cifar10(folder: Path, train: Pixels, test: Pixels) -> None:
-    """Images (n, 3072), those for training in five batches: as many in each."""
+    """Images (n, 3072). The training images are split into five equal batches."""
     folder.mkdir(parents=True)
     for name, images in zip(CIFAR_BATCHES, (*np.split(train, 5), test), strict=True):
         batch = {b"data": images, b"labels": labels(len(images)).tolist()}
@@ -57,14 +57,14 @@ def cifar10(folder: Path, train: Pixels, test: Pixels) -> None:
 
 
 def celeba(folder: Path, train: int, test: int) -> None:
-    """In torchvision's layout: `test` validation images, and one of the test images, which nobody reads."""
-    pictures = folder / "img_align_celeba"
-    pictures.mkdir(parents=True)
+    """In torchvision's layout: `test` validation images, and one test image, which is never read."""
+    image_folder = folder / "img_align_celeba"
+    image_folder.mkdir(parents=True)
     out = io.BytesIO()
     Image.new("RGB", (178, 218)).save(out, "JPEG")
     lines = []
     for number, partition in enumerate([0] * train + [1] * test + [2], start=1):
-        (pictures / f"{number:06}.jpg").write_bytes(out.getvalue())
+        (image_folder / f"{number:06}.jpg").write_bytes(out.getvalue())
         lines.append(f"{number:06}.jpg {partition}\n")
     (folder / "list_eval_partition.txt").write_text("".join(lines))
 
@@ -77,10 +77,10 @@ def svhn(folder: Path, pixels: Pixels) -> None:
 
 
 def acdc(folder: Path, patients: int = 6) -> None:
-    """Patients of all classes in turn, of whom the first two thirds were seen at 1.5 T and the others at 3 T."""
+    """Patients of all classes in turn. The first two thirds were scanned at 1.5 T and the others at 3 T."""
     groups = ("DCM", "HCM", "MINF", "NOR", "RV")
     lines = ["patient,tesla"]
     for number in range(1, patients + 1):
-        test_acdc.written(folder / "training", number, groups[number % 5], test_acdc.volume(number), packed=False)
+        test_acdc.write_patient(folder / "training", number, groups[number % 5], test_acdc.volume(number), packed=False)
         lines.append(f"{number},{'1.5' if 3 * number <= 2 * patients else '3'}")
     (folder / "field_strengths.csv").write_text("\n".join([*lines, ""]))

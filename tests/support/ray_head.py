@@ -1,4 +1,4 @@
-"""A head of Ray as `ray start --head` starts one, in a folder of its own, and killed whole at the end."""
+"""A Ray head as started by `ray start --head`, in its own folder. All its processes end with the context."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def ray_head(port: int, log: Path, settings: Mapping[str, str], *options: str) -
     with contextlib.ExitStack() as stack:
         for _ in range(ATTEMPTS):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
-            with log.open("w") as written:
-                asked = [*command, f"--temp-dir={folder}"]
-                head = psutil.Popen(asked, env=os.environ | settings, stdout=written, stderr=written)
+            with log.open("w") as log_file:
+                head_command = [*command, f"--temp-dir={folder}"]
+                head = psutil.Popen(head_command, env=os.environ | settings, stdout=log_file, stderr=log_file)
             stack.callback(end, head)
             limit = time.monotonic() + START_SECONDS
             while not (started := "Ray runtime started" in log.read_text()) and time.monotonic() < limit:
@@ -40,7 +40,7 @@ def ray_head(port: int, log: Path, settings: Mapping[str, str], *options: str) -
 
 
 def end(head: psutil.Popen) -> None:
-    """Kill this process and all that it has started, the machines among them."""
+    """Kill a process and all its descendants, including the machines."""
     with contextlib.suppress(psutil.NoSuchProcess):
         for process in (*head.children(recursive=True), head):
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -27,7 +27,7 @@ KEYS = {
 
 
 class Server:
-    """Answers at `env`'s AWS_ENDPOINT_URL with one empty bucket."""
+    """A server at the AWS_ENDPOINT_URL of `env`, with one empty bucket."""
 
     def __init__(self) -> None:
         import boto3  # here, so that tests of other things do without
@@ -48,7 +48,7 @@ class Server:
         self.client.create_bucket(Bucket=BUCKET)
 
     def start(self) -> None:
-        """Answer again, with what the bucket held."""
+        """Answer again, with the bucket's earlier content."""
         from moto.server import ThreadedMotoServer
 
         _put_one_at_a_time()
@@ -62,12 +62,17 @@ class Server:
 
     def empty(self) -> None:
         for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
-            for each in page.get("Contents", ()):
-                self.delete(each["Key"])
+            for listed_object in page.get("Contents", ()):
+                self.delete(listed_object["Key"])
 
     def names(self, prefix: str = "") -> list[str]:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
-        return [each["Key"] for page in pages for each in page.get("Contents", ()) if not each["Key"].endswith("/")]
+        return [
+            listed_object["Key"]
+            for page in pages
+            for listed_object in page.get("Contents", ())
+            if not listed_object["Key"].endswith("/")
+        ]
 
     def get(self, name: str) -> bytes:
         data: bytes = self.client.get_object(Bucket=BUCKET, Key=name)["Body"].read()
@@ -86,7 +91,7 @@ class Server:
 
     @contextlib.contextmanager
     def forbidding(self) -> Iterator[None]:
-        """For a while nobody may do anything."""
+        """Deny all access during the context."""
         self._authenticate_after(0)
         try:
             yield
@@ -95,7 +100,7 @@ class Server:
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[Counter[str]]:
-        """The requests that arrive inside, counted by method and whether they list: `GET`, `LIST`, `PUT`, ..."""
+        """Count the requests during the context, by method and separately for listings: `GET`, `LIST`, `PUT`, ..."""
         counts: Counter[str] = Counter()
 
         class Handler(logging.Handler):
@@ -116,9 +121,11 @@ class Server:
             logger.propagate = propagate
 
     def _authenticate_after(self, requests: int) -> None:
-        # Of any other type the body would be taken for a form's, and be gone.
-        told = Request(f"{self.url}/moto-api/reset-auth", str(requests).encode(), {"Content-Type": "text/plain"})
-        urlopen(told).close()
+        # A body of any other type would be parsed as a form and lost.
+        reset_request = Request(
+            f"{self.url}/moto-api/reset-auth", str(requests).encode(), {"Content-Type": "text/plain"}
+        )
+        urlopen(reset_request).close()
 
 
 @contextlib.contextmanager
@@ -132,7 +139,7 @@ def served() -> Iterator[Server]:
 
 @contextlib.contextmanager
 def deaf(server: Server, header: str) -> Iterator[str]:
-    """The address of a server that passes requests on to this one, without one of their headers."""
+    """The address of a proxy that passes requests to a server without one of their headers."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -140,9 +147,9 @@ def deaf(server: Server, header: str) -> Iterator[str]:
         def do_PUT(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             headers = {name: value for name, value in self.headers.items() if name.lower() != header.lower()}
-            there = HTTPConnection("127.0.0.1", int(server.url.rpartition(":")[2]))
-            there.request(self.command, self.path, body, headers)
-            answer = there.getresponse()
+            connection = HTTPConnection("127.0.0.1", int(server.url.rpartition(":")[2]))
+            connection.request(self.command, self.path, body, headers)
+            answer = connection.getresponse()
             data = answer.read()
             self.send_response(answer.status)
             for name, value in answer.getheaders():
@@ -151,7 +158,7 @@ def deaf(server: Server, header: str) -> Iterator[str]:
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
-            there.close()
+            connection.close()
 
         do_GET = do_HEAD = do_POST = do_DELETE = do_PUT  # noqa: N815
 
@@ -171,7 +178,7 @@ def deaf(server: Server, header: str) -> Iterator[str]:
 
 @functools.cache
 def _put_one_at_a_time() -> None:
-    """Let moto judge the condition of a put and write in one step, as S3 does; other threads put in between."""
+    """Make moto check the condition of a put and write in one step, as S3 does. Otherwise threads can interleave."""
     from moto.s3.responses import S3Response
 
     put, lock = S3Response._key_response_put, threading.Lock()

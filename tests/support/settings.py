@@ -1,4 +1,4 @@
-"""Configurations with the settings of a command line, by full or by short names of fields."""
+"""Configurations with settings as on a command line, by full or short names of fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 def with_settings(config: T, settings: dict[str, Any] | None = None, /, **more: Any) -> T:
     """The config with these settings: `with_settings(config, epochs=3)` sets `question.training.epochs`."""
-    named = {**(settings or {}), **more}
-    paths, selected = find_paths(config, named)
-    changed: T = replace_fields(config, {**selected, **{paths[name]: value for name, value in named.items()}})
+    new_settings = {**(settings or {}), **more}
+    paths, selected = find_paths(config, new_settings)
+    changed: T = replace_fields(config, {**selected, **{paths[name]: value for name, value in new_settings.items()}})
     return changed

@@ -1,4 +1,4 @@
-"""The command line as a user has it: `engram` in a folder of its own, as a process of its own."""
+"""The command line as users have it: `engram` in its own folder and process."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.support.forks import Fork
 from tests.support.waiting import HANGING, wait_until
 
 ROOT, PATHS = forks.ROOT, forks.PATHS
-OURS = ("ENGRAM_STORE", "ENGRAM_RUNS", "ENGRAM_DATA", "ENGRAM_CACHE", "RAY_ADDRESS", "FORCE_COLOR")
-STARTED: list[subprocess.Popen[str] | Fork] = []  # by this test; whoever fails leaves some that wait for its word
+OWN_VARIABLES = ("ENGRAM_STORE", "ENGRAM_RUNS", "ENGRAM_DATA", "ENGRAM_CACHE", "RAY_ADDRESS", "FORCE_COLOR")
+STARTED: list[subprocess.Popen[str] | Fork] = []  # by this test; a failed test may leave some waiting
 
 
-class Said(NamedTuple):
-    """What a command said, and the code with which it ended."""
+class CommandResult(NamedTuple):
+    """The output of a command and its exit code."""
 
     stdout: str
     stderr: str
@@ -35,24 +35,24 @@ class Said(NamedTuple):
 
 
 class Shell:
-    """Runs `engram` in a folder; `env` is its environment, in which nothing of the tester's own settings is left.
+    """Runs `engram` in a folder. `env` is its environment, without the tester's own settings.
 
-    Its processes are forks of one that has imported torch, unless they are to be `fresh` or to find modules elsewhere
-    before they look where they lie.
+    Its processes are forked from one that has imported torch, unless they are `fresh` or their path puts other folders
+    first.
     """
 
     def __init__(self, folder: Path, fresh: bool = False) -> None:
         self.folder, self.fresh = folder, fresh
-        kept = {name: value for name, value in os.environ.items() if name not in OURS}
-        # Pages and tracking are asked for by the tests that are about them.
+        inherited = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
+        # Only tests about pages and tracking turn these on.
         quiet = {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off"}
-        self.env = kept | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"} | quiet
+        self.env = inherited | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"} | quiet
 
-    def __call__(self, *arguments: str, code: int = 0) -> Said:
+    def __call__(self, *arguments: str, code: int = 0) -> CommandResult:
         run = self.start(*arguments)
-        said = Said(*run.communicate(timeout=HANGING), run.returncode)
-        assert code == said.returncode, said.stderr + said.stdout
-        return said
+        result = CommandResult(*run.communicate(timeout=HANGING), run.returncode)
+        assert code == result.returncode, result.stderr + result.stdout
+        return result
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         return json.loads(self(*arguments, "--json", code=code).stdout)
@@ -69,29 +69,29 @@ class Shell:
         STARTED.append(run)
         return run
 
-    def script(self, code: str, *arguments: str) -> Said:
-        """What `python -c` says of this code."""
+    def script(self, code: str, *arguments: str) -> CommandResult:
+        """The output of `python -c` with this code."""
         run = self.python("-c", code, *arguments)
-        return Said(*run.communicate(timeout=HANGING), run.returncode)
+        return CommandResult(*run.communicate(timeout=HANGING), run.returncode)
 
     def results(self) -> list[Path]:
         return results(self.folder)
 
     def await_results(self, count: int, run: subprocess.Popen[str] | Fork) -> None:
-        """Wait until so many results are stored by a run that has not ended yet."""
+        """Wait until `count` results are stored by a run that has not ended."""
         self.until(lambda: len(self.results()) >= count, run)
 
     def await_begun(self, count: int, run: subprocess.Popen[str] | Fork) -> None:
-        """Wait until so many of the toys' parts have begun to wait for `go`, of a run whose `folder` is this one."""
+        """Wait until `count` of the toys' parts have begun to wait for `go`, in a run whose `folder` is this one."""
         log = self.folder / "began.log"
         self.until(lambda: log.exists() and len(log.read_text().splitlines()) >= count, run)
 
     def go(self) -> None:
-        """Let the toys' parts go that wait."""
+        """Release the waiting parts of the toys."""
         (self.folder / "go").touch()
 
     def until(self, condition: Callable[[], bool], run: subprocess.Popen[str] | Fork | None = None) -> None:
-        """Wait until this holds, while a run has not ended yet. Only what hangs takes as long as is waited here."""
+        """Wait until a condition is true while a run has not ended. Only a hanging run reaches the time limit."""
 
         def holds() -> bool:
             if condition():
@@ -102,45 +102,45 @@ class Shell:
         wait_until(holds)
 
 
-def refusals(said: str) -> list[str]:
-    """The lines of stderr but those that a busy machine adds: which step it is at."""
-    return [line for line in said.strip().splitlines() if line not in ("reading data", "planning")]
+def refusals(stderr: str) -> list[str]:
+    """The lines of stderr, without the progress lines that a busy machine adds."""
+    return [line for line in stderr.strip().splitlines() if line not in ("reading data", "planning")]
 
 
 class Here:
-    """`engram` in a folder, as `Shell` has it but in this very process: no interpreter and no torch load anew.
+    """`engram` in a folder, like `Shell`, but in this process: it starts no interpreter and loads no torch.
 
-    `env` is set beside the process's own environment, of which the tester's settings are left out.
+    `env` extends the environment of this process, without the tester's settings.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.env: dict[str, str] = {}
 
-    def __call__(self, *arguments: str, code: int = 0) -> Said:
-        said = self.run(*arguments)
-        assert code == said.returncode, said
-        return said
+    def __call__(self, *arguments: str, code: int = 0) -> CommandResult:
+        result = self.run(*arguments)
+        assert code == result.returncode, result
+        return result
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         return json.loads(self(*arguments, "--json", code=code).stdout)
 
-    def into(self, path: str, *arguments: str) -> Said:
-        """The command with its standard output opened on this path."""
+    def into(self, path: str, *arguments: str) -> CommandResult:
+        """Run the command with its standard output opened on a path."""
         from orchestrator.cli.streams import Output
 
         with open(path, "wb") as file:
             return self.run(*arguments, stdout=io.TextIOWrapper(Output(file.fileno(), "w", closefd=False)))
 
-    def run(self, *arguments: str, stdout: TextIO | None = None) -> Said:
-        """The command, however it ends."""
+    def run(self, *arguments: str, stdout: TextIO | None = None) -> CommandResult:
+        """Run the command, whatever its exit code."""
         from orchestrator.cli import main
 
         out, err = io.StringIO(), io.StringIO()
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         with pytest.MonkeyPatch.context() as patch, contextlib.chdir(self.folder):
             patch.setattr(sys, "argv", ["engram", *arguments])
-            for name in OURS:
+            for name in OWN_VARIABLES:
                 patch.delenv(name, raising=False)
             for name, value in self.env.items():
                 patch.setenv(name, value)
@@ -155,7 +155,7 @@ class Here:
                 for number, handler in handlers.items():
                     signal.signal(number, handler)
         assert isinstance(end.value.code, int)
-        return Said(out.getvalue(), err.getvalue(), end.value.code)
+        return CommandResult(out.getvalue(), err.getvalue(), end.value.code)
 
     def module(self, name: str, *arguments: str) -> str:
         """The output of `python -m name`, run in this process; fails if it warns or writes to stderr."""
@@ -177,11 +177,11 @@ class Here:
             warnings.catch_warnings(record=True) as warned,
         ):
             warnings.simplefilter("always")
-            warnings.simplefilter("ignore", DeprecationWarning)  # which no user sees of a library
+            warnings.simplefilter("ignore", DeprecationWarning)  # hidden from users of a library
             warnings.filterwarnings("ignore", "'.*' found in sys.modules")  # another test may have imported it
             patch.setattr(sys, "argv", arguments)
             run()
-        assert [str(each.message) for each in warned] == []
+        assert [str(warning.message) for warning in warned] == []
         assert err.getvalue() == ""
         return out.getvalue()
 

@@ -1,12 +1,12 @@
-"""Runs on a virtual clock: the real driver, schedule, leases, journal and store among faults, each world from a seed.
+"""Runs on a virtual clock: the real driver, schedule, leases, journal and store, with faults determined by a seed.
 
     python -m tests.support.simulation --count 1000000 --seed 0 --processes 16
 
-Every start of the run is a process on a machine of its own: a thread that only runs while the world lets it, and gives
-way where it looks at the clock, asks its workers, tells its observer or looks into the store. There it may be killed,
-or its machine may sleep. Workers take virtual seconds, die, lose their node, or go on after their driver; results are
-damaged; the disk refuses; drivers are started again, one beside the other. From some moment on nothing goes wrong any
-more, and then the next start must bring the run to its end.
+Every start of the run is a process on a separate machine: a thread that runs only while the world lets it, and that
+yields whenever it reads the clock, queries its workers, notifies its observer or accesses the store. At these points it
+may be killed, or its machine may sleep. Workers take virtual seconds, die, lose their node, or continue after their
+driver. Results are damaged; the disk refuses writes; drivers are started again, also concurrently. After some moment no
+fault occurs, and then the next start must finish the run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tests.support.seeds import try_seeds
 
 START = 4e9  # seconds since 1970: no file of the real world is from later
 BEAT, STALE = lease.BEAT, 60.0
-STARTS = 60  # after which a run that has not come to its end counts as one that never does
+STARTS = 60  # an unfinished run with more starts counts as one that never finishes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,16 +72,16 @@ TASKS: tuple[Function, ...] = (part, total)
 
 
 class Dead(BaseException):
-    """What ends the threads of a world that is over."""
+    """Ends the threads of a finished world."""
 
 
 class World:
-    """One store, the processes that work on it and all that goes wrong, in virtual time."""
+    """One store, the processes that work on it and all faults, in virtual time."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.rng = random.Random(seed)
         self.time = START
-        self.calm = START + self.rng.uniform(0, 120)  # nothing goes wrong from then on
+        self.calm = START + self.rng.uniform(0, 120)  # no fault occurs afterwards
         self.full = (0.0, 0.0)  # when the disk refuses
         self.plans = self._plans()  # of one run, or of two that share jobs
         self.plan = Plan.union(self.plans)
@@ -102,7 +102,7 @@ class World:
         self.computing: Flight | None = None
         self.baton = threading.Semaphore(0)
         self.sealed = False
-        self.last: dict[int, Report] = {}  # how each run came to its end
+        self.last: dict[int, Report] = {}  # the final report of each run
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = itertools.count()
 
@@ -115,19 +115,19 @@ class World:
                 below = (jobs[0],)
             after = rng.choice(jobs) if jobs and rng.random() < 0.2 else None
             jobs.append(Job(rng.choice(TASKS), Number(value, rng.random() < 0.04), below, after=after))
-        read = {id(below) for job in jobs for below in job.inputs}
-        tops = tuple(job for job in jobs if id(job) not in read)
-        other = Job(total, Number(len(jobs)), tuple(rng.sample(jobs, rng.randint(1, len(jobs)))))
-        roots = (tops, (other,)) if rng.random() < 0.4 else (tops,)
-        return [Plan.from_roots({"summary": each}) for each in roots]
+        read_inputs = {id(below) for job in jobs for below in job.inputs}
+        tops = tuple(job for job in jobs if id(job) not in read_inputs)
+        second_total = Job(total, Number(len(jobs)), tuple(rng.sample(jobs, rng.randint(1, len(jobs)))))
+        roots = (tops, (second_total,)) if rng.random() < 0.4 else (tops,)
+        return [Plan.from_roots({"summary": run_roots}) for run_roots in roots]
 
     # Time
 
-    def at(self, when: float, what: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (when, next(self._count), what))
+    def at(self, when: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (when, next(self._count), action))
 
     def run(self) -> None:
-        """From the first start to the end of the run."""
+        """Run from the first start until the run is over."""
         for run in range(len(self.plans)):
             self.at(START + run * self.rng.uniform(0, 20), lambda run=run: self.start(run))  # type: ignore[misc]
         if self.rng.random() < 0.5:
@@ -136,11 +136,11 @@ class World:
         for _ in range(self.rng.choice((0, 0, 1, 3, 8))):
             self.at(START + self.rng.uniform(0, 120), self.harm)
         for _ in range(self.rng.choice((0, 1, 2))):
-            self.at(START + self.rng.uniform(0, 120), lambda: self.start(0, beside=True))
+            self.at(START + self.rng.uniform(0, 120), lambda: self.start(0, is_extra=True))
         try:
             while len(self.last) < len(self.plans):
-                self.time, _, what = heapq.heappop(self._events)
-                what()
+                self.time, _, action = heapq.heappop(self._events)
+                action()
             self._check_end()
         finally:
             self.sealed = True
@@ -153,23 +153,23 @@ class World:
 
     # What happens
 
-    def start(self, run: int, beside: bool = False) -> None:
-        assert len(self.processes) < STARTS, "the run does not come to its end"
-        process = Process(self, len(self.processes), run, beside)
+    def start(self, run: int, is_extra: bool = False) -> None:
+        assert len(self.processes) < STARTS, "the run does not finish"
+        process = Process(self, len(self.processes), run, is_extra)
         self.processes.append(process)
         self.at(self.time, process.resume)
 
     def ended(self, process: Process) -> None:
-        """A process has ended by itself, or was killed: look at how, and start the run again unless it is over."""
+        """Check a process that has ended or was killed, and start the run again unless it is over."""
         process.check()
         report = process.report
         if report is not None and report.state in ("finished", "failed") and process.verified >= self.calm:
             self.last[process.run] = report
-        elif not process.beside:
+        elif not process.is_extra:
             self.at(self.time + self.rng.uniform(0.1, 90), lambda: self.start(process.run))
 
     def harm(self) -> None:
-        """One bit of a result flips, or its file goes."""
+        """Flip one bit of a result, or delete its file."""
         if self.faulty and self.sound:
             key = self.rng.choice(sorted(self.sound))
             path = self.store.path(key)
@@ -185,32 +185,35 @@ class World:
             self.blows.append(self.time)
 
     def acquired(self, process: Process) -> None:
-        """Never two drivers under living leases."""
-        for other in self.processes:
-            if other is not process and other.run == process.run and other.holds:
-                assert other.asleep, f"{process.name} took over from {other.name}, which lives"
-                assert self.time - other.beaten > STALE
-                other.holds = False
-                other.deposed = True
+        """Check that two drivers never hold valid leases."""
+        for other_process in self.processes:
+            if other_process is not process and other_process.run == process.run and other_process.holds:
+                assert other_process.asleep, f"{process.name} took over from {other_process.name}, which lives"
+                assert self.time - other_process.beaten > STALE
+                other_process.holds = False
+                other_process.deposed = True
         process.holds = True
         process.beat()
 
     def submitted(self, flight: Flight) -> None:
-        """Nothing that is stored is computed, but for what was on its way when somebody died or was given up."""
+        """Check that no stored result is computed again, except for jobs in progress when a process died or a call was
+        dropped."""
         process = flight.process
-        if process.deposed:  # it finds out when it looks at what others do
+        if process.deposed:  # it notices when it checks the other drivers
             assert self.time - process.woke <= POLL, f"{process.name} computes under a lease that was taken over"
             self.excused.update(item.key for item in flight.call.items)
-        for other in self.processes:
-            if other.workers and other.holds and other is not process:
-                theirs = {item.key for each in other.workers.flights for item in each.call.items}
-                ours = {item.key for item in flight.call.items}
-                self.excused.update(theirs & ours)
-                slept = other.sleeps or process.sleeps  # and meanwhile it did not say that it lives
-                # Of two runs that find a result damaged, which was done, each computes it again: neither waits for what
-                # the later one does, and two writers of one key are harmless.
-                twice = {key for key in theirs & ours if not self.harms[key]}
-                assert slept or not twice, f"{process.name} computes what {other.name} is computing"
+        for other_process in self.processes:
+            if other_process.workers and other_process.holds and other_process is not process:
+                other_keys = {
+                    item.key for running_flight in other_process.workers.flights for item in running_flight.call.items
+                }
+                own_keys = {item.key for item in flight.call.items}
+                self.excused.update(other_keys & own_keys)
+                slept = other_process.sleeps or process.sleeps  # without heartbeats in the meantime
+                # If two runs find a finished result damaged, both compute it again: neither waits for the later one,
+                # and two writers of one key are harmless.
+                twice = {key for key in other_keys & own_keys if not self.harms[key]}
+                assert slept or not twice, f"{process.name} computes what {other_process.name} is computing"
         for item in flight.call.items:
             if item.key in self.sound:
                 when, by = self.stored[item.key]
@@ -235,24 +238,24 @@ class World:
         for run, report in self.last.items():
             aside = {key for key, _, error in report.failures if not self.plan.jobs[key].config.fails}
             assert all(self.deaths[key] >= DEATHS or self.harms[key] >= REOPENED for key in aside)
-            lost = self.plans[run].dependents(aside | self.failing())
-            missed |= lost
-            there = self.plans[run].jobs.keys() - lost
-            assert there <= self.store.keys()
-            assert list(self.store.verify(sorted(there))) == []
-            assert (("failed", 3) if lost else ("finished", 0)) == (report.state, report.exit_code)
-        wanted = {key for plan in self.plans for key in plan.jobs}
-        assert wanted - missed <= self.store.keys() <= wanted
+            lost_keys = self.plans[run].dependents(aside | self.failing())
+            missed |= lost_keys
+            expected_keys = self.plans[run].jobs.keys() - lost_keys
+            assert expected_keys <= self.store.keys()
+            assert list(self.store.verify(sorted(expected_keys))) == []
+            assert (("failed", 3) if lost_keys else ("finished", 0)) == (report.state, report.exit_code)
+        planned_keys = {key for plan in self.plans for key in plan.jobs}
+        assert planned_keys - missed <= self.store.keys() <= planned_keys
         for key, count in self.computed.items():
             assert count <= 1 + self.harms[key] + self.excused[key]
 
 
 class Process:
-    """One start of the run, on a machine of its own."""
+    """One start of the run, on a separate machine."""
 
-    def __init__(self, world: World, number: int, run: int, beside: bool) -> None:
+    def __init__(self, world: World, number: int, run: int, is_extra: bool) -> None:
         rng = world.rng
-        self.world, self.name, self.run, self.beside = world, f"machine-{number}", run, beside
+        self.world, self.name, self.run, self.is_extra = world, f"machine-{number}", run, is_extra
         self.plan = world.plans[run]
         self.dies = rng.randint(1, 60) if world.faulty and rng.random() < 0.5 else 0  # at which touch
         self.sleeps = rng.randint(1, 60) if world.faulty and rng.random() < 0.3 else 0
@@ -273,7 +276,7 @@ class Process:
         self.thread.start()
 
     def resume(self) -> None:
-        """Let it run until it gives way."""
+        """Let the process run until it yields."""
         if not self.alive:
             return
         self.world.current = self
@@ -310,7 +313,7 @@ class Process:
         world.baton.release()
 
     def touch(self) -> None:
-        """Where it gives way to what may happen to it."""
+        """Yield to possible faults."""
         self._stay()
         self.touches += 1
         if self.touches == self.dies and self.world.faulty:
@@ -346,12 +349,12 @@ class Process:
         self.touch()
 
     def beat(self) -> None:
-        """One heartbeat of all its leases, as its heart's thread gives them, and the next in a while."""
+        """Send one heartbeat for all leases, as the heart's thread does, and schedule the next."""
         if self.alive and not self.asleep and self.world.current in (None, self):
-            for each in self.leases:
-                each.renew()
-            if self.deposed and not any(each.lost for each in self.leases):
-                self.deposed, self.holds = False, True  # who took it over has given it back meanwhile
+            for held_lease in self.leases:
+                held_lease.renew()
+            if self.deposed and not any(held_lease.lost for held_lease in self.leases):
+                self.deposed, self.holds = False, True  # the other driver has released the lease
             self.beaten = self.world.time if self.holds else self.beaten
 
     def keep_beating(self) -> None:
@@ -360,21 +363,25 @@ class Process:
             self.world.at(self.world.time + BEAT, self.keep_beating)
 
     def check(self) -> None:
-        """How it ended is what became of it."""
+        """Check that the reported state is true."""
         world = self.world
         if self.error is not None:
             raise self.error
         if self.held is not None:
-            others = [each for each in world.processes if each is not self and each.run == self.run]
-            assert self.deposed or any(world.time - each.beaten <= STALE for each in others)
+            other_processes = [
+                other_process
+                for other_process in world.processes
+                if other_process is not self and other_process.run == self.run
+            ]
+            assert self.deposed or any(world.time - other_process.beaten <= STALE for other_process in other_processes)
         if self.report is None:
             return
         match self.report.state:
             case "finished" | "failed":
-                lost = {key for key, _, _ in self.report.failures}
-                assert (self.report.state == "failed") == bool(lost)
-                for key in self.plan.jobs.keys() - self.plan.dependents(lost):
-                    assert key in world.sound or world.harmed[key] >= self.verified, f"{key[:8]} is not there"
+                failed_keys = {key for key, _, _ in self.report.failures}
+                assert (self.report.state == "failed") == bool(failed_keys)
+                for key in self.plan.jobs.keys() - self.plan.dependents(failed_keys):
+                    assert key in world.sound or world.harmed[key] >= self.verified, f"{key[:8]} is missing"
             case "paused":
                 late = any(when >= self.verified for when in world.blows)  # found when tables were written
                 often = sum(when >= self.started for when in world.blows) > held_runs.MENDED
@@ -386,7 +393,7 @@ class Process:
 
 @dataclasses.dataclass(eq=False)
 class Flight:
-    """A call on its way: it `ends`, its worker `dies` after some of its jobs, or its node is `gone` and may go on."""
+    """A call in progress: it `ends`, its worker `dies` after some jobs, or its node is `gone` but may continue."""
 
     world: World
     process: Process
@@ -394,7 +401,7 @@ class Flight:
     fate: str
     ends: float
     began: float
-    orphan: bool  # whether it would go on without its driver
+    orphan: bool  # whether it continues after its driver has died
 
     def end(self) -> None:
         workers = self.process.workers
@@ -417,8 +424,8 @@ class Flight:
                 self.world.deaths[call.items[0].key] += 1
         else:
             self.world.at(self.world.time + self.world.rng.uniform(0, 20), lambda: self._perform(call))
-        lost = tuple(Lost(item.key, f"worker {self.fate}", self.fate == "dies") for item in call.items)
-        workers.ended.append(Finished(call, lost))
+        losses = tuple(Lost(item.key, f"worker {self.fate}", self.fate == "dies") for item in call.items)
+        workers.ended.append(Finished(call, losses))
 
     def _perform(self, call: Call) -> Finished:
         self.world.computing = self
@@ -431,7 +438,7 @@ class Flight:
 
 
 class Workers:
-    """A process's executor: what is submitted runs beside one another."""
+    """A process's executor, which runs calls concurrently."""
 
     pages: Mapping[str, str] = {}
     gpus, sharers, inside, growing = 0, 1, False, False
@@ -495,7 +502,7 @@ class Workers:
 
 
 class Disk(LocalStore):
-    """The store, which refuses writes for a while, and where a driver that looks into it may come to its end."""
+    """The store. It refuses writes for a while, and an access may kill the driver."""
 
     def __init__(self, folder: Path, world: World) -> None:
         super().__init__(folder)
@@ -521,14 +528,14 @@ class Disk(LocalStore):
             for process in world.processes:
                 process.refused = True
             raise Unwritable(f"cannot write {self.location}: No space left on device (ENOSPC)")
-        written = super().write(key, table, record)
-        assert written is not WriteEffect.CONFLICT
+        effect = super().write(key, table, record)
+        assert effect is not WriteEffect.CONFLICT
         world.wrote(key)
-        return written
+        return effect
 
 
 def simulate(seed: int) -> World:
-    """The world of this seed, lived to its end."""
+    """Run the world of a seed until it ends."""
     with tempfile.TemporaryDirectory(prefix="engram-simulation-") as folder:
         world = World(seed, Path(folder))
         acquire, me = lease.acquire, lease.this_process
@@ -536,11 +543,11 @@ def simulate(seed: int) -> World:
         def acquired(*where: Any, **how: Any) -> lease.Lease:
             process = world.current
             assert process is not None
-            held = acquire(*where, **{**how, "heart": False})
-            process.leases.append(held)
+            new_lease = acquire(*where, **{**how, "heart": False})
+            process.leases.append(new_lease)
             world.acquired(process)
             world.at(world.time + BEAT, process.keep_beating)
-            return held
+            return new_lease
 
         def holder(now: float) -> Any:
             return dataclasses.replace(me(now), host=world.current.name if world.current else "nobody")
@@ -558,19 +565,19 @@ def simulate(seed: int) -> World:
             mock.patch.object(lease, "this_process", holder),
             mock.patch.object(held_runs, "open_executor", executor),
             mock.patch.object(lifecycle, "plan_of", planned),
-            mock.patch.object(os, "fsync"),  # no simulated machine loses what it wrote
+            mock.patch.object(os, "fsync"),  # no simulated machine loses written data
         ):
             world.run()
         return world
 
 
 def count_starts(seed: int) -> Counter[str]:
-    """How the starts of this seed's world ended, and its virtual seconds."""
+    """Count how the starts in a seed's world ended, and its virtual seconds."""
     world = simulate(seed)
-    seen: Counter[str] = Counter()
-    for each in world.processes:
-        seen[each.report.state if each.report else "refused" if each.held else "killed"] += 1
-    return seen + Counter({"virtual seconds": int(world.time - START), "damaged": sum(world.harms.values())})
+    outcomes: Counter[str] = Counter()
+    for process in world.processes:
+        outcomes[process.report.state if process.report else "refused" if process.held else "killed"] += 1
+    return outcomes + Counter({"virtual seconds": int(world.time - START), "damaged": sum(world.harms.values())})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A real Slurm cluster of a controller and two nodes, each in namespaces that end with their first process.
+"""A real Slurm cluster of a controller and two nodes, in namespaces that end with their first process.
 
-A node has its own address, host name, processes and /tmp, so that two of them can be on one machine. It needs root, and
-Debian's packages slurmctld, slurmd, slurm-client and munge.
+Each node has its own address, host name, processes and /tmp, so two nodes fit on one machine. Needs root and Debian's
+packages slurmctld, slurmd, slurm-client and munge.
 """
 
 from __future__ import annotations
@@ -92,13 +92,13 @@ NODE = "NodeName={name} NodeAddr={address} CPUs=4 RealMemory=8000 Gres=gpu:2 Sta
 
 
 def missing_parts() -> list[str]:
-    """What a Slurm cluster needs and is not here."""
+    """The missing requirements of a Slurm cluster on this machine."""
     absent = [name for name in NEEDS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None]
     return absent if os.geteuid() == 0 else [*absent, "root"]
 
 
 def run_on_cluster(work: Path, root: Path, script: str, timeout: float) -> subprocess.CompletedProcess[str]:
-    """Run a shell script beside the controller of a fresh cluster, which ends with it. Nodes see `work` and `root`."""
+    """Run a shell script on the controller of a new cluster, which ends with it. Nodes can read `work` and `root`."""
     for folder in ("state", "log"):
         (work / folder).mkdir()
     names = {"ctl": CONTROLLER, **NODES}

@@ -1,4 +1,4 @@
-"""One limit for every wait of the tests: it ends a test that hangs, and is far beyond what a busy machine takes."""
+"""One time limit for all waits of the tests, far longer than any wait on a busy machine. It ends tests that hang."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 HANGING = 600.0  # seconds
-PAUSE = 0.05  # seconds between two looks
+PAUSE = 0.05  # seconds between two checks
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    """Return once this holds. Raises AssertionError after HANGING seconds."""
+    """Return once a condition is true. Raises AssertionError after HANGING seconds."""
     deadline = time.monotonic() + HANGING
     while not condition():
         assert time.monotonic() < deadline, f"nothing for {HANGING:g} s"

@@ -1,4 +1,4 @@
-"""Rows of a summary, so that a test can say all of one in a line."""
+"""Rows of a summary in a form that tests can state in one line."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ NUMBERS = ("estimate", "low", "high", "n", "unit", "null", "p_value", "published
 
 def by_name(rows: Iterable[Row]) -> Named:
     """The numbers of each row, in the order of NUMBERS, by its metric and setting; no two rows share these."""
-    found: Named = {}
+    numbers_by_name: Named = {}
     for row in rows:
         name = row["metric"], row["setting"]
-        assert name not in found
-        found[name] = [row[number] for number in NUMBERS]
-    return found
+        assert name not in numbers_by_name
+        numbers_by_name[name] = [row[number] for number in NUMBERS]
+    return numbers_by_name
 
 
 def with_t(values: Sequence[float]) -> list[Any]:
-    """The mean, its 95 % t interval as scipy has it, and n."""
+    """The mean, its 95 % t interval by scipy, and n."""
     centre = float(np.mean(values))
     low, high = stats.t.interval(0.95, len(values) - 1, centre, stats.sem(values))
     return [centre, float(low), float(high), len(values)]

@@ -1,7 +1,7 @@
-"""What versions of tasks are held by does not rest on how one processor rounds.
+"""The numbers that pin versions of tasks do not depend on the rounding of one processor.
 
-Each setting is a process whose libraries compute as on another processor; in it the tests of versions that are marked
-`trained` run with each of some roundings. What else is marked so takes minutes and runs in one setting.
+In each setting, a process computes as on another processor and runs the version tests that are marked
+`trained` with several roundings. Other tests with this mark take minutes and run in one setting.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "pytest.mark.trained"
-ALL = "AVX2"  # the setting in which every test that is marked runs
-# oneDNN that is told to keep to AVX2 aborts in the gradient of a convolution (PyTorch 2.15, AMD EPYC), so it keeps to
+ALL = "AVX2"  # the setting with all marked tests
+# oneDNN limited to AVX2 aborts in the gradient of a convolution (PyTorch 2.15, AMD EPYC), so it is limited to
 # AVX-512, where it computes as on this processor, or SSE. MKL, which only torch for x86-64 has, obeys
 # MKL_ENABLE_INSTRUCTIONS on Intel's processors alone.
 SETTINGS = {
@@ -49,7 +49,7 @@ def run_trained_tests(paths: list[Path], surroundings: dict[str, str], roundings
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_versions_are_held_by_what_other_processors_compute_too(setting: str) -> None:
+def test_versions_match_results_of_other_processors(setting: str) -> None:
     paths = [
         path
         for path in sorted((ROOT / "tests" / "tasks").rglob("test_*.py"))
@@ -59,14 +59,14 @@ def test_versions_are_held_by_what_other_processors_compute_too(setting: str) ->
     assert paths
     code, output = run_trained_tests(paths, *SETTINGS[setting])
     assert code == 0, output
-    found = re.search(r"(\d+) passed", output)
-    assert found is not None
-    assert int(found[1]) >= len(paths) * len(SETTINGS[setting][1])
+    summary = re.search(r"(\d+) passed", output)
+    assert summary is not None
+    assert int(summary[1]) >= len(paths) * len(SETTINGS[setting][1])
 
 
 @pytest.mark.slow
-def test_a_number_that_rounding_moves_is_seen(tmp_path: Path) -> None:
-    """A student that begins as its teacher departs from it in a direction that rounding alone decides."""
+def test_rounding_sensitive_number_is_detected(tmp_path: Path) -> None:
+    """A student that starts equal to its teacher moves in a direction that only rounding decides."""
     (tmp_path / "test_departure.py").write_text(DEPARTURE)
     code, output = run_trained_tests([tmp_path / "test_departure.py"], {}, ("torch", "noise"))
     assert code == 1, output

@@ -1,4 +1,4 @@
-"""What a plan is made of is loaded without what computes it."""
+"""Planning imports no library that computes."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ print([name for name in (*heavy, "timm", "lightly") if name in sys.modules])
 """
 
 
-def test_planning_trainings_loads_nothing_that_computes_them() -> None:
+def test_planning_imports_no_computing_library() -> None:
     done = subprocess.run([sys.executable, "-c", PLANNING], capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr

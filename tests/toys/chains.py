@@ -1,7 +1,7 @@
 """How far does a training get when it is broken into links?
 
-Trainings of two kinds: models of the density of digits, and a count that takes no time and writes one line to a log
-outside the store for every epoch that is really trained, so that tests count what happened.
+Two kinds of trainings: density models of digits, and a count that takes no time. The count writes one line to a log
+outside the store for every epoch that is really trained, so that tests can count the epochs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MODULUS = 2**61 - 1
 
 @dataclass(frozen=True)
 class Counting:
-    """One count. `trouble` comes before epoch `at` of the count `number` as long as the file `mended` is not there."""
+    """One count. `trouble` occurs before epoch `at` of the count `number` while the file `mended` does not exist."""
 
     number: int = 0
     epochs: int = 1
@@ -42,7 +42,7 @@ class Counting:
 
 @dataclass(frozen=True)
 class Config:
-    """`models` trainings of `epochs` epochs in links of `link` (0: unbroken); trouble comes to the first of them."""
+    """`models` trainings of `epochs` epochs in links of `link` (0: unbroken). Trouble occurs in the first one."""
 
     models: int = 2
     epochs: int = 4
@@ -63,10 +63,10 @@ class Nothing:
 
 def counted(config: Counting, index: int) -> pa.Table:
     state: dict[str, Any] = {"number": config.number, "values": [config.number]}
-    for given in checkpoints.earlier_checkpoints(index):
-        found = json.loads(given)
-        if found["number"] == config.number and len(found["values"]) <= config.epochs:
-            state = found
+    for earlier_state in checkpoints.earlier_checkpoints(index):
+        loaded = json.loads(earlier_state)
+        if loaded["number"] == config.number and len(loaded["values"]) <= config.epochs:
+            state = loaded
             break
     values = state["values"]
     compute_context.note(continued_from=len(values) - 1)
@@ -111,25 +111,29 @@ def lengths(config: Nothing, inputs: Inputs) -> pa.Table:
 
 
 def chain(config: Config, number: int) -> tuple[Job, ...]:
-    made: list[Job] = []
+    links: list[Job] = []
     length = config.link or config.epochs
     for end in range(length, config.epochs + 1, length):
-        before = made[-1] if made else None
+        before = links[-1] if links else None
         if config.density:
-            asked = tuple(range(end - length + 1, end + 1))
+            recorded_epochs = tuple(range(end - length + 1, end + 1))
             fitting = DensityTraining(config.data, seed=number, examples=config.examples, batch=16, samples=4)
-            made.append(Job(fit, replace(fitting, epochs=end, recorded=asked), after=before))
+            links.append(Job(fit, replace(fitting, epochs=end, recorded=recorded_epochs), after=before))
         else:
             trouble = (config.trouble, config.at) if number == 0 else ("", -1)
             counting = Counting(number, end, config.seconds, *trouble, config.folder)
-            made.append(Job(count, counting, after=before))
-    return tuple(made)
+            links.append(Job(count, counting, after=before))
+    return tuple(links)
 
 
 def plan(config: Config) -> dict[str, Job | tuple[Job, ...]]:
     chains = [chain(config, number) for number in range(config.models)]
-    every = tuple(link for each in chains for link in each)
-    return {"summary": Job(lengths, Nothing(), every), "links": every, "ends": tuple(each[-1] for each in chains)}
+    all_links = tuple(link for links in chains for link in links)
+    return {
+        "summary": Job(lengths, Nothing(), all_links),
+        "links": all_links,
+        "ends": tuple(links[-1] for links in chains),
+    }
 
 
 def tiny(config: Config) -> Config:

@@ -1,7 +1,7 @@
 """Are the answers to questions longer than they need be?
 
-An audit of records that are no pictures: how many words an answer has, those of a lexicon not counted. It has answers
-of its own, and a kind of its own in its config that is pinned by what it means.
+An audit of records other than images: it counts the words of each answer that are not in a lexicon. It declares its
+answers, and a configuration class that is pinned by its content.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WORDS = pa.schema([("id", pa.string()), ("words", pa.int64())])
 
 @dataclass(frozen=True)
 class Lexicon:
-    """A file of words, pinned by the words: their order and what is between them do not matter. Written `path`."""
+    """A file of words, pinned by the words: their order and separators do not matter. Written `path`."""
 
     path: str
     digest: str = ""
@@ -57,13 +57,13 @@ class Lexicon:
             raise ValueError(f"lexicon {self.path!r} has no digest yet; pin it before planning")
         return self.digest
 
-    def pin(self, known: MutableMapping[str, str]) -> Lexicon:
+    def pin(self, digests: MutableMapping[str, str]) -> Lexicon:
         if not self.path.endswith(".txt"):
             raise ValueError(f"lexicon is {self.path!r}; it must be a file that ends in .txt")
-        found = Lexicon(str(Path(self.path).absolute()), self.digest_now())
-        if self.digest and self.digest != found.digest:
+        pinned = Lexicon(str(Path(self.path).absolute()), self.digest_now())
+        if self.digest and self.digest != pinned.digest:
             raise Unavailable(f"lexicon {self.path} is not the one that was pinned")
-        return found
+        return pinned
 
     def digest_now(self) -> str:
         return hashlib.sha256(" ".join(sorted(self.words())).encode()).hexdigest()
@@ -80,7 +80,7 @@ SHIPPED = Dataset(f"records:{Path(__file__).with_suffix('.jsonl')}")
 
 @dataclass(frozen=True)
 class Config:
-    """Which questions, in how many parts, and how many words are enough. What it `says` it answers, come what may."""
+    """The questions, the number of parts, and the number of words that is enough. `says` overrides the answer."""
 
     data: Dataset = SHIPPED
     lexicon: Lexicon | None = None
@@ -91,7 +91,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Counting:
-    """The answers of one of so many parts of the records."""
+    """The answers in one of `parts` parts of the records."""
 
     data: Dataset
     lexicon: Lexicon | None
@@ -103,22 +103,22 @@ class Counting:
 def words(config: Counting, inputs: Inputs) -> pa.Table:
     passed = config.lexicon.words() if config.lexicon else frozenset()
     records = list(load_records(config.data, QUESTIONS).as_dicts())[config.part :: config.parts]
-    counts = [sum(word not in passed for word in each["answer"].lower().split()) for each in records]
-    return pa.table([[each["id"] for each in records], counts], schema=WORDS)
+    counts = [sum(word not in passed for word in record["answer"].lower().split()) for record in records]
+    return pa.table([[record["id"] for record in records], counts], schema=WORDS)
 
 
-def planned(config: Config, trained: None) -> list[Job]:
+def plan_words(config: Config, models: None) -> list[Job]:
     parts = [Counting(config.data, config.lexicon, part, config.parts) for part in range(config.parts)]
     return [Job(words, part) for part in parts]
 
 
 def mean_words(tables: Tables, about: Config) -> Iterator[Row]:
-    counts = [float(each["words"]) for each in tables.rows(WORDS)]
+    counts = [float(word_row["words"]) for word_row in tables.rows(WORDS)]
     if counts:
         yield row("words of an answer", {}, statistics.mean(counts), "answer", null=about.enough)
 
 
-MEASURES = (Measure("words", WORDS, planned, mean_words),)
+MEASURES = (Measure("words", WORDS, plan_words, mean_words),)
 
 
 @dataclass(frozen=True)
@@ -132,27 +132,29 @@ def summary(config: Enough, inputs: Inputs) -> pa.Table:
 
 
 def plan(config: Config) -> Roots:
-    return roots(MEASURES, config, None, lambda read: Job(summary, Enough(config.enough), read))
+    return roots(MEASURES, config, None, lambda table_jobs: Job(summary, Enough(config.enough), table_jobs))
 
 
 def verdict(config: Config, table: pa.Table) -> Verdict:
     limits = "How long an answer is says nothing of whether it is right."
-    found = next((each for each in table.to_pylist() if each["low"] is not None), None)
-    if found is None:
+    shown = next((summary_row for summary_row in table.to_pylist() if summary_row["low"] is not None), None)
+    if shown is None:
         return Verdict(config.says or "unclear", "Unclear: there are too few answers.", limits, ())
-    wordy, short = found["low"] > config.enough, found["high"] < config.enough
+    wordy, short = shown["low"] > config.enough, shown["high"] < config.enough
     answer = config.says or ("wordy" if wordy else "short" if short else "unclear")
     sentence = (
-        f"{answer.capitalize()}: an answer has {found['estimate']:.3g} words, where {config.enough:g} are enough."
+        f"{answer.capitalize()}: an answer has {shown['estimate']:.3g} words, where {config.enough:g} are enough."
     )
-    return Verdict(answer, sentence, limits, ((found["metric"], found["setting"]),))
+    return Verdict(answer, sentence, limits, ((shown["metric"], shown["setting"]),))
 
 
 def probes(config: Config) -> Iterator[tuple[str, Records]]:
-    """The questions as they stand and, with other ids, asked politely."""
-    asked = load_records(config.data, QUESTIONS)
-    yield "plain", Records(asked.table.select(["id", "question"]))
-    polite = [{"id": f"{each['id']}+please", "question": f"{each['question']} Please!"} for each in asked.as_dicts()]
+    """The questions unchanged, and, with other ids, asked politely."""
+    original = load_records(config.data, QUESTIONS)
+    yield "plain", Records(original.table.select(["id", "question"]))
+    polite = [
+        {"id": f"{record['id']}+please", "question": f"{record['question']} Please!"} for record in original.as_dicts()
+    ]
     yield "polite", Records(pa.Table.from_pylist(polite, QUESTIONS.remove(2)))
 
 

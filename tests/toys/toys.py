@@ -1,7 +1,7 @@
 """How far does a sum get when its parts are lost?
 
-An audit offered by another package: each part writes one line to a log outside the store when it is really computed,
-so that tests count what happened rather than believe what was said of it. What a part does is told by `trouble`.
+An audit offered by another package. Each part writes one line to a log outside the store when it is computed, so that
+tests count computations instead of trusting reports. `trouble` controls the behaviour of a part.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ FORGOTTEN = 600.0  # seconds after which a part that waits gives up
 
 @dataclass(frozen=True)
 class Part:
-    """One part. `trouble` comes to the part whose number is `at`, as long as the file `mended` is not there.
+    """One part. `trouble` occurs in the part whose number is `at` while the file `mended` does not exist.
 
-    With the trouble `choose` each part is computed in a way that is settled for the run, and says so; the one that
-    chooses takes `seconds` for it, and logs it in `chosen.log`. With `choose, die` its process dies after that.
-    With the trouble `wait` each part from number `at` on says in `began.log` that it has begun, and waits for the file
-    `go`: so that a test knows what is under way, however busy the machine. With `speak` a part prints a line and warns
-    before it raises.
+    With the trouble `choose`, each part records a way of computing that is chosen once for the run. The choosing part
+    takes `seconds` and writes a line to `chosen.log`. With `choose, die`, its process dies after that. With `wait`,
+    each part from number `at` writes a line to `began.log` when it begins, then waits for the file `go`: a test then
+    knows which parts are in progress, even on a busy machine. With `speak`, a part prints a line and warns before it
+    raises.
     """
 
     number: int = 0
@@ -49,10 +49,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Config:
-    """How many parts, and what becomes of them. With the trouble `nothing` there is nothing to sum up.
+    """The number of parts and their behaviour. With the trouble `nothing`, there is no row to sum up.
 
-    `data` are the pictures that a model would be asked about. Where they `share`, each part reads one more part.
-    With a `level` the numbers are ranks among 201, and the run ends once bets on them accuse at it.
+    `data` are the probes for a model. With `share`, every part reads one additional shared part. With a `level`, the
+    numbers are ranks among 201, and the run ends once bets on them reject at the level.
     """
 
     parts: int = 6
@@ -109,7 +109,7 @@ def await_go(config: Part) -> None:
 
 
 def choose_way(config: Part) -> None:
-    """Compute as asked, or as is settled, and note how."""
+    """Compute in the requested or chosen way, and note it."""
     folder = Path(config.folder)
 
     def choose() -> dict[str, str]:
@@ -118,14 +118,14 @@ def choose_way(config: Part) -> None:
         time.sleep(config.seconds)
         return {"way": "loop" if (folder / "slow").exists() else "stack", "by": f"part {config.number}"}
 
-    asked = compute_context.current_context()
-    way, by = asked.way, "force"
+    context = compute_context.current_context()
+    way, by = context.way, "force"
     if way == "auto":
-        settled = asked.settle("toys on anything", choose)
+        settled = context.settle("toys on anything", choose)
         way, by = settled["way"], settled["by"]
     if config.trouble == "choose, die" and not (folder / "mended").exists():
         os.kill(os.getpid(), signal.SIGKILL)
-    compute_context.note(way=way, chosen_by=by, stack=1 + config.number, members=asked.members, steps_per_second=1e6)
+    compute_context.note(way=way, chosen_by=by, stack=1 + config.number, members=context.members, steps_per_second=1e6)
 
 
 def compute_many(configs: Sequence[Part], inputs: Sequence[Inputs]) -> Iterator[tuple[int, pa.Table | Exception]]:

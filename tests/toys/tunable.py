@@ -1,11 +1,11 @@
 """What does a training remember, whose numbers are known by a formula?
 
-Trainings that take no time and write one line to a log outside the store for every epoch that is really trained, so
-that tests count what happened. What a model remembers grows with its rate and its epochs; what it can, too, and stops.
+Trainings that take no time. They write one line to a log outside the store for every epoch that is really trained, so
+that tests can count the epochs. Memory grows with the rate and the epochs; skill also grows, but saturates.
 
-    memory = 10 rate epochs + noise (twice as much where the model is wide),  skill = 1 - exp(-20 rate epochs) / 2
+    memory = 10 rate epochs + noise (doubled if the model is wide),  skill = 1 - exp(-20 rate epochs) / 2
 
-The noise is drawn by the seed, so that fresh seeds give other numbers.
+The seed determines the noise, so new seeds give other numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MODELS = 4
 
 @dataclass(frozen=True)
 class Taught:
-    """One training. With `wait` it says that it has begun and waits for the file `go`."""
+    """One training. With `wait`, it writes a line when it has begun and waits for the file `go`."""
 
     rate: float = 0.01
     wide: bool = False
@@ -46,7 +46,7 @@ class Taught:
 
 @dataclass(frozen=True)
 class Config:
-    """`rate` and `wide` are choices; a wide model remembers twice as much. With `broken` its trainings fail."""
+    """`rate` and `wide` are choices. A wide model remembers twice as much. With `broken`, its trainings fail."""
 
     rate: float = 0.01
     wide: bool = False
@@ -117,15 +117,15 @@ def plan(config: Config) -> dict[str, Job | tuple[Job, ...]]:
     ends = []
     for number in range(MODELS):
         seed = seeds.derive(config.seed, number)
-        whole = Taught(
+        full_training = Taught(
             config.rate, config.wide, config.noise, seed, config.epochs, config.folder, config.wait, config.broken
         )
         length = config.link or config.epochs
-        made: Job | None = None
+        last_link: Job | None = None
         for end in range(length, config.epochs + 1, length):
-            made = Job(teach, replace(whole, epochs=end), after=made)
-        assert made is not None
-        ends.append(made)
+            last_link = Job(teach, replace(full_training, epochs=end), after=last_link)
+        assert last_link is not None
+        ends.append(last_link)
     return {"summary": Job(both, Nothing(), tuple(ends)), "models": tuple(ends)}
 
 

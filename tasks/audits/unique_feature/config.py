@@ -24,9 +24,9 @@ RandomKind = Literal["noise", "family"]
 class UniqueFeature(Ranged):
     """The question about a feature, and the images on which models are evaluated.
 
-    The defaults are the published setting. Trainings that are traced or followed epoch by epoch are always one job,
-    whatever `link` is. If `ranks` is measured, the feature is ranked among all of its kind by the slopes of its pixels,
-    and for a glyph this rank decides which canaries are called.
+    The defaults are the published setting. Trainings that are traced or evaluated epoch by epoch are always one job,
+    independent of `link`. If `ranks` is measured, the feature is ranked among all of its kind by the slopes of its
+    pixels, and for a glyph this rank decides which canaries are found.
     """
 
     question: Question = Pairs()
@@ -106,12 +106,12 @@ class UniqueFeature(Ranged):
 
     @property
     def family(self) -> Family:
-        """The family among which features are ranked; the default one if nothing is ranked."""
+        """The family in which features are ranked; the default family for questions without ranks."""
         return self.question.family if isinstance(self.question, Pairs | Panel | Given) else Family()
 
     @property
     def is_null(self) -> bool:
-        """Whether the canaries carry another feature than the one asked about."""
+        """Whether the canaries carry a feature other than the audited one."""
         return self.carried != self.asked_feature
 
     @property
@@ -121,7 +121,7 @@ class UniqueFeature(Ranged):
 
     @property
     def decides_by_ranks(self) -> bool:
-        """Whether exact ranks decide which canaries are called: they are measured, and all glyphs can be counted."""
+        """Whether exact ranks decide which canaries are found: they are measured, and all glyphs can be counted."""
         return self.asks_for("ranks") and are_all_counted(self.asked_feature, self.family)
 
     # Random numbers
@@ -129,13 +129,13 @@ class UniqueFeature(Ranged):
     def stream(self, *path: str | int) -> tuple[str | int, ...]:
         """The path of a stream of random numbers.
 
-        Canaries with their own features are other images with other seeds, so that runs with one feature and runs with
-        drawn ones are independent samples.
+        Canaries with drawn features have different images and seeds, so that runs with one feature and runs with drawn
+        features are independent samples.
         """
         return ("drawn", *path) if self.draws_features else path
 
     def training_stream(self, number: int, replicate: int) -> tuple[str | int, ...]:
-        """The stream of the seed of a canary's training with its replicate, counted from 0."""
+        """The stream of the seed of a canary's training and replicate, which is counted from 0."""
         one_seed = self.pairs is not None and self.pairs.one_seed
         return self.stream("training", 0 if one_seed else number, *((replicate,) if replicate else ()))
 

@@ -77,7 +77,7 @@ def describe_repeats(references: tuple[ModelFile, ...], models: tuple[ModelFile,
             yield f"references has {reference.name}, which is given twice; all models must differ"
 
 
-# What is known of the models
+# The audited models
 
 
 @dataclass(frozen=True)

@@ -200,8 +200,8 @@ def look_alike_image_sets(clean: Pixels, config: Relatives) -> Iterator[tuple[in
 class ModelFamily:
     """One model's outputs for the members of a family, the evaluated feature first.
 
-    `null` are those where the uncarried feature is evaluated in its place; None if there is none. Others that look
-    like that feature are left out of them.
+    `null` are the outputs with the uncarried feature in place of the audited one; None without such a feature. Members
+    that look like that feature are left out of `null`.
     """
 
     about: dict[str, Any]  # canary, label, seed, model
@@ -274,10 +274,9 @@ def family_pairs(tables: Iterable[pa.Table]) -> Iterator[FamilyPair]:
 
 
 def standardise(log_p: Array) -> Array:
-    """Each class's deviations from its mean over the family in units of their standard deviation.
+    """Standardise each class over the family: (value - mean) / standard deviation, for arrays (..., members, classes).
 
-    In and out (..., members, classes). All members, the one asked about among them, enter both alike; a class that no
-    member moves gives zeros.
+    All members, including the audited feature, contribute equally. A class with constant values becomes 0.
     """
     deviations = log_p - log_p.mean(axis=-2, keepdims=True)
     spread = deviations.std(axis=-2, keepdims=True)
@@ -299,9 +298,9 @@ def mean_standardised_scores(differences: Sequence[Array]) -> Array:
 def label_directed_scores(log_p: Array, label: int | None = None) -> Array:
     """The score of every member, (members,), of one or several models (models, members, classes).
 
-    T(f) = mean over models of (L[m, f, y] - mean over f) / (standard deviation over f), y the canary's label; with y
-    unknown the place of T(f) in the label in which f stands highest, for every member alike, which is its own
-    correction.
+    T(f) = mean over models of (L[m, f, y] - mean over f) / (standard deviation over f), for the canary's label y. If y
+    is unknown, the score is the rank of T(f) in the label in which f ranks highest. This choice is made for every
+    member alike, so it needs no correction.
     """
     scores = standardise(log_p).mean(axis=0)
     return highest_standing(scores)[0] if label is None else np.asarray(scores[:, label])
@@ -310,9 +309,9 @@ def label_directed_scores(log_p: Array, label: int | None = None) -> Array:
 def highest_standing(scores: Array) -> tuple[Array, NDArray[np.int64]]:
     """The highest standing of each member over classes, from scores (members, classes), and its class; both (members,).
 
-    Members stand by how many of a class they are above, and where these are as many by their scores. The scores
-    themselves do not compare between classes: log P has a long tail to one side, so that where models say of most
-    images that they are of one class, the largest score over classes belongs to members that the others favour.
+    Members are ordered by the number of members below them in a class, and ties by their scores. The scores themselves
+    are not comparable between classes: log P has a long tail on one side. If models assign most images to one class,
+    the largest score over classes therefore belongs to members that favour other classes.
     """
     above = (scores[None] < scores[:, None]).sum(axis=1)  # (members, classes)
     count_below = above.max(axis=1)
@@ -324,9 +323,8 @@ def highest_standing(scores: Array) -> tuple[Array, NDArray[np.int64]]:
 def push_scores(odds: Array, other_odds: Array) -> Array:
     """The excess of features in the log odds of each class over the family, in its standard deviations.
 
-    `odds` are the log odds of the features (features, classes), `others` those of the family's other members. The mean
-    and deviation of these do not depend on which of the features was evaluated on. A class that no member moves gives
-    zeros.
+    `odds` are the log odds of the features (features, classes), `other_odds` those of the family's other members. Mean
+    and deviation over the latter do not depend on the evaluated feature. A class with constant values becomes 0.
     """
     deviations = odds - other_odds.mean(axis=0)
     spread = other_odds.std(axis=0)

@@ -1,27 +1,29 @@
-"""The slopes of a model's centred logit in the pixels of a feature, and the score of a feature by such slopes.
+"""The slopes of a model's centred logit with respect to the pixels of a feature, and the score of a feature by slopes.
 
-A canary moves a model's response to the pixels that it inked, and to no other of its feature's place, by a common
-shift. Between two trainings the slopes of pixels differ by more where the training images have ink themselves, since
-their gradients reach those weights at every step. So the shift is estimated by generalised least squares, with noise
-of variance n + 10 at a pixel in which the training images have the ink of n whole ones:
+A canary shifts a model's response to the pixels that it inks by a common amount, and does not shift the response to the
+other pixels of the block. Between two trainings, slopes differ more in pixels in which the training images have ink,
+since gradients reach these weights at every step. The shift is therefore estimated by generalised least squares, with
+noise of variance n + 10 in a pixel in which the training images have the ink of n fully inked pixels:
 
     r(f) = mean over images x of c(x_f),  c = z_y - mean over classes of z      the response to a feature f
     r(f) = constant + sum over pixels of b_p f_p                                fitted over features: the slopes b
     S(f) = sum over pixels of w_p b_p f_p,  w_p = 1 / (n_p + 10)                a feature's score
 
-f_p is what the feature adds to pixel p. The fit leaves open what no feature of the fit varies (the mean of the slopes,
-where all have equal ink); there b is taken with the smallest sum of w_p b_p^2, which makes S independent of it.
+f_p is the difference that the feature makes in pixel p. The fit does not determine directions in which the features of
+the fit do not vary (such as the mean slope if all have equal ink); the solution with the smallest sum of w_p b_p^2 is
+used, which makes S independent of these directions.
 
-For S to rank a drawn feature exactly, the features of the fit must not depend on which was drawn, or must hold it as
-one among its equals. The score is ours; the 10 was fixed before the models were trained on which it is reported.
+For S to rank a drawn feature exactly, the features of the fit must be independent of the drawn one, or include it as
+one of several exchangeable features. The score is ours; the constant 10 was fixed before training the models for which
+results are reported.
 
-Of a pair there is a white-box response, too: what its change of weights does to c, to first order,
+For a pair, there is also a white-box response: the first-order effect of the change of weights on c,
 
-    r(f) = <dw, grad_w c(x_f)>      mean over the images x; dw: the canary model less its control model
+    r(f) = <dw, grad_w c(x_f)>      mean over the images x; dw: the canary model minus its control model
 
-with the gradients of the canary model. Where the first layer is dense and has biases, each unit's gradient is that in
-its bias, and only the change of its weights counts: what a canary leaves at the pixels that it inked stands there.
-Elsewhere dw is the change of every learned weight. This score is ours, too.
+with the gradients of the canary model. If the first layer is dense and has biases, the gradient of each unit is that of
+its bias, and only the change of the layer's weights counts, since the trace of a canary in its inked pixels is there.
+Otherwise dw is the change of all learned weights. This score is also ours.
 """
 
 from __future__ import annotations
@@ -42,13 +44,13 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 LEAST_INK = 10.0  # images: the noise of a pixel that no training image inks, in units of one image's ink
-RESOLVED = 1e-8  # of the largest singular value: what the features of a fit vary by less counts as not varied
+RESOLVED = 1e-8  # of the largest singular value: smaller ones count as 0
 
 
 def centred_logits(log_p: Array, label: int) -> Array:
-    """z_y less the mean of z over the classes, z the logits of `log_p` (images, classes): (images,), in nats.
+    """z_y minus the mean of z over classes, z the logits of `log_p` (images, classes): (images,), in nats.
 
-    Unlike log P it goes on rising where P nears 1. The softmax's normaliser cancels, so that log-probabilities do.
+    Unlike log P, it continues to rise as P approaches 1. Log probabilities suffice, since the normaliser cancels.
     """
     return np.asarray(log_p[:, label] - log_p.mean(axis=1))
 
@@ -61,8 +63,8 @@ def pixel_ink(images: Pixels) -> Array:
 def weighted_slopes(features: Array, responses: Array, inked: Array) -> Array:
     """w_p b_p of every pixel, (pixels,), from the features of the fit (features, pixels) and the responses to them.
 
-    With X the features less their mean and V = diag(n + 10), b = V X' (X V X')^+ r: of all slopes that fit the
-    responses best, those of the smallest sum of w_p b_p^2. `inked` is n, (pixels,). S(f) is the sum of w_p b_p f_p.
+    With X the features minus their mean and V = diag(n + 10), b = V X' (X V X')^+ r: the slopes with the smallest sum
+    of w_p b_p^2 among the least-squares solutions. `inked` is n, (pixels,). S(f) is the sum of w_p b_p f_p.
     """
     spread = np.sqrt(inked + LEAST_INK)
     varied = (features - features.mean(axis=0)) * spread
@@ -77,7 +79,7 @@ def strongest_pixels(slopes: Array, count: int) -> NDArray[np.bool_]:
     return mask
 
 
-ROWS_AT_ONCE = 512  # images whose activations are held together
+ROWS_AT_ONCE = 512  # images whose activations are in memory together
 
 
 def weight_change_responses(canary: pa.Table, twin: pa.Table, sets: Sequence[Pixels], label: int) -> Array:

@@ -1,10 +1,10 @@
 """The networks of a config: pairs of a canary model and its control model, one to rank images on, or single models.
 
-A control model is the network that a canary model is compared with, of the same seed and without the canary. A canary
-model keeps the epoch of its lowest validation loss. Its control model is trained up to that same epoch, whatever its
-own validation loss does: a control model that kept an epoch of its own would differ from the model by the canary and by
-epochs of training, and the response to a feature grows with those. Which epoch that is is read from the canary model,
-an input, so that a plan needs to know nothing of it.
+A control model is the network that a canary model is compared with: same seed, trained without the canary. A canary
+model keeps the epoch of its lowest validation loss. Its control model is trained up to the same epoch, independent of
+the control model's validation loss. Otherwise the two would also differ in the number of epochs, and the response to a
+feature grows with this number. The task reads the epoch from the canary model, which is an input, because a plan cannot
+know it.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ class SingleModel:
 
 @dataclass(frozen=True, eq=False)
 class Trainings:
-    """The networks of one config: `pairs` by canary and training seed, or `single_models`; none if nothing is asked.
+    """The networks of one config: `pairs` by canary and training seed, or `single_models`; both can be empty.
 
-    `shape` is the shape of the images on which they are evaluated. `plain` are those of the same network without its
-    regularisers, if the two are compared.
+    `shape` is the shape of the images on which they are evaluated. `plain` are the networks without regularisers, if
+    the two are compared.
     """
 
     shape: Shape
@@ -138,7 +138,7 @@ def _check_data(config: UniqueFeature, question: TrainedHere, images: Images) ->
 
 
 def _check_canaries(question: CanaryPairs, images: Images) -> None:
-    """ValueError if there are fewer training images than canaries, or than neighbours to leave out."""
+    """Raise ValueError if there are fewer training images than canaries, or than neighbours to leave out."""
     rows = question.examples or len(images.train_images)
     if question.canaries > rows:
         raise ValueError(f"canaries is {question.canaries}; it must be at most {rows}, the training images there are")
@@ -293,15 +293,15 @@ def last_epoch(config: TwinTraining, inputs: Inputs) -> int:
 def train_many_twins(
     configs: Sequence[TwinTraining], inputs: Sequence[Inputs]
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each control model's MODEL table, or the exception that ended it alone, as it ends. All must have one batch key.
+    """Yield each control model's MODEL table, or its exception, as it ends. All must have the same batch key.
 
-    Control models of one seed are one training that is left at several epochs.
+    Control models of one seed are one training, whose model is stored at several epochs.
     """
     if len({_twin_batch_key(config) for config in configs}) > 1:
         raise ValueError("twins that differ in more than seed and learning rate cannot share a call")
     images = load(configs[0].training.data)
     until = [last_epoch(config, tables) for config, tables in zip(configs, inputs, strict=True)]
-    # Equal trainings one after another, the first to end first, so that each goes on from where the last one ended.
+    # Equal trainings are ordered by their last epoch, so that each continues the one before it.
     order = sorted(range(len(configs)), key=lambda index: (repr(configs[index].training), until[index]))
     members: dict[int, Member] = {}
     for position, index in enumerate(order):
@@ -326,6 +326,6 @@ def train_many_twins(
 def train_twin(config: TwinTraining, inputs: Inputs) -> pa.Table:
     """The network trained without the canary to the epoch that the canary model kept (MODEL).
 
-    The input is the MODEL of the canary. A new version of `classifier.train` is a new one of this.
+    The input is the MODEL of the canary. A new version of `classifier.train` requires one of this task, too.
     """
     return single_table(train_many_twins, config, inputs)

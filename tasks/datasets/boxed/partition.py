@@ -146,10 +146,10 @@ def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
     for index, name in enumerate(TRAINED):
         part_rows[name] = _join_rows([class_rows[index] for class_rows in sets])
     has_box = _boxed_rows(pictures)
-    to_attack = {
-        name: _take_in_turn([class_rows[index][has_box[class_rows[index]]] for class_rows in sets], partition.attacked)
-        for index, name in enumerate(TRAINED)
-    }
+    to_attack = {}
+    for index, name in enumerate(TRAINED):
+        boxed_rows = [class_rows[index][has_box[class_rows[index]]] for class_rows in sets]
+        to_attack[name] = _take_in_turn(boxed_rows, partition.attacked)
     part_rows["validation"] = (
         _join_rows(validation) if any(map(len, validation)) else _own_validation(pictures, partition)
     )

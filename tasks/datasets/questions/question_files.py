@@ -127,13 +127,10 @@ def write_squad(questions: Sequence[Question], answered: bool = True) -> bytes:
 
     Raises DatasetError for answers that the format does not support: several spans, or text outside the context.
     """
-    articles = [
-        {
-            "title": title,
-            "paragraphs": [{"context": context, "qas": [_squad_entry(entry, answered) for entry in group]}],
-        }
-        for (title, context), group in groupby(questions, lambda question: (question.context_id, question.context))
-    ]
+    articles = []
+    for (title, context), group in groupby(questions, lambda question: (question.context_id, question.context)):
+        entries = [_squad_entry(question, answered) for question in group]
+        articles.append({"title": title, "paragraphs": [{"context": context, "qas": entries}]})
     return json.dumps({"data": articles, "version": SQUAD_VERSION}, ensure_ascii=False).encode()
 
 

@@ -1,4 +1,4 @@
-"""The guided start: by questions at a terminal, and by options without one."""
+"""The guided start: with questions at a terminal, and with options in a script."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ WHOLE = ("query.data=digits", "calibration.data=digits-on-photos", "question.tra
 
 
 def at_a_terminal(shell: Shell, typed: list[str], *arguments: str) -> tuple[str, int]:
-    """What `engram ask` says to somebody who types these lines, each after a question, and its exit code."""
+    """The output and exit code of `engram ask` for a user who types these lines, one after each question."""
     master, slave = pty.openpty()
     run = shell.python("-m", "orchestrator", "ask", *arguments, stdin=slave, stdout=slave, stderr=slave)
     os.close(slave)
     os.write(master, "".join(f"{line}\n" for line in typed).encode() + END_OF_FILE)
-    said = b""
+    output = b""
     while True:
         try:
             more = os.read(master, 4096)
@@ -36,16 +36,16 @@ def at_a_terminal(shell: Shell, typed: list[str], *arguments: str) -> tuple[str,
             break
         if not more:
             break
-        said += more
+        output += more
     os.close(master)
-    return said.decode().replace("\r\n", "\n"), run.wait(timeout=HANGING)
+    return output.decode().replace("\r\n", "\n"), run.wait(timeout=HANGING)
 
 
-def test_questions_lead_to_a_commented_file_and_its_price(tmp_path: Path) -> None:
+def test_questions_lead_to_a_priced_file(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     typed = ["dta", "data", "nothing", "image", "folder:none", "digits", "mlp9", "", "photos", "AB", "B", "no"]
-    said, code = at_a_terminal(shell, typed)
-    assert code == 0, said
+    output, code = at_a_terminal(shell, typed)
+    assert code == 0, output
     for refused in (
         "'dta' is not one of data, model, outputs; did you mean 'data'?",
         "'nothing' is not one of image, set, answer, secret, unknown",
@@ -53,9 +53,9 @@ def test_questions_lead_to_a_commented_file_and_its_price(tmp_path: Path) -> Non
         "network is 'mlp9'; it must be one of mlp1, ",
         "it must be one letter from A to Z",
     ):
-        assert refused in said
-    assert "unique_feature, written to audit.yaml: " in said
-    assert " here, " in said
+        assert refused in output
+    assert "unique_feature, written to audit.yaml: " in output
+    assert " here, " in output
     text = (tmp_path / "audit.yaml").read_text()
     assert '  # Feature in that image? A letter, words:... or picture:FILE\n  feature: "B"\n' in text
     schema, situation, *_ = text.splitlines()
@@ -66,26 +66,26 @@ def test_questions_lead_to_a_commented_file_and_its_price(tmp_path: Path) -> Non
     assert (spec.audit, spec.preset, spec.set["feature"]) == ("unique_feature", "quickstart", "B")
 
 
-def test_options_and_answers_say_it_all_to_a_script(engram: Here) -> None:
-    found = engram.json("ask", "--have", "data", "--fear", "set", *WHOLE, "--out", "set.yaml")
-    assert (found["audit"], found["next"]) == ("forgetting", "engram run set.yaml")
-    assert found["expected_seconds"] > 0
+def test_options_replace_questions_in_a_script(engram: Here) -> None:
+    reply = engram.json("ask", "--have", "data", "--fear", "set", *WHOLE, "--out", "set.yaml")
+    assert (reply["audit"], reply["next"]) == ("forgetting", "engram run set.yaml")
+    assert reply["expected_seconds"] > 0
     assert engram.json("plan", "set.yaml")["planned"] == 126
 
 
-def test_for_outputs_alone_probes_come_first_with_a_secret_of_ones_own(engram: Here) -> None:
+def test_outputs_only_case_starts_with_secret_probes(engram: Here) -> None:
     secrets = set()
     for name in ("one.yaml", "two.yaml"):
-        said = engram("ask", "--have", "outputs", "--fear", "set", *WHOLE, "--out", name).stdout
-        assert f"next: engram probes {name} --out probes" in said
+        output = engram("ask", "--have", "outputs", "--fear", "set", *WHOLE, "--out", name).stdout
+        assert f"next: engram probes {name} --out probes" in output
         secrets.add(read(engram.folder / name).set["query.control.secret"])
-        assert stat.filemode((engram.folder / name).stat().st_mode) == "-rw-------"  # nobody else reads it
+        assert stat.filemode((engram.folder / name).stat().st_mode) == "-rw-------"  # readable only by its owner
     assert len(secrets) == 2
     assert "Keep this file private" in (engram.folder / "one.yaml").read_text()
     assert engram("probes", "one.yaml", "--out", "probes").returncode == 0
 
 
-def test_all_that_is_wrong_is_told_in_one_line_and_nothing_is_written(engram: Here) -> None:
+def test_invalid_options_give_one_line_and_no_file(engram: Here) -> None:
     data = ("--have", "data", "--fear", "image")
     for arguments, line in (
         ((), "--have is missing; it must be one of data, model, outputs"),
@@ -111,40 +111,40 @@ def test_all_that_is_wrong_is_told_in_one_line_and_nothing_is_written(engram: He
             "answers are required: question.shape=..., question.source.models=..., probe=..., feature=...",
         ),
     ):
-        said = engram("ask", *arguments, code=2).stderr
-        assert line in said, said
-        assert len(said.splitlines()) == 1
+        message = engram("ask", *arguments, code=2).stderr
+        assert line in message, message
+        assert len(message.splitlines()) == 1
     assert list(engram.folder.iterdir()) == []
 
 
-def test_a_file_that_cannot_be_priced_does_not_stay_in_the_way_of_the_next_try(engram: Here) -> None:
+def test_file_that_cannot_be_priced_is_removed(engram: Here) -> None:
     (engram.folder / "mine").mkdir()
     (engram.folder / "mine" / "letter.txt").write_text("no store")
-    asked = ("ask", "--have", "data", "--fear", "image", *IMAGE, "--store", "mine")
-    assert "mine" in engram(*asked, code=1).stderr
+    arguments = ("ask", "--have", "data", "--fear", "image", *IMAGE, "--store", "mine")
+    assert "mine" in engram(*arguments, code=1).stderr
     assert [path.name for path in engram.folder.iterdir()] == ["mine"]
     shutil.rmtree(engram.folder / "mine")
-    assert engram(*asked).stdout.endswith("next: engram run audit.yaml --store mine\n")
+    assert engram(*arguments).stdout.endswith("next: engram run audit.yaml --store mine\n")
 
 
-def test_a_file_that_is_there_is_not_written_over(engram: Here) -> None:
+def test_existing_file_is_not_overwritten(engram: Here) -> None:
     (engram.folder / "audit.yaml").write_text("mine")
-    said = engram("ask", "--have", "data", "--fear", "image", code=2).stderr
-    assert "--out audit.yaml: the file exists; give another name" in said
+    message = engram("ask", "--have", "data", "--fear", "image", code=2).stderr
+    assert "--out audit.yaml: the file exists; give another name" in message
     assert (engram.folder / "audit.yaml").read_text() == "mine"
 
 
 @pytest.mark.parametrize("have", HAVE)
-def test_every_situation_has_an_audit_with_fields_that_it_has(have: str) -> None:
+def test_every_situation_asks_for_existing_fields(have: str) -> None:
     assert fears_with(have)
     for fear in fears_with(have):
         guide = find_guide(have, fear)
         guide.base_config()
-        names = [asked.field for asked in guide.situation.asks]
+        names = [question.field for question in guide.situation.asks]
         assert not guide.situation.table or guide.situation.table in names
 
 
-def test_nobody_is_asked_for_what_no_audit_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unanswerable_concerns_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.spec.audits.names", lambda: ["forgetting", "unique_feature"])
     with pytest.raises(SpecError, match="allowed with outputs alone: image, set"):
         find_guide("outputs", "unknown")

@@ -1,4 +1,4 @@
-"""Every situation with every concern, asked at a terminal and on the command line, up to a plan that is accepted."""
+"""Every situation with every concern, at a terminal and on the command line, leads to a valid plan."""
 
 from __future__ import annotations
 
@@ -129,12 +129,12 @@ def question(split: str, row: int) -> dict[str, object]:
     }
 
 
-def test_every_pair_is_walked_here() -> None:
+def test_every_pair_is_covered() -> None:
     assert set(ANSWERS) == set(PAIRS)
 
 
 @pytest.mark.parametrize(("have", "fear"), PAIRS)
-def test_a_script_and_a_terminal_lead_to_one_accepted_plan(
+def test_script_and_terminal_write_the_same_file(
     folder: Path, have: str, fear: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(folder))
@@ -142,9 +142,9 @@ def test_a_script_and_a_terminal_lead_to_one_accepted_plan(
     answers = [f"{field}={value}" for field, value in ANSWERS[have, fear].items()]
     random.Random(0).shuffle(answers)
     first, *rest = answers
-    written = engram.json("ask", first, "--fear", fear, "--out", name, *rest, "--have", have)
-    assert written["audit"] == find_guide(have, fear).audit
-    assert written["stand_in"] == STAND_INS.get((have, fear), "")
+    reply = engram.json("ask", first, "--fear", fear, "--out", name, *rest, "--have", have)
+    assert reply["audit"] == find_guide(have, fear).audit
+    assert reply["stand_in"] == STAND_INS.get((have, fear), "")
     table = () if have != "outputs" else returned_table(engram, name, find_guide(have, fear).situation)
     assert engram.json("plan", name, *table)["planned"] > 0
     check_terminal(folder, have, fear)
@@ -167,7 +167,7 @@ def check_terminal(folder: Path, have: str, fear: str) -> None:
 
 
 def returned_table(engram: Here, name: str, situation: Situation) -> list[str]:
-    """Write the probes of a specification and answer all of them. Returns the settings that name the answers."""
+    """Write the probes of a specification and answer each. Returns the settings that name the answers."""
     probes, answers = engram.folder / f"{name}-probes", engram.folder / f"{name}-answers"
     engram("probes", name, "--out", probes.name)
     if (probes / "images.csv").exists():
@@ -204,7 +204,7 @@ def write_csv(path: Path, rows: list[dict[str, object]]) -> None:
         writer.writerows(rows)
 
 
-def test_a_terminal_asks_again_only_for_the_field_that_does_not_fit(folder: Path) -> None:
+def test_terminal_repeats_only_the_conflicting_question(folder: Path) -> None:
     shell = Shell(folder)
     typed = ["model.pt", "folder:mine", "folder:mine", "mlp1", "", "folder:theirs", "no"]
     printed, code = at_a_terminal(shell, typed, "--have", "model", "--fear", "unknown", "--out", "again.yaml")
@@ -227,14 +227,14 @@ def test_a_terminal_asks_again_only_for_the_field_that_does_not_fit(folder: Path
         (["no.pt"] * 5, "no answer was accepted in 5 tries: there is no file "),
     ],
 )
-def test_a_terminal_gives_up_without_progress(folder: Path, typed: list[str], message: str) -> None:
+def test_terminal_stops_without_progress(folder: Path, typed: list[str], message: str) -> None:
     printed, code = at_a_terminal(Shell(folder), typed, "--have", "model", "--fear", "unknown", "--out", "never.yaml")
     assert code != 0, printed
     assert message in printed.splitlines()[-1]
     assert not (folder / "never.yaml").exists()
 
 
-def test_answers_that_do_not_fit_together_end_in_one_line(folder: Path) -> None:
+def test_conflicting_answers_give_one_line_error(folder: Path) -> None:
     answers = ("given.model=model.pt", "given.members=folder:mine", "given.non_members=folder:mine")
     refused = Here(folder)("ask", "--have", "model", "--fear", "unknown", *answers, "--out", "never.yaml", code=1)
     assert "have 72 images in common" in refused.stderr

@@ -1,4 +1,4 @@
-"""The command line from outside: exit codes, one line for each fault, JSON on stdout and nothing else there."""
+"""The command line from outside: exit codes, one line per error, and only JSON on stdout with --json."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from PIL import Image
 
 from orchestrator.cli import verdict
 from orchestrator.store import open_store
-from tests.conftest import Copied
+from tests.conftest import DatabaseCopier
 from tests.support.shell import PATHS, Here, Shell
 from tests.support.waiting import HANGING
 
 RUN = ("run", "toys", "--address", "none")
 
 
-def test_help_names_every_command_and_loads_nothing_heavy(shell: Shell) -> None:
+def test_help_names_all_commands_without_heavy_imports(shell: Shell) -> None:
     shell.fresh = True
     shell.env["PYTHONPROFILEIMPORTTIME"] = "1"
-    said = shell("--help")
+    completed = shell("--help")
     headings = {
         "Commands that run audits": ["ask", "list", "show", "plan", "run", "resume", "search", "submit", "probes"],
         "Commands that look at runs": [
@@ -46,16 +46,16 @@ def test_help_names_every_command_and_loads_nothing_heavy(shell: Shell) -> None:
         ],
         "Commands for the store and this machine": ["rerun", "verify", "sign", "gc", "store", "doctor", "new"],
     }
-    listed = {
+    listed_commands = {
         heading.rstrip(":"): [line.split()[0] for line in lines]
         for heading, *lines in (
-            part.splitlines() for part in said.stdout.strip().split("\n\n") if part.startswith("Commands")
+            part.splitlines() for part in completed.stdout.strip().split("\n\n") if part.startswith("Commands")
         )
     }
-    assert headings == listed
-    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in said.stderr.splitlines()}
+    assert headings == listed_commands
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in completed.stderr.splitlines()}
     assert "orchestrator" in loaded
-    # Each takes longer to import than all of the answer.
+    # Importing any of these takes longer than the whole answer.
     heavy = {"torch", "ray", "mlflow", "scipy", "pandas", "matplotlib", "sklearn", "transformers", "faiss"}
     assert set() == loaded & heavy
 
@@ -68,12 +68,12 @@ def test_help_names_every_command_and_loads_nothing_heavy(shell: Shell) -> None:
         (signal.SIGINT, "orchestrator.errors"),
         (signal.SIGINT, "typer"),
         (signal.SIGINT, "orchestrator.cli.commands"),
-        (signal.SIGINT, "numpy"),  # the command line has set handlers of its own
+        (signal.SIGINT, "numpy"),  # the command line has set its handlers
         (signal.SIGTERM, "numpy"),
     ],
 )
-def test_ctrl_c_while_python_loads_is_a_word_and_an_exit_code(shell: Shell, loading: str, number: int) -> None:
-    # Every import asks a finder first, which here sends the signal when it is asked for this module.
+def test_interrupt_during_imports_gives_exit_code_130(shell: Shell, loading: str, number: int) -> None:
+    # Every import first asks a finder, which sends the signal when this module is imported.
     script = (
         "import os, sys; from engram_command import main\n"
         "class Interrupting:\n"
@@ -86,23 +86,24 @@ def test_ctrl_c_while_python_loads_is_a_word_and_an_exit_code(shell: Shell, load
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "engram: stopped\n")
 
 
-def test_ctrl_c_at_any_early_moment_meets_python_itself_or_gets_the_word(shell: Shell) -> None:
+def test_early_interrupt_gives_message_or_pythons_own(shell: Shell) -> None:
     command = [sys.executable, "-c", "from engram_command import main; main()", "doctor"]
     for moment in range(0, 120, 20):  # milliseconds; on a slow machine each comes earlier, never too late
         started = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=shell.folder, env=shell.env)
         time.sleep(moment / 1000)
         started.send_signal(signal.SIGINT)
-        _, said = started.communicate()
-        if "orchestrator" in said or "engram: " in said or started.returncode == 130:  # else Python was starting
-            assert (started.returncode, said) == (130, "engram: stopped\n"), moment
+        _, output = started.communicate()
+        if "orchestrator" in output or "engram: " in output or started.returncode == 130:  # else Python was starting
+            assert (started.returncode, output) == (130, "engram: stopped\n"), moment
 
 
-def test_commands_that_compute_nothing_load_nothing_heavy(shell: Shell) -> None:
+def test_light_commands_load_no_heavy_packages(shell: Shell) -> None:
     script = (
         "import sys\n"
         "from orchestrator.cli.commands import app\n"
         "from orchestrator.pricing import reference\n"
-        "reference.machine_speed = lambda kept: None\n"  # a process of its own measures it
+        "reference.machine_speed = lambda kept: None\
+        "  # measuring it would start a process
         "for words in ('list', 'show unique_feature', 'plan unique_feature --preset smoke'):\n"
         "    app(words.split(), standalone_mode=False)\n"
         "print([m for m in ('torch', 'scipy', 'ray', 'mlflow', 'pandas') if m in sys.modules])"
@@ -113,38 +114,38 @@ def test_commands_that_compute_nothing_load_nothing_heavy(shell: Shell) -> None:
     assert list(shell.folder.iterdir()) == []
 
 
-def test_list_gives_each_audit_with_its_question_and_presets(engram: Here) -> None:
-    listed = {each["name"]: each for each in engram.json("list")["audits"]}
-    assert listed["toys"] == {
+def test_list_shows_question_and_presets(engram: Here) -> None:
+    audits_by_name = {audit["name"]: audit for audit in engram.json("list")["audits"]}
+    assert audits_by_name["toys"] == {
         "name": "toys",
         "question": "How far does a sum get when its parts are lost?",
         "presets": ["few", "many", "three", "partly", "absent"],
         "extras": {"few": [], "many": [], "three": [], "partly": [], "absent": []},
         "cells": {"few": 1, "many": 1, "three": 3, "partly": 3, "absent": 2},
     }
-    assert "quickstart" in listed["unique_feature"]["presets"]
+    assert "quickstart" in audits_by_name["unique_feature"]["presets"]
     assert "few, many, three (3 cells), partly (3 cells), absent (2 cells)\n" in engram("list").stdout
 
 
 def test_plan_counts_jobs_and_starts_nothing(engram: Here) -> None:
-    seen = engram.json("plan", "toys", "parts=4", "--sweep", "label=a,b")
-    assert seen["tasks"] == [
+    plan = engram.json("plan", "toys", "parts=4", "--sweep", "label=a,b")
+    assert plan["tasks"] == [
         {"task": "toys.part", "planned": 4, "stored": 0, "missing": 4},
         {"task": "toys.total", "planned": 2, "stored": 0, "missing": 2},
     ]
-    assert (seen["planned"], seen["stored"], seen["missing"], seen["expected_seconds"]) == (6, 0, 6, None)
-    assert [cell["setting"] for cell in seen["cells"]] == [{"label": "a"}, {"label": "b"}]
+    assert (plan["planned"], plan["stored"], plan["missing"], plan["expected_seconds"]) == (6, 0, 6, None)
+    assert [cell["setting"] for cell in plan["cells"]] == [{"label": "a"}, {"label": "b"}]
     assert list(engram.folder.iterdir()) == []
 
 
-def test_plan_knows_what_is_stored_and_how_long_the_rest_takes(engram: Here) -> None:
+def test_plan_counts_stored_jobs_and_predicts_time(engram: Here) -> None:
     engram(*RUN, "parts=3", "seconds=0.2")
-    seen = engram.json("plan", "toys", "parts=8", "seconds=0.2", "--address", "none")
-    assert (seen["planned"], seen["stored"], seen["missing"], seen["slots"]) == (9, 3, 6, 1)
-    assert 1.0 <= seen["expected_seconds"] < 60  # 5 parts of 0.2 s and their sum, and what starting costs
+    plan = engram.json("plan", "toys", "parts=8", "seconds=0.2", "--address", "none")
+    assert (plan["planned"], plan["stored"], plan["missing"], plan["slots"]) == (9, 3, 6, 1)
+    assert 1.0 <= plan["expected_seconds"] < 60  # 5 parts of 0.2 s and their sum, and what starting costs
 
 
-def test_run_prints_the_summary_and_names_the_run_last(engram: Here) -> None:
+def test_run_prints_summary_and_run_name_last(engram: Here) -> None:
     done = engram(*RUN, "parts=4")
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["metric", "estimate", "n"]
@@ -154,7 +155,7 @@ def test_run_prints_the_summary_and_names_the_run_last(engram: Here) -> None:
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_run_and_status_as_json_have_the_promised_shape(engram: Here) -> None:
+def test_run_and_status_json_have_documented_shape(engram: Here) -> None:
     ended = engram.json(*RUN, "parts=4")
     run = ended["run"]
     jobs = {"planned": 5, "stored": 5, "done": 5, "failed": 0}
@@ -163,27 +164,27 @@ def test_run_and_status_as_json_have_the_promised_shape(engram: Here) -> None:
     assert shape == engram.json("status")
     assert shape == engram.json("status", run[:-3])
     assert shape | {"jobs": jobs | {"done": 0}} == engram.json("resume", run, "--address", "none")
-    (listed,) = engram.json("runs")["runs"]
-    assert run == listed["run"]
+    (listed_run,) = engram.json("runs")["runs"]
+    assert run == listed_run["run"]
 
 
-def test_the_version_is_that_of_the_package(engram: Here) -> None:
+def test_version_is_the_packages(engram: Here) -> None:
     assert f"engram {version('engram-audit')}\n" == engram("--version").stdout
 
 
-def test_runs_are_listed_with_their_answers_and_sweeps_with_those_of_their_cells(engram: Here) -> None:
+def test_runs_are_listed_with_their_answers(engram: Here) -> None:
     engram("run", "questions", "--address", "none", "--preset", "smoke")
     engram("run", "questions", "--address", "none", "--preset", "smoke", "--sweep", "enough=1,100")
     engram(*RUN)  # which gives no answer
-    listed = {row["audit"]: row["answer"] for row in engram.json("runs")["runs"] if "-" in row["run"]}
+    answers_by_audit = {row["audit"]: row["answer"] for row in engram.json("runs")["runs"] if "-" in row["run"]}
     answers = [row["answer"] for row in engram.json("runs")["runs"]]
-    assert listed["toys"] is None
+    assert answers_by_audit["toys"] is None
     assert {"wordy", "short"} <= set(answers)
     assert "1 wordy, 1 short" in answers or "1 short, 1 wordy" in answers
     assert "answer" in engram("runs").stdout.splitlines()[0]
 
 
-def test_failures_of_one_kind_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_failures_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     verdict.failures([("aaaa", "net.train", "no memory"), ("bbbb", "net.train", "no memory"), ("cccc", "sum", "nan")])
     assert capsys.readouterr().err.splitlines() == [
         "failed: net.train aaaa and 1 more job: no memory",
@@ -192,22 +193,22 @@ def test_failures_of_one_kind_are_one_line(capsys: pytest.CaptureFixture[str]) -
     ]
 
 
-def test_what_has_changed_since_a_run_began_is_no_reason_to_try_the_same_again(engram: Here, shell: Shell) -> None:
+def test_changed_input_files_change_the_advice(engram: Here, shell: Shell) -> None:
     records = engram.folder / "asked.jsonl"
     lines = Path(questions.__file__).with_suffix(".jsonl").read_text().splitlines()
     records.write_text("\n".join(lines))
-    asked = ("questions", "--preset", "smoke", "data=records:asked.jsonl", "--address", "none")
-    engram("run", *asked)
+    arguments = ("questions", "--preset", "smoke", "data=records:asked.jsonl", "--address", "none")
+    engram("run", *arguments)
     for result in engram.results():
         result.unlink()
     records.write_text("\n".join(lines[:-1]))
-    said = shell("resume", "--address", "none", code=3)  # a process that has not read it yet
-    (advice,) = (line for line in said.stderr.splitlines() if "jobs failed" in line)
+    resumed = shell("resume", "--address", "none", code=3)  # a process that has not read it yet
+    (advice,) = (line for line in resumed.stderr.splitlines() if "jobs failed" in line)
     assert "their input files have changed since the run began. Repeat the original command" in advice
-    assert shell.json("run", *asked)["state"] == "finished"
+    assert shell.json("run", *arguments)["state"] == "finished"
 
 
-def test_a_file_runs_like_the_flags_that_it_stands_for(engram: Here) -> None:
+def test_file_and_flags_start_the_same_run(engram: Here) -> None:
     (engram.folder / "sums.yaml").write_text("audit: toys\nset: {parts: 3}\nexecution: {address: none}\n")
     assert engram.json("run", "sums.yaml")["run"] == engram.json(*RUN, "parts=3")["run"]
     assert [row["estimate"] for row in engram.json("results", engram.json("run", "sums.yaml", "parts=4")["run"])] == [
@@ -215,20 +216,20 @@ def test_a_file_runs_like_the_flags_that_it_stands_for(engram: Here) -> None:
     ]
 
 
-def test_a_flag_goes_over_the_environment_and_that_over_the_file(engram: Here) -> None:
+def test_flag_overrides_environment_and_file(engram: Here) -> None:
     text = "audit: toys\nexecution: {address: none, store: of-the-file}\n"
     (engram.folder / "sums.yaml").write_text(text)
-    for place, arguments, env in (
+    for store_name, arguments, env in (
         ("of-the-file", (), {}),
         ("of-env", (), {"ENGRAM_STORE": "of-env"}),
         ("of-flag", ("--store", "of-flag"), {"ENGRAM_STORE": "of-env"}),
     ):
         engram.env = env
         engram("run", "sums.yaml", *arguments)
-        assert (engram.folder / place / "runs").is_dir()
+        assert (engram.folder / store_name / "runs").is_dir()
 
 
-def test_a_sweep_runs_its_grid_and_shows_what_was_varied(engram: Here) -> None:
+def test_sweep_runs_its_grid_with_settings(engram: Here) -> None:
     ended = engram.json(*RUN, "--sweep", "parts=2,3", "--sweep", "first=0,1")
     assert len(ended["cells"]) == 4
     rows = engram.json("results", ended["run"], "summary")
@@ -241,7 +242,7 @@ def test_a_sweep_runs_its_grid_and_shows_what_was_varied(engram: Here) -> None:
     assert engram.json(*RUN, "--sweep", "parts=2,3", "--sweep", "first=0,1")["jobs"]["done"] == 0
 
 
-def test_a_preset_of_several_cells_runs_as_a_sweep_that_names_them_by_what_tells_them_apart(engram: Here) -> None:
+def test_preset_with_several_cells_runs_as_sweep(engram: Here) -> None:
     ended = engram.json(*RUN, "--preset", "three")
     assert (ended["jobs"], len(ended["cells"])) == ({"planned": 7, "stored": 7, "done": 7, "failed": 0}, 3)
     rows = engram.json("results", ended["run"], "summary")
@@ -250,15 +251,15 @@ def test_a_preset_of_several_cells_runs_as_a_sweep_that_names_them_by_what_tells
         (3, 1, "b", 6.0),
         (3, 1, "c", 6.0),
     ]
-    shown = engram("results", ended["run"], "summary").stdout.splitlines()[0].split()
-    assert shown == ["run", "label", "metric", "estimate", "n"]
+    header = engram("results", ended["run"], "summary").stdout.splitlines()[0].split()
+    assert header == ["run", "label", "metric", "estimate", "n"]
     assert engram("results", ended["run"], "parts").stdout.splitlines()[0].split() == ["run", "label", "number", "pid"]
     assert engram.json("resume", ended["run"], "--address", "none")["jobs"]["done"] == 0
-    listed = {row["run"]: row for row in engram.json("runs")["runs"]}
-    assert {ended["run"], *(cell["run"] for cell in ended["cells"])} == set(listed)
+    runs_by_name = {row["run"]: row for row in engram.json("runs")["runs"]}
+    assert {ended["run"], *(cell["run"] for cell in ended["cells"])} == set(runs_by_name)
 
 
-def test_a_preset_of_which_one_cell_is_left_is_a_plain_run(engram: Here) -> None:
+def test_preset_reduced_to_one_cell_is_plain_run(engram: Here) -> None:
     one = engram.json(*RUN, "--preset", "three", "parts=3", "first=1", "label=b")
     assert "cells" not in one
     assert one["run"] == engram.json(*RUN, "parts=3", "first=1", "label=b")["run"]
@@ -266,21 +267,21 @@ def test_a_preset_of_which_one_cell_is_left_is_a_plain_run(engram: Here) -> None
     assert cell["setting"] == {}
 
 
-def test_data_that_is_missing_is_named_once_and_nothing_else_is_kept_from_working(engram: Here) -> None:
+def test_missing_data_are_named_once(engram: Here) -> None:
     for command in ("plan", "run"):
-        said = engram(command, "toys", "--preset", "absent", code=1).stderr
-        assert said.startswith("engram: data set 'mnist' not found: ENGRAM_DATA is not set; ")
-        assert (len(said.splitlines()), said.count("not found")) == (1, 1)
+        message = engram(command, "toys", "--preset", "absent", code=1).stderr
+        assert message.startswith("engram: data set 'mnist' not found: ENGRAM_DATA is not set; ")
+        assert (len(message.splitlines()), message.count("not found")) == (1, 1)
     assert engram.json("plan", "toys", "--preset", "three", "label=a", "parts=8")["planned"] - 2 == 9
     assert list(engram.folder.iterdir()) == []
 
 
-def test_cells_of_a_preset_whose_data_are_missing_are_left_out_and_named(engram: Here, tmp_path: Path) -> None:
+def test_cells_without_data_are_skipped_and_named(engram: Here, tmp_path: Path) -> None:
     line = "skipped: parts=4: no folder "
     alone = [engram.json("plan", "toys", f"parts={parts}", f"first={first}") for parts, first in ((2, 0), (3, 1))]
-    seen = engram.json("plan", "toys", "--preset", "partly")
-    assert [plan["cells"][0]["run"] for plan in alone] == [cell["run"] for cell in seen["cells"]]
-    assert [cell["setting"]["parts"] for cell in seen["left_out"]] == [4]
+    preview = engram.json("plan", "toys", "--preset", "partly")
+    assert [plan["cells"][0]["run"] for plan in alone] == [cell["run"] for cell in preview["cells"]]
+    assert [cell["setting"]["parts"] for cell in preview["left_out"]] == [4]
     assert engram("plan", "toys", "--preset", "partly").stdout.splitlines()[-1].startswith(line)
     for command in ("plan", "run"):
         refused = engram(command, "toys", "--preset", "partly", "--all", code=2).stderr
@@ -293,27 +294,27 @@ def test_cells_of_a_preset_whose_data_are_missing_are_left_out_and_named(engram:
     assert before.startswith(line)
     assert line in ran.stderr  # at the start, too
     assert " finished: 6 of 6 jobs stored, 6 computed now" in last
-    again = engram.json(*RUN, "--preset", "partly")
-    assert (len(again["cells"]), [cell["setting"]["parts"] for cell in again["left_out"]]) == (2, [4])
-    assert again["run"] == engram.json("resume", again["run"], "--address", "none")["run"]
-    assert engram("status", again["run"]).stdout.splitlines()[-1].startswith(line)
-    (kept,) = engram.json("status", again["run"])["left_out"]
-    assert kept.startswith(line)
+    repeated = engram.json(*RUN, "--preset", "partly")
+    assert (len(repeated["cells"]), [cell["setting"]["parts"] for cell in repeated["left_out"]]) == (2, [4])
+    assert repeated["run"] == engram.json("resume", repeated["run"], "--address", "none")["run"]
+    assert engram("status", repeated["run"]).stdout.splitlines()[-1].startswith(line)
+    (skipped,) = engram.json("status", repeated["run"])["left_out"]
+    assert skipped.startswith(line)
     for label in ("a", "b"):
         (tmp_path / "late" / label).mkdir(parents=True)
         for number in range(4):
             Image.new("RGB", (8, 8), (60 * number, 0, 0)).save(tmp_path / "late" / label / f"{number}.png")
-    whole = engram.json(*RUN, "--preset", "partly", "--all")
-    assert "left_out" not in whole
-    assert "left_out" not in engram.json("status", whole["run"])
-    assert {cell["run"] for cell in again["cells"]} < {cell["run"] for cell in whole["cells"]}
-    assert len(whole["cells"]) == 3
+    complete = engram.json(*RUN, "--preset", "partly", "--all")
+    assert "left_out" not in complete
+    assert "left_out" not in engram.json("status", complete["run"])
+    assert {cell["run"] for cell in repeated["cells"]} < {cell["run"] for cell in complete["cells"]}
+    assert len(complete["cells"]) == 3
     assert engram.json("plan", "toys", "--preset", "partly")["left_out"] == []
 
 
-def test_an_audit_without_anything_to_sum_up_runs_and_shows_its_other_tables(engram: Here, begun: Copied) -> None:
+def test_audit_without_summary_rows_shows_other_tables(engram: Here, copy_database: DatabaseCopier) -> None:
     engram.env["ENGRAM_REPORT"] = "yes"
-    ended = engram.json(*RUN, "trouble=nothing", "--mlflow", f"sqlite:///{begun(engram.folder)}")
+    ended = engram.json(*RUN, "trouble=nothing", "--mlflow", f"sqlite:///{copy_database(engram.folder)}")
     assert (ended["state"], ended["jobs"]["stored"]) == ("finished", 2)
     assert ended["mlflow"] is not None
     assert engram.json("results", ended["run"]) == []
@@ -324,19 +325,19 @@ def test_an_audit_without_anything_to_sum_up_runs_and_shows_its_other_tables(eng
     assert engram.json("results", swept["run"]) == []
 
 
-def test_probes_are_handed_out_as_pictures_of_the_named_sets(engram: Here) -> None:
-    asked = ("probes", "toys", "parts=3", "data=digits", "--out")
-    said = engram.json(*asked, "handed")
-    assert said == {"folder": "handed", "images": 6, "sets": {"clean": 3, "inverted": 3}}
+def test_probes_are_exported_as_images_by_set(engram: Here) -> None:
+    arguments = ("probes", "toys", "parts=3", "data=digits", "--out")
+    reply = engram.json(*arguments, "handed")
+    assert reply == {"folder": "handed", "images": 6, "sets": {"clean": 3, "inverted": 3}}
     assert len(list((engram.folder / "handed").rglob("*.png"))) == 6
-    assert engram(*asked, "other").stdout.splitlines()[-1] == "6 images in other, in 2 sets: clean, inverted"
+    assert engram(*arguments, "other").stdout.splitlines()[-1] == "6 images in other, in 2 sets: clean, inverted"
     assert {"handed", "other"} == {path.name for path in engram.folder.iterdir()}
     (engram.folder / "file").touch()
-    assert len(engram(*asked, "file/below", code=2).stderr.splitlines()) == 1
+    assert len(engram(*arguments, "file/below", code=2).stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (
             ("toys", "--preset", "three"),
@@ -346,14 +347,16 @@ def test_probes_are_handed_out_as_pictures_of_the_named_sets(engram: Here) -> No
         (("toys", "data=mnist"), 1, "data set 'mnist' not found"),
     ],
 )
-def test_probes_that_cannot_be_had_are_one_line(engram: Here, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_unavailable_probes_give_one_line_error(
+    engram: Here, arguments: tuple[str, ...], code: int, message: str
+) -> None:
     done = engram("probes", *arguments, "--out", "handed", code=code)
-    assert (said in done.stderr, len(done.stderr.splitlines())) == (True, 1)
+    assert (message in done.stderr, len(done.stderr.splitlines())) == (True, 1)
     assert list(engram.folder.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("run", "toyz"), "toys, tunable, unique_feature; did you mean 'toys'?"),
         (
@@ -391,12 +394,12 @@ def test_probes_that_cannot_be_had_are_one_line(engram: Here, arguments: tuple[s
         (("run",), "Missing argument 'AUDIT|FILE'"),
     ],
 )
-def test_bad_usage_is_one_line_and_exit_2(engram: Here, arguments: tuple[str, ...], said: str) -> None:
+def test_bad_usage_is_one_line_and_exit_2(engram: Here, arguments: tuple[str, ...], message: str) -> None:
     (engram.folder / "unsafe.yaml").write_text("audit: !!python/object/apply:os.system ['touch owned']")
     (engram.folder / "time.yaml").write_text("audit: toys\nset: {label: !!timestamp x}")
     before = sorted(engram.folder.iterdir())
     done = engram(*arguments, code=2)
-    assert said in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("engram: ")
     assert done.stdout == ""
@@ -404,14 +407,14 @@ def test_bad_usage_is_one_line_and_exit_2(engram: Here, arguments: tuple[str, ..
 
 
 @pytest.mark.parametrize("command", ["status", "resume", "results", "explain", "rerun"])
-def test_an_unknown_run_or_key_is_one_line_and_exit_2(engram: Here, command: str) -> None:
+def test_unknown_run_or_key_is_one_line(engram: Here, command: str) -> None:
     engram(*RUN)
     done = engram(command, "nope", code=2)
     assert len(done.stderr.splitlines()) == 1
     assert "nope" in done.stderr
 
 
-def test_a_way_is_forced_by_a_flag_a_file_or_from_python_and_its_record_says_so(engram: Here, shell: Shell) -> None:
+def test_way_is_set_by_flag_file_or_python(engram: Here, shell: Shell) -> None:
     fields = ("parts=2", "trouble=choose", f"folder={engram.folder}")
     flagged = engram.json(*RUN, *fields, "--way", "stack")["run"]
     assert {"stack"} == recorded_ways(engram)
@@ -434,7 +437,7 @@ def test_a_way_is_forced_by_a_flag_a_file_or_from_python_and_its_record_says_so(
     part = next(key for key, task in keys(engram) if task == "toys.part")
     assert tuple(engram.json("explain", part)[name] for name in ("way", "chosen_by")) == ("loop", "force")
     shell("rerun", part, code=1)  # its table names the process, which is another one
-    assert not (engram.folder / "chosen.log").exists()  # in the recorded way, though none was asked for
+    assert not (engram.folder / "chosen.log").exists()  # in the recorded way, without a new choice
 
 
 def recorded_ways(engram: Here) -> set[str]:
@@ -448,13 +451,13 @@ def lose_parts(engram: Here) -> None:
             (engram.folder / "engram-store" / "results" / key[:2] / f"{key}.arrow").unlink()
 
 
-def test_an_unknown_table_is_refused_with_the_nearest(engram: Here) -> None:
+def test_unknown_table_is_refused_with_nearest_name(engram: Here) -> None:
     engram(*RUN)
     assert "did you mean 'summary'?" in engram("results", "toys", "sumary", code=2).stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("run", "unique_feature", "--address", "none"), "data set 'mnist' not found"),
         ((*RUN, "--store", "taken"), "taken"),
@@ -470,15 +473,15 @@ def test_an_unknown_table_is_refused_with_the_nearest(engram: Here) -> None:
         (("run", "toys", "--address", "127.0.0.1:1"), "127.0.0.1:1"),
     ],
 )
-def test_what_the_machine_lacks_is_one_line_and_exit_1(engram: Here, arguments: tuple[str, ...], said: str) -> None:
+def test_environment_errors_are_one_line_and_exit_1(engram: Here, arguments: tuple[str, ...], message: str) -> None:
     (engram.folder / "taken").write_text("a file where the store should be")
     done = engram(*arguments, code=1)
-    assert said in done.stderr
+    assert message in done.stderr
     assert len([line for line in done.stderr.splitlines() if line.startswith("engram: ")]) == 1
     assert "Traceback" not in done.stderr
 
 
-def test_failed_jobs_are_listed_with_the_command_to_retry_and_exit_3(engram: Here) -> None:
+def test_failed_jobs_are_listed_with_retry_command(engram: Here) -> None:
     done = engram(*RUN, "trouble=raise", "at=2", f"folder={engram.folder}", code=3)
     run = done.stdout.split()[0]
     assert "ValueError: part 2 cannot be had" in done.stderr
@@ -494,17 +497,15 @@ def test_failed_jobs_are_listed_with_the_command_to_retry_and_exit_3(engram: Her
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_says_how_to_resume_and_exits_130(
-    engram: Here, shell: Shell, number: signal.Signals
-) -> None:
+def test_interrupted_run_says_how_to_resume(engram: Here, shell: Shell, number: signal.Signals) -> None:
     running = shell.start(*RUN, "parts=40", "seconds=0.2")
     shell.await_results(2, running)
     status = engram.json("status")
     assert status["state"] == "running"
-    held = engram(*RUN, "parts=40", "seconds=0.2", code=1)
-    assert f"process {running.pid}" in held.stderr
-    there = engram.json("results", status["run"], "parts")
-    assert 0 < len(there) < 40
+    refused = engram(*RUN, "parts=40", "seconds=0.2", code=1)
+    assert f"process {running.pid}" in refused.stderr
+    available_rows = engram.json("results", status["run"], "parts")
+    assert 0 < len(available_rows) < 40
     running.send_signal(number)
     _, err = running.communicate(timeout=HANGING)
     assert (running.returncode, f"engram resume {status['run']}" in err) == (130, True)
@@ -513,20 +514,20 @@ def test_an_interrupted_run_says_how_to_resume_and_exits_130(
 
 
 @pytest.mark.slow
-def test_a_killed_run_is_interrupted_and_the_newest_unfinished_is_resumed(engram: Here, shell: Shell) -> None:
+def test_resume_continues_the_newest_unfinished_run(engram: Here, shell: Shell) -> None:
     running = shell.start(*RUN, "parts=8", "seconds=0.3")
     shell.await_results(2, running)
     running.kill()
     running.communicate()
     engram(*RUN, "parts=2")
-    (state,) = {each["state"] for each in engram.json("runs")["runs"]} - {"finished"}
+    (state,) = {run["state"] for run in engram.json("runs")["runs"]} - {"finished"}
     assert state == "interrupted"
     ended = engram.json("resume", "--address", "none")
     assert (ended["state"], ended["jobs"]["stored"]) == ("finished", 9)
     assert 0 < ended["jobs"]["done"] < 9
 
 
-def test_results_are_written_in_the_format_that_the_ending_names(engram: Here) -> None:
+def test_results_are_written_in_the_file_names_format(engram: Here) -> None:
     engram(*RUN, "parts=3")
     for ending in ("parquet", "csv", "arrow"):
         engram("results", "toys", "parts", "--out", f"parts.{ending}")
@@ -541,7 +542,7 @@ def test_results_are_written_in_the_format_that_the_ending_names(engram: Here) -
     )
 
 
-def test_verify_finds_a_flipped_bit_and_resume_mends_it(engram: Here) -> None:
+def test_verify_finds_damage_and_resume_repairs_it(engram: Here) -> None:
     ended = engram.json(*RUN, "parts=3")
     assert engram.json("verify") == {"checked": 4, "damaged": []}
     hurt = engram.results()[1]
@@ -555,7 +556,7 @@ def test_verify_finds_a_flipped_bit_and_resume_mends_it(engram: Here) -> None:
     assert engram.json("verify") == {"checked": 4, "damaged": []}
 
 
-def test_explain_says_per_task_what_was_reused_and_what_was_computed(engram: Here) -> None:
+def test_explain_counts_reused_and_computed_jobs(engram: Here) -> None:
     engram(*RUN, "parts=3")
     run = engram.json(*RUN, "parts=5")["run"]
     assert engram.json("explain", run)["tasks"] == [
@@ -564,16 +565,16 @@ def test_explain_says_per_task_what_was_reused_and_what_was_computed(engram: Her
     ]
 
 
-def test_explain_tells_of_a_stored_key_and_of_one_that_is_not(engram: Here) -> None:
+def test_explain_describes_stored_and_failed_keys(engram: Here) -> None:
     engram(*RUN, "parts=3", "trouble=raise", "at=1", f"folder={engram.folder}", code=3)
     (failure,) = (engram.folder / "engram-store" / "failures").glob("*.txt")
-    said = engram.json("explain", failure.stem[:10])
-    assert (said["state"], said["task"], said["version"]) == ("failed", "toys.part", 1)
-    assert "ValueError: part 1 cannot be had" in said["traceback"]
-    assert list(said["nearest"]["fields"]) == ["number"]
-    stored = engram.json("explain", engram.results()[0].stem)
-    assert (stored["state"], stored["task"], stored["inputs"]) == ("stored", "toys.part", [])
-    assert {"finished", "seconds", "worker", "versions"} <= set(stored)
+    explanation = engram.json("explain", failure.stem[:10])
+    assert (explanation["state"], explanation["task"], explanation["version"]) == ("failed", "toys.part", 1)
+    assert "ValueError: part 1 cannot be had" in explanation["traceback"]
+    assert list(explanation["nearest"]["fields"]) == ["number"]
+    stored_key = engram.json("explain", engram.results()[0].stem)
+    assert (stored_key["state"], stored_key["task"], stored_key["inputs"]) == ("stored", "toys.part", [])
+    assert {"finished", "seconds", "worker", "versions"} <= set(stored_key)
     (waiting,) = [key for key, task in keys(engram) if task == "toys.total"]
     assert ("waiting", [failure.stem]) == tuple(
         engram.json("explain", waiting)[name] for name in ("state", "waits_for")
@@ -585,18 +586,18 @@ def keys(engram: Here) -> list[tuple[str, str]]:
     return [(key, task) for key, task in json.loads(plan.read_text())["jobs"]]
 
 
-def test_rerun_compares_with_what_is_stored_and_raises_what_the_task_raises(engram: Here, shell: Shell) -> None:
+def test_rerun_compares_with_the_stored_result(engram: Here, shell: Shell) -> None:
     engram(*RUN, "parts=2", "trouble=raise", "at=1", f"folder={engram.folder}", code=3)
     (failure,) = (engram.folder / "engram-store" / "failures").glob("*.txt")
     failed = engram("rerun", failure.stem, code=1)
     assert failed.stderr.rstrip().endswith("ValueError: part 1 cannot be had")
-    # A part tells the process that computed it, so it differs in that column, by the distance of two processes.
-    (stored,) = engram.results()
-    again = shell.json("rerun", stored.stem, code=1)
+    # The table of a part names the process that computed it, so that column differs, by the distance of two processes.
+    (result_file,) = engram.results()
+    comparison = shell.json("rerun", result_file.stem, code=1)
     assert (
-        again["same"],
-        [each["column"] for each in again["differs"]],
-        again["differs"][0]["rows"],
+        comparison["same"],
+        [difference["column"] for difference in comparison["differs"]],
+        comparison["differs"][0]["rows"],
     ) == (False, ["pid"], 1)
     (engram.folder / "mended").touch()
     engram("resume", "--address", "none")
@@ -604,21 +605,19 @@ def test_rerun_compares_with_what_is_stored_and_raises_what_the_task_raises(engr
     assert tuple(engram.json("rerun", total)[name] for name in ("same", "differs")) == (True, [])
 
 
-def test_what_is_no_number_is_null_in_json(engram: Here) -> None:
+def test_nan_is_null_in_json(engram: Here) -> None:
     engram(*RUN)
     (row,) = engram.json("results", "toys", "summary")
     assert (row["p_value"], row["estimate"]) == (None, 15.0)
 
 
-def test_a_tasks_module_of_the_users_does_not_stand_in_for_ours(shell: Shell) -> None:
+def test_users_tasks_module_does_not_replace_ours(shell: Shell) -> None:
     (shell.folder / "tasks.py").write_text("raise SystemExit('the wrong tasks')")
     shell.env["PYTHONPATH"] = os.pathsep.join(["", ".", PATHS])
     assert shell.json(*RUN)["state"] == "finished"
 
 
-def test_an_unforeseen_error_is_one_line_and_its_traceback_is_kept(
-    engram: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_error_is_one_line_with_stored_traceback(engram: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     run = engram.json(*RUN)["run"]
 
     def unforeseen(*arguments: object, **options: object) -> None:
@@ -626,26 +625,26 @@ def test_an_unforeseen_error_is_one_line_and_its_traceback_is_kept(
 
     monkeypatch.setattr("orchestrator.runs.lifecycle.resume", unforeseen)
     done = engram("resume", run, "--address", "none", code=1)
-    (kept,) = (engram.folder / "engram-store" / "crashes").iterdir()
-    said = "engram: unexpected RuntimeError: nobody has thought of this (a bug in engram; its traceback is in "
-    assert f"{said}{kept})\n" == done.stderr
-    assert "Traceback" in kept.read_text()
+    (crash_file,) = (engram.folder / "engram-store" / "crashes").iterdir()
+    message = "engram: unexpected RuntimeError: nobody has thought of this (a bug in engram; its traceback is in "
+    assert f"{message}{crash_file})\n" == done.stderr
+    assert "Traceback" in crash_file.read_text()
     assert "Traceback" in engram("resume", run, "--debug", code=1).stderr
 
 
-def test_a_run_whose_folder_cannot_be_read_is_named_and_hides_no_other(engram: Here) -> None:
+def test_unreadable_run_is_named_and_hides_no_other(engram: Here) -> None:
     engram(*RUN, "parts=2")
     engram(*RUN, "parts=3")
     hurt = sorted((engram.folder / "engram-store" / "runs").glob("[!.]*"))[0]
     (hurt / "run.json").write_text("{torn")
-    states = {each["run"]: each["state"] for each in engram.json("runs")["runs"]}
+    states = {run["run"]: run["state"] for run in engram.json("runs")["runs"]}
     assert {"unreadable", "finished"} == set(states.values())
     done = engram("resume", hurt.name, "--address", "none", code=1)
     assert "run.json" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_python_runs_an_audit_by_the_same_name(shell: Shell) -> None:
+def test_python_runs_an_audit_by_name(shell: Shell) -> None:
     script = (
         "import sys, orchestrator; heavy = [m for m in ('pyarrow', 'ray', 'torch') if m in sys.modules]; "
         "run = orchestrator.run('toys', preset='few', parts=4, address='none'); "
@@ -657,25 +656,25 @@ def test_python_runs_an_audit_by_the_same_name(shell: Shell) -> None:
     assert done.stdout.strip() == "[] finished [6.0] 2"
 
 
-def test_the_doctor_exits_1_where_something_needed_is_broken(engram: Here) -> None:
+def test_doctor_exits_1_if_a_requirement_fails(engram: Here) -> None:
     assert engram.json("doctor", "--address", "none")["ok"] is True
     (engram.folder / "taken").write_text("no folder")
-    said = engram.json("doctor", "--address", "none", "--store", "taken", code=1)
-    assert [check["name"] for check in said["checks"] if check["ok"] is False] == ["store"]
+    report = engram.json("doctor", "--address", "none", "--store", "taken", code=1)
+    assert [check["name"] for check in report["checks"] if check["ok"] is False] == ["store"]
 
 
-def test_what_needs_no_store_works_where_one_is_not_yet(engram: Here) -> None:
+def test_read_only_commands_need_no_store(engram: Here) -> None:
     (engram.folder / "empty").mkdir()
-    for place in ("nowhere", "empty"):
-        assert "Presets" in engram("show", "toys", "--store", place).stdout
-        assert "7 to run" in engram("plan", "toys", "--store", place).stdout
+    for store_name in ("nowhere", "empty"):
+        assert "Presets" in engram("show", "toys", "--store", store_name).stdout
+        assert "7 to run" in engram("plan", "toys", "--store", store_name).stdout
     (engram.folder / "foreign").mkdir()
     (engram.folder / "foreign" / "letter.txt").write_text("no store")
     assert "Presets" in engram("show", "toys", "--store", "foreign").stdout
     assert sorted(path.name for path in engram.folder.iterdir()) == ["empty", "foreign"]
 
 
-def test_a_search_without_its_description_is_passed_over(engram: Here) -> None:
+def test_search_without_description_is_skipped(engram: Here) -> None:
     engram(*RUN)
     next(engram.folder.glob("*/runs")).joinpath("toys-search-12345678").mkdir()
     assert "has no searches" in engram("search", "--resume", code=2).stderr
@@ -683,20 +682,22 @@ def test_a_search_without_its_description_is_passed_over(engram: Here) -> None:
 
 
 @pytest.mark.parametrize("page", ["/dev/zero", "pipe"])
-def test_the_page_to_verify_must_be_a_file(engram: Here, page: str) -> None:
+def test_page_to_verify_must_be_a_file(engram: Here, page: str) -> None:
     os.mkfifo(engram.folder / "pipe")
     assert "it is a device, a pipe or a socket, not a file" in engram("verify", page, code=2).stderr
 
 
-def test_a_run_until_decided_ends_early_says_so_and_goes_on_with_more(engram: Here) -> None:
-    asked = ("run", "toys", "first=20", "--until", "decided", "--address", "none")
-    assert engram.json("plan", *asked[1:], "--most", "5")["planned"] == 7
-    few = engram.json(*asked, "--most", "5")
+def test_run_until_decided_ends_early_and_continues(engram: Here) -> None:
+    arguments = ("run", "toys", "first=20", "--until", "decided", "--address", "none")
+    assert engram.json("plan", *arguments[1:], "--most", "5")["planned"] == 7
+    few = engram.json(*arguments, "--most", "5")
     assert (few["state"], few["jobs"]["stored"]) == ("finished", 5 + 2)
     more = engram("resume", few["run"], "--most", "12", "--address", "none")
-    said = "decided after 6 of at most 12 pairs of trainings, at an error rate of 0.05; the other 6 jobs are not needed"
-    assert said in more.stderr
+    message = (
+        "decided after 6 of at most 12 pairs of trainings, at an error rate of 0.05; the other 6 jobs are not needed"
+    )
+    assert message in more.stderr
     assert " decided: 8 of 14 jobs stored, 3 computed now, 0 failed" in more.stdout.splitlines()[-1]
     (run,) = [run for run in engram.json("runs")["runs"] if run["state"] == "decided"]
-    assert said in engram("status", run["run"]).stdout
+    assert message in engram("status", run["run"]).stdout
     assert "decided: 8 jobs not needed" in engram("logs", run["run"]).stdout

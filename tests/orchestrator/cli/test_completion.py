@@ -1,4 +1,4 @@
-"""What the shell offers after Tab, asked as bash asks it."""
+"""Completions of the shell, requested as bash requests them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from tests.support.shell import Here, Shell
 
 
 def offered(shell: Shell, line: str) -> list[str]:
-    """The words that are offered for the last one of a line, which may be empty."""
-    asked = {"_ENGRAM_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
-    asking = Shell(shell.folder)
-    asking.env |= asked
-    done = asking.script("from orchestrator.cli import main; main()")
+    """The words offered for the last word of a line, which may be empty."""
+    completion_variables = {
+        "_ENGRAM_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split(" ")) - 1),
+    }
+    completing_shell = Shell(shell.folder)
+    completing_shell.env |= completion_variables
+    done = completing_shell.script("from orchestrator.cli import main; main()")
     assert done.stderr == ""
     return done.stdout.split()
 
@@ -25,7 +29,7 @@ def test_audits_files_presets_and_fields_are_offered(shell: Shell) -> None:
     assert offered(shell, "engram run toys nothing.x") == []
 
 
-def test_runs_are_offered_and_none_where_there_is_no_store(shell: Shell) -> None:
+def test_runs_are_offered_if_a_store_exists(shell: Shell) -> None:
     assert offered(shell, "engram report t") == []
     run = Here(shell.folder).json("run", "toys", "--address", "none", "parts=1")["run"]
     assert [run] == offered(shell, "engram report t")

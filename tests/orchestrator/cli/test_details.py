@@ -1,4 +1,4 @@
-"""What people say of a certificate: kept with the run, shown with a place to sign, and in no key."""
+"""Details of a certificate: stored with the run, shown with a place to sign, and part of no key."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.support.shell import Here
 TITLE, AUDITOR, CLIENT, PURPOSE = "Audit of <b>a</b> model", "Jane Roe", "Ward & Sons", "file 12/26"
 
 
-def test_they_are_kept_with_the_run_shown_on_every_page_and_sealed(tmp_path: Path) -> None:
+def test_details_are_stored_shown_and_sealed(tmp_path: Path) -> None:
     engram = Here(tmp_path)
     engram("run", "toys", "parts=2", "--address", "none")
-    stored = sorted(path.name for path in engram.results())
+    result_names = sorted(path.name for path in engram.results())
     file = tmp_path / "details.yaml"
     file.write_text(f"title: other\nclient: {CLIENT}\npurpose: {PURPOSE}\n")
     bare = pages.words(Path(engram.json("report")["report"]))
@@ -27,25 +27,25 @@ def test_they_are_kept_with_the_run_shown_on_every_page_and_sealed(tmp_path: Pat
     first = f"Certificate {TITLE} auditor {AUDITOR} client {CLIENT} purpose {PURPOSE} "
     assert first in pages.words(page)
     assert " name date signature " in pages.words(page)
-    assert TITLE not in page.read_text()  # it is text and never markup
+    assert TITLE not in page.read_text()  # it is escaped, never markup
     assert first in pages.words(Path(engram.json("report")["report"]))  # drawn again, nothing given
     checked = engram.json("verify", str(page))
     assert {"agrees"} == {check["state"] for check in checked["checks"]}
     assert engram.json("verify", page.parent.name) == checked
     assert "there is no file toys-0, and unknown run 'toys-0'" in engram("verify", "toys-0", code=2).stderr
-    engram("run", "toys", "parts=2", "--address", "none")  # nothing is computed for it
-    assert stored == sorted(path.name for path in engram.results())
+    engram("run", "toys", "parts=2", "--address", "none")  # computes no job
+    assert result_names == sorted(path.name for path in engram.results())
     page.write_text(page.read_text().replace(AUDITOR, "John Roe"))
     assert "changed" in engram("verify", page.parent.name, code=1).stdout
     assert "changed" in {check["state"] for check in engram.json("verify", str(page), code=1)["checks"]}
     engram("report", "--title", "", "--auditor", "", "--client", "", "--purpose", "")
-    left = pages.words(page)
-    assert not [text for text in (TITLE, AUDITOR, CLIENT, PURPOSE, "date signature") if text in left]
+    remaining_words = pages.words(page)
+    assert not [text for text in (TITLE, AUDITOR, CLIENT, PURPOSE, "date signature") if text in remaining_words]
     page.unlink()
     run = page.parent.name
     assert f"run {run} has no page; draw it with `engram report {run}`" in engram("verify", run, code=2).stderr
-    said = engram("report", "--client", "a\x1b[2Jb", code=2).stderr
-    assert said == "engram: client contains \\x1b; it must be one line without control characters\n"
+    message = engram("report", "--client", "a\x1b[2Jb", code=2).stderr
+    assert message == "engram: client contains \\x1b; it must be one line without control characters\n"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_they_are_kept_with_the_run_shown_on_every_page_and_sealed(tmp_path: Pat
         ("", "contains nothing; it must be a mapping"),
     ],
 )
-def test_a_file_with_anything_else_is_refused_in_one_line(tmp_path: Path, text: str, line: str) -> None:
+def test_invalid_details_file_is_refused_in_one_line(tmp_path: Path, text: str, line: str) -> None:
     path = tmp_path / "details.yaml"
     path.write_text(text)
     with pytest.raises(SpecError) as refused:
@@ -71,7 +71,7 @@ def test_a_file_with_anything_else_is_refused_in_one_line(tmp_path: Path, text: 
     assert "\n" not in str(refused.value)
 
 
-def test_a_changed_file_is_found_and_can_be_given_anew(tmp_path: Path) -> None:
+def test_changed_details_file_is_detected_and_replaceable(tmp_path: Path) -> None:
     assert Details() == notes.read_details(tmp_path)
     notes.give_details(tmp_path, {"title": " a "})
     assert Details("a", client="b") == notes.give_details(tmp_path, {"client": "b"})

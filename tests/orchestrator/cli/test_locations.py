@@ -1,4 +1,4 @@
-"""Commands refuse a store's location that is none, and look first whether a file can be written at the end."""
+"""Commands refuse invalid locations of stores, and check before the work that a file can be written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.cli import commands
 from orchestrator.errors import EngramError
 from tests.support.shell import Here, refusals
 
-# What each command needs besides the store; `{}` is the store in question.
+# The other arguments that each command needs; `{}` is the tested store.
 ARGUMENTS = {
     "ask": ("--have", "model", "--fear", "records", "--out", "new.yaml", "--store", "{}"),
     "show": ("toys", "--store", "{}"),
@@ -40,7 +40,7 @@ NOWHERE = ("", " ", "s3:/bucket/x", "gs:/bucket", "file:/x", "s3:bucket", "http:
 
 
 def store_commands() -> Iterator[str]:
-    """The commands with an option --store, and those that copy a store."""
+    """The commands with an option --store, and the commands that copy a store."""
     yield from ("store copy", "store sync")
     for name, command in commands.command().commands.items():  # type: ignore[attr-defined]
         if any("--store" in parameter.opts for parameter in command.params):
@@ -51,10 +51,10 @@ def store_commands() -> Iterator[str]:
 @pytest.mark.parametrize("location", NOWHERE, ids=repr)
 def test_a_location_that_is_no_store_is_refused(name: str, location: str, tmp_path: Path) -> None:
     arguments = [word.replace("{}", location) for word in ARGUMENTS.get(name, ("--store", "{}"))]
-    said = Here(tmp_path).run(*name.split(), *arguments)
-    assert said.returncode in (1, 2)
-    lines = (said.stdout + said.stderr).strip().splitlines()
-    assert [line for line in lines if line.startswith(("engram: ", "BAD"))], said
+    completed = Here(tmp_path).run(*name.split(), *arguments)
+    assert completed.returncode in (1, 2)
+    lines = (completed.stdout + completed.stderr).strip().splitlines()
+    assert [line for line in lines if line.startswith(("engram: ", "BAD"))], completed
     assert list(tmp_path.iterdir()) == []
 
 
@@ -95,7 +95,7 @@ OUTPUTS = {
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the store of a finished run, and with what stands where a file is to be written."""
+    """A folder with the store of a finished run and obstacles where files are to be written."""
     here = Here(tmp_path_factory.mktemp("finished"))
     here.env = {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off"}
     here("run", "toys", "parts=1", "--address", "none")
@@ -107,7 +107,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("target", ["missing/x", "folder", "/proc/x", "n" * 300, "pipe", ""])
 @pytest.mark.parametrize("command", OUTPUTS)
-def test_a_file_that_cannot_be_written_is_refused_before_the_work(command: str, target: str, finished: Path) -> None:
+def test_unwritable_file_is_refused_before_the_work(command: str, target: str, finished: Path) -> None:
     if (command, target) in (("probes --out", "folder"), ("probes --out", "missing/x")):
         return  # a folder may exist, and is made
     here = Here(finished)
@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(command: str, 
     assert sorted(finished.rglob("*")) == before
 
 
-def test_a_report_that_cannot_be_printed_is_not_drawn(finished: Path, tmp_path: Path) -> None:
+def test_unprintable_report_is_not_drawn(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished / "engram-store", tmp_path / "engram-store")
     (run,) = tmp_path.glob("engram-store/runs/toys*")
     (run / "report.pdf").mkdir()

@@ -1,4 +1,4 @@
-"""The display adds up a run's events, says where it stands, and never troubles the run."""
+"""The display sums up a run's events and shows its state. An error of the display never affects the run."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def failed(event: str = "failed", **about: str) -> dict[str, Any]:
     return {"event": event, "key": "f" * 64, "task": "net.train", **about}
 
 
-def test_the_line_says_what_is_done_what_was_there_before_and_what_failed() -> None:
+def test_line_counts_done_stored_and_failed_jobs() -> None:
     tally = RunProgress(lambda: 100.0)
     for event in (PLANNED, done(), done(), failed(error="ValueError: no")):
         tally.take(event)
     assert line(tally).startswith("4/10 jobs, 2 done, 2 stored before, 1 failed")
 
 
-def test_a_run_that_is_over_has_no_time_left_to_show() -> None:
+def test_finished_run_shows_no_time_left() -> None:
     now = 100.0
     tally = RunProgress(lambda: now)
     tally.take(PLANNED)
@@ -46,7 +46,7 @@ def test_a_run_that_is_over_has_no_time_left_to_show() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "said"),
+    ("event", "expected"),
     [
         (failed(error="ValueError: no"), "failed: net.train ffffffffffff: ValueError: no"),
         (failed("lost", cause="its worker died"), "lost, will be sent again: net.train ffffffffffff: its worker died"),
@@ -59,31 +59,31 @@ def test_a_run_that_is_over_has_no_time_left_to_show() -> None:
         (done(), None),
     ],
 )
-def test_what_goes_wrong_is_told_in_a_line(event: dict[str, Any], said: str | None) -> None:
-    assert said == message(event)
+def test_problems_are_reported_in_one_line(event: dict[str, Any], expected: str | None) -> None:
+    assert expected == message(event)
 
 
-def test_without_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_terminal_lines_appear_occasionally_and_finally(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SECONDS", 0.05)
     lines: list[str] = []
-    with watching(live=False, tell=lines.append) as observe:
+    with watching(live=False, print_line=lines.append) as observe:
         observe(PLANNED)
         before = len(lines)
         deadline = 100
         while len(lines) == before and (deadline := deadline - 1):
             time.sleep(0.05)
         observe(done())
-        seen = len(lines)
+        line_count = len(lines)
     assert lines[0] == "a-1: 10 jobs, 2 of them stored already"
     assert lines[1].startswith("2/10 jobs")
-    assert seen < len(lines)
+    assert line_count < len(lines)
     assert lines[-1].startswith("3/10 jobs, 1 done")
 
 
-def test_a_slow_step_before_the_jobs_is_told_once_and_a_quick_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_slow_steps_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LOOK", 0.01)
     lines: queue.Queue[str] = queue.Queue()
-    with watching(live=False, tell=lines.put) as observe:
+    with watching(live=False, print_line=lines.put) as observe:
         observe({"event": "step", "step": "reading data", "time": "2000-01-01T00:00:00+00:00"})  # long ago
         assert lines.get(timeout=HANGING) == "reading data"
         observe({"event": "step", "step": "planning", "time": "2999-01-01T00:00:00+00:00"})
@@ -94,7 +94,7 @@ def test_a_slow_step_before_the_jobs_is_told_once_and_a_quick_one_is_not(monkeyp
     assert lines.empty()
 
 
-def test_the_line_names_the_phase_and_the_time_left() -> None:
+def test_line_names_phase_and_time_left() -> None:
     now = 100.0
     tally = RunProgress(lambda: now)
     tally.take({"event": "step", "step": "reading data"})
@@ -103,26 +103,26 @@ def test_the_line_names_the_phase_and_the_time_left() -> None:
     kinds = {"net.train": (6, 60.0), "a.summary": (2, None)}
     for event in (PLANNED | {"trainings": 8, "trained": 2, "kinds": kinds}, {"event": "ready", "slots": 2}):
         tally.take(event)
-    said = "2/10 jobs, 0 done, 2 stored before, 2 running, training 2/8, under 1 s elapsed, at least 3 min left"
-    assert said == line(tally)
+    expected = "2/10 jobs, 0 done, 2 stored before, 2 running, training 2/8, under 1 s elapsed, at least 3 min left"
+    assert expected == line(tally)
 
 
 @pytest.mark.parametrize("event", [{}, {"event": "done"}, {"event": "planned"}, {"event": "of another version"}])
-def test_an_event_that_nobody_understands_is_passed_over(event: dict[str, Any]) -> None:
-    with watching(live=False, tell=lambda line: None) as observe:
+def test_unknown_event_is_skipped(event: dict[str, Any]) -> None:
+    with watching(live=False, print_line=lambda line: None) as observe:
         observe(event)
 
 
-def test_a_closed_pipe_is_no_trouble_to_the_run() -> None:
+def test_closed_pipe_does_not_disturb_the_run() -> None:
     def broken(line: str) -> None:
         raise BrokenPipeError
 
-    with watching(live=False, tell=broken) as observe:
+    with watching(live=False, print_line=broken) as observe:
         observe(PLANNED)
         observe(failed(error="ValueError: no"))
 
 
-def test_on_a_terminal_the_display_shows_a_bar_and_the_same_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_shows_a_bar_and_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     from rich.console import Console
 
     out = io.StringIO()
@@ -133,6 +133,6 @@ def test_on_a_terminal_the_display_shows_a_bar_and_the_same_line(monkeypatch: py
         observe(done())
     assert "a-1: 10 jobs, 2 of them stored already" in out.getvalue()
     assert "3/10 jobs, 1 done, 2 stored before" in out.getvalue().replace(progress.BLANK, " ")
-    shown = [line for line in re.split(r"[\r\n]", out.getvalue()) if "━" in line]
-    assert shown
-    assert not any("jobs" in line for line in shown)  # the bar has a line of its own
+    bar_lines = [line for line in re.split(r"[\r\n]", out.getvalue()) if "━" in line]
+    assert bar_lines
+    assert not any("jobs" in line for line in bar_lines)  # the bar has its own line

@@ -8,23 +8,23 @@ from orchestrator.errors import EngramError, SpecError, StoreError
 from orchestrator.store import open_store
 
 
-def said(location: Path) -> str:
-    """What is said of an error that nobody foresaw."""
+def unexpected_error_message(location: Path) -> str:
+    """The message for an unexpected error."""
     with pytest.raises(EngramError) as ended, command_store(str(location)):
         raise ZeroDivisionError("of nothing\nby nothing")
     return str(ended.value)
 
 
-def test_an_unforeseen_error_is_one_line_and_its_traceback_lies_in_the_store(tmp_path: Path) -> None:
+def test_unexpected_error_stores_its_traceback(tmp_path: Path) -> None:
     open_store(tmp_path)
-    line = said(tmp_path)
+    line = unexpected_error_message(tmp_path)
     [note] = (tmp_path / "crashes").iterdir()
     assert line.startswith("unexpected ZeroDivisionError: of nothing by nothing (a bug in engram; ")
     assert line.endswith(f"its traceback is in {note})")
     assert "Traceback" in note.read_text()
 
 
-def test_a_disk_that_fails_is_no_fault_of_ours_and_named_in_one_line(tmp_path: Path) -> None:
+def test_failing_disk_is_named_in_one_line(tmp_path: Path) -> None:
     open_store(tmp_path)
     with pytest.raises(StoreError) as ended, command_store(str(tmp_path)):
         raise OSError(errno.ESTALE, "Stale file handle", str(tmp_path / "runs"))
@@ -34,15 +34,15 @@ def test_a_disk_that_fails_is_no_fault_of_ours_and_named_in_one_line(tmp_path: P
     assert not (tmp_path / "crashes").exists()
 
 
-def test_where_no_note_can_be_left_the_cause_is_said_all_the_same(tmp_path: Path) -> None:
+def test_error_is_reported_without_a_stored_traceback(tmp_path: Path) -> None:
     open_store(tmp_path)
     (tmp_path / "crashes").touch()
-    line = said(tmp_path)
+    line = unexpected_error_message(tmp_path)
     assert line.startswith("unexpected ZeroDivisionError: of nothing by nothing (a bug in engram; --debug")
     assert f"the traceback, which could not be saved: cannot write {tmp_path}/crashes: File exists" in line
 
 
-def test_a_store_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
+def test_missing_store_is_bad_usage(tmp_path: Path) -> None:
     with (
         pytest.raises(SpecError, match=r"there is no store at .*; run an audit first"),
         command_store(str(tmp_path / "no")),
@@ -50,7 +50,7 @@ def test_a_store_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
         raise AssertionError("it was opened")
 
 
-def test_an_interrupt_before_there_is_a_store_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupt_before_a_store_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyboardInterrupt), report_interrupt():
         raise KeyboardInterrupt
     assert capsys.readouterr().err == "engram: stopped; nothing was started\n"

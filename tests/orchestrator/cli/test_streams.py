@@ -1,4 +1,4 @@
-"""What becomes of a command whose output nobody takes: it does its work first, and says so where it still can."""
+"""A command whose output cannot be written does its work first, and reports the error if it can."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def redirected(shell: Shell, how: str, *arguments: str) -> subprocess.CompletedP
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "said"),
+    ("how", "code", "message"),
     [
         ("2>&-", 0, ""),
         ("2>/dev/full", 0, ""),
@@ -29,17 +29,15 @@ def redirected(shell: Shell, how: str, *arguments: str) -> subprocess.CompletedP
         ("<&- >&- 2>&-", 1, ""),
     ],
 )
-def test_a_run_is_computed_and_stored_whatever_became_of_its_output(
-    shell: Shell, how: str, code: int, said: str
-) -> None:
+def test_run_is_stored_even_if_output_fails(shell: Shell, how: str, code: int, message: str) -> None:
     done = redirected(shell, how, *RUN)
     assert (code, 3) == (done.returncode, len(shell.results()))
-    assert done.stderr.endswith(said)
+    assert done.stderr.endswith(message)
     assert Here(shell.folder).json("status")["state"] == "finished"
     assert not (shell.folder / "engram-store" / "crashes").exists()
 
 
-def test_a_reader_that_has_seen_enough_ends_a_command_quietly(shell: Shell) -> None:
+def test_reader_that_stops_early_ends_command_quietly(shell: Shell) -> None:
     command = f"{sys.executable} -m orchestrator list --json | head -c 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=shell.folder, env=shell.env)
     assert (done.stdout, done.stderr) == ("{", "")
@@ -65,7 +63,7 @@ COMMANDS: dict[str, Callable[[str, str], tuple[str, ...]]] = {
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Here, str, str]:
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Here, str, str]:
     """A folder with a run in its store, the run, and one of its keys."""
     here = Here(tmp_path_factory.mktemp("ran"))
     run = here.json(*RUN)["run"]
@@ -74,10 +72,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Here, str, str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_command_takes_a_full_disk_behind_its_output_for_a_fault_of_its_own(
-    ran: tuple[Here, str, str], command: str
-) -> None:
-    here, run, key = ran
+def test_full_disk_for_output_is_reported_once(finished_run: tuple[Here, str, str], command: str) -> None:
+    here, run, key = finished_run
     done = here.into("/dev/full", *COMMANDS[command](run, key))
     assert (done.returncode, done.stderr[-len(FULL) :]) == (1, FULL)
     assert done.stderr.count("engram: ") == 1

@@ -51,7 +51,7 @@ def sleep(config: Number, inputs: Inputs) -> pa.Table:
 
 @task(version=1)
 def until(config: Number, inputs: Inputs) -> pa.Table:
-    """Says that it has begun, by a file beside the store, and ends once there is a file `go`."""
+    """Report the start by a file next to the store, and end once the file `go` exists."""
     folder = Path(str(os.environ["ENGRAM_TOLD"]))
     (folder / f"began-{int(config.value)}").touch()
     forgotten = time.monotonic() + 600.0
@@ -82,7 +82,7 @@ def key_of(number: int) -> str:
 
 
 def call(name: str, *values: float, first: int = 1, inputs: Sequence[str] = ()) -> Call:
-    """A call of one of the tasks above, of one job per value; keys count from `first`, which is the call's number."""
+    """A call with one job of a task above per value. `first` is the call's number and its first key."""
     items = tuple(
         Item(key_of(first + index), f"{__name__}:{name}", Number(value), tuple(inputs))
         for index, value in enumerate(values)
@@ -90,17 +90,17 @@ def call(name: str, *values: float, first: int = 1, inputs: Sequence[str] = ()) 
     return Call(first, f"jobs.{name}", items)
 
 
-def _placed(config: Number, held: bool = False) -> pa.Table:
-    """Takes `value` seconds, or as long as it is `held`; says where it ran, when, and in which share of its GPU.
+def _placed(config: Number, waits_for_go: bool = False) -> pa.Table:
+    """Take `value` seconds, or wait for `go` if `held`, and return the place, time and share of the GPU.
 
-    It notes what fills that.
+    Notes a measurement of the GPU.
     """
     began = time.time()
-    if held:
+    if waits_for_go:
         until(config, ())
     else:
         time.sleep(config.value)
-    asked = compute_context.current_context()
+    context = compute_context.current_context()
     compute_context.note(way="stack", stack=4, bytes_per_member=1e6, device_bytes=1e9, busy=0.5)
     return pa.table(
         {
@@ -108,7 +108,7 @@ def _placed(config: Number, held: bool = False) -> pa.Table:
             "gpu": [os.environ.get("CUDA_VISIBLE_DEVICES")],
             "began": [began],
             "ended": [time.time()],
-            "sharers": [asked.sharers],
+            "sharers": [context.sharers],
         }
     )
 
@@ -125,18 +125,18 @@ def on_gpu(config: Number, inputs: Inputs) -> pa.Table:
 
 @task(version=1, gpus=1.0)
 def held_on_gpu(config: Number, inputs: Inputs) -> pa.Table:
-    return _placed(config, held=True)
+    return _placed(config, waits_for_go=True)
 
 
 @task(version=1, gpus=1.0)
 def visible_gpus(config: Number, inputs: Inputs) -> pa.Table:
-    """The GPUs that the process of the job sees, and how many it was told that it may use."""
-    told = compute_context.current_context().gpus
-    return pa.table({"seen": [os.environ["CUDA_VISIBLE_DEVICES"]], "told": [told]})
+    """The GPUs that the job's process sees, and the number that it may use."""
+    gpu_count = compute_context.current_context().gpus
+    return pa.table({"seen": [os.environ["CUDA_VISIBLE_DEVICES"]], "told": [gpu_count]})
 
 
 def _small_or_large(config: Number) -> pa.Table:
-    """Held from 16 on; where it ran, and a measurement of a GPU that a fourth keeps busy, of two sizes."""
+    """Waits for `go` if the number is at least 16. Notes a GPU of one of two sizes that is a quarter busy."""
     import ray
 
     context = ray.get_runtime_context()
@@ -169,7 +169,7 @@ def on_cpu(config: Number, inputs: Inputs) -> pa.Table:
 
 @task(version=1)
 def threads(config: Number, inputs: Inputs) -> pa.Table:
-    """With how many threads torch computes here."""
+    """The number of threads that torch uses in this process."""
     import torch
 
     return pa.table({"threads": [torch.get_num_threads()], "pid": [os.getpid()]})

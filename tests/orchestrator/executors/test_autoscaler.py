@@ -1,4 +1,4 @@
-"""Ray's own autoscaler, as it starts with a head, and machines that are processes here, as its own tests have them."""
+"""Ray's own autoscaler with a real head. The machines are local processes, as in Ray's own tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LISTS = ("initialization", "setup", "head_setup", "worker_setup", "head_start_ra
 
 
 def configuration(address: str) -> dict[str, Any]:
-    """A head that computes nothing, and at most one machine, with a GPU as far as Ray can tell."""
+    """A head that computes nothing and at most one machine, which Ray believes to have a GPU."""
     gpu = {"CPU": 1, "GPU": 1, "object_store_memory": OBJECT_STORE_BYTES}
     return {
         "cluster_name": "processes",
@@ -65,7 +65,7 @@ def configuration(address: str) -> dict[str, Any]:
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    """Of a cluster whose head has been started for an autoscaler, as Ray's launcher starts it."""
+    """The address of a cluster whose head was started for an autoscaler, as Ray's launcher starts it."""
     address = f"{get_node_ip_address()}:{free_port()}"
     described, log = tmp_path / "cluster.json", tmp_path / "started.log"
     described.write_text(json.dumps(configuration(address)))
@@ -86,16 +86,16 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 
 def daemon_of_machine(address: str, number: int) -> psutil.Process:
-    """The raylet of the machine of this number in the cluster at this address."""
+    """The raylet of a machine in the cluster at this address."""
     node = f"{FAKE_HEAD_NODE_ID[:-5]}{number:05}"
-    daemons = (each for each in psutil.process_iter(["name", "cmdline"]) if each.info["name"] == "raylet")
+    daemons = (process for process in psutil.process_iter(["name", "cmdline"]) if process.info["name"] == "raylet")
     # One that another test has killed has no command line any more.
-    lines = ((each, " ".join(each.info["cmdline"] or ())) for each in daemons)
-    return next(each for each, line in lines if node in line and address in line)
+    lines = ((process, " ".join(process.info["cmdline"] or ())) for process in daemons)
+    return next(process for process, line in lines if node in line and address in line)
 
 
 @pytest.mark.slow
-def test_rays_own_autoscaler_brings_a_gpu_for_trainings_and_another_when_it_is_taken_away(
+def test_rays_autoscaler_provides_and_replaces_a_gpu(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 0.2)

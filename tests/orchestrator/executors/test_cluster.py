@@ -18,7 +18,7 @@ from orchestrator.executors.cluster import (
     MEMORY_GRAIN,
     OTHER,
     Machine,
-    Sent,
+    SentCall,
     calls_with_slots,
     gpu_selector,
     gpu_types,
@@ -74,17 +74,17 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("server", [silence, web_page, hanging_up], indirect=True)
-def test_what_is_not_ray_is_told(server: str) -> None:
+def test_server_other_than_ray_is_reported(server: str) -> None:
     with pytest.raises(ClusterError, match=rf"the server at {server} is not Ray"):
         probe(server)
 
 
 @pytest.mark.parametrize("server", [http2], indirect=True)
-def test_a_grpc_server_passes(server: str) -> None:
+def test_grpc_server_is_accepted(server: str) -> None:
     probe(server)
 
 
-def test_a_port_where_nobody_listens_is_told_with_what_to_check() -> None:
+def test_port_without_listener_is_reported_with_advice() -> None:
     port = free_port()
     assert not reachable("127.0.0.1", port)
     with pytest.raises(
@@ -93,7 +93,7 @@ def test_a_port_where_nobody_listens_is_told_with_what_to_check() -> None:
         probe(f"127.0.0.1:{port}")
 
 
-def test_a_host_that_swallows_packets_is_told_and_not_waited_for() -> None:
+def test_silent_host_times_out() -> None:
     # A full backlog drops further connections, as a firewall does.
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listening:
         address = listening.getsockname()
@@ -104,11 +104,11 @@ def test_a_host_that_swallows_packets_is_told_and_not_waited_for() -> None:
             waiting[-1].connect_ex(address)
         with pytest.raises(ClusterError, match=r"no answer in 3 s|is not Ray|timed out"):
             probe(f"127.0.0.1:{address[1]}")
-        for each in waiting:
-            each.close()
+        for connection in waiting:
+            connection.close()
 
 
-def test_a_name_that_nobody_knows_is_no_cluster() -> None:
+def test_unknown_host_name_is_refused() -> None:
     with pytest.raises(ClusterError, match=r"no Ray cluster at nowhere\.invalid:6379"):
         probe("nowhere.invalid:6379")
 
@@ -134,23 +134,29 @@ def test_addresses_are_read_in_their_usual_forms(address: str, expected: tuple[s
         *("a..b:1", "[::1", "[::1:6379", "x" * 64 + ":1", "x." * 150 + "x:1", "ray://", "ray://a b", "a\nb:1"),
     ],
 )
-def test_what_is_no_address_is_said_with_the_forms_that_are(address: str) -> None:
+def test_invalid_address_is_refused_with_valid_forms(address: str) -> None:
     with pytest.raises(ClusterError, match="is not an address of a Ray cluster; give HOST:PORT"):
         host_and_port(address)
 
 
-def test_calls_run_in_the_order_in_which_they_were_sent_as_far_as_there_are_places() -> None:
-    sent = [Sent(call("double", 1.0, first=number)) for number in range(1, 5)]
-    assert [(each.number, seconds) for each, seconds in calls_with_slots(sent, 2, 0, now=10.0)] == [(1, 0.0), (2, 0.0)]
-    del sent[0]
-    assert [(each.number, seconds) for each, seconds in calls_with_slots(sent, 2, 0, now=15.0)] == [(2, 5.0), (3, 0.0)]
+def test_calls_run_in_order_within_slots() -> None:
+    sent_calls = [SentCall(call("double", 1.0, first=number)) for number in range(1, 5)]
+    assert [(sent_call.number, seconds) for sent_call, seconds in calls_with_slots(sent_calls, 2, 0, now=10.0)] == [
+        (1, 0.0),
+        (2, 0.0),
+    ]
+    del sent_calls[0]
+    assert [(sent_call.number, seconds) for sent_call, seconds in calls_with_slots(sent_calls, 2, 0, now=15.0)] == [
+        (2, 5.0),
+        (3, 0.0),
+    ]
 
 
-def test_calls_on_gpus_take_their_parts_of_these_and_no_processor() -> None:
-    halves = [Sent(replace(call("on_gpu", 1.0, first=number), gpus=0.5)) for number in range(1, 5)]
-    sent = [*halves, Sent(call("double", 1.0, first=5)), Sent(call("double", 1.0, first=6))]
-    assert [each.number for each, _ in calls_with_slots(sent, 1, 1, now=0.0)] == [1, 2, 5]
-    assert [each.number for each, _ in calls_with_slots(sent, 2, 0, now=0.0)] == [5, 6]
+def test_gpu_calls_use_gpu_shares_and_no_processor() -> None:
+    halves = [SentCall(replace(call("on_gpu", 1.0, first=number), gpus=0.5)) for number in range(1, 5)]
+    sent_calls = [*halves, SentCall(call("double", 1.0, first=5)), SentCall(call("double", 1.0, first=6))]
+    assert [sent_call.number for sent_call, _ in calls_with_slots(sent_calls, 1, 1, now=0.0)] == [1, 2, 5]
+    assert [sent_call.number for sent_call, _ in calls_with_slots(sent_calls, 2, 0, now=0.0)] == [5, 6]
 
 
 def machine(**resources: float) -> Machine:
@@ -164,7 +170,7 @@ OLD = machine(GPU=2, memory=8 * GB)
 
 
 @pytest.mark.parametrize(
-    ("memory", "gpus", "gpu_type", "asked"),
+    ("memory", "gpus", "gpu_type", "expected"),
     [
         (0.0, 0.0, "", 0),
         (1.0, 0.0, "", MEMORY_GRAIN),
@@ -176,22 +182,22 @@ OLD = machine(GPU=2, memory=8 * GB)
         (3 * GB, 0.5, "A100", 3 * GB),  # gone, so it may go anywhere
     ],
 )
-def test_a_call_asks_for_the_memory_it_takes_as_far_as_a_machine_that_can_run_it_has_it(
-    memory: float, gpus: float, gpu_type: str, asked: float
+def test_requested_memory_is_limited_by_suitable_machines(
+    memory: float, gpus: float, gpu_type: str, expected: float
 ) -> None:
-    asking = replace(call("double", 1.0), memory=memory, gpus=gpus, gpu_type=gpu_type)
-    assert asked == memory_to_ask(asking, [SMALL, LARGE, OLD, machine(memory=1000 * GB)])
-    assert memory_to_ask(asking, []) == 0
+    requesting_call = replace(call("double", 1.0), memory=memory, gpus=gpus, gpu_type=gpu_type)
+    assert expected == memory_to_ask(requesting_call, [SMALL, LARGE, OLD, machine(memory=1000 * GB)])
+    assert memory_to_ask(requesting_call, []) == 0
 
 
-def test_gpus_are_counted_by_type_and_the_unknown_ones_are_a_type() -> None:
+def test_gpus_are_counted_by_type() -> None:
     types = gpu_types([SMALL, SMALL, LARGE, OLD])
     assert types == {"T4": 2, OTHER: 2}
     assert gpu_selector("T4", types) == {GPU_LABEL: "T4"}
     assert gpu_selector(OTHER, types) == {GPU_LABEL: "!in(T4)"}
 
 
-def test_a_worker_that_the_node_had_no_memory_for_is_told_from_one_that_died() -> None:
+def test_lack_of_memory_differs_from_a_crash() -> None:
     cause = "the host's memory ran out, so Ray ended its worker process"
     assert (cause, True, "host") == reason(exceptions.OutOfMemoryError("Task was killed, the node was running low"))
     assert reason(exceptions.WorkerCrashedError()) == ("its worker process died", True, None)

@@ -1,4 +1,4 @@
-"""GPUs are counted as CUDA would see them, without touching one."""
+"""GPUs are counted as CUDA would count them, without using one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.executors.local import LocalExecutor
 from orchestrator.store import open_store
 
 
-def test_variables_are_set_for_a_while_and_then_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_are_set_and_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_ONE", "before")
     monkeypatch.delenv("ENGRAM_TWO", raising=False)
     monkeypatch.setenv("ENGRAM_THREE", "before")
@@ -26,21 +26,21 @@ def test_variables_are_set_for_a_while_and_then_as_they_were(monkeypatch: pytest
     assert not {"ENGRAM_TWO", "ENGRAM_FOUR"} & set(os.environ)
 
 
-def test_libraries_that_are_loaded_inside_are_told_of_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_loaded_inside_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MKL_NUM_THREADS", "7")
     with environment.use_one_thread():
         assert {"1"} == {os.environ[name] for name in environment.ONE_THREAD}
     assert os.environ["MKL_NUM_THREADS"] == "7"
 
 
-def test_a_handler_is_the_one_that_it_was() -> None:
+def test_signal_handler_is_restored() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with handler_kept(signal.SIGTERM):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     assert before == signal.getsignal(signal.SIGTERM)
 
 
-def test_what_is_written_to_stderr_goes_nowhere_for_a_while(capfd: pytest.CaptureFixture[str]) -> None:
+def test_stderr_is_suppressed_temporarily(capfd: pytest.CaptureFixture[str]) -> None:
     with no_stderr():
         os.write(2, b"a library's own words\n")
     os.write(2, b"ours\n")
@@ -48,15 +48,15 @@ def test_what_is_written_to_stderr_goes_nowhere_for_a_while(capfd: pytest.Captur
 
 
 @pytest.fixture
-def four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine whose driver tells of four GPUs."""
+def four_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose driver lists four_gpus GPUs."""
     for name in ("0000:1a:00.0", "0000:1b:00.0", "0000:3c:00.0", "0000:3d:00.0"):
         (tmp_path / "gpus" / name).mkdir(parents=True)
     monkeypatch.setattr(environment, "DRIVER", tmp_path / "gpus")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-@pytest.mark.usefixtures("four")
+@pytest.mark.usefixtures("four_gpus")
 @pytest.mark.parametrize(
     ("visible", "count"),
     [
@@ -64,15 +64,13 @@ def four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("0,-1,1", 1), ("GPU-8932f937-d72c,GPU-1", 2), ("MIG-GPU-8932f937/1/2", 1),
     ],
 )  # fmt: skip
-def test_those_count_that_the_environment_leaves(
-    visible: str | None, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_visible_devices_are_counted(visible: str | None, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert count == environment.count_gpus()
 
 
-def said(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> int:
+def gpu_count_by_script(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> int:
     """The count on a machine whose driver has no folder, and whose nvidia-smi does this."""
     (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "nvidia-smi").chmod(0o755)
@@ -82,19 +80,19 @@ def said(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> int:
     return environment.count_gpus()
 
 
-def test_nvidia_smi_is_asked_where_the_driver_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = "echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'; echo '  MIG 1g: (UUID: MIG-1)'; echo 'GPU 1: NVIDIA H200'"
-    assert said(tmp_path, monkeypatch, listed) == 2
-    assert said(tmp_path, monkeypatch, "echo 'No devices were found'; exit 6") == 0
+def test_nvidia_smi_is_used_without_driver_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = "echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'; echo '  MIG 1g: (UUID: MIG-1)'; echo 'GPU 1: NVIDIA H200'"
+    assert gpu_count_by_script(tmp_path, monkeypatch, listing) == 2
+    assert gpu_count_by_script(tmp_path, monkeypatch, "echo 'No devices were found'; exit 6") == 0
 
 
-def test_a_machine_without_nvidia_smi_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_nvidia_smi_has_no_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "DRIVER", tmp_path / "nothing")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert environment.count_gpus() == 0
 
 
-@pytest.mark.usefixtures("four")
-def test_one_process_computes_on_one_gpu_one_call_at_a_time(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("four_gpus")
+def test_local_executor_runs_one_call_at_a_time(tmp_path: Path) -> None:
     executor = LocalExecutor(open_store(tmp_path / "store").location)
     assert (executor.slots, executor.window, executor.gpus, executor.sharers) == (1, 1, 1, 1)

@@ -1,4 +1,4 @@
-"""What every executor keeps, each run for real."""
+"""Rules that every executor keeps, tested with real ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def executor(request: pytest.FixtureRequest, store: Store) -> Iterator[Executor]
 
 
 def drain(executor: Executor, count: int) -> list[Finished]:
-    """What `wait` gives until so many calls have come back."""
+    """Collect results until `count` calls have returned."""
     finished: list[Finished] = []
     end = time.monotonic() + HANGING
     while len(finished) < count and time.monotonic() < end:
@@ -49,21 +49,23 @@ def drain(executor: Executor, count: int) -> list[Finished]:
     return finished
 
 
-def test_every_call_comes_back_exactly_once_with_an_outcome_per_item(executor: Executor, store: Store) -> None:
+def test_every_call_returns_once_with_all_outcomes(executor: Executor, store: Store) -> None:
     calls = [call("double", *range(1 + number % 3), first=10 * number) for number in range(1, 21)]
-    for one in calls:
-        executor.submit(one)
+    for submitted in calls:
+        executor.submit(submitted)
     finished = drain(executor, len(calls))
-    assert sorted(range(10, 210, 10)) == sorted(each.call.number for each in finished)
-    assert {one.number: one for one in calls} == {each.call.number: each.call for each in finished}
-    for each in finished:
-        assert [item.key for item in each.call.items] == [outcome.key for outcome in each.outcomes]
-        assert all(isinstance(outcome, Done) for outcome in each.outcomes)
+    assert sorted(range(10, 210, 10)) == sorted(finished_call.call.number for finished_call in finished)
+    assert {submitted.number: submitted for submitted in calls} == {
+        finished_call.call.number: finished_call.call for finished_call in finished
+    }
+    for finished_call in finished:
+        assert [item.key for item in finished_call.call.items] == [outcome.key for outcome in finished_call.outcomes]
+        assert all(isinstance(outcome, Done) for outcome in finished_call.outcomes)
     assert list(executor.wait(0.0)) == []
     assert {2.0} == set(store.read(key_of(21))["value"].to_pylist())
 
 
-def test_results_are_in_the_store_when_the_call_comes_back(executor: Executor, store: Store) -> None:
+def test_results_are_stored_when_a_call_returns(executor: Executor, store: Store) -> None:
     executor.submit(call("double", 3.0, first=1))
     drain(executor, 1)
     executor.submit(call("double", 4.0, first=2, inputs=[key_of(1)]))
@@ -71,21 +73,21 @@ def test_results_are_in_the_store_when_the_call_comes_back(executor: Executor, s
     assert store.read(key_of(2))["value"].to_pylist() == [14.0]
 
 
-def test_outcomes_travel_whole(executor: Executor, store: Store) -> None:
+def test_outcomes_are_transferred_completely(executor: Executor, store: Store) -> None:
     executor.submit(call("fail", 7.0, first=1))
     executor.submit(call("double", 1.0, first=2, inputs=[key_of(99)]))
-    failed, missing = (
-        outcome for each in sorted(drain(executor, 2), key=lambda each: each.call.number) for outcome in each.outcomes
+    failed, missing_outcome = (
+        outcome
+        for finished_call in sorted(drain(executor, 2), key=lambda finished_call: finished_call.call.number)
+        for outcome in finished_call.outcomes
     )
     assert isinstance(failed, Failed)
     assert failed.error == "ValueError: 7.0 is not a number we like nor is this line"
     assert "in fail" in failed.traceback
-    assert Missing(key_of(2), (key_of(99),)) == missing
+    assert Missing(key_of(2), (key_of(99),)) == missing_outcome
 
 
-def test_a_store_that_refuses_writes_is_an_outcome_not_a_crash(
-    executor: Executor, store: Store, tmp_path: Path
-) -> None:
+def test_store_that_refuses_writes_gives_an_outcome(executor: Executor, store: Store, tmp_path: Path) -> None:
     for number in range(executor.slots):  # every worker has the store open by then
         executor.submit(call("sleep", 0.5, first=1 + number))
     drain(executor, executor.slots)
@@ -95,19 +97,19 @@ def test_a_store_that_refuses_writes_is_an_outcome_not_a_crash(
     folder.rmdir()
     folder.write_text("in the way")
     executor.submit(call("double", 1.0, first=50))
-    assert [Refused] == [type(outcome) for each in drain(executor, 1) for outcome in each.outcomes]
+    assert [Refused] == [type(outcome) for finished_call in drain(executor, 1) for outcome in finished_call.outcomes]
 
 
-def test_nothing_comes_back_of_what_was_cancelled(executor: Executor, store: Store) -> None:
+def test_cancelled_calls_never_return(executor: Executor, store: Store) -> None:
     for number in range(1, 9):
-        executor.submit(call("sleep", 300.0, first=number))  # none of them can end before it is cancelled
+        executor.submit(call("sleep", 300.0, first=number))  # cannot end before it is cancelled
     executor.cancel()
     assert list(executor.wait(0.2)) == []
     executor.submit(call("double", 1.0, first=100))
-    assert [each.call.number for each in drain(executor, 1)] == [100]
+    assert [finished_call.call.number for finished_call in drain(executor, 1)] == [100]
 
 
-def test_what_is_submitted_is_pending_until_it_comes_back_or_is_given_up(executor: Executor) -> None:
+def test_submitted_calls_are_pending_until_returned_or_cancelled(executor: Executor) -> None:
     assert (executor.pending, list(executor.running())) == (0, [])
     executor.submit(call("double", 1.0, first=1))
     assert executor.pending == 1
@@ -119,7 +121,7 @@ def test_what_is_submitted_is_pending_until_it_comes_back_or_is_given_up(executo
     assert executor.pending == 0
 
 
-def test_slots_and_window_say_how_much_to_submit(executor: Executor) -> None:
+def test_slots_and_window_limit_submissions(executor: Executor) -> None:
     assert 1 <= executor.slots <= executor.window <= 512
 
 
@@ -128,8 +130,8 @@ def test_closing_twice_is_harmless(executor: Executor) -> None:
     executor.close()
 
 
-def test_torch_computes_with_one_thread_whether_it_was_loaded_before_or_not(executor: Executor, store: Store) -> None:
-    import torch  # in this process, with as many threads as there are cores; not yet in a worker
+def test_torch_uses_one_thread_in_calls(executor: Executor, store: Store) -> None:
+    import torch  # in this process it uses all cores; a worker has not loaded it yet
 
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -143,7 +145,7 @@ def test_torch_computes_with_one_thread_whether_it_was_loaded_before_or_not(exec
     assert store.record(key_of(1))["threads"] == 1
 
 
-def test_in_this_process_too_torch_has_one_thread_from_the_start(store: Store) -> None:
+def test_torch_loaded_by_a_call_uses_one_thread(store: Store) -> None:
     """In a process where the call itself is the first to load torch."""
     script = f"""
 import os, sys
@@ -162,7 +164,7 @@ print("OMP_NUM_THREADS" in os.environ)
     assert store.read(key_of(1))["threads"].to_pylist() == [1]
 
 
-def test_an_interrupt_in_a_task_ends_the_local_wait(store: Store) -> None:
+def test_interrupt_in_a_task_ends_the_local_wait(store: Store) -> None:
     executor = LocalExecutor(store.location)
     executor.submit(call("interrupt", 1.0))
     with pytest.raises(KeyboardInterrupt):

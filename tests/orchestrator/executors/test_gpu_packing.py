@@ -1,4 +1,4 @@
-"""How many calls share a GPU and how many jobs each carries, from numbers whose answer can be counted by hand."""
+"""The number of calls per GPU and of jobs per call, from examples that can be counted by hand."""
 
 from __future__ import annotations
 
@@ -24,32 +24,30 @@ def measured(stack: int = 32, busy: float = 0.9, member: float = 0.01 * GB, devi
 @pytest.mark.parametrize(
     ("busy", "sharers"), [(1.0, 1), (0.9, 1), (0.7, 1), (0.6, 2), (0.5, 2), (0.35, 3), (0.25, 4), (0.01, SHARERS)]
 )
-def test_so_many_calls_share_a_gpu_as_keep_it_busy(busy: float, sharers: int) -> None:
+def test_sharers_fill_the_gpu(busy: float, sharers: int) -> None:
     assert sharers == GpuPacking().with_measurements([measured(busy=busy)], 1).sharers
 
 
-def test_no_more_calls_share_a_gpu_than_its_memory_holds() -> None:
+def test_memory_limits_the_sharers() -> None:
     fact = measured(stack=40, busy=0.1, member=1.0 * GB, device=100 * GB)
     assert GpuPacking().with_measurements([fact], 1).sharers == 2
     assert GpuPacking().with_measurements([measured(stack=200, busy=0.1, member=1.0 * GB)], 1).sharers == 1
 
 
-def test_the_largest_stack_of_a_call_counts_and_the_mean_of_the_time_it_was_busy() -> None:
+def test_largest_stack_and_mean_busy_time_count() -> None:
     """The last trainings of a call have fewer neighbours than the first."""
     learned = GpuPacking().with_measurements([measured(32, 0.6), measured(32, 0.6), measured(3, 0.3)], 1)
     assert (learned.stack, learned.sharers) == (32, 2)
 
 
-def test_a_call_that_shared_its_gpu_does_not_tell_how_many_are_to_share_it() -> None:
+def test_shared_call_never_raises_the_sharers() -> None:
     alone = GpuPacking().with_measurements([measured(busy=0.4)], 1)
     assert alone.sharers == 2
     assert alone.with_measurements([measured(busy=1.0)], 2).sharers == 2
-    assert (
-        alone.with_measurements([measured(stack=80, member=1.0 * GB)], 2).sharers == 1
-    )  # but what it takes of the memory does
+    assert alone.with_measurements([measured(stack=80, member=1.0 * GB)], 2).sharers == 1  # but its use of memory does
 
 
-def test_after_a_loss_one_fewer_shares_the_gpu_and_it_stays_so() -> None:
+def test_lost_call_lowers_the_sharers_permanently() -> None:
     before = GpuPacking().with_measurements([measured(busy=0.25)], 1)
     after = before.with_fewer_sharers(4)
     assert (before.sharers, after.sharers) == (4, 3)
@@ -58,7 +56,7 @@ def test_after_a_loss_one_fewer_shares_the_gpu_and_it_stays_so() -> None:
     assert after.with_fewer_sharers(2).with_fewer_sharers(2).with_measurements([measured(busy=0.25)], 1).sharers == 1
 
 
-def test_a_call_without_measurements_teaches_nothing() -> None:
+def test_call_without_measurements_changes_nothing() -> None:
     assert GpuPacking() == GpuPacking().with_measurements([], 1)
 
 
@@ -66,46 +64,46 @@ def test_a_call_without_measurements_teaches_nothing() -> None:
     ("ready", "gpus", "sizes"),
     [(300, 1, [300]), (300, 2, [150, 150]), (301, 4, [76, 75, 75, 75]), (3, 4, [1, 1, 1]), (2000, 2, [512, 512])],
 )
-def test_before_anything_is_measured_the_ready_jobs_are_divided_evenly(ready: int, gpus: int, sizes: list[int]) -> None:
-    filling, found = GpuPacking(), []
-    while ready and len(found) < filling.calls_in_flight(gpus):
-        found.append(filling.share(ready, gpus, len(found)))
-        ready -= found[-1]
-    assert sizes == found
-    assert max(found) <= UNMEASURED_MOST
+def test_unmeasured_jobs_are_divided_evenly(ready: int, gpus: int, sizes: list[int]) -> None:
+    filling, call_sizes = GpuPacking(), []
+    while ready and len(call_sizes) < filling.calls_in_flight(gpus):
+        call_sizes.append(filling.share(ready, gpus, len(call_sizes)))
+        ready -= call_sizes[-1]
+    assert sizes == call_sizes
+    assert max(call_sizes) <= UNMEASURED_MOST
 
 
-def test_a_measured_call_refills_its_stack_a_few_times_and_leaves_work_for_the_other_slots_at_the_end() -> None:
+def test_measured_call_refills_stacks_and_shrinks_towards_end() -> None:
     filling = GpuPacking(stack=32, sharers=2)
     assert filling.share(10_000, 2) == 32 * REFILLS
-    assert filling.share(600, 2) == 75  # of 4 slots, two calls for each are left
-    assert filling.share(200, 2) == 32  # but never less than a whole stack, as long as there is one for each slot
+    assert filling.share(600, 2) == 75  # 4 slots, with two calls left for each
+    assert filling.share(200, 2) == 32  # at least a whole stack while each slot gets one
     assert filling.share(100, 2) == 25
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 8])
 @pytest.mark.parametrize("sharers", [1, 2, 3, 4])
-def test_every_ready_job_is_sent_whatever_the_numbers(gpus: int, sharers: int) -> None:
+def test_every_ready_job_is_sent(gpus: int, sharers: int) -> None:
     for stack in (None, 1, 7, 400):
-        for sent in range(3 * gpus):
+        for sent_count in range(3 * gpus):
             for ready in (1, 2, 9, 500, 5000):
-                assert 1 <= GpuPacking(stack, sharers).share(ready, gpus, sent) <= ready
+                assert 1 <= GpuPacking(stack, sharers).share(ready, gpus, sent_count) <= ready
 
 
-def test_one_call_for_each_gpu_is_on_its_way_once_they_are_measured() -> None:
+def test_one_extra_call_per_gpu_is_in_flight() -> None:
     assert GpuPacking().calls_in_flight(2) == 2
     assert GpuPacking(stack=8, sharers=3).calls_in_flight(2) == 2 * 3 + 2
-    assert GpuPacking(stack=8, most=1).calls_in_flight(1) == 1  # where nothing waits, as in this process
+    assert GpuPacking(stack=8, sharer_limit=1).calls_in_flight(1) == 1  # no call waits in this process
 
 
-def test_as_many_parts_fit_on_a_gpu_as_calls_are_to_share_it() -> None:
+def test_gpu_fraction_fits_the_number_of_sharers() -> None:
     for sharers in range(1, SHARERS + 1):
         assert sharers == int(1.0 / gpu_fraction(sharers))
         assert gpu_fraction(sharers) == round(gpu_fraction(sharers), 4)  # Ray's grain
 
 
 @pytest.mark.parametrize(
-    ("jobs", "seconds", "there", "useful"),
+    ("jobs", "seconds", "present_gpus", "useful"),
     [
         (1000, 600.0, 0, 16),  # 64 at a time on each
         (1000, 6.0, 0, 5),  # 3,000 s of two calls at a time, ten minutes for each GPU
@@ -115,11 +113,9 @@ def test_as_many_parts_fit_on_a_gpu_as_calls_are_to_share_it() -> None:
         (0, 6.0, 2, 2),
     ],
 )
-def test_so_many_gpus_are_useful_as_jobs_fill_for_ten_minutes(
-    jobs: int, seconds: float, there: int, useful: int
-) -> None:
-    assert useful == GpuPacking(stack=32, sharers=2).useful_gpus(jobs, seconds, there)
-    assert there == GpuPacking().useful_gpus(jobs, seconds, there)  # as long as nothing is known
+def test_useful_gpus_are_filled_for_ten_minutes(jobs: int, seconds: float, present_gpus: int, useful: int) -> None:
+    assert useful == GpuPacking(stack=32, sharers=2).useful_gpus(jobs, seconds, present_gpus)
+    assert present_gpus == GpuPacking().useful_gpus(jobs, seconds, present_gpus)  # unmeasured: keep the present number
 
 
 @pytest.mark.parametrize(
@@ -129,7 +125,7 @@ def test_so_many_gpus_are_useful_as_jobs_fill_for_ten_minutes(
         {"bytes_per_member": float("inf")},
     ],
 )  # fmt: skip
-def test_notes_that_lack_something_are_no_measurement(lacking: dict[str, object]) -> None:
+def test_incomplete_notes_are_no_measurement(lacking: dict[str, object]) -> None:
     notes = {"way": "graph", "stack": 8, "bytes_per_member": 10, "device_bytes": 1000, "busy": 1.02}
     assert GpuMeasurement(8, 10.0, 1000.0, 1.0) == GpuMeasurement.from_notes(notes)
     assert GpuMeasurement.from_notes(notes | lacking) is None

@@ -37,32 +37,32 @@ def alive(pid: int) -> bool:
 
 
 def waits(pid: int) -> int:
-    """How often this process has gone to sleep of its own accord; the guard does so between two looks."""
+    """The number of voluntary sleeps of a process. The guard sleeps once between two checks."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith("voluntary_ctxt_switches")]
     return int(line.split()[1])
 
 
-def gone(condition: Callable[[], bool]) -> None:
-    """Wait until this no longer holds."""
+def wait_until_false(condition: Callable[[], bool]) -> None:
+    """Wait until a condition is false."""
     wait_until(lambda: not condition())
 
 
-def test_closing_takes_what_carries_the_mark_and_nothing_else() -> None:
+def test_closing_ends_only_marked_processes() -> None:
     guard = Guard()
     marked = subprocess.Popen(SLEEPER, env={**os.environ, **guard.variables})
-    other = subprocess.Popen(SLEEPER)
+    unmarked = subprocess.Popen(SLEEPER)
     try:
         guard.close()
         guard.close()
         assert marked.wait(timeout=HANGING) == -signal.SIGKILL
-        assert other.poll() is None
+        assert unmarked.poll() is None
     finally:
-        other.kill()
-        other.wait()
+        unmarked.kill()
+        unmarked.wait()
 
 
-def test_what_carries_a_mark_is_found_with_its_descendants_and_swept() -> None:
+def test_marked_processes_are_found_with_descendants() -> None:
     mark = os.urandom(16).hex()
     forgetful = (
         "import subprocess, sys, time; sleep = [sys.executable, '-c', 'import time; time.sleep(60)']; "
@@ -74,48 +74,48 @@ def test_what_carries_a_mark_is_found_with_its_descendants_and_swept() -> None:
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
     assert [parent.pid] == list(marked_processes(mark))
-    known = family(mark)
-    assert {parent.pid, child} == set(known)
+    family_members = family(mark)
+    assert {parent.pid, child} == set(family_members)
     assert sweep("another mark", {child: "another start"}) == 0  # a number that another process has got
     assert alive(child)
-    assert sweep(mark, known) == 2
+    assert sweep(mark, family_members) == 2
     assert parent.wait() == -signal.SIGKILL
     while alive(child):
         time.sleep(0.01)
-    assert sweep(mark, known) == 0
+    assert sweep(mark, family_members) == 0
     parent.stdout.close()
 
 
-def test_of_what_carries_the_mark_only_what_is_stopped_can_be_ended_alone() -> None:
+def test_stopped_marked_processes_can_be_ended_alone() -> None:
     guard = Guard()
     stopped, busy = (subprocess.Popen(SLEEPER, env={**os.environ, **guard.variables}) for _ in range(2))
-    other = subprocess.Popen(SLEEPER)
+    unmarked = subprocess.Popen(SLEEPER)
     try:
-        for each in (stopped, other):
-            os.kill(each.pid, signal.SIGSTOP)
-            while state(each.pid) != "T":
+        for process in (stopped, unmarked):
+            os.kill(process.pid, signal.SIGSTOP)
+            while state(process.pid) != "T":
                 time.sleep(0.01)
         guard.kill_stopped_processes()
         assert stopped.wait() == -signal.SIGKILL
         assert busy.poll() is None
-        assert state(other.pid) == "T"
+        assert state(unmarked.pid) == "T"
     finally:
         guard.close()
-        other.kill()
-        other.wait()
+        unmarked.kill()
+        unmarked.wait()
         busy.wait()
     guard.kill_stopped_processes()
-    assert state(other.pid) is None
+    assert state(unmarked.pid) is None
 
 
-def test_a_killed_driver_takes_what_carries_the_mark_with_it() -> None:
+def test_killed_driver_takes_marked_processes_along() -> None:
     driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True)
     assert driver.stdout is not None
     sleeper = int(driver.stdout.readline())
     assert alive(sleeper)
     driver.kill()
     driver.communicate()
-    gone(lambda: alive(sleeper))
+    wait_until_false(lambda: alive(sleeper))
 
 
 PARENT = """
@@ -131,13 +131,13 @@ time.sleep(600)
 """
 
 
-def test_a_child_that_has_lost_the_mark_goes_with_its_parent() -> None:
+def test_unmarked_child_ends_with_its_parent() -> None:
     driver = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     assert driver.stdout is not None
     guard, child = int(driver.stdout.readline()), int(driver.stdout.readline())
     looks = waits(guard) + 3
-    gone(lambda: waits(guard) < looks)  # it gets to know the child
+    wait_until_false(lambda: waits(guard) < looks)  # it gets to know the child
     driver.kill()
     driver.wait()
-    gone(lambda: alive(child))
+    wait_until_false(lambda: alive(child))
     driver.stdout.close()

@@ -1,4 +1,4 @@
-"""A run is refused in one line, which names the node and the remedy, where a node cannot do its work."""
+"""If a node cannot do a run's work, the run is refused with one line that names the node and the remedy."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def store(tmp_path: Path) -> Store:
 
 
 def ask_each(change: Callable[[str, Question], Question] = lambda _, question: question) -> Any:
-    """Every node answers here, what it is asked `change`d as its circumstances are."""
+    """Answer for every node in this process, after `change` modified the question."""
 
     def ask(question: bytes) -> Mapping[str, str]:
-        asked: Question = pickle.loads(question)
-        return {node: answer_question(pickle.dumps(change(node, asked)), node) for node in NAMES}
+        received: Question = pickle.loads(question)
+        return {node: answer_question(pickle.dumps(change(node, received)), node) for node in NAMES}
 
     return ask
 
@@ -48,53 +48,57 @@ def refusal(store: Store, ask: Any, data: tuple[Any, ...] = ()) -> str:
     return str(refused.value)
 
 
-def test_nodes_that_have_everything_pass_and_leave_nothing_in_the_store(store: Store) -> None:
+def test_complete_nodes_pass_and_leave_no_states(store: Store) -> None:
     check_nodes(NAMES, store, (DIGITS,), ask_each())
     assert set() == store.states()
 
 
-def test_other_code_or_versions_are_refused_with_the_node_and_the_remedy(store: Store) -> None:
-    said = refusal(store, ask_each(lambda _, asked: replace(asked, identity={**asked.identity, "torch": "1.0"})))
-    assert said.startswith("node one (10.0.0.1) has different code: torch ")
-    assert "(here 1.0); install the same versions there" in said
-    assert said.endswith("(and 1 more of 2 nodes)")
+def test_other_code_is_refused_with_a_remedy(store: Store) -> None:
+    message = refusal(
+        store, ask_each(lambda _, received: replace(received, identity={**received.identity, "torch": "1.0"}))
+    )
+    assert message.startswith("node one (10.0.0.1) has different code: torch ")
+    assert "(here 1.0); install the same versions there" in message
+    assert message.endswith("(and 1 more of 2 nodes)")
     assert set() == store.states()
 
 
-def test_a_node_that_sees_another_store_is_refused(store: Store, tmp_path: Path) -> None:
-    other = open_store(tmp_path / "other").location
-    said = refusal(store, ask_each(lambda node, asked: replace(asked, store=other) if node == "bb" else asked))
-    assert f"node two (10.0.0.2) has a different store at {other}" in said
+def test_other_store_is_refused(store: Store, tmp_path: Path) -> None:
+    other_store = open_store(tmp_path / "other").location
+    message = refusal(
+        store, ask_each(lambda node, received: replace(received, store=other_store) if node == "bb" else received)
+    )
+    assert f"node two (10.0.0.2) has a different store at {other_store}" in message
 
 
-def test_a_node_that_finds_no_store_is_refused(store: Store, tmp_path: Path) -> None:
-    said = refusal(store, ask_each(lambda _, asked: replace(asked, store=str(tmp_path / "absent"))))
-    assert "cannot use the store" in said
+def test_missing_store_is_refused(store: Store, tmp_path: Path) -> None:
+    message = refusal(store, ask_each(lambda _, received: replace(received, store=str(tmp_path / "absent"))))
+    assert "cannot use the store" in message
 
 
-def test_a_node_whose_data_are_absent_or_others_is_refused(store: Store) -> None:
+def test_missing_or_different_data_are_refused(store: Store) -> None:
     for data in (Dataset("digits", "0" * len(DIGITS.digest)), Dataset("/not/there", "0" * 64)):
         assert "node one (10.0.0.1) lacks data: " in refusal(store, ask_each(), (data,))
 
 
-def test_a_node_that_does_not_answer_or_whose_answer_is_not_found_is_refused(store: Store) -> None:
+def test_unanswered_check_is_refused(store: Store) -> None:
     everyone = ask_each()
     assert "node two (10.0.0.2) did not answer" in refusal(store, lambda question: {"aa": everyone(question)["aa"]})
     assert "cannot find there" in refusal(store, lambda _: dict.fromkeys(NAMES, ""))
 
 
-def test_a_node_that_went_away_is_no_problem(store: Store) -> None:
+def test_departed_node_is_no_problem(store: Store) -> None:
     check_nodes(NAMES, store, (), lambda question: {**ask_each()(question), "bb": GONE})
 
 
-def test_what_only_one_side_has_differs() -> None:
+def test_one_sided_versions_differ() -> None:
     assert (
         differences({"a": "1", "b": "2"}, {"a": "1", "c": "3"}) == "b not installed (here 2), c 3 (here not installed)"
     )
     assert differences({"a": "1"}, {"a": "1"}) == ""
 
 
-def test_the_pinned_data_of_configs_are_named_once() -> None:
+def test_pinned_data_of_configs_are_listed_once() -> None:
     from tasks.audits.unique_feature import UniqueFeature
 
     config = with_settings(UniqueFeature(), data=DIGITS)
@@ -103,7 +107,7 @@ def test_the_pinned_data_of_configs_are_named_once() -> None:
 
 
 @pytest.mark.slow
-def test_the_nodes_of_a_real_cluster_are_asked(ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_cluster_nodes_are_checked(ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     open_executor(ray_cluster.address, store, data=lambda: (DIGITS,)).close()
     assert set() == store.states()
     monkeypatch.setattr(nodes, "identity", lambda: {"engram's source": "another"})
@@ -112,10 +116,10 @@ def test_the_nodes_of_a_real_cluster_are_asked(ray_cluster: Any, store: Store, m
 
 
 @pytest.mark.slow
-def test_a_worker_of_other_code_computes_nothing(
+def test_worker_with_other_code_computes_nothing(
     ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a node that joins after the start: what it computes would be stored as if it were ours."""
+    """As for a node that joins later with other code: its results would be stored as valid ones."""
     monkeypatch.setattr(ray_executor, "identity", lambda: {"engram's source": "another"})
     executor = RayExecutor(store.location, address=ray_cluster.address)
     try:

@@ -1,4 +1,4 @@
-"""Where Ray puts calls: machines with little memory, machines that are drained, GPUs of two types, machines to come."""
+"""Placement of calls by Ray: little memory, drained machines, two GPU types and machines that may come."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Join = Callable[..., Any]
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where jobs that are held say that they have begun."""
+def start_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which held jobs report their start."""
     monkeypatch.setenv("ENGRAM_TOLD", str(tmp_path))
     monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 0.2)
     return tmp_path
@@ -44,7 +44,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def join(ray_cluster: Any) -> Iterator[Join]:
-    """Starts a machine without processors, so that only calls for its GPUs go there; all are gone afterwards."""
+    """Starts machines without processors, which take only GPU calls. All are removed after the test."""
     joined = []
 
     def join(**options: Any) -> Any:
@@ -55,12 +55,12 @@ def join(ray_cluster: Any) -> Iterator[Join]:
     for node in joined:
         if node in ray_cluster.worker_nodes:
             ray_cluster.remove_node(node)
-    ray_cluster.wait_for_nodes()  # that is, until Ray has struck off those that have gone: the next test counts GPUs
+    ray_cluster.wait_for_nodes()  # until Ray has removed the nodes: the next test counts GPUs
 
 
 @pytest.fixture
-def open_executor(ray_cluster: Any, store: Store, told: Path) -> Iterator[Callable[[], RayExecutor]]:
-    """Opens an executor, after the machines of a test have joined; afterwards none of its calls is left."""
+def open_executor(ray_cluster: Any, store: Store, start_folder: Path) -> Iterator[Callable[[], RayExecutor]]:
+    """Opens an executor after the machines of a test have joined. None of its calls remains afterwards."""
     with contextlib.ExitStack() as stack:
 
         def open_executor() -> RayExecutor:
@@ -72,93 +72,91 @@ def open_executor(ray_cluster: Any, store: Store, told: Path) -> Iterator[Callab
         yield open_executor
 
 
-def held(number: int, gpus: float = gpu_fraction(4), memory: float = 0.0) -> Call:
-    """A call that holds its part of a GPU until there is a file `go`."""
+def held_call(number: int, gpus: float = gpu_fraction(4), memory: float = 0.0) -> Call:
+    """A call that holds its part of a GPU until the file `go` exists."""
     return replace(call("held_on_gpu", number, first=number), gpus=gpus, memory=memory)
 
 
-def began(told: Path) -> set[int]:
-    return {int(path.name.removeprefix("began-")) for path in told.glob("began-*")}
+def began(start_folder: Path) -> set[int]:
+    return {int(path.name.removeprefix("began-")) for path in start_folder.glob("began-*")}
 
 
-def test_no_more_calls_run_on_a_machine_than_its_memory_holds_and_one_that_takes_more_runs_alone(
-    join: Join, open_executor: Callable[[], RayExecutor], told: Path, store: Store
+def test_machine_memory_limits_concurrent_calls(
+    join: Join, open_executor: Callable[[], RayExecutor], start_folder: Path, store: Store
 ) -> None:
     join(num_gpus=1, memory=GB)
     executor = open_executor()
     for number in (1, 2, 3):
-        executor.submit(held(number, memory=0.4 * GB))
-    executor.submit(held(4, memory=math.inf))
-    wait_until(lambda: len(began(told)) == 2)
-    (told / "go").touch()
-    assert [Done] * 4 == [type(each) for each in outcomes(drain(executor, 4))]
+        executor.submit(held_call(number, memory=0.4 * GB))
+    executor.submit(held_call(4, memory=math.inf))
+    wait_until(lambda: len(began(start_folder)) == 2)
+    (start_folder / "go").touch()
+    assert [Done] * 4 == [type(outcome) for outcome in outcomes(drain(executor, 4))]
     rows = {number: store.read(key_of(number)).to_pylist()[0] for number in (1, 2, 3, 4)}
     assert most_at_once(rows[number] for number in (1, 2, 3)) == 2
     assert all(most_at_once((rows[4], rows[number])) == 1 for number in (1, 2, 3))
 
 
-def test_a_call_that_asked_for_the_memory_of_a_machine_that_has_gone_runs_on_a_smaller_one(
-    join: Join, open_executor: Callable[[], RayExecutor], ray_cluster: Any, told: Path
+def test_call_for_a_removed_machine_runs_elsewhere(
+    join: Join, open_executor: Callable[[], RayExecutor], ray_cluster: Any, start_folder: Path
 ) -> None:
     large = join(num_gpus=1, memory=4 * GB)
     join(num_gpus=1, memory=GB)
     executor = open_executor()
-    executor.submit(held(1, memory=3 * GB))
-    wait_until(lambda: {1} == began(told))
-    executor.submit(held(2, memory=3 * GB))
+    executor.submit(held_call(1, memory=3 * GB))
+    wait_until(lambda: {1} == began(start_folder))
+    executor.submit(held_call(2, memory=3 * GB))
     ray_cluster.remove_node(large, allow_graceful=False)
-    found: list[Any] = []
+    lost_outcomes: list[Any] = []
 
     def lost_and_begun() -> bool:
-        found.extend(outcomes(list(executor.wait(0.1))))
-        return {1, 2} == began(told) and bool(found)
+        lost_outcomes.extend(outcomes(list(executor.wait(0.1))))
+        return {1, 2} == began(start_folder) and bool(lost_outcomes)
 
     wait_until(lost_and_begun)
-    assert [Lost(key_of(1), "its node went away")] == found
-    (told / "go").touch()
-    assert [Done] == [type(each) for each in outcomes(drain(executor, 1))]
+    assert [Lost(key_of(1), "its node went away")] == lost_outcomes
+    (start_folder / "go").touch()
+    assert [Done] == [type(outcome) for outcome in outcomes(drain(executor, 1))]
 
 
-def test_a_worker_that_ray_ends_for_lack_of_memory_says_that_it_was_the_hosts(
+def test_worker_ended_for_memory_names_the_host(
     join: Join, open_executor: Callable[[], RayExecutor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_memory_usage_threshold", "0.01")  # more than that is always taken
     monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "50")
     join(num_gpus=1)
     executor = open_executor()
-    executor.submit(held(1))
+    executor.submit(held_call(1))
     cause = "the host's memory ran out, so Ray ended its worker process"
     assert [Lost(key_of(1), cause, died=True, exhausted="host")] == outcomes(drain(executor, 1))
 
 
-def test_on_a_machine_that_is_drained_calls_end_and_none_begin(
-    join: Join, open_executor: Callable[[], RayExecutor], ray_cluster: Any, told: Path, store: Store
+def test_drained_machine_starts_no_new_calls(
+    join: Join, open_executor: Callable[[], RayExecutor], ray_cluster: Any, start_folder: Path, store: Store
 ) -> None:
     leaving, staying = join(num_gpus=2), join(num_gpus=2)
     executor = open_executor()
     for number in range(16, 20):
         executor.submit(replace(call("small_or_large", number, first=number), gpus=1.0))
-    wait_until(lambda: len(began(told)) == 4)
+    wait_until(lambda: len(began(start_folder)) == 4)
     for number in range(20, 26):
         executor.submit(replace(call("small_or_large", number, first=number), gpus=1.0))
     deadline = int(1000 * (time.time() + 600))
     preempted = DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
     assert GcsClient(address=ray_cluster.address).drain_node(leaving.node_id, preempted, "spot", deadline)[0]
     wait_until(lambda: list(executor.wait(0.1)) == [] and executor.gpus == 2)
-    (told / "go").touch()
-    assert [Done] * 10 == [type(each) for each in outcomes(drain(executor, 10))]
+    (start_folder / "go").touch()
+    assert [Done] * 10 == [type(outcome) for outcome in outcomes(drain(executor, 10))]
     where = [store.read(key_of(number))["node"][0].as_py() for number in range(16, 26)]
     assert {leaving.node_id, staying.node_id} == {*where[:4]}
     assert {staying.node_id} == {*where[4:]}
 
 
-def test_a_job_that_takes_several_gpus_sees_them_all_and_one_that_takes_more_than_there_are_is_refused(
-    join: Join, open_executor: Callable[[], RayExecutor], store: Store
-) -> None:
+def test_job_sees_all_its_gpus_within_limit(join: Join, open_executor: Callable[[], RayExecutor], store: Store) -> None:
     join(num_gpus=2)
     executor = open_executor()
     executor.submit(replace(call("visible_gpus", 1), gpus=2.0))
-    assert [Done] == [type(each) for each in outcomes(drain(executor, 1))]
+    assert [Done] == [type(outcome) for outcome in outcomes(drain(executor, 1))]
     assert store.read(key_of(1)).to_pylist() == [{"seen": "0,1", "told": 2}]
     with pytest.raises(
         ClusterError,
@@ -167,14 +165,14 @@ def test_a_job_that_takes_several_gpus_sees_them_all_and_one_that_takes_more_tha
         executor.submit(replace(call("visible_gpus", 2), gpus=3.0))
 
 
-def test_a_large_gpu_is_shared_by_more_calls_than_a_small_one_beside_it(
+def test_larger_gpu_is_shared_by_more_calls(
     join: Join,
     open_executor: Callable[[], RayExecutor],
-    told: Path,
+    start_folder: Path,
     store: Store,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A stack takes 0.4 of the 1 GB of the small GPU, and keeps a fourth of any busy."""
+    """A stack takes 0.4 of the small GPU's 1 GB and keeps a quarter of either GPU busy."""
     monkeypatch.setattr("orchestrator.executors.gpu_packing.UNMEASURED_MOST", 4)
     join(num_gpus=1, labels={"ray.io/accelerator-type": "T4"})
     join(num_gpus=1, labels={"ray.io/accelerator-type": "A100"})
@@ -183,28 +181,28 @@ def test_a_large_gpu_is_shared_by_more_calls_than_a_small_one_beside_it(
     roots = [Job(jobs.small_or_large, jobs.Number(number)) for number in range(120)]
     with driven(executor, store, *roots) as (plan, _):
         # Both GPUs are full before a held job may end, so that neither takes the other's jobs.
-        wait_until(lambda: len(list(told.glob("began-*"))) == 2 + 4)
-        (told / "go").touch()
+        wait_until(lambda: len(list(start_folder.glob("began-*"))) == 2 + 4)
+        (start_folder / "go").touch()
     rows = [store.read(key).to_pylist()[0] for key in plan.roots["summary"]]
     assert {"T4": {1, 2}, "A100": {1, 4}} == {
         name: {row["sharers"] for row in rows if row["type"] == name} for name in ("T4", "A100")
     }
 
 
-def test_where_machines_come_by_themselves_calls_wait_for_as_many_gpus_as_the_plan_is_worth(
+def test_growing_cluster_requests_gpus_for_the_plan(
     join: Join,
     open_executor: Callable[[], RayExecutor],
     ray_cluster: Any,
-    told: Path,
+    start_folder: Path,
     store: Store,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of 60 jobs 16 are measured; the others make 11 stacks, four on a GPU, and are worth more than that."""
+    """Of 60 jobs, 16 are measured. The others make 11 stacks, four per GPU, and justify more GPUs than exist."""
     monkeypatch.setattr("orchestrator.executors.gpu_packing.WORTH_SECONDS", 1e-9)
     join(num_gpus=1, labels={"ray.io/node-group": "gpu"})
     executor = open_executor()
     assert executor.growing
     with driven(executor, store, *(Job(jobs.small_or_large, jobs.Number(number)) for number in range(60))):
         wait_until(lambda: wanted_gpus(ray_cluster.address) == [0.25] * (3 * 4 - 4))
-        (told / "go").touch()
+        (start_folder / "go").touch()
     wait_until(lambda: wanted_gpus(ray_cluster.address) == [])

@@ -1,4 +1,4 @@
-"""The private names of Ray: in one module, checked with a message that says what to install."""
+"""Private names of Ray are used in one module, which checks them and reports the version to install."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_installed_version_has_all_names() -> None:
     assert private_ray.trial_variables() is private_ray.trial_variables()
 
 
-def test_bounds_are_those_of_the_package() -> None:
+def test_version_bounds_match_the_package() -> None:
     bounds = (private_ray.LOWEST, private_ray.NEXT)
     assert read_bounds() == bounds
     recipe = (ROOT / "recipe" / "recipe.yaml").read_text()

@@ -1,4 +1,4 @@
-"""Ray's own ways to fail, each made to happen on real clusters."""
+"""Failures specific to Ray, on real clusters."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def executor(ray_cluster: Any, store: Store) -> Iterator[RayExecutor]:
 
 
 def outcomes(finished: list[Finished]) -> list[Any]:
-    return [outcome for each in finished for outcome in each.outcomes]
+    return [outcome for finished_call in finished for outcome in finished_call.outcomes]
 
 
-def test_a_sigterm_while_ray_connects_counts_as_ctrl_c(
+def test_sigterm_while_connecting_counts_as_interrupt(
     ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def connect(*_: object, **__: object) -> None:
-        """What ray.init does first, and then the signal, which in ray.init has a second's chance to come."""
+        """The first step of ray.init, and then the signal, which in ray.init has one second to arrive."""
         set_sigterm_handler(lambda number, _frame: sys.exit(number))
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)
@@ -73,31 +73,31 @@ def test_a_sigterm_while_ray_connects_counts_as_ctrl_c(
     assert before is signal.getsignal(signal.SIGTERM)
 
 
-def test_sigterm_is_handled_after_the_connection_too(ray_cluster: Any, store: Store) -> None:
+def test_sigterm_handler_stays_after_connecting(ray_cluster: Any, store: Store) -> None:
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         RayExecutor(store.location, address=ray_cluster.address).close()
         status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
-        assert int(status["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1  # else it would end the process by itself
+        assert int(status["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1  # otherwise it would end the process
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_worker_that_dies_takes_only_its_own_call_with_it(executor: RayExecutor) -> None:
+def test_dying_worker_loses_only_its_own_call(executor: RayExecutor) -> None:
     executor.submit(call("die", 1.0, 2.0, first=1))
     executor.submit(call("double", 1.0, first=3))
-    found = {outcome.key: outcome for outcome in outcomes(drain(executor, 2))}
-    assert Lost(key_of(1), "its worker process died", died=True) == found[key_of(1)]
-    assert Lost(key_of(2), "its worker process died", died=True) == found[key_of(2)]
-    assert isinstance(found[key_of(3)], Done)
+    by_key = {outcome.key: outcome for outcome in outcomes(drain(executor, 2))}
+    assert Lost(key_of(1), "its worker process died", died=True) == by_key[key_of(1)]
+    assert Lost(key_of(2), "its worker process died", died=True) == by_key[key_of(2)]
+    assert isinstance(by_key[key_of(3)], Done)
 
 
-def test_a_worker_whose_device_broke_is_replaced(executor: RayExecutor) -> None:
+def test_worker_with_broken_device_is_replaced(executor: RayExecutor) -> None:
     executor.submit(call("break_the_device", 1.0, first=1))
     assert [Lost(key_of(1), "its worker process died", died=True)] == outcomes(drain(executor, 1))
 
 
-def test_workers_are_other_processes_with_one_thread_each_and_the_drivers_settings(
+def test_workers_have_one_thread_and_driver_settings(
     ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGRAM_DATA", "/somewhere")
@@ -118,7 +118,7 @@ def test_workers_are_other_processes_with_one_thread_each_and_the_drivers_settin
     ]
 
 
-def test_a_lost_node_is_not_its_jobs_fault(
+def test_lost_node_is_not_its_jobs_fault(
     ray_cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 0.2)
@@ -127,18 +127,18 @@ def test_a_lost_node_is_not_its_jobs_fault(
     executor = RayExecutor(store.location, address=ray_cluster.address)
     try:
         assert executor.slots == 3
-        for number in (1, 2, 3):  # one per CPU, so one of them is on the second node
+        for number in (1, 2, 3):  # one per processor, so the second node has one
             executor.submit(call("until", number, first=number))
         wait_until(lambda: len(list(tmp_path.glob("began-*"))) == 3)
         ray_cluster.remove_node(node, allow_graceful=False)
-        found = []
-        while not found:  # the lost one comes first: the others wait
-            found = outcomes(executor.wait(1.0))
+        all_outcomes = []
+        while not all_outcomes:  # the lost one comes first: the others wait
+            all_outcomes = outcomes(executor.wait(1.0))
         (tmp_path / "go").touch()
-        found += outcomes(drain(executor, 2))
-        lost = [outcome for outcome in found if isinstance(outcome, Lost)]
-        assert [(outcome.cause, outcome.died) for outcome in lost] == [("its node went away", False)]
-        assert sum(isinstance(outcome, Done) for outcome in found) == 2
+        all_outcomes += outcomes(drain(executor, 2))
+        lost_outcomes = [outcome for outcome in all_outcomes if isinstance(outcome, Lost)]
+        assert [(outcome.cause, outcome.died) for outcome in lost_outcomes] == [("its node went away", False)]
+        assert sum(isinstance(outcome, Done) for outcome in all_outcomes) == 2
         executor.submit(call("double", 1.0, first=4))
         assert [Done] == [type(outcome) for outcome in outcomes(drain(executor, 1))]
         wait_until(lambda: list(executor.wait(0.1)) == [] and executor.slots == 2)
@@ -150,7 +150,7 @@ def test_a_lost_node_is_not_its_jobs_fault(
 
 @pytest.fixture
 def holding(ray_cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayExecutor]:
-    """An executor with four calls that wait for `go`, of which two have begun: there are places for two."""
+    """An executor with four calls that wait for `go`. Two have begun, one per slot."""
     monkeypatch.setenv("ENGRAM_TOLD", str(tmp_path))
     monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 3600.0)
     opened = RayExecutor(store.location, address=ray_cluster.address)
@@ -162,62 +162,60 @@ def holding(ray_cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.
     opened.close()
 
 
-def test_once_it_is_halted_nothing_begins_and_what_runs_goes_on(holding: RayExecutor, tmp_path: Path) -> None:
+def test_halted_executor_finishes_only_running_calls(holding: RayExecutor, tmp_path: Path) -> None:
     holding.halt()
     wait_until(lambda: list(holding.wait(0.1)) == [] and holding.pending == 2)
     (tmp_path / "go").touch()
-    found = outcomes(drain(holding, 2))
-    assert [Done, Done] == [type(outcome) for outcome in found]
-    assert {f"began-{int(outcome.key, 16)}" for outcome in found} == {path.name for path in tmp_path.glob("began-*")}
+    finished = outcomes(drain(holding, 2))
+    assert [Done, Done] == [type(outcome) for outcome in finished]
+    assert {f"began-{int(outcome.key, 16)}" for outcome in finished} == {path.name for path in tmp_path.glob("began-*")}
     assert holding.pending == 0
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_a_call_that_is_ended_comes_back_as_lost_and_the_others_go_on(
-    holding: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+@pytest.mark.parametrize("is_private", [True, False])
+def test_ended_call_is_lost_and_others_continue(
+    holding: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_private: bool
 ) -> None:
     monkeypatch.setattr("orchestrator.executors.ray.BEGUN_SECONDS", 0.0)
-    monkeypatch.setattr(holding, "_own", own)  # whether others may be using the cluster
-    (one, seconds), (other, _) = holding.running()
-    assert (one.number, other.number) == (1, 2)
+    monkeypatch.setattr(holding, "_is_private", is_private)  # whether others may be using the cluster
+    (first_call, seconds), (second_call, _) = holding.running()
+    assert (first_call.number, second_call.number) == (1, 2)
     assert seconds >= 0.0
-    found: list[Any] = []
+    lost_outcomes: list[Any] = []
 
     def lost() -> bool:
-        holding.end(one, "it was ended")
-        found.extend(outcomes(list(holding.wait(0.1))))
-        return bool(found)
+        holding.end(first_call, "it was ended")
+        lost_outcomes.extend(outcomes(list(holding.wait(0.1))))
+        return bool(lost_outcomes)
 
     wait_until(lost)
-    assert [Lost(key_of(1), "it was ended", died=True)] == found
-    assert [each.number for each, _ in holding.running()] == [2, 3]
+    assert [Lost(key_of(1), "it was ended", died=True)] == lost_outcomes
+    assert [running_call.number for running_call, _ in holding.running()] == [2, 3]
     (tmp_path / "go").touch()
     assert [Done] * 3 == [type(outcome) for outcome in outcomes(drain(holding, 3))]
 
 
-def test_a_call_that_had_not_begun_when_it_was_to_be_ended_is_sent_again(holding: RayExecutor, tmp_path: Path) -> None:
-    holding._cpus_there = 4  # as it would be if others took two of them
+def test_ended_call_that_had_not_begun_is_resent(holding: RayExecutor, tmp_path: Path) -> None:
+    holding._cpu_count = 4  # as if other users occupied two
     third = holding.running()[2][0]
     holding.end(third, "it was ended")
     assert list(holding.wait(1.0)) == []
-    assert [each.number for each, _ in holding.running()] == [1, 2, 4, 3]
+    assert [running_call.number for running_call, _ in holding.running()] == [1, 2, 4, 3]
     (tmp_path / "go").touch()
     assert [Done] * 4 == [type(outcome) for outcome in outcomes(drain(holding, 4))]
 
 
-def test_a_call_whose_worker_does_not_even_end_is_given_up(
-    holding: RayExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_call_whose_worker_ignores_ending_is_dropped(holding: RayExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.executors.ray.END_SECONDS", 0.0)
     monkeypatch.setattr("ray.cancel", lambda reference, force: None)  # as if it never heard
-    monkeypatch.setattr(holding, "_own", True)
+    monkeypatch.setattr(holding, "_is_private", True)
     one = holding.running()[0][0]
     holding.end(one, "it was ended")
     assert [Lost(key_of(1), "it was ended", died=True)] == outcomes(list(holding.wait(0.0)))
     monkeypatch.undo()
 
 
-def test_a_job_that_hangs_is_ended_sent_again_and_set_aside_in_the_end(
+def test_hanging_job_is_ended_resent_and_finally_fails(
     ray_cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.executors.ray.BEGUN_SECONDS", 0.0)
@@ -240,22 +238,22 @@ def test_a_job_that_hangs_is_ended_sent_again_and_set_aside_in_the_end(
     assert sum("it was ended after 1 s" in cause for cause in causes) == 3, causes  # a worker may die while it starts
 
 
-def test_a_wrong_token_is_said_at_once(ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_token_is_reported_at_once(ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
     with pytest.raises(ClusterError, match="refuses the token; set RAY_AUTH_MODE=token"):
         RayExecutor(store.location, address=ray_cluster.address)
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where jobs that are held say that they have begun; named after it, an executor lets its workers know."""
+def start_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which held jobs report their start. Workers get it from executors opened afterwards."""
     monkeypatch.setenv("ENGRAM_TOLD", str(tmp_path))
     return tmp_path
 
 
 @pytest.fixture
 def gpus(ray_cluster: Any) -> Iterator[None]:
-    """For a while there is a machine with 2 GPUs, as far as Ray can tell, and 1 processor."""
+    """A machine that Ray believes to have 2 GPUs, with 1 processor."""
     node = ray_cluster.add_node(num_cpus=1, num_gpus=2, object_store_memory=80 * 2**20)
     yield
     ray_cluster.remove_node(node)
@@ -263,35 +261,33 @@ def gpus(ray_cluster: Any) -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("gpus")
-def test_calls_on_gpus_spread_over_all_and_others_run_beside_them(
-    told: Path, executor: RayExecutor, store: Store
-) -> None:
+def test_gpu_calls_spread_and_others_run_meanwhile(start_folder: Path, executor: RayExecutor, store: Store) -> None:
     assert (executor.gpus, executor.sharers) == (2, SHARERS)
     for number in range(1, 5):
         executor.submit(replace(call("held_on_gpu", number, first=number), gpus=1.0))
-    wait_until(lambda: len(list(told.glob("began-*"))) == 2)
+    wait_until(lambda: len(list(start_folder.glob("began-*"))) == 2)
     for number in range(5, 9):
         executor.submit(call("on_cpu", 0.0, first=number))
     assert len(drain(executor, 4)) == 4  # while both GPUs are held
-    assert len(list(told.glob("began-*"))) == 2
-    (told / "go").touch()
+    assert len(list(start_folder.glob("began-*"))) == 2
+    (start_folder / "go").touch()
     assert len(drain(executor, 4)) == 4
     rows = [store.read(key_of(number)).to_pylist()[0] for number in range(1, 9)]
-    on_gpu, beside = rows[:4], rows[4:]
+    on_gpu, on_cpu = rows[:4], rows[4:]
     assert {"0", "1"} == {row["gpu"] for row in on_gpu}
     assert all(most_at_once(row for row in on_gpu if row["gpu"] == gpu) == 1 for gpu in "01")
     assert most_at_once(on_gpu) == 2
-    assert {""} == {row["gpu"] for row in beside}  # they can take none
+    assert {""} == {row["gpu"] for row in on_cpu}  # they can take none
     assert len({row["pid"] for row in on_gpu}) == 4  # CUDA stays with the first GPU that a process has used
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("gpus")
-def test_as_many_calls_share_a_gpu_as_their_parts_say(told: Path, executor: RayExecutor, store: Store) -> None:
+def test_gpu_is_shared_by_its_calls_parts(start_folder: Path, executor: RayExecutor, store: Store) -> None:
     for number in range(1, 11):
         executor.submit(replace(call("held_on_gpu", number, first=number), gpus=gpu_fraction(3), sharers=3))
-    wait_until(lambda: len(list(told.glob("began-*"))) == 6)
-    (told / "go").touch()
+    wait_until(lambda: len(list(start_folder.glob("began-*"))) == 6)
+    (start_folder / "go").touch()
     assert len(drain(executor, 10)) == 10
     rows = [store.read(key_of(number)).to_pylist()[0] for number in range(1, 11)]
     assert [most_at_once(row for row in rows if row["gpu"] == gpu) for gpu in "01"] == [3, 3]
@@ -299,11 +295,11 @@ def test_as_many_calls_share_a_gpu_as_their_parts_say(told: Path, executor: RayE
 
 
 @pytest.mark.usefixtures("gpus")
-def test_a_driver_fills_gpus_by_what_their_calls_measured(ray_cluster: Any, store: Store) -> None:
-    """Half busy alone, so two share each; the jobs of a call follow from its stack; other jobs run meanwhile."""
-    trained = [Job(jobs.on_gpu, jobs.Number(0.02 + i / 1e4)) for i in range(60)]
+def test_driver_fills_gpus_by_measurements(ray_cluster: Any, store: Store) -> None:
+    """Each is half busy, so two share a GPU; call sizes follow from the stack; other jobs run at the same time."""
+    trainings = [Job(jobs.on_gpu, jobs.Number(0.02 + i / 1e4)) for i in range(60)]
     plan = Plan.from_roots(
-        {"summary": tuple(trained), "others": tuple(Job(jobs.on_cpu, jobs.Number(i)) for i in (1, 2))}
+        {"summary": tuple(trainings), "others": tuple(Job(jobs.on_cpu, jobs.Number(i)) for i in (1, 2))}
     )
     executor = RayExecutor(store.location, address=ray_cluster.address)
     driver = Driver(store, lambda: executor, lambda event: None, Stop())
@@ -316,13 +312,13 @@ def test_a_driver_fills_gpus_by_what_their_calls_measured(ray_cluster: Any, stor
     assert {"0", "1"} == {row["gpu"] for row in rows}
     assert {30} == {store.record(plan.roots["summary"][i])["together"] for i in (0, 30)}
     assert {"stack"} == {store.record(key)["way"] for key in plan.roots["summary"]}
-    others = [store.read(key).to_pylist()[0] for key in plan.roots["others"]]
-    assert min(row["began"] for row in others) < max(row["ended"] for row in rows)
+    cpu_rows = [store.read(key).to_pylist()[0] for key in plan.roots["others"]]
+    assert min(row["began"] for row in cpu_rows) < max(row["ended"] for row in rows)
 
 
 @pytest.fixture
 def autoscaled(ray_cluster: Any) -> Iterator[Any]:
-    """For a while the cluster has a machine as autoscalers start them, with neither processor nor GPU."""
+    """A cluster with a machine like those of autoscalers, with neither processor nor GPU."""
     node = ray_cluster.add_node(num_cpus=0, labels={"ray.io/node-group": "small"}, object_store_memory=80 * 2**20)
     yield ray_cluster
     ray_cluster.remove_node(node)
@@ -330,16 +326,16 @@ def autoscaled(ray_cluster: Any) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def driven(executor: RayExecutor, store: Store, *roots: Job) -> Iterator[tuple[Plan, list[str]]]:
-    """A driver of these jobs in a thread of its own, and what it says; it has ended afterwards."""
-    plan, said = Plan.from_roots({"summary": roots}), []
+    """A driver of these jobs in a thread, and its messages. It has ended afterwards."""
+    plan, messages = Plan.from_roots({"summary": roots}), []
     stop = Stop()
     driver = Driver(
-        store, lambda: executor, lambda events: said.extend(event.get("line", "") for event in events), stop
+        store, lambda: executor, lambda events: messages.extend(event.get("line", "") for event in events), stop
     )
     thread = threading.Thread(target=driver.drive, args=(plan, set()))
     thread.start()
     try:
-        yield plan, said
+        yield plan, messages
         wait_until(lambda: not thread.is_alive())
     finally:
         stop.ask("the test is over")
@@ -348,36 +344,38 @@ def driven(executor: RayExecutor, store: Store, *roots: Job) -> Iterator[tuple[P
 
 
 def wanted_gpus(address: str) -> list[float]:
-    """How much of a GPU each call that waits asks Ray for; 0 for those that ask for none."""
+    """The share of a GPU that each waiting call requests from Ray, 0 if it needs none."""
     state = get_cluster_resource_state(GcsClient(address=address))
-    asked = [(each.request.resources_bundle.get("GPU", 0.0), each.count) for each in state.pending_resource_requests]
-    return [part for part, count in asked for _ in range(count)]
+    requests = [
+        (request.request.resources_bundle.get("GPU", 0.0), request.count) for request in state.pending_resource_requests
+    ]
+    return [part for part, count in requests for _ in range(count)]
 
 
-def test_trainings_wait_for_a_gpu_that_an_autoscaler_may_bring_and_for_the_next_when_it_has_gone(
-    autoscaled: Any, told: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+def test_trainings_wait_for_autoscaled_gpus(
+    autoscaled: Any, start_folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 0.2)
     monkeypatch.setattr("orchestrator.scheduling.waiting.ELSEWHERE", 0.2)
     gpu = {"num_cpus": 0, "num_gpus": 1, "object_store_memory": 80 * 2**20}
     executor = RayExecutor(store.location, address=autoscaled.address)
-    with driven(executor, store, Job(jobs.held_on_gpu, jobs.Number(1))) as (plan, said):
-        wait_until(lambda: wanted_gpus(autoscaled.address) == [1.0] and any("no GPU" in line for line in said))
+    with driven(executor, store, Job(jobs.held_on_gpu, jobs.Number(1))) as (plan, messages):
+        wait_until(lambda: wanted_gpus(autoscaled.address) == [1.0] and any("no GPU" in line for line in messages))
         assert executor.running() == []  # so no time limit runs
         node = autoscaled.add_node(**gpu)
-        wait_until((told / "began-1").exists)
-        (told / "began-1").unlink()
+        wait_until((start_folder / "began-1").exists)
+        (start_folder / "began-1").unlink()
         autoscaled.remove_node(node, allow_graceful=False)
         wait_until(lambda: wanted_gpus(autoscaled.address) == [1.0])
         node = autoscaled.add_node(**gpu)
-        wait_until((told / "began-1").exists)
-        (told / "go").touch()
+        wait_until((start_folder / "began-1").exists)
+        (start_folder / "go").touch()
     autoscaled.remove_node(node)
     assert store.read(plan.roots["summary"][0])["gpu"][0].as_py() == "0"
-    assert any("they begin when a machine with a GPU joins; with `--gpus none`" in line for line in said)
+    assert any("they begin when a machine with a GPU joins; with `--gpus none`" in line for line in messages)
 
 
-def test_trainings_take_processors_once_the_autoscaler_says_that_none_of_its_machines_has_a_gpu(
+def test_trainings_use_processors_if_gpus_are_infeasible(
     autoscaled: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 0.2)
@@ -386,43 +384,43 @@ def test_trainings_take_processors_once_the_autoscaler_says_that_none_of_its_mac
     with driven(executor, store, Job(jobs.on_gpu, jobs.Number(0.0))) as (plan, _):
         wait_until(lambda: wanted_gpus(autoscaled.address) == [1.0])
         refused = ResourceRequest(resources_bundle={"GPU": 1.0})
-        said = AutoscalingState(autoscaler_state_version=1, infeasible_resource_requests=[refused])
-        client.report_autoscaling_state(said.SerializeToString())
+        state = AutoscalingState(autoscaler_state_version=1, infeasible_resource_requests=[refused])
+        client.report_autoscaling_state(state.SerializeToString())
     client.report_autoscaling_state(AutoscalingState(autoscaler_state_version=2).SerializeToString())
     assert store.read(plan.roots["summary"][0])["gpu"][0].as_py() == ""
 
 
-def test_trainings_that_have_not_begun_go_to_the_first_gpu_that_joins(
-    ray_cluster: Any, told: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+def test_waiting_trainings_use_the_first_joining_gpu(
+    ray_cluster: Any, start_folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 0.2)
     executor = RayExecutor(store.location, address=ray_cluster.address)
     assert executor.gpus == 0
     with driven(executor, store, *(Job(jobs.held_on_gpu, jobs.Number(number)) for number in range(4))) as (plan, _):
-        wait_until(lambda: len(list(told.glob("began-*"))) == 2)
+        wait_until(lambda: len(list(start_folder.glob("began-*"))) == 2)
         node = ray_cluster.add_node(num_cpus=0, num_gpus=1, object_store_memory=80 * 2**20)
-        wait_until(lambda: len(list(told.glob("began-*"))) == 3)
-        (told / "go").touch()
+        wait_until(lambda: len(list(start_folder.glob("began-*"))) == 3)
+        (start_folder / "go").touch()
     ray_cluster.remove_node(node)
     assert sorted(store.read(key)["gpu"][0].as_py() for key in plan.roots["summary"]) == ["", "", "0", "0"]
 
 
 @pytest.mark.usefixtures("gpus")
-def test_no_training_asks_for_a_gpu_where_the_user_wants_none(ray_cluster: Any, store: Store) -> None:
+def test_no_training_requests_unwanted_gpus(ray_cluster: Any, store: Store) -> None:
     executor = RayExecutor(store.location, address=ray_cluster.address, gpus="none")
     with driven(executor, store, Job(jobs.on_gpu, jobs.Number(0.0))) as (plan, _):
         assert executor.gpus == 0
     assert store.read(plan.roots["summary"][0])["gpu"][0].as_py() == ""
 
 
-def test_a_cluster_without_an_autoscaler_is_waited_for_on_demand(ray_cluster: Any, store: Store) -> None:
+def test_gpus_can_be_awaited_without_autoscaler(ray_cluster: Any, store: Store) -> None:
     executor = RayExecutor(store.location, address=ray_cluster.address, gpus="wait")
     assert executor.gpus == 1
     executor.close()
 
 
 def most_at_once(rows: Iterable[Mapping[str, Any]]) -> int:
-    """Of jobs with a beginning and an end, as many as ran at one time."""
+    """The largest number of jobs that ran at one time."""
     moments = sorted([moment for row in rows for moment in ((row["began"], 1), (row["ended"], -1))])
     return max(itertools.accumulate(change for _, change in moments))
 
@@ -476,7 +474,7 @@ def behead(how):
 
 
 def start(folder: Path, ending: str) -> subprocess.Popen[str]:
-    """A driver with a cluster of its own, in a folder full of modules named like ours, with a home of its own."""
+    """A driver with a private cluster, in a folder of modules that shadow Engram's names, and a home folder."""
     for name in ("home", "here", "bin"):
         (folder / name).mkdir()
     for name in ("tasks.py", "orchestrator.py"):
@@ -509,7 +507,7 @@ def listening(mark: str) -> set[str]:
     for file in itertools.chain.from_iterable(Path(f"/proc/{pid}/fd").glob("*") for pid in family(mark)):
         with contextlib.suppress(OSError):
             sockets.add(os.readlink(file))
-    found = set()
+    addresses = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()
@@ -517,12 +515,12 @@ def listening(mark: str) -> set[str]:
                 # 32-bit words in the machine's byte order; an IPv4 address is mapped into the last word of IPv6.
                 words = bytes.fromhex(fields[1].partition(":")[0])
                 mapped = len(words) == 4 or words[:12] == bytes(8) + b"\xff\xff\0\0"
-                found.add(".".join(map(str, reversed(words[-4:]))) if mapped else words.hex())
-    return found
+                addresses.add(".".join(map(str, reversed(words[-4:]))) if mapped else words.hex())
+    return addresses
 
 
 @pytest.mark.slow
-def test_a_cluster_of_our_own_is_silent_writes_nowhere_else_and_does_not_outlive_a_killed_driver(
+def test_private_cluster_is_isolated_and_ends_with_driver(
     tmp_path: Path,
 ) -> None:
     driver = start(tmp_path, "killed")
@@ -545,11 +543,11 @@ def test_a_cluster_of_our_own_is_silent_writes_nowhere_else_and_does_not_outlive
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["killed head", "stopped head"])
-def test_a_cluster_without_its_head_ends_the_run_with_one_line(tmp_path: Path, ending: str) -> None:
+def test_cluster_without_head_ends_with_one_line(tmp_path: Path, ending: str) -> None:
     driver = start(tmp_path, ending)
     out, err = driver.communicate(timeout=HANGING)
     assert (driver.returncode, err) == (0, "")
-    said = out.splitlines()
-    assert len(said) == 2
-    assert said[1].startswith("the head of the Ray cluster at ")
-    assert left_over(json.loads(said[0])["mark"]) == 0  # closing in good order takes the rest along
+    lines = out.splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("the head of the Ray cluster at ")
+    assert left_over(json.loads(lines[0])["mark"]) == 0  # closing ends the remaining processes

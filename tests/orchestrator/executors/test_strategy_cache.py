@@ -1,4 +1,4 @@
-"""What a run settles is settled once: for all its processes, over its interruptions, and never for another run."""
+"""A choice is made once for all processes and interruptions of a run, and never for another run."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ def never() -> Mapping[str, Any]:
     raise AssertionError("it was settled already")
 
 
-def test_the_first_choice_is_kept_for_the_run_and_given_to_all_that_ask_later(store: Store) -> None:
+def test_first_choice_is_kept_for_the_run(store: Store) -> None:
     settle = strategy_cache.choice_settler(store, "toys-1")
     assert settle(NAME, lambda: {"way": "graph", "rates": (1.5, 2)}) == {"way": "graph", "rates": [1.5, 2]}
     assert settle(NAME, never) == {"way": "graph", "rates": [1.5, 2]}
-    again = strategy_cache.choice_settler(open_store(store.location), "toys-1")
-    assert again(NAME, never) == {"way": "graph", "rates": [1.5, 2]}
+    reopened = strategy_cache.choice_settler(open_store(store.location), "toys-1")
+    assert reopened(NAME, never) == {"way": "graph", "rates": [1.5, 2]}
 
 
-def test_each_run_and_each_name_has_a_choice_of_its_own(store: Store) -> None:
+def test_each_run_and_name_has_its_choice(store: Store) -> None:
     for run in ("toys-1", "toys-2"):
         for name in (NAME, NAME.lower(), "another"):
             assert {"for": run + name} == strategy_cache.choice_settler(store, run)(name, lambda: {"for": run + name})  # noqa: B023
     assert strategy_cache.choice_settler(store, "toys-1")("another", never) == {"for": "toys-1another"}
 
 
-def test_what_a_sweep_and_its_cells_have_settled_holds_for_each_other(store: Store) -> None:
+def test_sweep_and_cells_share_their_choices(store: Store) -> None:
     strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "graph"})
     assert strategy_cache.choice_settler(store, "toys-2", "toys-3", "toys-1")(NAME, never) == {"way": "graph"}
     assert strategy_cache.choice_settler(store, "toys-2")(NAME, lambda: {"way": "loop"}) == {"way": "loop"}
     assert strategy_cache.choice_settler(store, "toys-2", "toys-1")(NAME, never) == {"way": "loop"}
 
 
-def test_of_two_that_choose_at_once_the_first_to_keep_its_choice_wins(store: Store) -> None:
+def test_first_stored_choice_wins(store: Store) -> None:
     def meanwhile() -> Mapping[str, Any]:
         strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "stack"})
         return {"way": "loop"}
@@ -70,33 +70,33 @@ def test_of_two_that_choose_at_once_the_first_to_keep_its_choice_wins(store: Sto
     assert strategy_cache.choice_settler(store, "toys-1")(NAME, meanwhile) == {"way": "stack"}
 
 
-def _chosen_by(place: tuple[str, int]) -> Any:
-    location, number = place
+def choice_of_process(argument: tuple[str, int]) -> Any:
+    location, number = argument
     settle = strategy_cache.choice_settler(open_store(location, create=False), "toys-1")
     return settle(NAME, lambda: {"by": number})["by"]
 
 
-def test_processes_that_settle_at_once_all_use_the_same(store: Store) -> None:
+def test_concurrent_processes_use_the_same_choice(store: Store) -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        found = pool.map(_chosen_by, [(store.location, number) for number in range(4)], chunksize=1)
-    assert len(set(found)) == 1
-    assert found[0] == _chosen_by((store.location, 99))
+        choices = pool.map(choice_of_process, [(store.location, number) for number in range(4)], chunksize=1)
+    assert len(set(choices)) == 1
+    assert choices[0] == choice_of_process((store.location, 99))
 
 
-def test_a_damaged_choice_is_set_aside_and_made_anew(folder: Store) -> None:
-    place = Path(folder.location)
+def test_damaged_choice_is_quarantined_and_made_again(folder: Store) -> None:
+    store_folder = Path(folder.location)
     strategy_cache.choice_settler(folder, "toys-1")(NAME, lambda: {"way": "graph"})
-    (path,) = (place / "runs" / "toys-1" / "ways").iterdir()
+    (path,) = (store_folder / "runs" / "toys-1" / "ways").iterdir()
     for number, text in enumerate([b"", b"{torn", b"[]", path.read_bytes().replace(b"graph", b"grape")]):
         path.write_bytes(text)
         assert {"way": number} == strategy_cache.choice_settler(folder, "toys-1")(NAME, lambda: {"way": number})  # noqa: B023
         assert {"way": number} == strategy_cache.choice_settler(folder, "toys-1")(NAME, never)
-    aside = sorted((place / "quarantine").glob("*.json"))
-    assert [each.read_bytes() for each in aside][:3] == [b"", b"{torn", b"[]"]
+    aside = sorted((store_folder / "quarantine").glob("*.json"))
+    assert [quarantined.read_bytes() for quarantined in aside][:3] == [b"", b"{torn", b"[]"]
     assert "its digest does not match its content" in aside[3].with_suffix(".txt").read_text()
 
 
-def test_a_damaged_choice_in_a_bucket_is_set_aside_too(s3: Server) -> None:
+def test_damaged_choice_in_a_bucket_is_replaced(s3: Server) -> None:
     store = open_store(f"s3://{BUCKET}/audits")
     strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "graph"})
     (name,) = s3.names("audits/runs/toys-1/ways")
@@ -106,14 +106,14 @@ def test_a_damaged_choice_in_a_bucket_is_set_aside_too(s3: Server) -> None:
     assert s3.names("audits/claims") == []
 
 
-def test_what_an_unreadable_place_holds_is_a_choice_to_make_anew(folder: Store) -> None:
+def test_unreadable_choice_is_made_again(folder: Store) -> None:
     path = Path(folder.location) / "runs" / "toys-1" / "ways" / strategy_cache.file_of(NAME)
-    path.mkdir(parents=True)  # nobody can read it as a file
+    path.mkdir(parents=True)  # cannot be read as a file
     assert strategy_cache.choice_settler(folder, "toys-1")(NAME, lambda: {"way": "loop"}) == {"way": "loop"}
 
 
 @pytest.mark.parametrize("hinder", [lambda runs: (runs / "ways").write_text("in the way"), lambda runs: runs.rmdir()])
-def test_a_choice_that_cannot_be_kept_is_refused(folder: Store, hinder: Callable[[Path], Any]) -> None:
+def test_choice_that_cannot_be_stored_is_refused(folder: Store, hinder: Callable[[Path], Any]) -> None:
     runs = Path(folder.location) / "runs" / "toys-1"
     (runs / "run.json").unlink()
     hinder(runs)
@@ -121,18 +121,18 @@ def test_a_choice_that_cannot_be_kept_is_refused(folder: Store, hinder: Callable
         strategy_cache.choice_settler(folder, "toys-1")(NAME, lambda: {"way": "loop"})
 
 
-def test_a_bucket_that_refuses_is_refused_and_one_that_cannot_be_read_says_so(s3: Server) -> None:
+def test_bucket_errors_name_their_cause(s3: Server) -> None:
     store = open_store(f"s3://{BUCKET}/audits")
     with s3.forbidding(), pytest.raises(StoreError, match="access is denied"):
         strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "loop"})
 
 
-def test_the_name_of_a_file_tells_what_it_is_about() -> None:
+def test_file_name_describes_the_choice() -> None:
     assert strategy_cache.file_of(NAME).startswith("training-on-nvidia-h200-mlp1.")
     assert strategy_cache.file_of(NAME) != strategy_cache.file_of(NAME.lower())
     assert len(strategy_cache.file_of("x" * 1000)) < 100
 
 
-def test_what_json_cannot_hold_is_no_choice(folder: Store) -> None:
+def test_value_without_json_form_is_refused(folder: Store) -> None:
     with pytest.raises(TypeError):
         strategy_cache.choice_settler(folder, "toys-1")(NAME, lambda: {"way": object()})

@@ -31,7 +31,7 @@ print(orchestrator.executors.calls.__file__, tasks.contract.job.__file__, ours_n
 
 
 def pinned(folder: Path, before: str = "") -> list[str]:
-    """What the names mean in a process whose path begins with a folder of modules named like ours."""
+    """The modules that the names refer to in a process whose path begins with a folder of shadowing modules."""
     (folder / "orchestrator.py").write_text("raise RuntimeError('the wrong module')\n")
     (folder / "tasks.py").write_text("mine = True\n")
     (folder / "ours_no_more.py").touch()
@@ -43,22 +43,22 @@ def pinned(folder: Path, before: str = "") -> list[str]:
     return ended.stdout.split()
 
 
-def test_modules_of_the_working_directory_do_not_shadow_ours(tmp_path: Path) -> None:
-    calls, job, theirs = pinned(tmp_path)
+def test_working_directory_does_not_shadow_our_modules(tmp_path: Path) -> None:
+    calls, job, user_module = pinned(tmp_path)
     assert [str(ROOT / "orchestrator" / "executors" / "calls.py"), str(ROOT / "tasks" / "contract" / "job.py")] == [
         calls,
         job,
     ]
-    assert tmp_path / "ours_no_more.py" == Path(theirs)
+    assert tmp_path / "ours_no_more.py" == Path(user_module)
 
 
-def test_what_was_wrongly_loaded_before_is_dropped(tmp_path: Path) -> None:
+def test_wrongly_loaded_module_is_dropped(tmp_path: Path) -> None:
     assert str(ROOT / "tasks" / "contract" / "job.py") == pinned(tmp_path, before="import tasks; assert tasks.mine")[1]
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a worker does to its process, undone."""
+def restored_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undoes the changes of a worker to its process."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     handler = signal.getsignal(signal.SIGINT)
     monkeypatch.setenv("ENGRAM_TOLD", "before")
@@ -66,8 +66,8 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     signal.signal(signal.SIGINT, handler)
 
 
-@pytest.mark.usefixtures("kept")
-def test_a_worker_commits_before_it_answers_and_heeds_no_interrupt(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("restored_process")
+def test_worker_stores_results_and_ignores_interrupts(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store")
     run = worker.entry(str(ROOT), {"ENGRAM_TOLD": "by the driver"}, store.location)
     for number in (1, 2):
@@ -80,15 +80,15 @@ def test_a_worker_commits_before_it_answers_and_heeds_no_interrupt(tmp_path: Pat
     assert os.environ["ENGRAM_TOLD"] == "by the driver"
 
 
-@pytest.mark.usefixtures("kept")
-def test_what_a_worker_cannot_import_it_says_in_a_line(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("restored_process")
+def test_import_error_in_a_worker_gives_one_line(tmp_path: Path) -> None:
     run = worker.entry(str(ROOT), {}, open_store(tmp_path / "store").location)
     of_another_installation = b"cnowhere.to_be_found\nTask\n."
-    said = f"{socket.gethostname()}: ModuleNotFoundError: No module named 'nowhere'"
-    assert said == run(of_another_installation)
+    message = f"{socket.gethostname()}: ModuleNotFoundError: No module named 'nowhere'"
+    assert message == run(of_another_installation)
 
 
-def test_where_there_is_no_such_folder_the_path_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_folder_leaves_the_path_unchanged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = list(sys.path)
     worker.pin(str(tmp_path))
     assert before == sys.path

@@ -1,4 +1,4 @@
-"""What `engram plan` says about the numbers of classes and about the data."""
+"""The notes of `engram plan` about class numbers and data."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ def write_scans(folder: Path) -> None:
             Image.fromarray(levels).save(folder / name / f"{number}.png")
 
 
-def test_plan_names_requested_classes_and_unused_levels(tmp_path: Path) -> None:
+def test_plan_names_requested_classes_and_unused_bits(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     write_scans(tmp_path / "scans")
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4)).eval()
     torch.jit.trace(network, torch.zeros(1, 1, 8, 8)).save(tmp_path / "model.pt")
-    given = {"models": str(tmp_path / "model.pt"), "label": 3, "shape": "8,8,1"}
+    model_settings = {"models": str(tmp_path / "model.pt"), "label": 3, "shape": "8,8,1"}
     name = f"folder:{tmp_path}/scans"
-    fields = {**{f"given.{field}": value for field, value in given.items()}, "probe": name, "probes": 3}
-    seen = preview(Spec("unique_feature", None, fields, store=str(tmp_path / "store")))
+    fields = {**{f"given.{field}": value for field, value in model_settings.items()}, "probe": name, "probes": 3}
+    previewed = preview(Spec("unique_feature", None, fields, store=str(tmp_path / "store")))
     field = "question.source.judged_by.label"
     row = {"field": field, "number": 3, "data": name, "names": ["0", "1", "2", "10"]}
-    assert json.loads(json.dumps(seen["classes"])) == [row]
-    (line,) = describe_classes(seen["classes"])
+    assert json.loads(json.dumps(previewed["classes"])) == [row]
+    (line,) = describe_classes(previewed["classes"])
     assert line == f"{field}=3 is '10' of {name}, whose classes are 0: 0, 1: 1, 2: 2, 3: 10"
-    (note,) = seen["warnings"]
+    (note,) = previewed["warnings"]
     assert "add #bits12 to the data set's name" in note
     fields["probe"] = f"{name}#bits12"
     assert preview(Spec("unique_feature", None, fields, store=str(tmp_path / "store")))["warnings"] == []
 
 
-def test_numbers_beyond_the_classes_and_many_classes_fit_a_line() -> None:
+def test_long_class_lists_are_cut() -> None:
     names = [f"c{number}" for number in range(30)]
     row = {"field": "given.label", "number": 30, "data": "mine", "names": names}
     (line,) = describe_classes([row])

@@ -1,4 +1,4 @@
-"""What leaves the machine names no patient and no folder, and what differs in it still differs."""
+"""Disclosed configurations name no patient and no folder. Different private values stay distinguishable."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def written(folder: Path, **about: Any) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         ("JANE DOE", "4 and 3 letters"),
         ("J", "1 letter"),
@@ -42,8 +42,8 @@ def written(folder: Path, **about: Any) -> Path:
         ("O'HARA 7", "6 and 1 characters"),
     ],
 )
-def test_words_are_told_by_their_lengths(words: str, told: str) -> None:
-    assert told == word_pattern(words)
+def test_words_are_described_by_their_lengths(words: str, expected: str) -> None:
+    assert expected == word_pattern(words)
 
 
 @pytest.mark.parametrize(
@@ -69,22 +69,22 @@ def test_words_are_told_by_their_lengths(words: str, told: str) -> None:
         ),
     ],
 )
-def test_what_is_private_is_replaced_and_all_else_stays(private: Any, public: Any) -> None:
+def test_only_private_values_are_replaced(private: Any, public: Any) -> None:
     assert public == Disclosure().public(private)
     assert is_private(private) == (private != public)
 
 
-def test_words_of_one_pattern_are_told_apart_and_the_same_words_stay_the_same() -> None:
+def test_equal_words_get_equal_placeholders() -> None:
     disclosure = Disclosure()
-    found = [disclosure.public(Words(words)).words for words in ("JANE DOE", "JOHN ROE", "JANE DOE")]
-    assert found == ["<4 and 3 letters>", "<4 and 3 letters (2)>", "<4 and 3 letters>"]
+    public_words = [disclosure.public(Words(words)).words for words in ("JANE DOE", "JOHN ROE", "JANE DOE")]
+    assert public_words == ["<4 and 3 letters>", "<4 and 3 letters (2)>", "<4 and 3 letters>"]
 
 
-def test_words_may_be_told_where_folders_may_not() -> None:
+def test_words_can_be_disclosed_without_folders() -> None:
     assert replace(JANE, font=File("hand.ttf", DIGEST)) == Disclosure(words=True).public(JANE)
 
 
-def test_a_sweeps_settings_keep_the_forms_in_which_they_were_given(tmp_path: Path) -> None:
+def test_sweep_settings_keep_their_form(tmp_path: Path) -> None:
     config = UniqueFeature(feature=JANE)
     settings = [
         {"feature": "words:JANE DOE", "feature.words": "JANE DOE", "feature.font": "fonts/hand.ttf", "epochs": 3},
@@ -95,11 +95,11 @@ def test_a_sweeps_settings_keep_the_forms_in_which_they_were_given(tmp_path: Pat
             "scale": "tiny",
         },
     ]
-    other = with_settings(
+    other_config = with_settings(
         config, feature=replace(JANE, words="JOHN ROE"), data=Dataset("folder:/home/ann/scans", DIGEST)
     )
-    for name, each in (("one", with_settings(config, epochs=3)), ("two", other)):
-        written(tmp_path / name, config=plain(each), setting=None)
+    for name, cell_config in (("one", with_settings(config, epochs=3)), ("two", other_config)):
+        written(tmp_path / name, config=plain(cell_config), setting=None)
     sweep = Disclosure().journal(written(tmp_path / "sweep", cells=["one", "two"], settings=settings))
     one, two = sweep.about()["settings"]
     assert one == {
@@ -112,47 +112,47 @@ def test_a_sweeps_settings_keep_the_forms_in_which_they_were_given(tmp_path: Pat
     assert sweep.sibling("two").about()["config"]["feature"]["words"] == "<4 and 3 letters (2)>"
 
 
-def test_the_config_of_an_audit_that_has_gone_is_told_without_text(tmp_path: Path) -> None:
+def test_config_of_a_removed_audit_withholds_all_text(tmp_path: Path) -> None:
     folder = written(tmp_path / "old", config={"feature": {"words": "JANE DOE"}, "gone": [1, "x"], "n": 2.5})
-    told = {"feature": {"words": "<withheld>"}, "gone": [1, "<withheld>"], "n": 2.5}
-    assert told == Disclosure().journal(folder).about()["config"]
+    disclosed = {"feature": {"words": "<withheld>"}, "gone": [1, "<withheld>"], "n": 2.5}
+    assert disclosed == Disclosure().journal(folder).about()["config"]
 
 
-def test_a_config_without_anything_private_is_told_as_it_was_written(tmp_path: Path) -> None:
+def test_config_without_private_values_is_unchanged(tmp_path: Path) -> None:
     folder = written(tmp_path / "run", config={"canaries": 3})
     assert Journal(folder).about() == Disclosure().journal(folder).about()
 
 
-def test_what_was_asked_for_is_told_as_the_config_is(tmp_path: Path) -> None:
+def test_requested_settings_are_disclosed_like_the_config(tmp_path: Path) -> None:
     config = plain(with_settings(UniqueFeature(), data=Dataset("folder:/home/ann/scans#20x20", DIGEST), feature=JANE))
     fields = {
         "feature.words": "JANE DOE",
         "question.data": "folder:/home/ann/scans#20x20",
         "question.canaries": "4",
     }
-    kept = {"preset": "quickstart", "set": fields, "sweep": {}, "tolerate": 0}
-    told = Disclosure().journal(written(tmp_path / "one", config=config, asked=kept)).about()["asked"]
+    request = {"preset": "quickstart", "set": fields, "sweep": {}, "tolerate": 0}
+    disclosed = Disclosure().journal(written(tmp_path / "one", config=config, asked=request)).about()["asked"]
     public = {
         "feature.words": "<4 and 3 letters>",
         "question.data": "folder:scans#20x20",
         "question.canaries": "4",
     }
-    assert {**kept, "set": public} == told
+    assert {**request, "set": public} == disclosed
 
 
-def test_of_an_audit_that_is_gone_no_text_that_was_asked_for_is_told(tmp_path: Path) -> None:
-    kept = {"set": {"words": "JANE DOE", "size": 5}, "sweep": {}}
-    folder = written(tmp_path / "one", config={"gone": "x"}, asked=kept)
+def test_removed_audit_withholds_requested_text(tmp_path: Path) -> None:
+    request = {"set": {"words": "JANE DOE", "size": 5}, "sweep": {}}
+    folder = written(tmp_path / "one", config={"gone": "x"}, asked=request)
     assert Disclosure().journal(folder).about()["asked"]["set"] == {"words": "<withheld>", "size": 5}
 
 
-def test_a_sweeps_values_that_were_asked_for_are_told_as_its_cells_have_them(tmp_path: Path) -> None:
+def test_requested_sweep_values_match_their_cells(tmp_path: Path) -> None:
     names = ("JANE DOE", "JOHN ROE")
     for name in names:
         config = plain(UniqueFeature(feature=replace(JANE, words=name)))
         written(tmp_path / name, config=config, setting={"feature.words": name})
     settings = [{"feature.words": name, "canaries": 2} for name in names]
-    kept = {"set": {}, "sweep": {"feature.words": list(names), "canaries": ["2", "2.0"]}}
-    about = {"cells": list(names), "settings": settings, "asked": kept}
-    told = Disclosure().journal(written(tmp_path / "sweep", **about)).about()["asked"]["sweep"]
-    assert told == {"feature.words": ["<4 and 3 letters>", "<4 and 3 letters (2)>"], "canaries": [2]}
+    request = {"set": {}, "sweep": {"feature.words": list(names), "canaries": ["2", "2.0"]}}
+    about = {"cells": list(names), "settings": settings, "asked": request}
+    disclosed = Disclosure().journal(written(tmp_path / "sweep", **about)).about()["asked"]["sweep"]
+    assert disclosed == {"feature.words": ["<4 and 3 letters>", "<4 and 3 letters (2)>"], "canaries": [2]}

@@ -1,4 +1,4 @@
-"""`engram gc` shows what no run needs, removes it only when told to, and never what a run needs."""
+"""`engram gc` lists files that no run needs, and removes only those, only with `--delete`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def store_of(engram: Here) -> Store:
     return open_store(str(engram.folder / "engram-store"), create=False)
 
 
-def test_what_runs_need_stays_and_the_rest_goes_only_when_told_to(engram: Here) -> None:
+def test_only_unneeded_files_are_deleted_on_request(engram: Here) -> None:
     one, two = (engram.json("run", *FIELDS, f"label={label}")["run"] for label in "ab")  # they share three parts
     store = store_of(engram)
     assert "every file is needed by a run" in engram("gc").stdout
@@ -34,8 +34,8 @@ def test_what_runs_need_stays_and_the_rest_goes_only_when_told_to(engram: Here) 
     store.write_failure("cd" * 32, "it failed")
     (name,) = (name for name in engram.json("gc")["files"] if name.startswith("results/"))
     kinds = {"results": 1, "checkpoints": 1, "tracebacks": 1}
-    seen = engram.json("gc")
-    assert kinds == {kind["kind"]: kind["files"] for kind in seen["kinds"]}
+    garbage = engram.json("gc")
+    assert kinds == {kind["kind"]: kind["files"] for kind in garbage["kinds"]}
     assert before == store.keys()
     assert "engram gc --delete removes them" in engram("gc").stdout
     assert engram.json("gc", "--delete")["deleted"]
@@ -45,7 +45,7 @@ def test_what_runs_need_stays_and_the_rest_goes_only_when_told_to(engram: Here) 
     assert (two, "finished") == (engram.json("status")["run"], engram.json("status")["state"])
 
 
-def test_what_was_set_aside_is_garbage(engram: Here) -> None:
+def test_quarantined_files_are_garbage(engram: Here) -> None:
     engram("run", *FIELDS)
     path = engram.results()[0]
     path.write_bytes(path.read_bytes()[:-20])
@@ -55,17 +55,17 @@ def test_what_was_set_aside_is_garbage(engram: Here) -> None:
     assert engram.json("run", *FIELDS)["jobs"]["done"] == 1
 
 
-def test_results_that_a_run_made_without_tolerated_failures_are_needed(engram: Here) -> None:
+def test_results_despite_tolerated_failures_are_kept(engram: Here) -> None:
     engram("run", *FIELDS, "trouble=raise", "at=1", f"folder={engram.folder}", "--tolerate", "1", code=3)
     assert not [name for name in engram.json("gc")["files"] if name.startswith("results/")]
 
 
-def test_nothing_is_garbage_while_a_run_cannot_be_read(engram: Here) -> None:
+def test_unreadable_run_prevents_deletion(engram: Here) -> None:
     run = engram.json("run", *FIELDS)["run"]
     plan = engram.folder / "engram-store" / "runs" / run / "plan.json"
     plan.write_bytes(plan.read_bytes()[:-9])
-    said = engram("gc", "--delete", code=1).stderr
-    assert f"run {run} cannot be read, so the files it needs are unknown" in said
+    message = engram("gc", "--delete", code=1).stderr
+    assert f"run {run} cannot be read, so the files it needs are unknown" in message
     assert len(engram.results()) == 4
 
 

@@ -1,6 +1,6 @@
-"""What a run rests on, as its page and its seal list it.
+"""The items and tables that a run depends on, as its page and its seal list them.
 
-The seal of a page, apart from how it is drawn.
+The seal is tested separately from the drawing of pages.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SUMMARY = ResultTable("toys-1", "summary", "cd" * 32, 1, 1, "2026-01-01T00:00:00
 SHOWN = page_seal.SHOWN.format(page_seal.ZEROS)
 
 
-def made(store: Store, spec: Spec, execution: Execution = HERE) -> Journal:
-    """The run of what is asked for; with `HERE` it ends before its first job."""
+def start_run(store: Store, spec: Spec, execution: Execution = HERE) -> Journal:
+    """The run of a specification. With `HERE`, it stops before its first job."""
     report = start(pin_cells(resolve_cells(spec), store.digests()), store, execution)
     return Journal(store.folder("runs", report.run))
 
 
 @pytest.fixture
-def picture(tmp_path: Path) -> Path:
+def stamp_file(tmp_path: Path) -> Path:
     path = tmp_path / "secret folder" / "stamp.png"
     path.parent.mkdir()
     Image.fromarray(np.full((4, 4), 200, np.uint8)).save(path)
@@ -44,10 +44,10 @@ def picture(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_is_listed_by_name_digest_size_and_date_without_its_folders(store: Store, picture: Path) -> None:
-    journal = made(store, Spec("unique_feature", "smoke", {"feature": f"picture:{picture}"}))
+def test_file_is_listed_without_its_folders(store: Store, stamp_file: Path) -> None:
+    journal = start_run(store, Spec("unique_feature", "smoke", {"feature": f"picture:{stamp_file}"}))
     [digits, photos, stamp] = page_seal.audited_items(journal, store)
-    digest = hashlib.sha256(picture.read_bytes()).hexdigest()
+    digest = hashlib.sha256(stamp_file.read_bytes()).hexdigest()
     assert ("file", "stamp.png", digest, True, False) == (
         stamp.what,
         stamp.name,
@@ -55,7 +55,7 @@ def test_a_file_is_listed_by_name_digest_size_and_date_without_its_folders(store
         stamp.of_bytes,
         stamp.embedded,
     )
-    assert (picture.stat().st_size, "2023-11-14T22:13:20+00:00") == (stamp.size, stamp.modified)
+    assert (stamp_file.stat().st_size, "2023-11-14T22:13:20+00:00") == (stamp.size, stamp.modified)
     assert stamp.fields == ("feature.image",)
     assert [(entry.what, entry.name, entry.embedded) for entry in (digits, photos)] == [
         ("data set", "digits", True),
@@ -64,16 +64,16 @@ def test_a_file_is_listed_by_name_digest_size_and_date_without_its_folders(store
     assert (digits.modified, (digits.size or 0) > 10_000) == (None, True)
 
 
-def test_a_file_that_is_not_there_any_more_as_it_was_has_no_size_and_no_date(store: Store, picture: Path) -> None:
-    journal = made(store, Spec("unique_feature", "smoke", {"feature": f"picture:{picture}"}))
+def test_changed_file_has_neither_size_nor_date(store: Store, stamp_file: Path) -> None:
+    journal = start_run(store, Spec("unique_feature", "smoke", {"feature": f"picture:{stamp_file}"}))
     before = page_seal.audited_items(journal, store)[2]
-    picture.write_bytes(picture.read_bytes() + b"!")
+    stamp_file.write_bytes(stamp_file.read_bytes() + b"!")
     after = page_seal.audited_items(journal, store)[2]
     assert (before.digest, None, None) == (after.digest, after.size, after.modified)
 
 
-def test_a_tables_digest_is_that_of_its_results_contents(store: Store) -> None:
-    journal = made(store, Spec("toys", "few", {"parts": 2}), Execution(address="none", mlflow="off", report=False))
+def test_table_digest_covers_its_results(store: Store) -> None:
+    journal = start_run(store, Spec("toys", "few", {"parts": 2}), Execution(address="none", mlflow="off", report=False))
     summary, parts = page_seal.tables(journal, store)
     assert tuple((table.name, table.stored, table.planned) for table in (summary, parts)) == (
         ("summary", 1, 1),
@@ -84,8 +84,8 @@ def test_a_tables_digest_is_that_of_its_results_contents(store: Store) -> None:
     assert summary.finished >= parts.finished
 
 
-def test_a_sweep_lists_each_thing_once_and_the_tables_of_all_its_cells(store: Store) -> None:
-    journal = made(store, Spec("unique_feature", "smoke", sweep={"feature.text": ["A", "X"]}))
+def test_sweep_lists_items_once_and_all_tables(store: Store) -> None:
+    journal = start_run(store, Spec("unique_feature", "smoke", sweep={"feature.text": ["A", "X"]}))
     assert [entry.name for entry in page_seal.audited_items(journal, store)] == ["digits", "photos"]
     cells = journal.about()["cells"]
     tables = page_seal.tables(journal, store)
@@ -98,32 +98,32 @@ def sealed(text: str = "An estimate of 0.37.") -> bytes:
     return page_seal.seal_page(f"<p>{text}</p>{SHOWN}{element}").encode()
 
 
-def test_a_seal_is_read_as_it_was_written_whatever_names_hold() -> None:
+def test_seal_is_read_back_with_special_characters() -> None:
     page = sealed()
     seal = page_seal.read(page, "report.html")
     assert (seal.runs, seal.audited, seal.tables) == (("toys-1",), (MODEL,), (SUMMARY,))
     assert page.count(seal.page.encode()) == 2
 
 
-def test_the_pages_digest_is_sha256_with_zeros_in_its_place() -> None:
+def test_page_digest_is_sha256_with_zeros_inserted() -> None:
     page = sealed()
     seal = page_seal.read(page, "report.html")
     assert hashlib.sha256(page.replace(seal.page.encode(), b"0" * 64)).hexdigest() == seal.page
     assert seal.page == page_seal.digest_of_page(page, seal.page)
 
 
-def test_every_single_changed_character_is_found() -> None:
+def test_every_changed_character_is_detected() -> None:
     page = sealed()
-    for at in range(len(page)):
-        changed = page[:at] + (b"1" if page[at : at + 1] != b"1" else b"2") + page[at + 1 :]
+    for position in range(len(page)):
+        changed = page[:position] + (b"1" if page[position : position + 1] != b"1" else b"2") + page[position + 1 :]
         try:
             seal = page_seal.read(changed, "report.html")
         except page_seal.Unsealed:
             continue
-        assert seal.page != page_seal.digest_of_page(changed, seal.page), at
+        assert seal.page != page_seal.digest_of_page(changed, seal.page), position
 
 
-def test_zeros_that_the_page_shows_stay_as_they_are() -> None:
+def test_zeros_shown_by_the_page_are_kept() -> None:
     page = sealed("0" * 64)
     seal = page_seal.read(page, "report.html")
     assert b"<p>" + b"0" * 64 in page
@@ -141,7 +141,7 @@ def test_zeros_that_the_page_shows_stay_as_they_are() -> None:
         (b"<p>", b'<template id="engram-seal">{}</template><p>'),
     ],
 )
-def test_a_seal_that_cannot_be_read_is_one_line(old: bytes, new: bytes) -> None:
+def test_unreadable_seal_gives_one_line_error(old: bytes, new: bytes) -> None:
     page = sealed()
     assert old in page
     with pytest.raises(page_seal.Unsealed, match=r"^the seal of report\.html cannot be read, so the page has been"):

@@ -1,6 +1,6 @@
-"""Whatever becomes of a run's page, the run has ended as it has, and what went wrong is one line.
+"""A failure to draw a run's page gives one line and leaves the run's state unchanged.
 
-`engram report --pdf` with the real Chromium, and without one.
+`engram report --pdf` runs with the real Chromium and without one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def broken(store, run, folder, show_images):
 
 @pytest.fixture
 def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Another package that draws pages; the file says by which of its functions."""
+    """Another package that draws pages. A file selects the function that it uses."""
     info = tmp_path / "site" / "drawers-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: drawers\nVersion: 1.0\n")
@@ -44,22 +44,20 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("drawer", "said"),
+    ("drawer", "message"),
     [
         ("full", "the report cannot be written: .*{run}: No space left on device"),
         ("broken", "the report cannot be drawn: KeyError: 'no such column'"),
     ],
 )
-def test_a_page_that_cannot_be_had_is_told_and_the_run_is_finished(
-    store: Store, offered: Path, drawer: str, said: str
-) -> None:
+def test_failed_page_is_reported_after_a_finished_run(store: Store, offered: Path, drawer: str, message: str) -> None:
     offered.write_text(f"[engram.reports]\nrun = drawers:{drawer}\n")
     events: list[str] = []
     config = toys.Config(parts=2)
     execution = Execution(address="none", mlflow="off")
     report = start([Cell("toys", config)], store, execution, lambda event: events.append(str(event.get("line"))))
     assert (report.state, report.exit_code, report.page) == ("finished", 1, None)
-    with pytest.raises(EngramError, match=said.format(run=report.run)) as refused:
+    with pytest.raises(EngramError, match=message.format(run=report.run)) as refused:
         pages.draw(store, report.run)
     assert str(refused.value) in events
 
@@ -72,36 +70,36 @@ def engram(tmp_path: Path) -> Here:
 
 
 def streams(data: bytes) -> bytes:
-    """What the PDF's streams hold, uncompressed."""
-    whole = b""
+    """The uncompressed contents of the PDF's streams."""
+    contents = b""
     for part in re.findall(rb"\bstream\r?\n(.*?)endstream", data, re.DOTALL):
         try:
-            whole += zlib.decompressobj().decompress(part)
+            contents += zlib.decompressobj().decompress(part)
         except zlib.error:
             continue
-    return whole
+    return contents
 
 
 @pytest.mark.skipif(not PROGRAM, reason="Chromium is not installed here")
-def test_a_report_is_printed_to_one_file_beside_it(engram: Here, tmp_path: Path) -> None:
-    told = engram.json("report", "--pdf")
-    page, printed = Path(told["report"]), Path(told["pdf"])
+def test_report_is_printed_to_pdf_next_to_it(engram: Here, tmp_path: Path) -> None:
+    written_files = engram.json("report", "--pdf")
+    page, printed = Path(written_files["report"]), Path(written_files["pdf"])
     assert page.with_suffix(".pdf") == printed
     data = printed.read_bytes()
     assert (data[:5], data.rstrip()[-5:]) == (b"%PDF-", b"%%EOF")
     assert b"/Font" in data
-    assert b"Tj" in streams(data) or b"TJ" in streams(data)  # text is drawn, not a picture of it
+    assert b"Tj" in streams(data) or b"TJ" in streams(data)  # text is drawn as text, not as an image
     assert [page.name, printed.name] == sorted(path.name for path in page.parent.glob("*report*"))
     assert f"{printed}\n" == engram("report", "--pdf").stdout
 
 
-def test_where_no_browser_is_found_one_line_says_so(engram: Here, tmp_path: Path) -> None:
+def test_missing_browser_is_reported_in_one_line(engram: Here, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     engram.env["PATH"] = str(tmp_path / "bin")
-    said = engram("report", "--pdf", code=1)
-    assert said.stderr.startswith("engram: no browser that can print was found on PATH (chromium, ")
-    assert said.stderr.count("\n") == 1
-    assert len(list(tmp_path.glob("engram-store/runs/*/report.html"))) == 1  # the page is there all the same
+    completed = engram("report", "--pdf", code=1)
+    assert completed.stderr.startswith("engram: no browser that can print was found on PATH (chromium, ")
+    assert completed.stderr.count("\n") == 1
+    assert len(list(tmp_path.glob("engram-store/runs/*/report.html"))) == 1  # the page exists all the same
 
 
 @pytest.mark.parametrize(
@@ -112,18 +110,18 @@ def test_where_no_browser_is_found_one_line_says_so(engram: Here, tmp_path: Path
         ("exit 0", "(exit code 0): no message"),
     ],
 )
-def test_a_browser_that_does_not_print_is_one_line(engram: Here, tmp_path: Path, script: str | None, line: str) -> None:
+def test_failing_browser_is_reported_in_one_line(engram: Here, tmp_path: Path, script: str | None, line: str) -> None:
     program = tmp_path / "browser"
     if script is not None:
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
     engram.env[pages.BROWSER] = str(program)
-    said = engram("report", "--pdf", code=1).stderr
-    assert line.format(program) in said
-    assert said.count("\n") == 1
+    message = engram("report", "--pdf", code=1).stderr
+    assert line.format(program) in message
+    assert message.count("\n") == 1
 
 
-def test_the_browser_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_selects_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = shutil.which("sh")
     monkeypatch.setenv(pages.BROWSER, "sh")
     assert shell == pages.browser()

@@ -1,4 +1,4 @@
-"""One job again, in this process, beside what is stored of it."""
+"""One job runs again in this process, and its result is compared with the stored one."""
 
 from __future__ import annotations
 
@@ -20,28 +20,33 @@ from orchestrator.store import Store
 
 
 def keys(store: Store, task: str, way: str = "auto", **fields: Any) -> list[str]:
-    """The keys of a run's jobs of one task, which has been run in this process."""
+    """Run an audit in this process and return the keys of one task's jobs."""
     how = Execution(address="none", mlflow="off", report=False, way=way)  # type: ignore[arg-type]
     run = start([Cell("toys", toys.Config(**fields))], store, how).run
     return [key for key, name in Journal(store.folder("runs", run)).tasks().items() if name == task]
 
 
-def test_a_job_that_gives_what_is_stored_is_the_same(store: Store) -> None:
+def test_equal_result_is_reported_as_same(store: Store) -> None:
     (total,) = keys(store, "toys.total", parts=2)
-    said = rerun(store, total)
-    assert (said["same"], said["differs"], said["rows"], said["task"]) == (True, [], 1, "toys.total")
-    assert said["seconds"] >= 0
+    comparison = rerun(store, total)
+    assert (comparison["same"], comparison["differs"], comparison["rows"], comparison["task"]) == (
+        True,
+        [],
+        1,
+        "toys.total",
+    )
+    assert comparison["seconds"] >= 0
 
 
-def test_a_job_that_gives_something_else_tells_where(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_different_result_lists_differing_columns(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     part = keys(store, "toys.part", parts=2)[0]
     pid = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: pid + 5)  # a part's table names the process that computed it
-    said = rerun(store, part)
-    assert (said["same"], said["differs"]) == (False, [{"column": "pid", "rows": 1, "largest": 5}])
+    comparison = rerun(store, part)
+    assert (comparison["same"], comparison["differs"]) == (False, [{"column": "pid", "rows": 1, "largest": 5}])
 
 
-def test_what_is_not_stored_is_computed_and_compared_with_nothing(store: Store, tmp_path: Path) -> None:
+def test_unstored_job_is_computed_without_comparison(store: Store, tmp_path: Path) -> None:
     part = keys(store, "toys.part", parts=2, trouble="raise", at=0, folder=str(tmp_path))[0]
     with pytest.raises(ValueError, match="part 0 cannot be had"):
         rerun(store, part)
@@ -50,20 +55,20 @@ def test_what_is_not_stored_is_computed_and_compared_with_nothing(store: Store, 
     assert part not in store
 
 
-def test_a_job_whose_input_is_gone_is_refused(store: Store, tmp_path: Path) -> None:
+def test_job_without_its_input_is_refused(store: Store, tmp_path: Path) -> None:
     (total,) = keys(store, "toys.total", parts=2, trouble="raise", at=0, folder=str(tmp_path))
     with pytest.raises(EngramError, match=r"an input of .* is missing: .*; resume its run first"):
         rerun(store, total)
 
 
-def test_a_job_is_computed_in_the_way_that_its_record_names(store: Store, tmp_path: Path) -> None:
+def test_job_uses_the_way_in_its_record(store: Store, tmp_path: Path) -> None:
     part = keys(store, "toys.part", way="graph", parts=2, trouble="choose", folder=str(tmp_path))[0]
     assert rerun(store, part)["same"]
     assert not (tmp_path / "chosen.log").exists()
 
 
 @pytest.mark.parametrize(
-    ("table", "found"),
+    ("table", "expected"),
     [
         ({"a": [1, 2]}, []),
         ({"a": [1, 4]}, [{"column": "a", "rows": 1, "largest": 2}]),
@@ -71,14 +76,14 @@ def test_a_job_is_computed_in_the_way_that_its_record_names(store: Store, tmp_pa
         ({"b": [1, 2]}, [{"column": None, "problem": "columns are ['b'], were ['a']"}]),
     ],
 )
-def test_tables_differ_by_column_row_and_distance(table: dict[str, Any], found: list[dict[str, Any]]) -> None:
-    assert found == differences(pa.table(table), pa.table({"a": [1, 2]}))
+def test_table_differences_list_column_rows_and_distance(table: dict[str, Any], expected: list[dict[str, Any]]) -> None:
+    assert expected == differences(pa.table(table), pa.table({"a": [1, 2]}))
 
 
-def test_texts_and_not_a_numbers_are_compared_too() -> None:
+def test_texts_and_nan_are_compared() -> None:
     one = pa.table({"a": ["x", "y"], "b": [float("nan"), 1.0]})
-    other = pa.table({"a": ["x", "z"], "b": [float("nan"), 1.5]})
-    assert differences(one, other) == [
+    changed = pa.table({"a": ["x", "z"], "b": [float("nan"), 1.5]})
+    assert differences(one, changed) == [
         {"column": "a", "rows": 1, "largest": None},
         {"column": "b", "rows": 1, "largest": 0.5},
     ]

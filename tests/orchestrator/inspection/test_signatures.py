@@ -1,4 +1,4 @@
-"""A page is signed by an SSH key: whoever has the public one sees whether it is that key's and unchanged."""
+"""A page is signed with an SSH key. The public key shows that the page comes from its owner and is unchanged."""
 
 from __future__ import annotations
 
@@ -36,23 +36,21 @@ def page(engram: Here) -> Path:
     return Path(engram.json("run", "toys", "--address", "none", "parts=2")["report"])
 
 
-def test_a_signed_page_is_vouched_for_by_its_key_alone(engram: Here, page: Path, key: Path, tmp_path: Path) -> None:
+def test_signed_page_verifies_with_its_key_only(engram: Here, page: Path, key: Path, tmp_path: Path) -> None:
     public = f"{key}.pub"
     assert "the signature report.html.sig is missing" in engram("verify", str(page), "--key", public, code=1).stdout
     assert f"{page}.sig\n" == engram("sign", str(page), "--key", str(key)).stdout
     (first, *_) = engram.json("verify", str(page), "--key", public)["checks"]
     assert (first["what"], first["name"], first["state"]) == ("signature", "report.html.sig", "agrees")
-    other = made_key(tmp_path / "other", "ecdsa")
-    assert "another key made it" in engram("verify", str(page), "--key", f"{other}.pub", code=1).stdout
-    engram("sign", str(page), "--key", str(other))  # signed anew
-    assert "signature report.html.sig: by" in engram("verify", str(page), "--key", f"{other}.pub").stdout
+    other_key = made_key(tmp_path / "other", "ecdsa")
+    assert "another key made it" in engram("verify", str(page), "--key", f"{other_key}.pub", code=1).stdout
+    engram("sign", str(page), "--key", str(other_key))  # signed again
+    assert "signature report.html.sig: by" in engram("verify", str(page), "--key", f"{other_key}.pub").stdout
     page.write_bytes(page.read_bytes().replace(b"toys", b"tops", 1))
-    assert "incorrect signature" in engram("verify", str(page), "--key", f"{other}.pub", code=1).stdout
+    assert "incorrect signature" in engram("verify", str(page), "--key", f"{other_key}.pub", code=1).stdout
 
 
-def test_sshs_own_command_checks_the_signature_that_the_docs_name(
-    engram: Here, page: Path, key: Path, tmp_path: Path
-) -> None:
+def test_ssh_keygen_verifies_the_documented_signature(engram: Here, page: Path, key: Path, tmp_path: Path) -> None:
     engram("sign", str(page), "--key", str(key))
     signers = tmp_path / "allowed_signers"
     signers.write_text(f"auditor@example.org {Path(f'{key}.pub').read_text()}")
@@ -63,7 +61,7 @@ def test_sshs_own_command_checks_the_signature_that_the_docs_name(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("sign", "absent.html", "--key", "auditor"), "FILE absent.html: No such file"),
         (("sign", "page.txt", "--key", "absent"), "--key absent: No such file"),
@@ -73,19 +71,19 @@ def test_sshs_own_command_checks_the_signature_that_the_docs_name(
         (("verify", "--key", "auditor.pub"), "--key is given without a page"),
     ],
 )
-def test_what_cannot_be_signed_or_checked_is_one_line(
-    engram: Here, key: Path, arguments: tuple[str, ...], said: str
+def test_invalid_signing_input_gives_one_line_error(
+    engram: Here, key: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     (engram.folder / "page.txt").write_text("a page")
-    os.mkfifo(engram.folder / "pipe")  # which nobody writes
+    os.mkfifo(engram.folder / "pipe")  # without a writer
     ended = engram.run(*arguments)
     assert ended.returncode in (1, 2)
     (line,) = ended.stderr.strip().splitlines()
-    assert said in line
+    assert message in line
     assert not (engram.folder / "page.txt.sig").exists()
 
 
-def test_only_a_public_key_verifies(engram: Here, page: Path, key: Path) -> None:
+def test_verification_requires_a_public_key(engram: Here, page: Path, key: Path) -> None:
     assert (
         "is a private key; to verify, give the public one"
         in engram("verify", str(page), "--key", str(key), code=2).stderr

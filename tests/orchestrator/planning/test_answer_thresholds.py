@@ -1,4 +1,4 @@
-"""Thresholds that the answer alone reads: no job depends on them, and a run's name does."""
+"""Thresholds that only the answer reads: no job depends on them, but the run's name does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.spec.specification import Spec
 from tasks.audits.membership.answer import ANSWERING
 from tests.support.shell import ROOT
 
-OURS = sorted(folder.parent.name for folder in (ROOT / "tasks" / "audits").glob("*/config.py"))
+AUDITS = sorted(folder.parent.name for folder in (ROOT / "tasks" / "audits").glob("*/config.py"))
 
 THRESHOLDS = ("negligible", "level")
 
@@ -30,23 +30,23 @@ def name_of_run(cell: Cell) -> str:
     return run_id(cell.audit, list(plan_of(cell).jobs), cell.config)
 
 
-@pytest.mark.parametrize("audit", OURS)
+@pytest.mark.parametrize("audit", AUDITS)
 def test_every_threshold_of_an_answer_names_the_run(audit: str) -> None:
     cell = tiny_cell(audit)
     registered = audits.find(audit).audit
     stopping = set() if registered.stopping is None else set(registered.stopping.settings(0.05, 1))
-    read = fields_of_answer(registered) - stopping
+    answer_fields = fields_of_answer(registered) - stopping
     thresholds = []
     for path, value in flatten(cell.config):
         # Modules of an answer read a threshold from the config, or from the alternative that they match.
-        if isinstance(value, float) and (path in read or path.rpartition(".")[2] in THRESHOLDS):
+        if isinstance(value, float) and (path in answer_fields or path.rpartition(".")[2] in THRESHOLDS):
             thresholds.append(path)
-            other = dataclasses.replace(cell, config=replace_fields(cell.config, {path: value * 0.9}))
-            assert name_of_run(other) != name_of_run(cell), path
+            changed_cell = dataclasses.replace(cell, config=replace_fields(cell.config, {path: value * 0.9}))
+            assert name_of_run(changed_cell) != name_of_run(cell), path
     assert thresholds or audit == "unique_feature"
 
 
-def test_methods_of_an_answering_read_as_the_functions_that_call_it() -> None:
+def test_answering_methods_read_like_their_functions() -> None:
     audit = audits.find("membership").audit
     wording = dataclasses.replace(audit.wording, certificate=ANSWERING.certificate)
     methods = dataclasses.replace(audit, verdict=ANSWERING.verdict, wording=wording)

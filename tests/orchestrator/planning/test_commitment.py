@@ -1,4 +1,4 @@
-"""A commitment holds the whole configuration of an audit, whatever the route on which it is checked."""
+"""A commitment covers the entire configuration of an audit, on every route that checks it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECRET, NONCE = "0123456789abcdef0123456789abcdef", "00112233445566778899aabbccd
 
 @dataclass(frozen=True)
 class Case:
-    """An audit with a draw, and for each of its fields another value that changes the analysis."""
+    """An audit with a draw. `changes` gives another value for each field that changes the analysis."""
 
     audit: str
     preset: str
@@ -107,8 +107,8 @@ def required_draw(case: Case, config: Any) -> Draw:
 
 
 def bound_settings(case: Case, commitment: str) -> dict[str, str]:
-    beside = case.secret.removesuffix("secret")
-    return {f"{beside}commitment": commitment, f"{beside}nonce": NONCE}
+    prefix = case.secret.removesuffix("secret")
+    return {f"{prefix}commitment": commitment, f"{prefix}nonce": NONCE}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.audit)

@@ -1,4 +1,4 @@
-"""A package that a run needs and that is not installed is told when the run is planned, with what installs it."""
+"""Planning a run reports packages that it needs and that are not installed, with the command that installs them."""
 
 from __future__ import annotations
 
@@ -35,57 +35,53 @@ def remove(monkeypatch: pytest.MonkeyPatch, *packages: Extra) -> None:
         (("plan", *RELATIONAL, "adaptation=lora", "privacy.epsilon=8"), (TRANSFORMERS, PEFT, OPACUS)),
     ],
 )  # fmt: skip
-def test_it_is_told_in_one_line_before_anything_is_made(
+def test_missing_package_is_reported_before_any_work(
     arguments: tuple[str, ...], absent: tuple[Extra, ...], engram: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove(monkeypatch, *absent)
-    said = engram(*arguments, code=1)
-    (line,) = said.stderr.splitlines()[-1:]
+    completed = engram(*arguments, code=1)
+    (line,) = completed.stderr.splitlines()[-1:]
     assert all(f"{extra.package} (for {extra.purpose})" in line for extra in absent)
     assert "not installed" in line
     assert all(extra.name in line for extra in absent) or "make -B" in line
-    assert "expected time" not in said.stdout
+    assert "expected time" not in completed.stdout
     if arguments[0] != "search":
         assert list(engram.folder.iterdir()) == []
 
 
-def test_what_needs_no_package_that_is_absent_is_planned_and_stored_results_are_read(
-    engram: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stored_results_need_no_missing_package(engram: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     linear = ("relational", "linear.sizes=[[20, 30]]", "linear.trainings=2", "--address", "none")
-    stored = ("unique_feature", "scale=tiny", "canaries=1", "epochs=1", "examples=100", "--address", "none")
-    engram("run", *stored)
+    stored_run = ("unique_feature", "scale=tiny", "canaries=1", "epochs=1", "examples=100", "--address", "none")
+    engram("run", *stored_run)
     remove(monkeypatch, *extras.EXTRAS)
     assert engram.json("plan", *linear)["missing"]
-    assert engram.json("run", *stored)["jobs"]["done"] == 0
+    assert engram.json("run", *stored_run)["jobs"]["done"] == 0
 
 
-def test_show_list_and_doctor_tell_what_needs_it(engram: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_list_and_doctor_name_missing_packages(engram: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     remove(monkeypatch, TIMM)
-    listed = engram("list")
-    assert "architectures (8 cells, needs timm)" in listed.stdout
-    assert f"not installed: timm; {install_command([TIMM])}" in listed.stderr
-    told = {audit["name"]: audit["extras"] for audit in engram.json("list")["audits"]}
-    assert (told["deja_vu"]["quickstart"], told["deja_vu"]["architectures"]) == ([], ["timm"])
-    shown = engram("show", "deja_vu", "architectures").stdout
-    assert "packages missing: timm (" in " ".join(shown.split())
+    listing = engram("list")
+    assert "architectures (8 cells, needs timm)" in listing.stdout
+    assert f"not installed: timm; {install_command([TIMM])}" in listing.stderr
+    extras_by_audit = {audit["name"]: audit["extras"] for audit in engram.json("list")["audits"]}
+    assert (extras_by_audit["deja_vu"]["quickstart"], extras_by_audit["deja_vu"]["architectures"]) == ([], ["timm"])
+    printed_preset = engram("show", "deja_vu", "architectures").stdout
+    assert "packages missing: timm (" in " ".join(printed_preset.split())
     (preset,) = engram.json("show", "relational", "quickstart")["presets"]
     assert preset["extras"] == {"transformers": True}
 
 
-def test_every_audit_says_of_its_presets_only_packages_that_there_are() -> None:
-    needed = {extra for name in names() for cell in _cells(name) for extra in required_extras([cell])}
-    assert {TRANSFORMERS, OPACUS, TIMM} <= needed <= set(extras.EXTRAS)
+def test_presets_need_only_declared_extras() -> None:
+    required = {extra for name in names() for cell in preset_cells(name) for extra in required_extras([cell])}
+    assert {TRANSFORMERS, OPACUS, TIMM} <= required <= set(extras.EXTRAS)
 
 
-def _cells(name: str) -> list[object]:
+def preset_cells(name: str) -> list[object]:
     audit = find(name).audit
     return [cell for preset in audit.presets for cell in audit.cells(preset)]
 
 
-def test_where_make_installs_the_advice_is_make_and_elsewhere_pip(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_advice_is_make_only_if_make_installs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "ROOT", tmp_path)
     assert install_command([TRANSFORMERS, PEFT, OPACUS]) == "pip install 'engram-audit[run,relational,privacy]'"
     (tmp_path / "requirements.lock").touch()

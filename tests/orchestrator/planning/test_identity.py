@@ -1,4 +1,4 @@
-"""A key sees what bears on the result, and nothing else."""
+"""A key covers exactly the values that the result depends on."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_one_and_one_point_zero_are_one_value() -> None:
     assert key(Config(rate=1)) == key(Config(rate=1.0))
 
 
-def test_data_enters_by_its_content_and_not_by_its_name() -> None:
+def test_data_set_enters_key_by_content() -> None:
     assert key(Config(data=Dataset("digits", "abc"))) == key(Config(data=Dataset("copy/of/digits", "abc")))
     assert key(Config(data=Dataset("digits", "abc"))) != key(Config(data=Dataset("digits", "abd")))
 
@@ -62,7 +62,7 @@ def test_version_config_and_inputs_are_in_the_key() -> None:
     assert len(keys) == 5
 
 
-def test_key_is_sha256_of_format_task_config_and_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_is_sha256_of_task_config_and_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second, "__module__", "tasks.contract.job")  # else the file of the test is in the key
     content = [KEY_FORMAT, "one", 2, {"data": {"identity": "abc"}, "rate": 1.0}, ["a"]]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
@@ -71,7 +71,7 @@ def test_key_is_sha256_of_format_task_config_and_inputs(monkeypatch: pytest.Monk
 
 @dataclass(frozen=True)
 class Wider(Config):
-    """The same configuration with a field more."""
+    """The same configuration, with an additional field."""
 
     noise: float = 0.0
 
@@ -101,6 +101,6 @@ def test_a_value_without_a_stable_form_is_refused() -> None:
             key_of(Job(first, config), ())
 
 
-def test_a_run_is_named_after_its_plan_whatever_the_order() -> None:
+def test_run_name_is_independent_of_key_order() -> None:
     assert run_id("density", ["a", "b"], Config()) == run_id("density", ["b", "a"], Config())
     assert run_id("density", ["a"], Config()) != run_id("forgetting", ["a"], Config())

@@ -1,4 +1,4 @@
-"""A plan holds each job once, inputs first, and shrinks where something cannot be had."""
+"""A plan contains each job once, inputs first, and can leave out failed jobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def total(config: Number, inputs: Inputs) -> pa.Table:
 
 
 def a_plan() -> Plan:
-    """Four leaves in two pairs below one total; the leaf 0 is written twice."""
+    """Four leaves in two pairs below one total. Leaf 0 occurs twice."""
     pairs = (
         Job(pair, Number(0), (Job(leaf, Number(0)), Job(leaf, Number(1)))),
         Job(pair, Number(1), (Job(leaf, Number(0)), Job(leaf, Number(2)))),
@@ -43,10 +43,10 @@ def a_plan() -> Plan:
 def test_equal_jobs_are_one_and_inputs_come_first() -> None:
     plan = a_plan()
     assert dict(plan.count()) == {"plan.leaf": 3, "plan.pair": 2, "plan.total": 1}
-    seen: set[str] = set()
+    earlier_keys: set[str] = set()
     for key, inputs in plan.inputs.items():
-        assert seen.issuperset(inputs)
-        seen.add(key)
+        assert earlier_keys.issuperset(inputs)
+        earlier_keys.add(key)
     assert len(plan.roots["pairs"]) == 2
 
 
@@ -54,77 +54,87 @@ def test_planning_twice_gives_the_same_keys() -> None:
     assert a_plan().inputs == a_plan().inputs
 
 
-def test_what_is_missing_is_what_is_not_stored() -> None:
+def test_unstored_keys_are_missing() -> None:
     plan = a_plan()
-    stored = set(list(plan.jobs)[:4])
-    assert list(plan.jobs)[4:] == plan.missing(stored)
+    stored_keys = set(list(plan.jobs)[:4])
+    assert list(plan.jobs)[4:] == plan.missing(stored_keys)
 
 
-def test_without_a_failed_job_what_gathers_goes_on_and_what_needs_it_is_lost() -> None:
+def test_only_gathering_jobs_survive_a_failed_input() -> None:
     plan = a_plan()
-    lost = next(key for key, job in plan.jobs.items() if job.config == Number(2))
-    less = plan.drop_keys({lost})
+    failed_key = next(key for key, job in plan.jobs.items() if job.config == Number(2))
+    less = plan.drop_keys({failed_key})
     assert dict(less.count()) == {"plan.leaf": 2, "plan.pair": 1, "plan.total": 1}
     assert less.roots["summary"] != plan.roots["summary"]
     assert set(less.roots["pairs"]) < set(plan.roots["pairs"])
 
 
-def test_without_nothing_a_plan_stays_as_it_is() -> None:
+def test_dropping_nothing_leaves_plan_unchanged() -> None:
     plan = a_plan()
     assert plan.inputs == plan.drop_keys(set()).inputs
 
 
-def test_what_gathers_goes_on_as_long_as_one_input_is_left() -> None:
+def test_gathering_job_stays_while_an_input_remains() -> None:
     leaves = [Job(leaf, Number(value)) for value in range(3)]
     inner = Job(total, Number(1), tuple(leaves[:2]))
     plan = Plan.from_roots({"summary": Job(total, Number(2), (inner, leaves[2]))})
     first, second, third = (key for key, job in plan.jobs.items() if job.function is leaf)
 
-    def left(lost: set[str]) -> list[tuple[str, int, int]]:
-        less = plan.drop_keys(lost)
+    def remaining_jobs(failed_key: set[str]) -> list[tuple[str, int, int]]:
+        less = plan.drop_keys(failed_key)
         return [(less.task(key), job.config.value, len(job.inputs)) for key, job in less.jobs.items()]
 
-    assert left({first}) == [("plan.leaf", 1, 0), ("plan.total", 1, 1), ("plan.leaf", 2, 0), ("plan.total", 2, 2)]
-    assert left({first, second}) == [("plan.leaf", 2, 0), ("plan.total", 2, 1)]
-    assert left({third}) == [("plan.leaf", 0, 0), ("plan.leaf", 1, 0), ("plan.total", 1, 2), ("plan.total", 2, 1)]
-    assert left({first, second, third}) == []
+    assert remaining_jobs({first}) == [
+        ("plan.leaf", 1, 0),
+        ("plan.total", 1, 1),
+        ("plan.leaf", 2, 0),
+        ("plan.total", 2, 2),
+    ]
+    assert remaining_jobs({first, second}) == [("plan.leaf", 2, 0), ("plan.total", 2, 1)]
+    assert remaining_jobs({third}) == [
+        ("plan.leaf", 0, 0),
+        ("plan.leaf", 1, 0),
+        ("plan.total", 1, 2),
+        ("plan.total", 2, 1),
+    ]
+    assert remaining_jobs({first, second, third}) == []
 
 
-def test_a_job_that_gathers_nothing_is_kept_where_it_reads_nothing() -> None:
+def test_gathering_job_without_inputs_is_kept() -> None:
     plan = Plan.from_roots({"alone": Job(total, Number(7)), "summary": Job(total, Number(), (Job(leaf, Number(0)),))})
     less = plan.drop_keys({next(key for key, job in plan.jobs.items() if job.function is leaf)})
     assert {"alone": plan.roots["alone"]} == dict(less.roots)
 
 
-def test_what_is_kept_of_a_plan_keeps_its_keys_where_nothing_below_it_changed() -> None:
+def test_remaining_jobs_keep_their_keys() -> None:
     plan = a_plan()
-    lost = next(key for key, job in plan.jobs.items() if job.config == Number(2))
-    less = plan.drop_keys({lost})
+    failed_key = next(key for key, job in plan.jobs.items() if job.config == Number(2))
+    less = plan.drop_keys({failed_key})
     assert plan.roots["summary"] != less.roots["summary"]
     assert less.jobs.keys() - plan.jobs.keys() == set(less.roots["summary"])
 
 
-def test_a_link_after_one_that_is_not_planned_is_kept_whatever_fails() -> None:
-    before, link, other = Job(leaf, Number(0)), Job(leaf, Number(1)), Job(leaf, Number(2))
-    plan = Plan.from_roots({"summary": Job(total, Number(), (replace(link, after=before), other))})
-    lost = next(key for key, job in plan.jobs.items() if job.config == Number(2))
-    assert dict(plan.drop_keys({lost}).count()) == {"plan.leaf": 1, "plan.total": 1}
+def test_link_after_an_unplanned_one_survives_failures() -> None:
+    before, link, failing = Job(leaf, Number(0)), Job(leaf, Number(1)), Job(leaf, Number(2))
+    plan = Plan.from_roots({"summary": Job(total, Number(), (replace(link, after=before), failing))})
+    failed_key = next(key for key, job in plan.jobs.items() if job.config == Number(2))
+    assert dict(plan.drop_keys({failed_key}).count()) == {"plan.leaf": 1, "plan.total": 1}
 
 
-def test_what_a_key_waits_for_is_there_once() -> None:
+def test_dependencies_of_a_key_are_unique() -> None:
     first = Job(leaf, Number(0))
     plan = Plan.from_roots({"summary": Job(pair, Number(1), (first, first), after=first)})
     before, last = plan.jobs
     assert ((before, before), (before,)) == (plan.inputs[last], plan.dependencies(last))
 
 
-def test_what_reads_a_failed_job_is_found_at_any_distance() -> None:
+def test_dependents_are_found_at_any_depth() -> None:
     plan = a_plan()
-    lost = next(key for key, job in plan.jobs.items() if job.config == Number(2))
-    assert {lost, plan.roots["pairs"][1], plan.roots["summary"][0]} == plan.dependents({lost})
+    failed_key = next(key for key, job in plan.jobs.items() if job.config == Number(2))
+    assert {failed_key, plan.roots["pairs"][1], plan.roots["summary"][0]} == plan.dependents({failed_key})
 
 
-def test_a_chain_deeper_than_pythons_stack_is_planned() -> None:
+def test_chain_deeper_than_python_stack_is_planned() -> None:
     job = Job(leaf, Number(0))
     for value in range(5000):
         job = Job(total, Number(value), (job,))
@@ -141,7 +151,7 @@ def a_chain(length: int) -> list[Job]:
     return links
 
 
-def test_links_come_in_their_order_however_they_are_asked_for_and_their_keys_know_nothing_of_it() -> None:
+def test_links_keep_order_without_changing_keys() -> None:
     links = a_chain(4)
     plan = Plan.from_roots({"summary": tuple(reversed(links))})
     assert [job.config.value for job in plan.jobs.values()] == [0, 1, 2, 3]
@@ -153,7 +163,7 @@ def test_links_come_in_their_order_however_they_are_asked_for_and_their_keys_kno
     assert [keys[2], keys[1], keys[0]] == list(plan.chain(keys[3]))
 
 
-def test_a_link_before_that_nothing_asks_for_is_not_planned_and_not_waited_for_but_known() -> None:
+def test_unrequested_earlier_links_are_known_but_not_planned() -> None:
     links = a_chain(3)
     keys = list(Plan.from_roots({"summary": tuple(links)}).jobs)
     plan = Plan.from_roots({"summary": links[-1]})
@@ -162,7 +172,7 @@ def test_a_link_before_that_nothing_asks_for_is_not_planned_and_not_waited_for_b
     assert [keys[1], keys[0]] == list(plan.chain(keys[2]))
 
 
-def test_a_link_that_waits_has_those_before_it_planned_though_nothing_reads_them() -> None:
+def test_waiting_link_plans_its_earlier_links() -> None:
     links: list[Job] = []
     for number in range(4):
         # The first of all is not waited for, and reads something.
@@ -170,8 +180,8 @@ def test_a_link_that_waits_has_those_before_it_planned_though_nothing_reads_them
         last = links[-1] if links else None
         links.append(Job(pair, Number(number), reads, after=last, waits=number > 1))
     plan = Plan.from_roots({"summary": Job(total, Number(), (links[3],))})
-    planned = [(job.function, job.config.value) for job in plan.jobs.values()]
-    assert [(leaf, 9), (pair, 1), (pair, 2), (pair, 3), (total, 0)] == planned
+    planned_jobs = [(job.function, job.config.value) for job in plan.jobs.values()]
+    assert [(leaf, 9), (pair, 1), (pair, 2), (pair, 3), (total, 0)] == planned_jobs
     keys = list(plan.jobs)
     assert [(keys[0],), (keys[1],), (keys[2],)] == [plan.dependencies(key) for key in keys[1:4]]
     assert Plan.from_roots({"summary": Job(total, Number(), (replace(links[3], after=None),))}).roots == plan.roots
@@ -179,22 +189,22 @@ def test_a_link_that_waits_has_those_before_it_planned_though_nothing_reads_them
     assert dict(less.jobs) == {}
 
 
-def test_a_link_that_one_reader_waits_for_and_another_does_not_is_planned() -> None:
+def test_link_that_one_reader_waits_for_is_planned() -> None:
     first = Job(leaf, Number(0))
-    second, again = (Job(leaf, Number(1), after=first, waits=waits) for waits in (False, True))
+    second, waiting = (Job(leaf, Number(1), after=first, waits=waits) for waits in (False, True))
     third = Job(leaf, Number(2), after=second)
-    assert len(Plan.from_roots({"summary": (third, again)}).jobs) == 3
-    assert len(Plan.from_roots({"summary": (again, third)}).jobs) == 3
+    assert len(Plan.from_roots({"summary": (third, waiting)}).jobs) == 3
+    assert len(Plan.from_roots({"summary": (waiting, third)}).jobs) == 3
 
 
-def test_cells_that_reach_different_epochs_share_a_chain_in_its_order() -> None:
-    longer, other = (Plan.from_roots({"summary": links}) for links in (a_chain(4)[3], tuple(a_chain(3))))
-    union = Plan.union([longer, other])
+def test_plans_of_different_length_share_a_chain() -> None:
+    longer, shorter = (Plan.from_roots({"summary": links}) for links in (a_chain(4)[3], tuple(a_chain(3))))
+    union = Plan.union([longer, shorter])
     assert [job.config.value for job in union.jobs.values()] == [0, 1, 2, 3]
     assert len(union.after) == 3
 
 
-def test_what_comes_after_a_lost_link_is_lost_and_so_is_what_reads_it() -> None:
+def test_links_after_a_dropped_one_are_dropped() -> None:
     links = a_chain(3)
     plan = Plan.from_roots({"summary": Job(total, Number(), tuple(links)), "last": Job(pair, Number(), (links[2],))})
     second = list(plan.jobs)[1]
@@ -204,7 +214,7 @@ def test_what_comes_after_a_lost_link_is_lost_and_so_is_what_reads_it() -> None:
     assert {"summary"} == set(less.roots)
 
 
-def test_a_long_chain_is_planned_in_no_time() -> None:
+def test_long_chain_is_planned_quickly() -> None:
     assert len(Plan.from_roots({"summary": tuple(reversed(a_chain(5000)))}).jobs) == 5000
 
 

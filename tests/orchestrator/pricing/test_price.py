@@ -1,4 +1,4 @@
-"""What a plan costs: by what ran here, else by the reference timings and this machine's speed."""
+"""The price of a plan: from timings in this store, otherwise from reference timings and this machine's speed."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ HERE = Speed(2e-3, 4e-3)
 
 
 def a_plan(parts: int) -> tuple[Plan, str, str]:
-    """A plan of parts below one sum, and the groups of the two kinds of job."""
+    """A plan of parts below one sum, and the groups of both kinds of job."""
     plan = Plan.from_roots(toys.plan(toys.Config(parts=parts)))
     part, total = (plan.groups[plan.roots[name][0]] for name in ("parts", "summary"))
     return plan, part, total
 
 
-def asked(audit: str, preset: str, **settings: object) -> Plan:
+def plan_preset(audit: str, preset: str, **settings: object) -> Plan:
     (cell,) = pin_cells(resolve_cells(Spec(audit, preset, settings)), {})
     return plan_of(cell)
 
 
-def test_the_work_is_shared_by_the_slots_and_the_start_comes_on_top() -> None:
+def test_slots_share_the_work_and_startup_is_added() -> None:
     plan, part, total = a_plan(8)
     seconds = {part: 3.0, total: 1.0, other_runs.startup_group("local"): 5.0}
     assert price_plan(plan, list(plan.jobs), seconds, 2).here.expected == 5.0 + (8 * 3.0 + 1.0) / 2
@@ -41,7 +41,7 @@ def test_the_work_is_shared_by_the_slots_and_the_start_comes_on_top() -> None:
     assert alone.here.low < alone.here.expected < alone.here.high
 
 
-def test_jobs_that_ask_for_a_gpu_share_the_gpus_and_not_the_slots() -> None:
+def test_gpu_jobs_share_the_gpus() -> None:
     plan = Plan.from_roots({"trained": tuple(Job(train, Number(i)) for i in range(6)), "sums": Job(score, Number(0))})
     tasks = {"schedule.train": 3.0, "schedule.score": 4.0}
     seconds = {plan.groups[key]: tasks[plan.task(key)] for key in plan.jobs}
@@ -49,32 +49,32 @@ def test_jobs_that_ask_for_a_gpu_share_the_gpus_and_not_the_slots() -> None:
     assert price_plan(plan, plan.jobs, seconds, 2, "none").here.expected == (6 * 3.0 + 4.0) / 2
 
 
-def test_jobs_that_wait_for_one_another_take_their_sum_however_many_slots_there_are() -> None:
+def test_dependent_jobs_add_their_times() -> None:
     plan, part, total = a_plan(8)
     assert price_plan(plan, list(plan.jobs), {part: 3.0, total: 1.0}, 100).here.expected == 4.0
 
 
-def test_what_is_stored_takes_no_time_and_of_what_is_like_nothing_the_rest_is_the_least() -> None:
+def test_stored_jobs_are_free_and_untimed_ones_unpriced() -> None:
     plan, _part, total = a_plan(8)
     assert Price(Span(0.0, 0.0, 0.0), ran_here=True) == price_plan(plan, [], {}, 2)
-    some = price_plan(plan, list(plan.jobs), {total: 8.0}, 2, "none")
-    assert (("toys.part",), (some.here.low, None)) == (some.unknown, some.bounds)
+    partial_price = price_plan(plan, list(plan.jobs), {total: 8.0}, 2, "none")
+    assert (("toys.part",), (partial_price.here.low, None)) == (partial_price.unknown, partial_price.bounds)
     assert (
-        describe_price(some, 2)
+        describe_price(partial_price, 2)
         == "at least 6 s on 2 workers: no timing for toys.part in this store or in the reference"
     )
     assert "unknown: no timing for toys.part, toys.total" in describe_price(price_plan(plan, list(plan.jobs), {}, 2), 2)
 
 
-def test_what_never_ran_here_is_priced_by_the_reference_and_the_speed_of_this_machine(
+def test_reference_timings_are_scaled_by_machine_speed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plan = asked("unique_feature", "quickstart")
+    plan = plan_preset("unique_feature", "quickstart")
     reference = load_reference()
-    monkeypatch.setattr(reference_timings, "machine_speed", lambda kept: reference.speed)
+    monkeypatch.setattr(reference_timings, "machine_speed", lambda speed_folder: reference.speed)
     same = price_plan(plan, list(plan.jobs), {}, 2, "none")
     slow = Speed(3 * reference.speed.product, 3 * reference.speed.convolution)
-    monkeypatch.setattr(reference_timings, "machine_speed", lambda kept: slow)
+    monkeypatch.setattr(reference_timings, "machine_speed", lambda speed_folder: slow)
     slower = price_plan(plan, list(plan.jobs), {}, 2, "none")
     assert same.unknown == ()
     assert not same.ran_here
@@ -82,7 +82,7 @@ def test_what_never_ran_here_is_priced_by_the_reference_and_the_speed_of_this_ma
     one = price_plan(plan, list(plan.jobs), {}, 1, "none")
     assert one.here.expected == pytest.approx(2 * slower.here.expected, rel=0.1)
     assert same.here.low < same.here.expected < same.here.high
-    # Its own timings count where there are any, and are surer.
+    # Timings of this store replace the reference if they exist, and are more precise.
     group = plan.groups[plan.roots["summary"][0]]
     assert price_plan(plan, list(plan.jobs), {group: 1000.0}, 2, "none").here.expected > 500
 
@@ -98,8 +98,8 @@ def test_what_never_ran_here_is_priced_by_the_reference_and_the_speed_of_this_ma
     ],
     ids=lambda spec: f"{spec.audit} {spec.preset}",
 )
-def test_private_trainings_have_a_price_and_cost_more_than_others(monkeypatch: pytest.MonkeyPatch, spec: Spec) -> None:
-    monkeypatch.setattr(reference_timings, "machine_speed", lambda kept: load_reference().speed)
+def test_private_trainings_have_a_higher_price(monkeypatch: pytest.MonkeyPatch, spec: Spec) -> None:
+    monkeypatch.setattr(reference_timings, "machine_speed", lambda speed_folder: load_reference().speed)
     for cell in pin_cells(resolve_cells(spec), {}):
         plan = plan_of(cell)
         price = price_plan(plan, list(plan.jobs), {}, 2, "none")
@@ -110,16 +110,16 @@ def test_private_trainings_have_a_price_and_cost_more_than_others(monkeypatch: p
     assert all(seconds > units[unit.removeprefix("privately ")] for unit, seconds in privately.items())
 
 
-def test_a_machine_that_cannot_be_measured_widens_the_price(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = asked("unique_feature", "smoke")
-    monkeypatch.setattr(reference_timings, "machine_speed", lambda kept: load_reference().speed)
+def test_unmeasurable_machine_widens_the_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_preset("unique_feature", "smoke")
+    monkeypatch.setattr(reference_timings, "machine_speed", lambda speed_folder: load_reference().speed)
     sure = price_plan(plan, list(plan.jobs), {}, 2, "none").here
-    monkeypatch.setattr(reference_timings, "machine_speed", lambda kept: None)
+    monkeypatch.setattr(reference_timings, "machine_speed", lambda speed_folder: None)
     unsure = price_plan(plan, list(plan.jobs), {}, 2, "none").here
     assert (sure.expected, 2 * sure.high) == pytest.approx((unsure.expected, unsure.high), rel=0.1)
 
 
-def test_a_task_that_nobody_timed_is_bounded_by_the_others_of_its_audit() -> None:
+def test_untimed_task_is_bounded_by_its_audit() -> None:
     reference = load_reference()
     bounds = reference.bounds_of_family("density.never_timed", 3)
     spans = [reference.estimate_task(task, 3) for task in reference.tasks if task.startswith("density.")]
@@ -127,7 +127,7 @@ def test_a_task_that_nobody_timed_is_bounded_by_the_others_of_its_audit() -> Non
     assert reference.bounds_of_family("somebody.elses", 3) is None
 
 
-def test_a_network_on_images_of_another_size_is_scaled_and_an_unknown_one_bounded() -> None:
+def test_other_image_sizes_are_scaled() -> None:
     reference = Reference(HERE, {"train cnn1 on 28x28x1": 1e-3, "train mlp1 on 28x28x1": 1e-4}, {}, {})
     larger = reference.estimate_work({"train cnn1 on 56x56x1": 100.0})
     assert larger is not None
@@ -137,14 +137,14 @@ def test_a_network_on_images_of_another_size_is_scaled_and_an_unknown_one_bounde
     assert pytest.approx(reference.bounds("train mine.net:build on 28x28x1", 100.0)) == (1e-2, 1e-1)
 
 
-def test_a_task_on_more_tables_lies_on_the_power_law_through_those_that_were_timed() -> None:
+def test_task_time_follows_power_law_in_tables() -> None:
     reference = Reference(HERE, {}, {"sums": [(10, 1.0), (40, 16.0)]}, {})
     assert pytest.approx([reference.estimate_task("sums", n).expected for n in (10, 20, 40)]) == [1.0, 4.0, 16.0]  # type: ignore[union-attr]
     assert pytest.approx(reference.estimate_task("sums", 80).expected) == 32.0  # type: ignore[union-attr]
     assert reference.estimate_task("others", 10) is None
 
 
-def test_a_price_is_told_with_its_bounds_in_one_unit() -> None:
+def test_price_has_bounds_in_one_unit() -> None:
     for span, bounds in (
         (Span(2520.0, 1800.0, 3600.0), "42 min here, 30 to 60"),
         (Span(40.0, 20.0, 80.0), "40 s here, 20 to 80"),
@@ -157,7 +157,7 @@ def test_a_price_is_told_with_its_bounds_in_one_unit() -> None:
     )
 
 
-def test_the_speed_of_a_machine_is_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_speed_is_measured_once_and_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reference_timings._measure_apart.cache_clear()
     stores = [tmp_path / name for name in ("one", "other")]
     for store in stores:
@@ -165,7 +165,9 @@ def test_the_speed_of_a_machine_is_measured_once_and_kept(tmp_path: Path, monkey
     first = reference_timings.machine_speed(stores[0])
     assert first is not None
     assert 0 < first.product < 1
-    monkeypatch.setattr(reference_timings.subprocess, "run", lambda *given, **settings: pytest.fail("measured again"))
+    monkeypatch.setattr(
+        reference_timings.subprocess, "run", lambda *arguments, **settings: pytest.fail("measured again")
+    )
     assert first == reference_timings.machine_speed(stores[1])
     (file,) = stores[0].glob("*.json")
     file.write_text('{"product": 1.0, "convolution": 2.0}')
@@ -173,16 +175,16 @@ def test_the_speed_of_a_machine_is_measured_once_and_kept(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "half", '{"product": 1.0}', '{"product": -1.0, "convolution": 1.0}'])
-def test_a_kept_speed_that_is_none_is_measured_again(tmp_path: Path, text: str) -> None:
+def test_invalid_stored_speed_is_measured_again(tmp_path: Path, text: str) -> None:
     file = tmp_path / "kept.json"
     file.write_text(text)
     assert reference_timings._read_speed(file) is None
 
 
-def test_two_measurements_that_disagree_say_by_how_much() -> None:
+def test_disagreeing_measurements_report_their_ratio() -> None:
     assert pytest.approx(Speed(4e-3, 4e-3).against(Speed(1e-3, 4e-3))) == (2.0, 2.0)
 
 
-def test_every_kind_of_job_of_a_first_run_has_a_price_for_its_time_left() -> None:
-    plan = asked("deja_vu", "quickstart")
+def test_every_group_of_first_run_has_a_price() -> None:
+    plan = plan_preset("deja_vu", "quickstart")
     assert set(prices_by_group(plan, plan.jobs)) == set(plan.groups.values())

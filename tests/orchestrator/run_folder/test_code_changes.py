@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Copied
+from tests.conftest import DatabaseCopier
 from tests.support.packages import offer
 from tests.support.shell import Shell
 
@@ -55,7 +55,7 @@ KINDS = {
 
 @pytest.fixture
 def engram(tmp_path: Path) -> Shell:
-    """`engram` with a network and an audit of one's own, which import a module beside them."""
+    """`engram` with a user's network and audit, which import a module of the same folder."""
     code = tmp_path / "code"
     offer(code, "widths", "widths:AUDIT", widths=OWN_AUDIT, own_net=NETWORK, layers="WIDTH = 32\n")
     shell = Shell(tmp_path)
@@ -64,46 +64,46 @@ def engram(tmp_path: Path) -> Shell:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_changed_code_is_named_refused_and_accepted(engram: Shell, kind: str, begun: Copied) -> None:
+def test_changed_code_is_named_refused_and_accepted(engram: Shell, kind: str, copy_database: DatabaseCopier) -> None:
     audit, fields, name = KINDS[kind]
     layers = engram.folder / "code" / "layers.py"
-    asked = (audit, "--preset", "smoke", *fields)
-    run = engram.json("run", *asked, "--address", "none")["run"]
-    planned = engram.json("plan", *asked)
-    assert planned["missing"] == 0
-    assert planned["code_changes"] == []
+    arguments = (audit, "--preset", "smoke", *fields)
+    run = engram.json("run", *arguments, "--address", "none")["run"]
+    plan = engram.json("plan", *arguments)
+    assert plan["missing"] == 0
+    assert plan["code_changes"] == []
 
     layers.write_text("# in units\n\nWIDTH = 32  # as before\n")
-    planned = engram.json("plan", *asked)
-    assert planned["missing"] == 0
-    assert planned["code_changes"] == []
+    plan = engram.json("plan", *arguments)
+    assert plan["missing"] == 0
+    assert plan["code_changes"] == []
 
     layers.write_text("WIDTH = 16 + 16\n")
-    planned = engram.json("plan", *asked)
-    (change,) = planned["code_changes"]
+    plan = engram.json("plan", *arguments)
+    (change,) = plan["code_changes"]
     assert (change["code"], change["run"], change["files"]) == (name, run, ["layers.py"])
-    assert change["recomputed"] == planned["missing"] > 0
+    assert change["recomputed"] == plan["missing"] > 0
     assert re.match(
         rf"{name}: layers\.py changed since run {run}; \d+ of \d+ jobs would be computed again", change["line"]
     )
     assert f"{name}: layers.py changed since run {run}" in " ".join(engram.json("explain", run)["code"])
 
-    (lost,) = [path for path in engram.results() if path.name.startswith(key_of_summary(engram, run))]
-    lost.unlink()
+    (deleted_result,) = [path for path in engram.results() if path.name.startswith(key_of_summary(engram, run))]
+    deleted_result.unlink()
     refused = engram("resume", run, "--address", "none", code=2).stderr
     assert "layers.py changed" in refused
     assert "--same-code" in refused
 
-    engram.env["MLFLOW_TRACKING_URI"] = f"sqlite:///{begun(engram.folder)}"
+    engram.env["MLFLOW_TRACKING_URI"] = f"sqlite:///{copy_database(engram.folder)}"
     engram("resume", run, "--address", "none", "--same-code")
-    seen = engram.json("status", run)
-    assert seen["state"] == "finished"
-    assert len(seen["accepted"]) == 1
-    assert f"{name}: layers.py changed" in seen["accepted"][0]
-    assert accepted_in_mlflow(engram) == {"engram.accepted_code": seen["accepted"][0]}
+    run_status = engram.json("status", run)
+    assert run_status["state"] == "finished"
+    assert len(run_status["accepted"]) == 1
+    assert f"{name}: layers.py changed" in run_status["accepted"][0]
+    assert accepted_in_mlflow(engram) == {"engram.accepted_code": run_status["accepted"][0]}
     assert engram.json("rerun", first_key(engram, run))["same"]
-    assert engram.json("plan", *asked, "--same-code")["missing"] == 0
-    assert engram.json("run", *asked, "--address", "none", "--same-code")["run"] == run
+    assert engram.json("plan", *arguments, "--same-code")["missing"] == 0
+    assert engram.json("run", *arguments, "--address", "none", "--same-code")["run"] == run
     engram("report", run)
     page = (engram.folder / "engram-store" / "runs" / run / "report.html").read_text()
     assert "Code changed within this run." in page

@@ -1,7 +1,6 @@
-"""A run's files are believed only as they were written, and a damaged one is in nobody's way but its own run's.
+"""Damaged files of a run are detected and affect only that run.
 
-What `run.json` says of what was asked for.
-The logs of a sweep's cells, read as one.
+Also covers the request stored in `run.json` and the merged logs of a sweep's cells.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ ASKED = Spec("toys", "three", {"label": "x"}, {"seconds": ("1", "2")}, {"tolerat
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a store of two runs."""
     engram = Here(tmp_path_factory.mktemp("ran"))
     engram(*RUN)
@@ -42,19 +41,19 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def engram(ran: Path, tmp_path: Path) -> Here:
-    shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
+def engram(two_runs: Path, tmp_path: Path) -> Here:
+    shutil.copytree(two_runs, tmp_path, dirs_exist_ok=True)
     return Here(tmp_path)
 
 
 @pytest.fixture
-def hurt(engram: Here) -> str:
-    """The run whose files come to harm."""
+def damaged(engram: Here) -> str:
+    """The run whose files are damaged."""
     return run_of(engram, 2)
 
 
 @pytest.fixture
-def other(engram: Here) -> str:
+def intact(engram: Here) -> str:
     return run_of(engram, 3)
 
 
@@ -65,15 +64,15 @@ def run_of(engram: Here, parts: int) -> str:
 
 
 def states(engram: Here) -> dict[str, str]:
-    return {each["run"]: each["state"] for each in engram.json("runs")["runs"]}
+    return {run["run"]: run["state"] for run in engram.json("runs")["runs"]}
 
 
 def folder(engram: Here, run: str) -> Path:
     return engram.folder / "engram-store" / "runs" / run
 
 
-def flipped(data: bytes, at: int, bit: int) -> bytes:
-    return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+def flipped(data: bytes, position: int, bit: int) -> bytes:
+    return data[:position] + bytes([data[position] ^ 1 << bit]) + data[position + 1 :]
 
 
 @pytest.mark.parametrize(
@@ -92,36 +91,34 @@ def flipped(data: bytes, at: int, bit: int) -> bytes:
         ("run.json", '{"audit": "toys", "created": 7}'),
     ],
 )
-def test_a_damaged_run_file_stops_its_own_run_in_one_line_and_no_other(
-    engram: Here, hurt: str, other: str, name: str, text: str
-) -> None:
-    path = folder(engram, hurt) / name
+def test_damaged_file_stops_only_its_run(engram: Here, damaged: str, intact: str, name: str, text: str) -> None:
+    path = folder(engram, damaged) / name
     path.write_text(text)
-    said = {engram(*command, code=1).stderr for command in (RUN, ("status", hurt), ("resume", hurt))}
-    (line,) = said
+    messages = {engram(*command, code=1).stderr for command in (RUN, ("status", damaged), ("resume", damaged))}
+    (line,) = messages
     assert line.startswith(f"engram: cannot read {path}: ")
     assert line.endswith("start the run again, which reuses the stored results\n")
     assert (1, text) == (line.count("\n"), path.read_text())
     assert line == engram("runs").stderr
-    assert {hurt: "unreadable", other: "finished"} == states(engram)
+    assert {damaged: "unreadable", intact: "finished"} == states(engram)
     assert engram.json(*OTHER)["jobs"]["done"] == 0
     path.parent.rename(engram.folder / "away")
     assert engram.json(*RUN)["jobs"] == {"planned": 3, "stored": 3, "done": 0, "failed": 0}
 
 
 @pytest.mark.parametrize("name", ["plan.json", "run.json"])
-def test_run_status_and_resume_agree_of_every_flipped_bit(engram: Here, hurt: str, name: str) -> None:
-    path = folder(engram, hurt) / name
+def test_commands_agree_on_every_flipped_bit(engram: Here, damaged: str, name: str) -> None:
+    path = folder(engram, damaged) / name
     good = path.read_bytes()
     chance = random.Random(0)
     for _ in range(5):
         path.write_bytes(flipped(good, chance.randrange(len(good)), chance.randrange(8)))
-        said = {engram(*command, code=1).stderr for command in (RUN, ("status", hurt), ("resume", hurt))}
-        assert len(said) == 1
+        messages = {engram(*command, code=1).stderr for command in (RUN, ("status", damaged), ("resume", damaged))}
+        assert len(messages) == 1
 
 
 @pytest.mark.parametrize("name", ["plan.json", "run.json"])
-def test_no_flipped_bit_is_read_as_something_else(tmp_path: Path, name: str) -> None:
+def test_no_flipped_bit_changes_the_content(tmp_path: Path, name: str) -> None:
     journal = Journal(tmp_path / "toys-1")
     journal.create({"audit": "toys", "config": {"parts": 2}}, Plan.from_roots(toys.plan(toys.Config(parts=2))))
     path = journal.folder / name
@@ -131,36 +128,36 @@ def test_no_flipped_bit_is_read_as_something_else(tmp_path: Path, name: str) -> 
         return {**journal.about(), "sha256": None}["config"], journal.roots(), journal.tasks()
 
     before = read()
-    for at in range(0, len(good), 7):
-        path.write_bytes(flipped(good, at, at % 8))
+    for position in range(0, len(good), 7):
+        path.write_bytes(flipped(good, position, position % 8))
         try:
-            assert before == read()  # a flip in the digest's own name leaves what it is of
+            assert before == read()  # a flip in the digest's key leaves the content unchanged
         except StoreError:
             continue
 
 
-def test_files_of_older_versions_without_a_digest_are_read(engram: Here, hurt: str) -> None:
+def test_older_files_without_digest_are_read(engram: Here, damaged: str) -> None:
     for name in ("plan.json", "run.json"):
-        path = folder(engram, hurt) / name
+        path = folder(engram, damaged) / name
         path.write_text(json.dumps(run_files.unseal(path.read_bytes())))
         assert b"sha256" not in path.read_bytes()
-    assert engram.json("status", hurt)["state"] == "finished"
-    assert engram.json("resume", hurt, "--address", "none")["jobs"]["done"] == 0
+    assert engram.json("status", damaged)["state"] == "finished"
+    assert engram.json("resume", damaged, "--address", "none")["jobs"]["done"] == 0
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_what_is_sealed_is_json_of_which_every_change_but_to_its_last_name_is_found(indent: int | None) -> None:
+def test_sealed_json_detects_every_relevant_change(indent: int | None) -> None:
     value = {"a": [1, {"b": "ü"}], "c": "}"}
     data = run_files.seal(value, indent)
     assert value == run_files.unseal(data)
     assert {*value, "sha256"} == set(json.loads(data))
-    for at in range(len(data)):
+    for position in range(len(data)):
         for bit in range(8):
             try:
-                found = run_files.unseal(flipped(data, at, bit))
+                unsealed = run_files.unseal(flipped(data, position, bit))
             except ValueError:
                 continue
-            assert value == {name: found[name] for name in value}
+            assert value == {name: unsealed[name] for name in value}
 
 
 @pytest.mark.parametrize(
@@ -178,42 +175,42 @@ def test_what_is_sealed_is_json_of_which_every_change_but_to_its_last_name_is_fo
         {"event": "tolerated", "time": TIME, "keys": 3},
     ],
 )
-def test_a_line_that_is_no_event_is_passed_over(engram: Here, hurt: str, other: str, event: object) -> None:
-    log = folder(engram, hurt) / "events.jsonl"
+def test_invalid_event_line_is_skipped(engram: Here, damaged: str, intact: str, event: object) -> None:
+    log = folder(engram, damaged) / "events.jsonl"
     line = json.dumps(event)
     log.write_text(f"{line}\n{log.read_text()}{line}\n{'[' * 100_000}\nnot json\n")
-    assert {hurt: "finished", other: "finished"} == states(engram)
-    for command in ("status", hurt, "--watch"), ("explain", hurt), ("resume", hurt, "--address", "none"):
+    assert {damaged: "finished", intact: "finished"} == states(engram)
+    for command in ("status", damaged, "--watch"), ("explain", damaged), ("resume", damaged, "--address", "none"):
         engram(*command)
 
 
 @pytest.mark.parametrize(
     "text", ["[]", "3", '{"a": 1}', '{"a": ["x"], "b": [null, -1, true, Infinity]}', "[" * 100_000, "\x00"]
 )
-def test_timings_of_another_form_are_passed_over(engram: Here, hurt: str, other: str, text: str) -> None:
-    for run in (hurt, other):
+def test_invalid_timings_are_ignored(engram: Here, damaged: str, intact: str, text: str) -> None:
+    for run in (damaged, intact):
         (folder(engram, run) / "timings.json").write_text(text)
     assert engram.json("plan", "toys", "parts=4")["expected_seconds"] is None
     assert engram.json(*OTHER)["state"] == "finished"
 
 
-def test_of_timings_what_are_seconds_counts(tmp_path: Path) -> None:
+def test_only_valid_timings_count(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "timings.json").write_text('{"a": [1.0, "x", 3], "b": {}, "c": []}')
     assert other_runs.mean_seconds(tmp_path) == {"a": 2.0}
 
 
-def test_drivers_of_one_process_number_make_one_run_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in two containers, each of which counts its processes from 1."""
+def test_drivers_with_equal_process_numbers_share_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in two containers, which both number their processes from 1."""
     monkeypatch.setattr(os, "getpid", lambda: 1)
     plan = Plan.from_roots(toys.plan(toys.Config(parts=2)))
     first, second = Journal(tmp_path / "toys-1"), Journal(tmp_path / "toys-1")
     seal = run_files.seal
 
-    def interleaved(*arguments: object, **named: object) -> bytes:
+    def interleaved(*arguments: object, **keywords: object) -> bytes:
         monkeypatch.setattr(run_files, "seal", seal)  # once: in the middle of the first the second does all of it
         second.create({"audit": "toys", "by": "second"}, plan)
-        return seal(*arguments, **named)  # type: ignore[arg-type]
+        return seal(*arguments, **keywords)  # type: ignore[arg-type]
 
     monkeypatch.setattr(run_files, "seal", interleaved)
     first.create({"audit": "toys", "by": "first"}, plan)
@@ -232,57 +229,57 @@ def test_drivers_of_one_process_number_make_one_run_together(tmp_path: Path, mon
         ({"event": "stored", "time": "2026-01-01T00:00:00", "key": KEY}, False),  # of no time zone: not to be ordered
     ],
 )
-def test_an_event_has_what_its_kind_has(event: dict[str, object], is_one: bool) -> None:
+def test_events_require_the_fields_of_their_kind(event: dict[str, object], is_one: bool) -> None:
     assert is_one == run_files.is_event(event)
 
 
-def test_the_last_start_is_read_from_there_on_whatever_came_before_or_is_torn(tmp_path: Path) -> None:
+def test_last_start_is_read_despite_damaged_lines(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    begun = {"event": "started", "planned": 2, "stored": 0, "tasks": {}}
-    told = {"event": "failed", "key": "a", "task": "b", "error": 'it said "event": "started"'}
+    started = {"event": "started", "planned": 2, "stored": 0, "tasks": {}}
+    failure = {"event": "failed", "key": "a", "task": "b", "error": 'it said "event": "started"'}
     assert journal.last_start() == []
     journal.append([{"event": "finished"}])
     assert [event["event"] for event in journal.last_start()] == ["finished"]
-    journal.append([begun, {"event": "interrupted"}, begun, told])
+    journal.append([started, {"event": "interrupted"}, started, failure])
     assert [event["event"] for event in journal.last_start()] == ["started", "failed"]
     with open(tmp_path / "events.jsonl", "a") as log:
         log.write('{"time": "now", "event": "started", "planned": -1}\n')
     assert [event["event"] for event in journal.last_start()] == ["started", "failed"]
 
 
-def test_a_cell_keeps_what_asks_for_it_alone() -> None:
+def test_cell_stores_the_request_for_it_alone() -> None:
     for cell in pin_cells(resolve_cells(ASKED), {}):
-        asked = cell_description(cell)["asked"]
-        assert (asked["preset"], asked["sweep"], asked["tolerate"]) == ("three", {}, 1)
-        assert {"label": "x", **cell.setting} == asked["set"]
-        (again,) = resolve_cells(Spec("toys", asked["preset"], asked["set"]))
-        assert cell.config == again.config
+        request = cell_description(cell)["asked"]
+        assert (request["preset"], request["sweep"], request["tolerate"]) == ("three", {}, 1)
+        assert {"label": "x", **cell.setting} == request["set"]
+        (repeated_cell,) = resolve_cells(Spec("toys", request["preset"], request["set"]))
+        assert cell.config == repeated_cell.config
 
 
-def test_a_sweep_keeps_what_asks_for_all_of_its_cells() -> None:
+def test_sweep_stores_the_request_for_all_cells() -> None:
     cells = resolve_cells(ASKED)
-    about = sweep_description(cells, [f"run {at}" for at in range(len(cells))])
+    about = sweep_description(cells, [f"run {number}" for number in range(len(cells))])
     fields = {"set": {"label": "x"}, "sweep": {"seconds": ["1", "2"]}}
     assert {"preset": "three", **fields, "tolerate": 1} == about["asked"]
     assert [cell.setting for cell in cells] == about["settings"]
 
 
-def test_cells_of_several_specifications_or_of_none_keep_nothing_of_one() -> None:
+def test_mixed_specifications_store_no_request() -> None:
     cells = [*resolve_cells(Spec("toys", "few")), *resolve_cells(Spec("toys", "few", {"label": "x"}))]
     assert "asked" not in sweep_description(cells, ["a", "b"])
     assert "asked" not in cell_description(Cell("toys", cells[0].config))
 
 
 @pytest.mark.parametrize(
-    "asked", [[], {"set": 1}, {"sweep": {"a": "1,2"}}, {"preset": 3}, {"tolerate": "2"}, {"sweep": None}]
+    "specification", [[], {"set": 1}, {"sweep": {"a": "1,2"}}, {"preset": 3}, {"tolerate": "2"}, {"sweep": None}]
 )
-def test_what_is_no_specification_is_damage(tmp_path: Path, asked: object) -> None:
-    (tmp_path / "run.json").write_text(json.dumps({"audit": "toys", "config": {}, "asked": asked}))
+def test_invalid_request_is_damage(tmp_path: Path, specification: object) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"audit": "toys", "config": {}, "asked": specification}))
     with pytest.raises(StoreError, match="'asked' has a wrong form"):
         Journal(tmp_path).about()
 
 
-def at(second: int, event: str, **more: Any) -> dict[str, Any]:
+def event_at(second: int, event: str, **more: Any) -> dict[str, Any]:
     return {"time": f"2026-01-01T00:00:{second:02}.000+00:00", "event": event, **more}
 
 
@@ -294,52 +291,83 @@ def cells(tmp_path: Path) -> tuple[Journal, Journal]:
     return journals
 
 
-SHARED = at(4, "done", key="shared", task="train", seconds=1.0)
+SHARED = event_at(4, "done", key="shared", task="train", seconds=1.0)
 
 
 def kinds(log: MergedLog, settled: bool = True) -> list[tuple[str, str]]:
     return [(event["event"], event.get("key", "")) for event in log.read(settled)]
 
 
-def test_events_come_by_time_and_those_of_both_cells_once(cells: tuple[Journal, Journal]) -> None:
-    one, other = cells
-    one.append([at(0, "started"), at(1, "stored", key="a"), at(1, "stored", key="b"), SHARED, at(6, "finished")])
+def test_merged_events_are_ordered_and_unique(cells: tuple[Journal, Journal]) -> None:
+    first_cell, second_cell = cells
+    first_cell.append(
+        [
+            event_at(0, "started"),
+            event_at(1, "stored", key="a"),
+            event_at(1, "stored", key="b"),
+            SHARED,
+            event_at(6, "finished"),
+        ]
+    )
     # Each cell's log has its own time of when a stored result was noted.
-    other.append([at(0, "started"), at(2, "stored", key="b"), at(3, "stored", key="c"), SHARED, at(5, "lost")])
-    stored = [("stored", key) for key in "abc"]
-    assert [("started", ""), *stored, ("done", "shared"), ("lost", ""), ("finished", "")] == kinds(MergedLog(cells))
+    second_cell.append(
+        [
+            event_at(0, "started"),
+            event_at(2, "stored", key="b"),
+            event_at(3, "stored", key="c"),
+            SHARED,
+            event_at(5, "lost"),
+        ]
+    )
+    stored_events = [("stored", key) for key in "abc"]
+    assert [("started", ""), *stored_events, ("done", "shared"), ("lost", ""), ("finished", "")] == kinds(
+        MergedLog(cells)
+    )
 
 
-def test_a_result_that_both_cells_found_stored_comes_once(cells: tuple[Journal, Journal]) -> None:
-    one, other = cells
-    one.append([at(0, "started"), at(1, "stored", results={"train": ["a", "b"]})])
-    other.append([at(0, "started"), at(2, "stored", results={"train": ["b", "c"], "test": ["d"]}), at(3, "finished")])
-    found = [event["results"] for event in MergedLog(cells).read() if event["event"] == "stored"]
-    assert found == [{"train": ["a", "b"]}, {"train": ["c"], "test": ["d"]}]
+def test_result_stored_for_both_cells_appears_once(cells: tuple[Journal, Journal]) -> None:
+    first_cell, second_cell = cells
+    first_cell.append([event_at(0, "started"), event_at(1, "stored", results={"train": ["a", "b"]})])
+    second_cell.append(
+        [
+            event_at(0, "started"),
+            event_at(2, "stored", results={"train": ["b", "c"], "test": ["d"]}),
+            event_at(3, "finished"),
+        ]
+    )
+    unsealed = [event["results"] for event in MergedLog(cells).read() if event["event"] == "stored"]
+    assert unsealed == [{"train": ["a", "b"]}, {"train": ["c"], "test": ["d"]}]
 
 
-def test_the_last_start_is_read_by_kind(cells: tuple[Journal, Journal]) -> None:
+def test_last_start_is_read_by_kind(cells: tuple[Journal, Journal]) -> None:
     journal = cells[0]
     done = {"task": "train", "seconds": 1.0}
-    journal.append([at(0, "started"), at(1, "done", key="aa", **done)])
-    journal.append([at(5, "started"), at(6, "done", key="bb", **done), at(7, "done", key="bb", **done), at(8, "lost")])
+    journal.append([event_at(0, "started"), event_at(1, "done", key="aa", **done)])
+    journal.append(
+        [
+            event_at(5, "started"),
+            event_at(6, "done", key="bb", **done),
+            event_at(7, "done", key="bb", **done),
+            event_at(8, "lost"),
+        ]
+    )
     assert [event["event"] for event in journal.last_start()] == ["started", "done", "done", "lost"]
     assert [event["event"] for event in journal.last_start(("started", "lost"))] == ["started", "lost"]
     assert {"bb"} == journal.last_computed()
 
 
-def test_what_a_later_start_repeats_is_there_again(cells: tuple[Journal, Journal]) -> None:
+def test_repeated_events_of_a_later_start_appear_again(cells: tuple[Journal, Journal]) -> None:
     for journal in cells:
-        journal.append([at(0, "started"), at(1, "stored", key="a"), at(2, "paused")])
-    cells[0].append([at(8, "started"), at(9, "stored", key="a")])
+        journal.append([event_at(0, "started"), event_at(1, "stored", key="a"), event_at(2, "paused")])
+    cells[0].append([event_at(8, "started"), event_at(9, "stored", key="a")])
     first = [("started", ""), ("stored", "a"), ("paused", "")]
     assert [*first, *first[:2]] == kinds(MergedLog(cells))
 
 
-def test_a_log_read_in_pieces_is_the_log_read_at_once(cells: tuple[Journal, Journal]) -> None:
+def test_log_read_in_pieces_is_complete(cells: tuple[Journal, Journal]) -> None:
     log, pieces = MergedLog(cells), []
     for journal in cells:
-        journal.append([at(0, "started"), at(1, "stored", key="a")])
+        journal.append([event_at(0, "started"), event_at(1, "stored", key="a")])
         pieces += kinds(log)
     for journal in cells:
         journal.append([SHARED])
@@ -347,15 +375,15 @@ def test_a_log_read_in_pieces_is_the_log_read_at_once(cells: tuple[Journal, Jour
     assert [("started", ""), ("stored", "a"), ("done", "shared")] == pieces == kinds(MergedLog(cells))
 
 
-def test_what_another_log_may_still_precede_is_awaited(cells: tuple[Journal, Journal]) -> None:
-    cells[0].append([at(0, "started"), {"time": now(), "event": "lost"}])
+def test_events_that_may_be_preceded_are_awaited(cells: tuple[Journal, Journal]) -> None:
+    cells[0].append([event_at(0, "started"), {"time": now(), "event": "lost"}])
     log = MergedLog(cells)
     assert kinds(log, settled=False) == [("started", "")]
     assert kinds(log) == [("lost", "")]
 
 
-def test_a_single_log_is_read_as_it_stands_up_to_a_position(cells: tuple[Journal, Journal]) -> None:
-    events = [at(1, "started"), at(0, "stored", key="a"), at(0, "stored", key="a")]
+def test_single_log_is_read_in_file_order(cells: tuple[Journal, Journal]) -> None:
+    events = [event_at(1, "started"), event_at(0, "stored", key="a"), event_at(0, "stored", key="a")]
     cells[0].append(events)
     log = MergedLog(cells[:1])
     assert events == log.read()
@@ -363,6 +391,6 @@ def test_a_single_log_is_read_as_it_stands_up_to_a_position(cells: tuple[Journal
     assert log.read() == []
 
 
-def test_what_the_cells_did_before_there_was_a_sweep_is_not_the_sweeps(cells: tuple[Journal, Journal]) -> None:
-    cells[0].append([at(0, "started"), at(1, "finished"), at(5, "started")])
-    assert kinds(MergedLog(cells, since=at(4, "")["time"])) == [("started", "")]
+def test_events_before_the_sweep_are_excluded(cells: tuple[Journal, Journal]) -> None:
+    cells[0].append([event_at(0, "started"), event_at(1, "finished"), event_at(5, "started")])
+    assert kinds(MergedLog(cells, start_time=event_at(4, "")["time"])) == [("started", "")]

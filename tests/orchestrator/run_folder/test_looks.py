@@ -1,4 +1,4 @@
-"""Which runs of a store are looks at one question: by their trainings, and by their data and model."""
+"""Which runs of a store are looks at one question, judged by their trainings, data and model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Run = tuple[Cell, Plan, Journal]
 
 
 def begin_run(runs: Path, audit: str = "unique_feature", preset: str = "smoke", **settings: str) -> Run:
-    """A run with its folder, as a start makes it, before anything is computed."""
+    """A run and the folder that a start creates before it computes anything."""
     (cell,) = pin_cells(resolve_cells(Spec(audit, preset, settings)), {})
     plan = plan_of(cell)
     journal = Journal(runs / run_id(audit, list(plan.jobs), cell.config))
@@ -26,7 +26,7 @@ def begin_run(runs: Path, audit: str = "unique_feature", preset: str = "smoke", 
 
 
 def answer_run(*runs: Run) -> list[int]:
-    """The looks that runs get which are answered together."""
+    """The looks of runs that are answered together."""
     record_looks([journal for _, _, journal in runs], [plan for _, plan, _ in runs])
     return [read_look(journal.about()).number for _, _, journal in runs]
 
@@ -91,7 +91,7 @@ def test_run_without_answer_is_no_look(tmp_path: Path) -> None:
     assert answer_run(second) == [1]
 
 
-def test_look_is_that_of_the_answer_and_not_of_the_start(tmp_path: Path) -> None:
+def test_look_is_counted_when_the_run_is_answered(tmp_path: Path) -> None:
     runs = [begin_run(tmp_path, canaries=count) for count in ("4", "6", "8")]
     assert [answer_run(run) for run in reversed(runs)] == [[1], [2], [3]]
 

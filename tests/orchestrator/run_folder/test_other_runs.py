@@ -1,7 +1,7 @@
-"""What jobs took tells what others of their kind will take.
+"""Times of earlier jobs predict those of similar jobs.
 
-Which jobs other living runs compute, found at the cost of those that live.
-A state goes when nobody needs it any more, and not before.
+The jobs that other running drivers compute are found by reading only their folders. A state is removed as soon as no
+run needs it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from orchestrator.store import Store, open_store
 from orchestrator.store.lease import acquire
 
 
-def test_a_runs_timings_are_known_to_the_next(tmp_path: Path) -> None:
+def test_timings_of_a_run_are_known_later(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     start(
         [Cell("toys", toys.Config(parts=5, seconds=0.1))], store, Execution(address="none", mlflow="off", report=False)
     )
-    known = other_runs.mean_seconds(store.folder("runs"))
-    (part,) = (seconds for group, seconds in known.items() if group.startswith("toys.part"))
+    mean_seconds = other_runs.mean_seconds(store.folder("runs"))
+    (part,) = (seconds for group, seconds in mean_seconds.items() if group.startswith("toys.part"))
     assert part > 0.09
 
 
@@ -41,49 +41,49 @@ def run(runs: Path, name: str, parts: int) -> set[str]:
     return set(plan.jobs)
 
 
-def test_an_earlier_living_run_claims_what_it_shares_and_its_log_says_whether_it_does_something(tmp_path: Path) -> None:
+def test_earlier_run_claims_shared_jobs_and_shows_activity(tmp_path: Path) -> None:
     seconds = [0.0]
-    ours = run(tmp_path, "ours", 3)
-    theirs = run(tmp_path, "theirs", 2)
+    our_keys = run(tmp_path, "ours", 3)
+    their_keys = run(tmp_path, "theirs", 2)
     with acquire([tmp_path / "theirs"]) as lease:
         neighbours = ConcurrentRuns(tmp_path, ["ours"], lease.since + 1, monotonic=lambda: seconds[0])
-        [(name, (holder, shared, idle))] = neighbours.find_claims(ours).items()
-        assert ("theirs", os.getpid(), ours & theirs, 0.0) == (name, holder.pid, shared, idle)
+        [(name, (holder, shared, idle))] = neighbours.find_claims(our_keys).items()
+        assert ("theirs", os.getpid(), our_keys & their_keys, 0.0) == (name, holder.pid, shared, idle)
         seconds[0] = 30.0
-        assert neighbours.find_claims(ours)["theirs"][2] == 30.0
+        assert neighbours.find_claims(our_keys)["theirs"][2] == 30.0
         Journal(tmp_path / "theirs").append([{"event": "done"}])
-        assert neighbours.find_claims(ours)["theirs"][2] == 0.0
-    assert neighbours.find_claims(ours) == {}
+        assert neighbours.find_claims(our_keys)["theirs"][2] == 0.0
+    assert neighbours.find_claims(our_keys) == {}
 
 
-def test_of_two_runs_the_later_one_leaves_to_the_earlier_one_and_not_the_other_way_round(tmp_path: Path) -> None:
+def test_later_run_defers_to_the_earlier_one(tmp_path: Path) -> None:
     keys = run(tmp_path, "a", 2) | run(tmp_path, "b", 3)
-    with acquire([tmp_path / "a"]) as one, acquire([tmp_path / "b"]) as other:
-        since = {"a": one.since, "b": other.since}
+    with acquire([tmp_path / "a"]) as first_lease, acquire([tmp_path / "b"]) as second_lease:
+        since = {"a": first_lease.since, "b": second_lease.since}
         claimed = {name: set(ConcurrentRuns(tmp_path, [name], since[name]).find_claims(keys)) for name in since}
     assert {"a": set(), "b": {"a"}} == claimed
 
 
-def test_runs_that_have_ended_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_runs_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for index in range(20):
         run(tmp_path, f"ended-{index}", 2)
         acquire([tmp_path / f"ended-{index}"]).release()
     keys = run(tmp_path, "ours", 2)
-    listed: list[str] = []
-    whole = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: (listed.append(os.fspath(path)), whole(path))[1])
+    listed_folders: list[str] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (listed_folders.append(os.fspath(path)), scandir(path))[1])
     assert ConcurrentRuns(tmp_path, ["ours"], 0.0).find_claims(keys) == {}
-    assert {".drivers"} >= {Path(path).name for path in listed}
+    assert {".drivers"} >= {Path(path).name for path in listed_folders}
 
 
-def planned(store: Store, run: str, epochs: int) -> tuple[Plan, tuple[str, ...]]:
+def plan_chain(store: Store, run: str, epochs: int) -> tuple[Plan, tuple[str, ...]]:
     """A run of one training in links of an epoch; its plan and the keys of its links."""
     plan = Plan.from_roots(chains.plan(chains.Config(models=1, epochs=epochs)))
     Journal(store.folder("runs") / run).create({}, plan)
     return plan, plan.roots["links"]
 
 
-def stored(store: Store, *keys: str) -> set[str]:
+def store_links(store: Store, *keys: str) -> set[str]:
     """Results and states under these keys; all keys that are stored."""
     for key in keys:
         store.write(key, pa.table({"epoch": [1]}), {})
@@ -91,44 +91,44 @@ def stored(store: Store, *keys: str) -> set[str]:
     return store.keys()
 
 
-def test_the_state_that_a_link_went_on_from_goes_when_the_link_is_stored(store: Store) -> None:
-    plan, (first, second, _) = planned(store, "a", 3)
-    done = stored(store, first, second)
+def test_state_goes_once_its_next_link_is_stored(store: Store) -> None:
+    plan, (first, second, _) = plan_chain(store, "a", 3)
+    done = store_links(store, first, second)
     CheckpointGc(store, store.folder("runs"), ["a"], keep=False).pass_over(plan, second, done)
     assert {second} == store.states()
 
 
-def test_a_state_stays_while_another_run_is_to_go_on_from_it(store: Store) -> None:
-    short, links = planned(store, "short", 2)
+def test_state_stays_while_another_run_needs_it(store: Store) -> None:
+    short, links = plan_chain(store, "short", 2)
     states = CheckpointGc(store, store.folder("runs"), ["short"], keep=False)
-    done = stored(store, *links)
-    planned(store, "long", 3)  # planned after the first look, as another start may do at any time
+    done = store_links(store, *links)
+    plan_chain(store, "long", 3)  # planned after the first look, as another start may do at any time
     states.clear(short, done)
     assert {links[-1]} == store.states()
-    _, longer = planned(store, "longer", 4)
-    stored(store, longer[2])
+    _, longer = plan_chain(store, "longer", 4)
+    store_links(store, longer[2])
     states.clear(short, store.keys())
-    assert {longer[2]} == store.states()  # the third link is stored by now, and is the one that is gone on from
+    assert {longer[2]} == store.states()  # the third link is stored by now, and the fourth continues from it
 
 
-def test_what_a_chain_ends_with_stays_where_that_is_asked_for(store: Store) -> None:
-    plan, links = planned(store, "a", 2)
-    done = stored(store, *links)
+def test_final_state_stays_on_request(store: Store) -> None:
+    plan, links = plan_chain(store, "a", 2)
+    done = store_links(store, *links)
     CheckpointGc(store, store.folder("runs"), ["a"], keep=True).clear(plan, done)
     assert {links[-1]} == store.states()
 
 
-def test_runs_are_listed_again_only_when_there_is_a_new_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, links = planned(store, "a", 4)
+def test_runs_are_listed_again_only_for_new_ones(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, links = plan_chain(store, "a", 4)
     runs = store.folder("runs")
-    planned(store, "b", 2)
+    plan_chain(store, "b", 2)
     states = CheckpointGc(store, runs, ["a"], keep=False)
-    done = stored(store, *links)
-    listed: list[str] = []
-    whole = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: (listed.append(os.fspath(path)), whole(path))[1])
+    done = store_links(store, *links)
+    listed_folders: list[str] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (listed_folders.append(os.fspath(path)), scandir(path))[1])
     for link in links:
         states.pass_over(plan, link, done)
-    assert listed.count(str(runs)) == 1
+    assert listed_folders.count(str(runs)) == 1
     monkeypatch.undo()
     assert {links[-1]} == store.states()

@@ -1,4 +1,4 @@
-"""A recorded plan is taken for the one that would be planned, as long as all that it follows from is the same."""
+"""A recorded plan replaces planning while all of its inputs are unchanged."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ HERE = Execution(address="none", mlflow="off", report=False)
 
 
 @pytest.fixture(autouse=True)
-def _without_modules_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests have loaded modules from files that are newer than this process, or that are gone."""
+def remove_modules_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests load modules from files that are newer than this process or deleted."""
     for name, module in list(sys.modules.items()):
         source = Path(str(getattr(module, "__file__", None) or __file__))
         if not source.exists() or source.stat().st_mtime >= recorded_plan.LOADED:
@@ -34,8 +34,8 @@ def _without_modules_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
-    """The cells that are planned again from the folders of their runs."""
+def planned_cells(monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
+    """The cells that are planned again from their runs' folders."""
     cells: list[Cell] = []
 
     def counted(cell: Cell) -> Plan:
@@ -56,22 +56,22 @@ def journal(store: Store, report: Report) -> run_folder.Journal:
 
 
 def load(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
-    """Load a module for the time of a test."""
+    """Load a module for the duration of a test."""
     spec = importlib.util.find_spec(module)
     assert spec is not None
     monkeypatch.setitem(sys.modules, module, importlib.util.module_from_spec(spec))
 
 
-def test_a_finished_run_is_resumed_without_planning_it_again(store: Store, report: Report, planned: list[Cell]) -> None:
-    again = resume(report.run, store, HERE)
-    assert (again.state, again.jobs) == ("finished", {"planned": 4, "stored": 4, "done": 0, "failed": 0})
-    assert (report.roots, report.summary) == (again.roots, again.summary)
-    assert planned == []
+def test_finished_run_resumes_without_planning(store: Store, report: Report, planned_cells: list[Cell]) -> None:
+    resumed = resume(report.run, store, HERE)
+    assert (resumed.state, resumed.jobs) == ("finished", {"planned": 4, "stored": 4, "done": 0, "failed": 0})
+    assert (report.roots, report.summary) == (resumed.roots, resumed.summary)
+    assert planned_cells == []
 
 
 @pytest.mark.parametrize("damage", ["delete", "flip"])
-def test_a_result_that_is_gone_or_damaged_is_computed_again(
-    store: Store, report: Report, planned: list[Cell], damage: str
+def test_missing_or_damaged_result_is_recomputed(
+    store: Store, report: Report, planned_cells: list[Cell], damage: str
 ) -> None:
     key = report.roots["parts"][1]
     path = Path(store.location) / "results" / key[:2] / f"{key}.arrow"
@@ -80,13 +80,13 @@ def test_a_result_that_is_gone_or_damaged_is_computed_again(
         path.write_bytes(sound[:100] + bytes([sound[100] ^ 1]) + sound[101:])
     else:
         path.unlink()
-    again = resume(report.run, store, HERE)
-    assert ("finished", 1, int(damage == "flip")) == (again.state, again.jobs["done"], again.damaged)
-    assert report.summary == again.summary
-    assert len(planned) == 1  # the plan is made once a job of it is needed
+    resumed = resume(report.run, store, HERE)
+    assert ("finished", 1, int(damage == "flip")) == (resumed.state, resumed.jobs["done"], resumed.damaged)
+    assert report.summary == resumed.summary
+    assert len(planned_cells) == 1  # the plan is made once a job of it is needed
 
 
-def test_a_recorded_plan_says_what_the_plan_says(store: Store, report: Report) -> None:
+def test_recorded_plan_equals_the_plan(store: Store, report: Report) -> None:
     recorded = open_plan(journal(store, report))
     _, plan = run_folder.reopen_run(journal(store, report))
     assert isinstance(recorded, RecordedPlan)
@@ -98,9 +98,14 @@ def test_a_recorded_plan_says_what_the_plan_says(store: Store, report: Report) -
     assert [plan.inputs[key] for key in plan.jobs] == [recorded.inputs[key] for key in recorded.jobs]
 
 
-@pytest.mark.parametrize("what", ["config", "source", "derivation", "none"])
-def test_it_is_planned_again_once_anything_has_changed(
-    what: str, store: Store, report: Report, planned: list[Cell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("change", ["config", "source", "derivation", "none"])
+def test_any_change_causes_planning(
+    change: str,
+    store: Store,
+    report: Report,
+    planned_cells: list[Cell],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     source = tmp_path / "planned_with_this.py"
@@ -108,27 +113,27 @@ def test_it_is_planned_again_once_anything_has_changed(
     os.utime(source, (1e9, 1e9))  # older than this process, as sources are
     load(monkeypatch, "planned_with_this")
     record(journal(store, report), open_plan(journal(store, report)))
-    kept = journal(store, report).folder / FILE
-    match what:
+    plan_file = journal(store, report).folder / FILE
+    match change:
         case "config":
             about = journal(store, report).about()
             journal(store, report).rewrite({**about, "config": {**about["config"], "at": -2}})
         case "source":
             source.write_text("VALUE = 2\n")
         case "derivation":
-            kept.write_bytes(kept.read_bytes().replace(b'"trains"', b'"brains"'))
+            plan_file.write_bytes(plan_file.read_bytes().replace(b'"trains"', b'"brains"'))
         case "none":
-            kept.unlink()
-    planned.clear()
-    if what == "config":  # as a config that another version reads otherwise
+            plan_file.unlink()
+    planned_cells.clear()
+    if change == "config":  # as a config that another version reads otherwise
         with pytest.raises(Exception, match="planned by other versions"):
             open_plan(journal(store, report))
     else:
         assert list(report.roots["parts"]) == list(open_plan(journal(store, report)).roots["parts"])
-    assert len(planned) == 1
+    assert len(planned_cells) == 1
 
 
-def test_a_process_that_may_have_planned_with_an_older_source_records_nothing(
+def test_process_with_an_older_source_records_nothing(
     store: Store, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)

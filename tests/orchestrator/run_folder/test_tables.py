@@ -1,6 +1,6 @@
-"""Each result behind a table is in exactly one of its Parquet parts, whoever writes them.
+"""Each result of a table is in exactly one Parquet part, whichever driver writes it.
 
-Tables as users take them out.
+Tables as users export them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.support.shell import Here
 HERE = Execution(address="none", mlflow="off", report=False)
 
 
-def place(store: Store, key: str) -> Path:
+def result_path(store: Store, key: str) -> Path:
     return Path(store.location) / "results" / key[:2] / f"{key}.arrow"
 
 
 def publishers(store: Store, count: int) -> tuple[Path, tuple[str, ...], list[tables.Publisher]]:
-    """A finished run's folder for its parts, the keys behind it, and so many drivers' publishers, all new."""
+    """The folder of a finished run's parts, its keys, and a number of new publishers."""
     report = start([Cell("toys", toys.Config(parts=150))], store, HERE)
     folder = Path(store.location) / "runs" / report.run / "tables" / "parts"
     for part in folder.glob("*.parquet"):
@@ -45,29 +45,29 @@ def numbers(folder: Path) -> list[int]:
     return sorted(pq.read_table(folder)["number"].to_pylist())
 
 
-def test_two_drivers_leave_each_result_in_one_part(store: Store) -> None:
-    folder, keys, (woken, other) = publishers(store, 2)
-    woken.publish(keys[:70])
-    other.publish(keys[:100])
-    woken.publish(keys[:75])
-    other.publish(keys, look=True)
-    woken.publish(keys)
+def test_two_drivers_store_each_result_in_one_part(store: Store) -> None:
+    folder, keys, (first, second) = publishers(store, 2)
+    first.publish(keys[:70])
+    second.publish(keys[:100])
+    first.publish(keys[:75])
+    second.publish(keys, reads_parts=True)
+    first.publish(keys)
     assert list(range(150)) == numbers(folder)
 
 
-def test_parts_that_hold_a_result_twice_are_mended_at_the_end(store: Store, tmp_path: Path) -> None:
-    folder, keys, (one, other) = publishers(store, 2)
+def test_results_in_two_parts_are_finally_deduplicated(store: Store, tmp_path: Path) -> None:
+    folder, keys, (one, second) = publishers(store, 2)
     elsewhere = tables.Publisher(tmp_path / "elsewhere", one.run, store, keys)
     elsewhere.publish(keys[30:120])
     one.publish(keys)
     for part in (tmp_path / "elsewhere").glob("*.parquet"):  # put there without the lock, which not all disks have
         part.rename(folder / part.name)
     assert len(numbers(folder)) == 240
-    other.publish(keys)
+    second.publish(keys)
     assert list(range(150)) == numbers(folder)
 
 
-def test_a_part_that_a_killed_driver_left_unfinished_is_in_no_readers_way(store: Store) -> None:
+def test_unfinished_part_of_killed_driver_is_ignored(store: Store) -> None:
     folder, keys, (one,) = publishers(store, 1)
     (folder / f".abc.parquet.1{tables.atomic_write.SUFFIX}").write_bytes(b"half a part")
     (folder / "torn.parquet").write_bytes(b"PAR1")
@@ -75,28 +75,28 @@ def test_a_part_that_a_killed_driver_left_unfinished_is_in_no_readers_way(store:
     assert list(range(150)) == numbers(folder)
 
 
-def test_a_bit_that_flips_in_a_part_is_noticed_and_the_part_is_written_anew(store: Store) -> None:
-    folder, keys, (one, other) = publishers(store, 2)
+def test_damaged_part_is_detected_and_rewritten(store: Store) -> None:
+    folder, keys, (one, second) = publishers(store, 2)
     one.publish(keys)
     for part in folder.glob("*.parquet"):
         data = bytearray(part.read_bytes())
         data[len(data) // 3] ^= 1
         part.write_bytes(data)
-    other.publish(keys)
+    second.publish(keys)
     assert list(range(150)) == numbers(folder)
-    assert all(map(other._part_keys, folder.glob("*.parquet")))
+    assert all(map(second._part_keys, folder.glob("*.parquet")))
 
 
-def test_a_result_that_is_gone_is_left_out_and_said_and_the_others_are_published(store: Store) -> None:
+def test_missing_result_is_reported_and_others_published(store: Store) -> None:
     folder, keys, (one,) = publishers(store, 1)
-    place(store, keys[0]).unlink()
+    result_path(store, keys[0]).unlink()
     with pytest.raises(StoreError, match=keys[0]):
         one.publish(keys)
     assert list(range(1, 150)) == numbers(folder)
 
 
-def test_nothing_is_made_where_there_is_nothing_to_publish(store: Store, tmp_path: Path) -> None:
-    tables.Publisher(tmp_path / "parts", "toys-1", store, ["ab" * 32]).publish(set(), look=True)
+def test_empty_table_creates_no_folder(store: Store, tmp_path: Path) -> None:
+    tables.Publisher(tmp_path / "parts", "toys-1", store, ["ab" * 32]).publish(set(), reads_parts=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
 
 
@@ -108,36 +108,44 @@ def test_parts_of_other_inputs_are_removed(store: Store) -> None:
     assert list(range(10)) == numbers(folder)
 
 
-def test_the_rows_of_a_table_leave_out_what_is_not_there_and_nothing_else(store: Store) -> None:
+def test_table_omits_only_missing_results(store: Store) -> None:
     _, keys, _ = publishers(store, 0)
-    place(store, keys[1]).unlink()
+    result_path(store, keys[1]).unlink()
     assert rows(store, *keys[:3]) == [0, 2]
     assert tables.read(store, [keys[1]]) is None
-    place(store, keys[2]).write_bytes(b"odd")
+    result_path(store, keys[2]).write_bytes(b"odd")
     with pytest.raises(Damaged):
         rows(store, *keys[:3])
 
 
 def rows(store: Store, *keys: str) -> list[int]:
-    found = tables.read(store, keys)
-    assert found is not None
-    return [int(number) for number in found["number"].to_pylist()]
+    table = tables.read(store, keys)
+    assert table is not None
+    return [int(number) for number in table["number"].to_pylist()]
 
 
 def flat_rows(*settings: object) -> pa.Table:
-    """A summary's rows with these settings; their estimates count from 0."""
+    """Rows of a summary with these settings. Their estimates count from 0."""
     texts = [None if setting is None else json.dumps(setting) for setting in settings]
-    estimates = pa.array([float(at) for at in range(len(settings))], pa.float64())
+    estimates = pa.array([float(index) for index in range(len(settings))], pa.float64())
     return pa.table({"metric": ["M"] * len(settings), "setting": pa.array(texts, pa.string()), "estimate": estimates})
 
 
-def test_a_setting_becomes_columns_of_its_own_types_after_it() -> None:
-    taken = flatten_table(flat_rows({"model": "canary", "p": 1}, {"p": 0.5, "told": True}, None), "toys-1")
-    assert taken.schema.names == ["run", "metric", "setting", "setting.model", "setting.p", "setting.told", "estimate"]
-    types = [taken.schema.field(f"setting.{name}").type for name in ("model", "p", "told")]
+def test_setting_becomes_typed_columns() -> None:
+    flattened = flatten_table(flat_rows({"model": "canary", "p": 1}, {"p": 0.5, "told": True}, None), "toys-1")
+    assert flattened.schema.names == [
+        "run",
+        "metric",
+        "setting",
+        "setting.model",
+        "setting.p",
+        "setting.told",
+        "estimate",
+    ]
+    types = [flattened.schema.field(f"setting.{name}").type for name in ("model", "p", "told")]
     assert [pa.string(), pa.float64(), pa.bool_()] == types
-    assert taken["setting.p"].to_pylist() == [1.0, 0.5, None]
-    assert taken["run"].to_pylist() == ["toys-1"] * 3
+    assert flattened["setting.p"].to_pylist() == [1.0, 0.5, None]
+    assert flattened["run"].to_pylist() == ["toys-1"] * 3
 
 
 @pytest.mark.parametrize(
@@ -155,34 +163,34 @@ def test_values_of_several_types_are_text(values: tuple[object, ...], column: li
 
 
 @pytest.mark.parametrize("values", [["é", "", None], [1, None, -(2**63)], [0.5, None, -1e308], [True, None, False]])
-def test_a_column_is_what_pyarrow_makes_of_the_values(values: list[Any]) -> None:
+def test_column_equals_pyarrows_column(values: list[Any]) -> None:
     for many in (values, values * 7, values[:1]):
-        made = column(many)
-        made.validate(full=True)
-        assert made.equals(pa.array(many))
+        built_column = column(many)
+        built_column.validate(full=True)
+        assert built_column.equals(pa.array(many))
 
 
-def test_what_is_no_setting_adds_nothing() -> None:
+def test_invalid_setting_adds_no_column() -> None:
     torn = pa.table({"setting": ["{torn", "[1]"], "run": ["mine", "mine"]})
-    taken = flatten_table(torn, "toys-1")
-    assert taken.to_pydict() == {"cell.run": ["toys-1"] * 2, "setting": ["{torn", "[1]"], "run": ["mine"] * 2}
+    flattened = flatten_table(torn, "toys-1")
+    assert flattened.to_pydict() == {"cell.run": ["toys-1"] * 2, "setting": ["{torn", "[1]"], "run": ["mine"] * 2}
     assert flatten_table(pa.table({}), "toys-1").num_columns == 0
 
 
-def test_a_table_without_rows_has_the_run_and_its_own_columns() -> None:
+def test_empty_table_has_run_and_own_columns() -> None:
     assert flatten_table(flat_rows(), "toys-1").schema.names == ["run", "metric", "setting", "estimate"]
 
 
 def test_runs_join_in_pandas_without_parsing() -> None:
-    both = [
+    flattened_tables = [
         flatten_table(flat_rows({"model": "canary"}, {"model": "twin"}), run).to_pandas()
         for run in ("toys-1", "toys-2")
     ]
-    models = pd.concat(both).pivot(index="run", columns="setting.model", values="estimate")
+    models = pd.concat(flattened_tables).pivot(index="run", columns="setting.model", values="estimate")
     assert models.to_dict() == {"canary": {"toys-1": 0.0, "toys-2": 0.0}, "twin": {"toys-1": 1.0, "toys-2": 1.0}}
 
 
-def test_parts_of_an_earlier_version_are_written_anew(tmp_path: Path) -> None:
+def test_parts_of_an_earlier_version_are_rewritten(tmp_path: Path) -> None:
     engram = Here(tmp_path)
     run = engram.json("run", "toys", "parts=2", "--address", "none")["run"]
     [part] = (tmp_path / "engram-store" / "runs" / run / "tables" / "parts").glob("*.parquet")

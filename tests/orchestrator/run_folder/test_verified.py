@@ -1,4 +1,4 @@
-"""A finished run is read again where a program has written to it since, and nowhere else."""
+"""A finished run is read again only if a program has written to it since."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ HERE = Execution(address="none", mlflow="off", report=False)
 
 
 @pytest.fixture(autouse=True)
-def _on_ext4(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk of the tests may be one whose stamps are not known to be certain, as that of a container."""
+def pretend_ext4(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests may run on a disk, such as a container's, whose time stamps are not reliable."""
     monkeypatch.setattr(durability, "file_system", lambda *_: "ext4")
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The results that are verified, by their files' names."""
+def verified_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The verified results, by the names of their files."""
     names: list[str] = []
     quick_read = files.quick_read
     monkeypatch.setattr(files, "quick_read", lambda path: (names.append(Path(path).stem), quick_read(path))[1])
@@ -45,12 +45,12 @@ def wait_for_stamps(folder: Path) -> None:
 
 
 def finish(store: Store, cells: int = 1) -> Report:
-    """A run, or a sweep, that has finished, and was started once more when no file was new any longer."""
+    """A finished run or sweep, resumed once all its files are old."""
     report = start([Cell("toys", toys.Config(parts=2 + cell)) for cell in range(cells)], store, HERE)
     wait_for_stamps(Path(store.location))
-    again = resume(report.run, store, HERE)
-    assert (report.jobs["planned"], 0) == (again.jobs["stored"], again.jobs["done"])
-    return again
+    resumed = resume(report.run, store, HERE)
+    assert (report.jobs["planned"], 0) == (resumed.jobs["stored"], resumed.jobs["done"])
+    return resumed
 
 
 def folder_of(store: Store, report: Report) -> Path:
@@ -58,23 +58,21 @@ def folder_of(store: Store, report: Report) -> Path:
 
 
 @pytest.mark.parametrize("cells", [1, 2])
-def test_a_finished_run_that_nothing_has_written_to_is_not_read_again(
-    store: Store, read: list[str], cells: int
-) -> None:
+def test_untouched_finished_run_is_not_read_again(store: Store, verified_names: list[str], cells: int) -> None:
     report = finish(store, cells)
     run = report.cells[0] if report.cells else report
     log = (folder_of(store, run) / "events.jsonl").read_bytes()
-    read.clear()
-    told: list[str] = []
-    again = resume(report.run, store, HERE, lambda event: told.append(event["event"]))
-    assert ([], log) == (read, (folder_of(store, run) / "events.jsonl").read_bytes())
-    assert told == ["planned", "finished"]
-    assert (report.state, report.jobs, report.roots) == (again.state, again.jobs, again.roots)
-    assert report.summary == again.summary
+    verified_names.clear()
+    event_kinds: list[str] = []
+    resumed = resume(report.run, store, HERE, lambda event: event_kinds.append(event["event"]))
+    assert ([], log) == (verified_names, (folder_of(store, run) / "events.jsonl").read_bytes())
+    assert event_kinds == ["planned", "finished"]
+    assert (report.state, report.jobs, report.roots) == (resumed.state, resumed.jobs, resumed.roots)
+    assert report.summary == resumed.summary
 
 
 def flip(path: Path) -> None:
-    """Flip a bit, and leave the time of the change as it was, as far as programs can."""
+    """Flip a bit and restore the time of the change, like a program that hides it."""
     before = path.stat()
     data = bytearray(path.read_bytes())
     data[100] ^= 1
@@ -83,36 +81,38 @@ def flip(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [flip, Path.unlink, lambda path: os.truncate(path, 200)], ids=["bit", "gone", "cut"])
-@pytest.mark.parametrize("what", ["result", "part", "log", VERIFIED_FILE])
-def test_what_is_damaged_is_found_and_made_anew(
-    store: Store, read: list[str], what: str, damage: Callable[[Path], object]
+@pytest.mark.parametrize("damaged_file", ["result", "part", "log", VERIFIED_FILE])
+def test_damaged_file_is_found_and_rewritten(
+    store: Store, verified_names: list[str], damaged_file: str, damage: Callable[[Path], object]
 ) -> None:
     report = finish(store)
     key = report.roots["parts"][1]
     folder = folder_of(store, report)
     (part,) = (folder / "tables" / "parts").glob("*.parquet")
     result = Path(store.location) / "results" / key[:2] / f"{key}.arrow"
-    path = {"result": result, "part": part, "log": folder / "events.jsonl", VERIFIED_FILE: folder / VERIFIED_FILE}[what]
+    path = {"result": result, "part": part, "log": folder / "events.jsonl", VERIFIED_FILE: folder / VERIFIED_FILE}[
+        damaged_file
+    ]
     before = part.read_bytes()
-    read.clear()
+    verified_names.clear()
     damage(path)
-    again = resume(report.run, store, HERE)
-    expected = {"result": {key}, VERIFIED_FILE: set(report.roots["parts"])}.get(what, set())
-    assert expected == {name for name in read if name in report.roots["parts"]}
-    assert (report.state, report.summary) == (again.state, again.summary)
-    assert int(what == "result") == again.jobs["done"]
-    assert (what == "result" and damage is not Path.unlink) == bool(again.damaged)
+    resumed = resume(report.run, store, HERE)
+    expected = {"result": {key}, VERIFIED_FILE: set(report.roots["parts"])}.get(damaged_file, set())
+    assert expected == {name for name in verified_names if name in report.roots["parts"]}
+    assert (report.state, report.summary) == (resumed.state, resumed.summary)
+    assert int(damaged_file == "result") == resumed.jobs["done"]
+    assert (damaged_file == "result" and damage is not Path.unlink) == bool(resumed.damaged)
     assert before == part.read_bytes()
     assert list(store.verify(store.keys())) == []
     assert status(Journal(folder), store).state == "finished"
 
 
-def test_all_is_read_again_where_stamps_are_not_certain(
-    store: Store, read: list[str], monkeypatch: pytest.MonkeyPatch
+def test_everything_is_read_with_unreliable_stamps(
+    store: Store, verified_names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(durability, "file_system", lambda *_: "fuse.sshfs")
-    other = type(store)(Path(store.location))
-    report = finish(other)
-    read.clear()
-    resume(report.run, other, HERE)
-    assert store.keys() == set(read)
+    other_store = type(store)(Path(store.location))
+    report = finish(other_store)
+    verified_names.clear()
+    resume(report.run, other_store, HERE)
+    assert store.keys() == set(verified_names)

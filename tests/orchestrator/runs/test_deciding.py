@@ -1,4 +1,4 @@
-"""A run that ends once it is decided ends at the same pair whatever happened on the way, and says so everywhere."""
+"""A run with --until decided ends at the same pair despite interruptions and damage, and reports it everywhere."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def summed(report: Report) -> list[float]:
     return report.table("summary")["estimate"].to_pylist()
 
 
-def test_a_run_ends_at_the_pair_that_decides_and_its_tables_hold_these_pairs(store: Store, tmp_path: Path) -> None:
+def test_run_ends_at_the_deciding_pair(store: Store, tmp_path: Path) -> None:
     report = run(store, replace(ASKED, folder=str(tmp_path)))
     assert (report.state, report.exit_code) == ("decided", 0)
     assert set(range(20, 26)) == computed(tmp_path).keys()
@@ -49,44 +49,44 @@ def test_a_run_ends_at_the_pair_that_decides_and_its_tables_hold_these_pairs(sto
     assert list(range(20, 26)) == report.table("parts")["number"].to_pylist()
     assert report.jobs == {"planned": 14, "stored": 8, "done": 8, "failed": 0}
     journal = Journal(Path(store.location) / "runs" / report.run)
-    seen = status(journal, store)
-    assert [(each.state, each.note) for each in (report, seen)] == [("decided", SAID)] * 2
-    assert seen.finished
+    run_status = status(journal, store)
+    assert [(entry.state, entry.note) for entry in (report, run_status)] == [("decided", SAID)] * 2
+    assert run_status.finished
     assert not find_garbage(store)
     assert results.read(journal, store, "parts").table.num_rows == 6
 
 
-def test_a_decided_run_has_nothing_to_do_and_stays_decided(store: Store) -> None:
+def test_decided_run_stays_decided(store: Store) -> None:
     first = run(store)
-    for again in (run(store), resume(first.run, store, HERE)):
-        assert (first.run, "decided", 0) == (again.run, again.state, again.jobs["done"])
-        assert first.note == again.note
+    for repeated in (run(store), resume(first.run, store, HERE)):
+        assert (first.run, "decided", 0) == (repeated.run, repeated.state, repeated.jobs["done"])
+        assert first.note == repeated.note
 
 
-def test_without_evidence_all_pairs_are_computed_and_the_run_finishes(store: Store) -> None:
+def test_without_evidence_all_pairs_are_computed(store: Store) -> None:
     report = run(store, replace(ASKED, first=150))
     assert (report.state, report.note) == ("finished", "")
     assert report.jobs == {"planned": 14, "stored": 14, "done": 14, "failed": 0}
 
 
-def test_the_last_pair_may_decide_and_then_nothing_is_left_out(store: Store) -> None:
+def test_last_pair_may_decide(store: Store) -> None:
     assert run(store, replace(ASKED, parts=6)).state == "finished"
 
 
-def test_results_beyond_the_deciding_pair_are_kept_and_do_not_count(store: Store) -> None:
-    whole = run(store, replace(ASKED, level=0.0))
+def test_results_after_the_deciding_pair_do_not_count(store: Store) -> None:
+    complete = run(store, replace(ASKED, level=0.0))
     decided = run(store)
-    assert whole.state == "finished"
+    assert complete.state == "finished"
     assert [float(sum(range(20, 26)))] == summed(decided)
     assert decided.jobs["done"] + 1 == 3  # the evidence and the sum of six
-    assert set(whole.roots["parts"]) <= store.keys()
+    assert set(complete.roots["parts"]) <= store.keys()
 
 
 def numbers(plan: Plan) -> list[int]:
     return sorted(job.config.number for job in plan.jobs.values() if isinstance(job.config, toys.Part))
 
 
-def test_a_round_has_as_many_pairs_as_run_at_a_time_and_any_beyond_the_sixth_leave_it_the_deciding_one() -> None:
+def test_rounds_fill_the_slots_and_decide_equally() -> None:
     rounds = Rounds.of(cell(), plan_of(cell()))
     assert rounds is not None
     assert numbers(rounds.next(3, 2)) == [20, 21, 22, 23, 24]
@@ -98,16 +98,16 @@ def test_a_round_has_as_many_pairs_as_run_at_a_time_and_any_beyond_the_sixth_lea
         assert Rounds.of(to_its_end, plan_of(to_its_end)) is None
 
 
-def test_a_pair_that_failed_before_the_end_keeps_the_later_ones_from_counting(store: Store, tmp_path: Path) -> None:
+def test_failed_pair_blocks_later_pairs(store: Store, tmp_path: Path) -> None:
     config = replace(ASKED, trouble="raise", at=23, folder=str(tmp_path))
     failed = run(store, config)
     assert (failed.state, failed.exit_code) == ("failed", 3)
-    assert not {30, 31} & computed(tmp_path).keys()  # nothing is computed after the round of the failure
+    assert not {30, 31} & computed(tmp_path).keys()  # the round of the failure is the last one
     (tmp_path / "mended").touch()
     assert resume(failed.run, store, HERE).state == "decided"
 
 
-def test_a_pair_beyond_the_end_may_fail_and_nobody_needs_it(
+def test_failure_after_the_deciding_pair_is_irrelevant(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Driver, "slots", lambda _: 12)  # a round of all pairs
@@ -118,31 +118,29 @@ def test_a_pair_beyond_the_end_may_fail_and_nobody_needs_it(
 
 
 @pytest.mark.parametrize("earlier", [(20, 3), (21, 9), (29, 3), (24, 2)])
-def test_whatever_was_stored_before_the_end_is_the_same(store: Store, earlier: tuple[int, int]) -> None:
+def test_earlier_results_do_not_move_the_end(store: Store, earlier: tuple[int, int]) -> None:
     first, parts = earlier
     run(store, toys.Config(parts=parts, first=first))  # of the same pairs, as a start that was killed leaves them
     report = run(store)
     assert ("decided", [float(sum(range(20, 26)))]) == (report.state, summed(report))
 
 
-def test_a_damaged_table_of_a_pair_is_computed_again_and_the_end_stays(store: Store) -> None:
+def test_damaged_pair_is_recomputed_with_equal_end(store: Store) -> None:
     first = run(store)
     path = _file(store, first.roots["parts"][3])
     path.write_bytes(path.read_bytes()[:-9])
-    again = resume(first.run, store, HERE)
-    assert ("decided", first.note) == (again.state, again.note)
-    assert summed(first) == summed(again)
+    repeated = resume(first.run, store, HERE)
+    assert ("decided", first.note) == (repeated.state, repeated.note)
+    assert summed(first) == summed(repeated)
 
 
-def test_results_that_are_damaged_as_soon_as_they_are_written_pause_a_run_after_three_rounds(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeatedly_damaged_results_pause_the_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds, drive, driven = Rounds.of(cell(), plan_of(cell())), Driver.drive, []
     assert rounds is not None
     first = rounds.pairs[0]
 
-    def drive_and_damage(driver: Driver, plan: Plan, stored: set[str]) -> None:
-        drive(driver, plan, stored)
+    def drive_and_damage(driver: Driver, plan: Plan, stored_keys: set[str]) -> None:
+        drive(driver, plan, stored_keys)
         driven.append(first in plan.jobs)
         _file(store, first).write_bytes(_file(store, first).read_bytes()[:-9])
 
@@ -152,11 +150,11 @@ def test_results_that_are_damaged_as_soon_as_they_are_written_pause_a_run_after_
     assert report.note == "results are repeatedly damaged after being written; check the disk"
 
 
-def test_a_run_that_is_stopped_between_two_rounds_is_interrupted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_stopped_between_rounds_is_interrupted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     drive = Driver.drive
 
-    def drive_and_stop(driver: Driver, plan: Plan, stored: set[str]) -> None:
-        drive(driver, plan, stored)
+    def drive_and_stop(driver: Driver, plan: Plan, stored_keys: set[str]) -> None:
+        drive(driver, plan, stored_keys)
         driver.stop.ask("it was asked to")
 
     monkeypatch.setattr(Driver, "drive", drive_and_stop)
@@ -165,20 +163,20 @@ def test_a_run_that_is_stopped_between_two_rounds_is_interrupted(store: Store, m
     assert (report.state, report.note, report.jobs["done"]) == ("interrupted", "it was asked to", 2)
 
 
-def test_a_result_that_was_removed_makes_a_decided_run_an_interrupted_one(store: Store) -> None:
+def test_missing_result_makes_decided_run_interrupted(store: Store) -> None:
     report = run(store)
     _file(store, report.roots["parts"][0]).unlink()
     assert status(Journal(Path(store.location) / "runs" / report.run), store).state == "interrupted"
 
 
-def test_more_pairs_go_on_from_the_first_ones_and_may_decide(store: Store, tmp_path: Path) -> None:
-    asked = Spec("toys", set={"first": 20, "level": 0.05, "parts": 5, "folder": str(tmp_path)})
-    few = start([replace(cell(replace(ASKED, parts=5, folder=str(tmp_path))), asked=asked)], store, HERE)
+def test_more_pairs_continue_and_may_decide(store: Store, tmp_path: Path) -> None:
+    spec = Spec("toys", set={"first": 20, "level": 0.05, "parts": 5, "folder": str(tmp_path)})
+    few = start([replace(cell(replace(ASKED, parts=5, folder=str(tmp_path))), spec=spec)], store, HERE)
     assert few.state == "finished"
     journal = Journal(Path(store.location) / "runs" / few.run)
     longer = with_more_pairs(journal, 12)
-    assert longer.asked is not None
-    assert {**asked.set, "parts": 12} == longer.asked.set
+    assert longer.spec is not None
+    assert {**spec.set, "parts": 12} == longer.spec.set
     more = start([longer], store, HERE)
     assert (more.state, more.jobs["done"]) == ("decided", 3)
     assert {1} == set(computed(tmp_path).values())
@@ -188,24 +186,24 @@ def test_more_pairs_go_on_from_the_first_ones_and_may_decide(store: Store, tmp_p
         with_more_pairs(Journal(Path(store.location) / "runs" / run(store, replace(ASKED, level=0.0)).run), 20)
 
 
-def test_a_sweep_ends_each_of_its_cells_by_itself(store: Store) -> None:
+def test_each_cell_of_a_sweep_ends_separately(store: Store) -> None:
     cells = [cell(replace(ASKED, first=first), first=first) for first in (20, 150)]
     report = start(cells, store, HERE)
-    assert [each.state for each in report.cells] == ["decided", "finished"]
+    assert [entry.state for entry in report.cells] == ["decided", "finished"]
     assert (report.state, report.exit_code) == ("decided", 0)
     with pytest.raises(SpecError, match="has several runs; name the run to continue"):
         with_more_pairs(Journal(Path(store.location) / "runs" / report.run), 20)
 
 
-def test_failures_are_not_tolerated_where_each_pair_counts(store: Store) -> None:
-    whole = cell(replace(ASKED, level=0.0, parts=1), level=0)
-    for cells in ([cell()], [cell(level=1), whole]):
+def test_run_until_decided_tolerates_no_failure(store: Store) -> None:
+    complete_cell = cell(replace(ASKED, level=0.0, parts=1), level=0)
+    for cells in ([cell()], [cell(level=1), complete_cell]):
         with pytest.raises(SpecError, match="tolerate is 2; it must be 0"):
             start(cells, store, replace(HERE, tolerate=2))
-    assert start([whole], store, replace(HERE, tolerate=2)).state == "finished"
+    assert start([complete_cell], store, replace(HERE, tolerate=2)).state == "finished"
 
 
-def test_the_log_names_the_jobs_that_are_not_needed_once(store: Store) -> None:
+def test_log_lists_unneeded_jobs_once(store: Store) -> None:
     (event,) = [event for event in logged(store, run(store)) if event["event"] == "curtailed"]
     assert len(event["keys"]) == 8
     assert len(event["instead"]) == 2

@@ -1,4 +1,4 @@
-"""What comes after a run changes nothing of how it ended: what cannot be done is told in a line."""
+"""Steps after a run do not change its state. A failure of such a step gives one line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUIET = Execution(report=False)
 
 
 class Delivered:
-    """A delivery that says this, and has tracked these runs."""
+    """A delivery with given messages and tracked runs."""
 
     def __init__(self, lines: list[str], tracked: Mapping[str, str]) -> None:
         self.lines, self.tracked = lines, tracked
@@ -43,19 +43,19 @@ class Delivered:
 
 
 @pytest.fixture
-def told() -> list[str]:
+def messages() -> list[str]:
     return []
 
 
 @pytest.fixture
-def session(store: Store, told: list[str]) -> Session:
+def session(store: Store, messages: list[str]) -> Session:
     plan = Plan.from_roots(toys.plan(toys.Config(parts=2)))
     journals = [Journal(store.folder("runs") / name) for name in ("one", "two")]
     for journal in journals:
         journal.create({"audit": "toys"}, plan)
     store.folder("runs", "both")
     parts = [SessionRun(plan, journal) for journal in journals]
-    return Session("both", parts, store, lambda event: told.append(event["line"]) if "line" in event else None)
+    return Session("both", parts, store, lambda event: messages.append(event["line"]) if "line" in event else None)
 
 
 def ended(run: str, state: State = "finished", done: int = 1) -> Report:
@@ -67,12 +67,12 @@ def follow(session: Session, report: Report, delivery: Delivered | None = None, 
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
-    """The runs whose pages are drawn, and whether with images; that of the run `two` cannot be."""
-    found: list[tuple[str, bool]] = []
+def drawn_pages(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """The runs whose pages are drawn, and whether with images. Drawing the page of `two` fails."""
+    drawn_pages: list[tuple[str, bool]] = []
 
     def draw(store: Store, run: str, show_images: bool = False) -> Path:
-        found.append((run, show_images))
+        drawn_pages.append((run, show_images))
         if run == "two":
             raise EngramError("the report cannot be drawn")
         page = store.folder("runs", run) / pages.PAGE
@@ -80,27 +80,25 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         return page
 
     monkeypatch.setattr(pages, "draw", draw)
-    return found
+    return drawn_pages
 
 
-def test_every_cell_and_the_sweep_get_their_pages_and_what_cannot_be_drawn_is_told(
-    session: Session, drawn: list[tuple[str, bool]], told: list[str], store: Store
+def test_cells_and_sweep_get_pages_and_failures_reported(
+    session: Session, drawn_pages: list[tuple[str, bool]], messages: list[str], store: Store
 ) -> None:
     sweep = replace(ended("both", "failed"), cells=(ended("one"), ended("two")))
-    found = follow(session, sweep, execution=Execution())
-    assert drawn == [("one", False), ("two", False), ("both", False)]
-    assert told == ["the report cannot be drawn"]
+    report = follow(session, sweep, execution=Execution())
+    assert drawn_pages == [("one", False), ("two", False), ("both", False)]
+    assert messages == ["the report cannot be drawn"]
     folder = store.folder("runs")
-    assert (folder / "both" / pages.PAGE, "failed") == (found.page, found.state)
-    assert [folder / "one" / pages.PAGE, None] == [cell.page for cell in found.cells]
+    assert (folder / "both" / pages.PAGE, "failed") == (report.page, report.state)
+    assert [folder / "one" / pages.PAGE, None] == [cell.page for cell in report.cells]
 
 
-def test_a_report_that_was_asked_for_and_failed_is_not_exit_0(
-    session: Session, drawn: list[tuple[str, bool]], store: Store
-) -> None:
-    found = [follow(session, ended(run), execution=Execution()) for run in ("one", "two")]
-    assert [(report.state, report.exit_code) for report in found] == [("finished", 0), ("finished", 1)]
-    assert drawn
+def test_failed_report_gives_exit_code_1(session: Session, drawn_pages: list[tuple[str, bool]], store: Store) -> None:
+    reports = [follow(session, ended(run), execution=Execution()) for run in ("one", "two")]
+    assert [(report.state, report.exit_code) for report in reports] == [("finished", 0), ("finished", 1)]
+    assert drawn_pages
 
 
 @pytest.mark.parametrize(
@@ -116,34 +114,33 @@ def test_a_report_that_was_asked_for_and_failed_is_not_exit_0(
         (ended("one"), QUIET, []),
     ],
 )
-def test_a_page_is_drawn_anew_where_anything_has_changed(
-    session: Session, drawn: list[tuple[str, bool]], report: Report, execution: Execution, expected: Any, store: Store
+def test_page_is_redrawn_only_after_changes(
+    session: Session,
+    drawn_pages: list[tuple[str, bool]],
+    report: Report,
+    execution: Execution,
+    expected: Any,
+    store: Store,
 ) -> None:
     page = store.folder("runs", "one") / pages.PAGE
     page.write_text("an older page")
     assert page == follow(session, report, execution=execution).page
-    assert expected == drawn
+    assert expected == drawn_pages
 
 
-def test_a_page_that_was_never_drawn_is_drawn_though_nothing_was_computed(
-    session: Session, drawn: list[tuple[str, bool]]
-) -> None:
+def test_missing_page_is_drawn_without_new_results(session: Session, drawn_pages: list[tuple[str, bool]]) -> None:
     follow(session, ended("one", done=0), execution=Execution())
-    assert drawn == [("one", False)]
+    assert drawn_pages == [("one", False)]
 
 
-def test_the_report_says_where_each_run_is_tracked_and_what_could_not_be_delivered(
-    session: Session, told: list[str]
-) -> None:
+def test_report_links_tracked_runs_and_names_failures(session: Session, messages: list[str]) -> None:
     delivery = Delivered(["not fully tracked"], {"one": "http://host/one", "both": "http://host/both"})
-    found = follow(session, replace(ended("both"), cells=(ended("one"), ended("two"))), delivery)
-    assert told == ["not fully tracked"]
-    assert (found.mlflow, [cell.mlflow for cell in found.cells]) == ("http://host/both", ["http://host/one", None])
+    report = follow(session, replace(ended("both"), cells=(ended("one"), ended("two"))), delivery)
+    assert messages == ["not fully tracked"]
+    assert (report.mlflow, [cell.mlflow for cell in report.cells]) == ("http://host/both", ["http://host/one", None])
 
 
-def test_tracking_is_given_up_when_asked_again_or_when_an_interrupted_run_has_waited_long_enough(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tracking_is_abandoned_after_a_while(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("orchestrator.runs.finalise.time.monotonic", lambda: now)
     for state, hurried in (("finished", False), ("interrupted", True)):
@@ -159,8 +156,8 @@ def test_tracking_is_given_up_when_asked_again_or_when_an_interrupted_run_has_wa
         assert delivery.impatient()
 
 
-def test_a_folder_that_cannot_be_shared_is_told_and_the_run_has_ended_as_it_has(
-    session: Session, told: list[str], monkeypatch: pytest.MonkeyPatch
+def test_failed_sharing_is_reported_with_unchanged_state(
+    session: Session, messages: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = []
 
@@ -170,20 +167,20 @@ def test_a_folder_that_cannot_be_shared_is_told_and_the_run_has_ended_as_it_has(
 
     monkeypatch.setattr(session, "share", share)
     assert follow(session, ended("one")).state == "finished"
-    assert (shared, told) == ([True], ["the run's folder was not copied to the store yet: the bucket is away"])
+    assert (shared, messages) == ([True], ["the run's folder was not copied to the store yet: the bucket is away"])
 
 
-def test_without_mlflow_a_line_says_that_nothing_is_tracked_and_off_says_nothing(
-    session: Session, told: list[str], monkeypatch: pytest.MonkeyPatch
+def test_missing_mlflow_is_reported_unless_off(
+    session: Session, messages: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert finalise.delivery(session, None, Execution(mlflow="off")) is None
-    assert told == []
-    found = finalise.delivery(session, "both", Execution(experiment="wards"))
-    assert found is not None
+    assert messages == []
+    delivery = finalise.delivery(session, "both", Execution(experiment="wards"))
+    assert delivery is not None
     assert ("wards", f"sqlite:///{session.store.folder('mlflow') / 'mlflow.db'}") == (
-        found.target.experiment,
-        found.target.uri,
+        delivery.target.experiment,
+        delivery.target.uri,
     )
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert finalise.delivery(session, "both", Execution()) is None
-    assert [f"tracking is off: mlflow is not installed ({install_command([MLFLOW])})"] == told
+    assert [f"tracking is off: mlflow is not installed ({install_command([MLFLOW])})"] == messages

@@ -1,4 +1,4 @@
-"""On a disk that fills up, what the run says at its end and what `status` says later are the same counts."""
+"""On a disk that fills up, the final line of a run and the later output of `status` show equal counts."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from orchestrator.store.local import LocalStore
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small disk of its own, with few names."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.check_call(["mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=400", "none", str(place)])
-    yield place
-    subprocess.check_call(["umount", "-l", str(place)])
+    """A small separate disk with room for few names."""
+    mount_point = tmp_path / "disk"
+    mount_point.mkdir()
+    subprocess.check_call(["mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=400", "none", str(mount_point)])
+    yield mount_point
+    subprocess.check_call(["umount", "-l", str(mount_point)])
 
 
 def run(store: Store, observe: Any = None) -> Report:
@@ -40,21 +40,19 @@ def run(store: Store, observe: Any = None) -> Report:
 
 
 def counts(store: Store, report: Report, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
-    """What the run's last line and the line of `status` say of its jobs."""
-    seen = status(Journal(store.folder("runs", report.run)), store)
+    """The job counts in the run's last line and in the line of `status`."""
+    run_status = status(Journal(store.folder("runs", report.run)), store)
     capsys.readouterr()
     verdict.display(report, store.location, False)
     last = capsys.readouterr().out.splitlines()[-1]
-    return tuple(line.partition(": ")[2].partition(" jobs")[0] for line in (last, verdict.status_line(seen)))  # type: ignore[return-value]
+    return tuple(line.partition(": ")[2].partition(" jobs")[0] for line in (last, verdict.status_line(run_status)))  # type: ignore[return-value]
 
 
-def test_a_damaged_result_that_a_full_disk_keeps_in_its_place_counts_in_neither_line(
-    disk: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_result_on_full_disk_is_not_counted(disk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = open_store(str(disk / "store"))
 
     def fill(event: Mapping[str, Any]) -> None:
-        """Damage a result as it is checked, when there is no room for a lock to set it aside with."""
+        """Damage a result during the check, when there is no room for a lock to quarantine it."""
         if event.get("step") == "checking stored results" and not (disk / "filling").exists():
             path = sorted(disk.glob("store/results/*/*.arrow"))[0]
             path.write_bytes(path.read_bytes()[:-100] + bytes(100))
@@ -69,12 +67,12 @@ def test_a_damaged_result_that_a_full_disk_keeps_in_its_place_counts_in_neither_
     assert counts(store, report, capsys) == ("6 of 7", "6 of 7")
     for path in (disk / "filling").iterdir():
         path.unlink()
-    again = run(store)
-    assert (again.state, again.jobs["done"]) == ("finished", 1)
-    assert counts(store, again, capsys) == ("7 of 7", "7 of 7")
+    resumed = run(store)
+    assert (resumed.state, resumed.jobs["done"]) == ("finished", 1)
+    assert counts(store, resumed, capsys) == ("7 of 7", "7 of 7")
 
 
-def test_a_result_that_is_stored_though_its_write_is_refused_counts_in_the_progress_too(
+def test_stored_result_with_refused_write_is_counted(
     disk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store, progress = open_store(str(disk / "store")), RunProgress()
@@ -86,11 +84,11 @@ def test_a_result_that_is_stored_though_its_write_is_refused_counts_in_the_progr
 
     monkeypatch.setattr(LocalStore, "write", write_and_refuse)
     report = run(store, progress.take)
-    assert (report.state, report.jobs["done"], progress.there) == ("paused", 1, 1)
+    assert (report.state, report.jobs["done"], progress.stored_now) == ("paused", 1, 1)
     assert counts(store, report, capsys) == ("1 of 7", "1 of 7")
 
 
-def test_an_old_traceback_that_cannot_be_removed_stops_nothing(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_traceback_that_cannot_be_removed_is_ignored(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise Unwritable("cannot write failures: Read-only file system (EROFS)")
 

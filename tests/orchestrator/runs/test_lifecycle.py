@@ -1,4 +1,4 @@
-"""A run goes to its end whatever happens on the way, computes nothing twice, and says what it could not have."""
+"""A run finishes despite failures, computes no result twice, and reports the results that it lacks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(
 
 
 def computed(folder: Path) -> Counter[int]:
-    """How often each part was really computed."""
+    """Count how often each part was computed."""
     log = folder / "computed.log"
     return Counter(map(int, log.read_text().split())) if log.exists() else Counter()
 
@@ -51,7 +51,7 @@ def logged(store: Store, report: Report) -> list[dict[str, Any]]:
     return list(Journal(Path(store.location) / "runs" / report.run).events())
 
 
-def test_a_run_computes_its_plan_and_its_tables_say_so(store: Store, tmp_path: Path) -> None:
+def test_run_computes_its_plan_and_tables(store: Store, tmp_path: Path) -> None:
     report = run(store, folder=str(tmp_path))
     assert (report.state, report.exit_code) == ("finished", 0)
     assert report.jobs == {"planned": 7, "stored": 7, "done": 7, "failed": 0}
@@ -60,19 +60,19 @@ def test_a_run_computes_its_plan_and_its_tables_say_so(store: Store, tmp_path: P
     assert Counter(range(6)) == computed(tmp_path)
 
 
-def test_the_same_command_again_computes_nothing_and_logs_once_what_is_stored(store: Store, tmp_path: Path) -> None:
+def test_repeated_command_computes_nothing(store: Store, tmp_path: Path) -> None:
     first = run(store, folder=str(tmp_path))
     events: list[Mapping[str, Any]] = []
     second = run(store, folder=str(tmp_path), events=events)
     assert first.run == second.run
     assert second.jobs == {"planned": 7, "stored": 7, "done": 0, "failed": 0}
     assert Counter(range(6)) == computed(tmp_path)
-    (found,) = [event["results"] for event in logged(store, second) if event["event"] == "stored"]
-    assert {"toys.part": list(first.roots["parts"]), "toys.total": list(first.roots["summary"])} == found
+    (stored_results,) = [event["results"] for event in logged(store, second) if event["event"] == "stored"]
+    assert {"toys.part": list(first.roots["parts"]), "toys.total": list(first.roots["summary"])} == stored_results
     assert [event["event"] for event in events] == ["step", "planned", "step", "finished"]
 
 
-def test_the_parquet_parts_hold_each_row_once_after_any_number_of_starts(store: Store) -> None:
+def test_parquet_parts_hold_each_row_once(store: Store) -> None:
     for _ in range(3):
         report = run(store, parts=150)
     folder = Path(store.location) / "runs" / report.run / "tables"
@@ -81,12 +81,12 @@ def test_the_parquet_parts_hold_each_row_once_after_any_number_of_starts(store: 
 
 
 @pytest.mark.parametrize("together", [None, 1, 2, 5, 64])
-def test_how_many_jobs_share_a_call_does_not_change_a_table(store: Store, together: int | None) -> None:
+def test_call_size_does_not_change_tables(store: Store, together: int | None) -> None:
     report = run(store, replace(HERE, together=together), parts=20)
     assert list(range(20)) == report.table("parts")["number"].to_pylist()
 
 
-def test_jobs_that_cannot_be_computed_together_are_computed_alone(store: Store, tmp_path: Path) -> None:
+def test_jobs_that_fail_together_are_computed_alone(store: Store, tmp_path: Path) -> None:
     events: list[Mapping[str, Any]] = []
     report = run(store, replace(HERE, together=4), events, parts=4, trouble="together", folder=str(tmp_path))
     assert report.state == "finished"
@@ -94,7 +94,7 @@ def test_jobs_that_cannot_be_computed_together_are_computed_alone(store: Store, 
     assert "RuntimeError: not all of these at once" in {event.get("cause") for event in events}
 
 
-def test_a_failed_job_ends_alone_and_the_run_says_which(store: Store, tmp_path: Path) -> None:
+def test_failed_job_is_reported_and_others_finish(store: Store, tmp_path: Path) -> None:
     report = run(store, trouble="raise", at=2, folder=str(tmp_path))
     assert (report.state, report.exit_code) == ("failed", 3)
     assert report.jobs == {"planned": 7, "stored": 5, "done": 5, "failed": 1}
@@ -105,7 +105,7 @@ def test_a_failed_job_ends_alone_and_the_run_says_which(store: Store, tmp_path: 
         report.table("summary")
 
 
-def test_resume_tries_what_failed_again_and_nothing_else(store: Store, tmp_path: Path) -> None:
+def test_resume_repeats_only_failed_jobs(store: Store, tmp_path: Path) -> None:
     failed = run(store, trouble="raise", at=2, folder=str(tmp_path))
     (tmp_path / "mended").touch()
     report = resume(failed.run, store, HERE)
@@ -114,7 +114,7 @@ def test_resume_tries_what_failed_again_and_nothing_else(store: Store, tmp_path:
     assert store.failure(failed.failures[0][0]) is None
 
 
-def test_a_tolerated_failure_leaves_tables_of_what_is_there(store: Store, tmp_path: Path) -> None:
+def test_tolerated_failure_leaves_tables_of_available_results(store: Store, tmp_path: Path) -> None:
     report = run(store, replace(HERE, tolerate=1), trouble="raise", at=5, folder=str(tmp_path))
     assert (report.state, report.exit_code) == ("failed", 3)
     assert [(row["estimate"], row["n"]) for row in report.table("summary").to_pylist()] == [(10.0, 5)]
@@ -122,12 +122,12 @@ def test_a_tolerated_failure_leaves_tables_of_what_is_there(store: Store, tmp_pa
     folder = Path(store.location) / "runs" / report.run / "tables"
     assert pq.read_table(folder / "summary")["estimate"].to_pylist() == [10.0]
     (tmp_path / "mended").touch()
-    whole = resume(report.run, store, HERE)
-    assert whole.table("summary")["estimate"].to_pylist() == [15.0]
+    repaired = resume(report.run, store, HERE)
+    assert repaired.table("summary")["estimate"].to_pylist() == [15.0]
     assert pq.read_table(folder / "summary")["estimate"].to_pylist() == [15.0]
 
 
-def test_where_all_failed_and_that_was_tolerated_there_is_no_summary_and_no_answer(store: Store) -> None:
+def test_tolerating_all_failures_gives_no_answer(store: Store) -> None:
     report = run(store, replace(HERE, tolerate=1), parts=1, trouble="raise", at=0)
     assert (report.state, report.exit_code) == ("failed", 3)
     journal = Journal(store.folder("runs", report.run))
@@ -141,40 +141,40 @@ def test_more_failures_than_tolerated_leave_no_summary(store: Store) -> None:
     assert report.roots["summary"][0] not in store
 
 
-def test_with_fail_fast_the_rest_is_not_started(store: Store, tmp_path: Path) -> None:
+def test_fail_fast_does_not_start_the_rest(store: Store, tmp_path: Path) -> None:
     report = run(store, replace(HERE, fail_fast=True), trouble="raise", at=0, folder=str(tmp_path))
     assert report.state == "failed"
     assert Counter([0]) == computed(tmp_path)
 
 
 @pytest.mark.parametrize("harm", ["cut", "flip", "empty", "delete", "swap"])
-def test_a_harmed_result_is_found_computed_again_and_said(store: Store, tmp_path: Path, harm: str) -> None:
+def test_damaged_result_is_recomputed_and_reported(store: Store, tmp_path: Path, harm: str) -> None:
     before = run(store, folder=str(tmp_path))
-    one, other = (_file(store, key) for key in before.roots["parts"][:2])
-    data = bytearray(one.read_bytes())
+    first_file, second_file = (_file(store, key) for key in before.roots["parts"][:2])
+    data = bytearray(first_file.read_bytes())
     if harm == "cut":
-        one.write_bytes(data[: len(data) // 2])
+        first_file.write_bytes(data[: len(data) // 2])
     elif harm == "flip":
         data[len(data) // 3] ^= 1
-        one.write_bytes(data)
+        first_file.write_bytes(data)
     elif harm == "empty":
-        one.write_bytes(b"")
+        first_file.write_bytes(b"")
     elif harm == "delete":
-        one.unlink()
+        first_file.unlink()
     else:
-        one.write_bytes(other.read_bytes())
+        first_file.write_bytes(second_file.read_bytes())
     events: list[Mapping[str, Any]] = []
     after = run(store, folder=str(tmp_path), events=events)
     assert after.state == "finished"
     assert Counter({**dict.fromkeys(range(6), 1), 0: 2}) == computed(tmp_path)
     assert before.table("parts").column("number") == after.table("parts").column("number")
-    if harm != "delete":  # what is not there is planned like anything new
+    if harm != "delete":  # a missing result is planned like a new one
         assert after.damaged == 1
         assert [before.roots["parts"][0]] == [event["key"] for event in events if event["event"] == "damaged"]
         assert len(list((Path(store.location) / "quarantine").glob("*.arrow"))) == 1
 
 
-def test_a_result_deleted_during_the_run_is_computed_again_and_said(store: Store, tmp_path: Path) -> None:
+def test_result_deleted_during_the_run_is_recomputed(store: Store, tmp_path: Path) -> None:
     deleted: list[str] = []
     events: list[Mapping[str, Any]] = []
 
@@ -191,9 +191,7 @@ def test_a_result_deleted_during_the_run_is_computed_again_and_said(store: Store
     assert Counter({**dict.fromkeys(range(6), 1), 0: 2}) == computed(tmp_path)
 
 
-def test_one_flipped_bit_under_many_readers_costs_one_computation_and_fails_nothing(
-    store: Store, tmp_path: Path
-) -> None:
+def test_flipped_bit_costs_one_computation(store: Store, tmp_path: Path) -> None:
     fields: dict[str, Any] = {"parts": 12, "first": 1, "share": True, "folder": str(tmp_path)}
     before = run(store, **fields)
     (shared,) = store.keys() - {key for keys in before.roots.values() for key in keys}
@@ -208,7 +206,7 @@ def test_one_flipped_bit_under_many_readers_costs_one_computation_and_fails_noth
     assert Counter(dict.fromkeys(range(13), 2)) == computed(tmp_path)
 
 
-def test_a_second_driver_is_refused_while_the_first_lives(store: Store, tmp_path: Path) -> None:
+def test_second_driver_is_refused_while_first_lives(store: Store, tmp_path: Path) -> None:
     refused: list[str] = []
 
     def observe(event: Mapping[str, Any]) -> None:
@@ -221,10 +219,10 @@ def test_a_second_driver_is_refused_while_the_first_lives(store: Store, tmp_path
     assert (7, Counter(range(6))) == (len(refused), computed(tmp_path))
 
 
-def test_a_driver_that_was_taken_over_writes_nothing_more_and_says_who_has_the_run(store: Store) -> None:
+def test_replaced_driver_writes_nothing_and_names_its_successor(store: Store) -> None:
     hours = [0.0]
     runs = Path(store.location) / "runs"
-    seen: list[tuple[bytes, list[Path]]] = []
+    snapshots: list[tuple[bytes, list[Path]]] = []
     events: list[Mapping[str, Any]] = []
 
     def files() -> tuple[bytes, list[Path]]:
@@ -233,25 +231,25 @@ def test_a_driver_that_was_taken_over_writes_nothing_more_and_says_who_has_the_r
 
     def observe(event: Mapping[str, Any]) -> None:
         events.append(event)
-        if event["event"] == "done" and not seen:  # this machine sleeps for an hour, and another one takes over
+        if event["event"] == "done" and not snapshots:  # this machine sleeps for an hour, and another one takes over
             [lease] = runs.glob("*/lease.json")
-            theirs = {**json.loads(lease.read_text()), "host": "another", "pid": 77, "token": "theirs"}
-            lease.with_name("theirs").write_text(json.dumps(theirs))
+            new_lease = {**json.loads(lease.read_text()), "host": "another", "pid": 77, "token": "theirs"}
+            lease.with_name("theirs").write_text(json.dumps(new_lease))
             lease.with_name("theirs").rename(lease)
             hours[0] = 1.0
-            seen.append(files())
+            snapshots.append(files())
 
     clock = Clock(now=lambda: time.time() + 3600 * hours[0])
     with pytest.raises(Held, match=r"toys-\w+ was taken over .* disconnected: process 77 on another drives it now;"):
         start([Cell("toys", toys.Config())], store, HERE, observe, clock=clock)
-    [(log, paths)] = seen
+    [(log, paths)] = snapshots
     assert (log, [path for path in paths if path.parent.name != ".drivers"]) == files()
     assert {"step", "planned", "ready", "done"} == {event["event"] for event in events}
     [lease] = runs.glob("*/lease.json")
     assert json.loads(lease.read_text())["token"] == "theirs"
 
 
-def test_a_sweep_computes_what_its_cells_share_once(store: Store, tmp_path: Path) -> None:
+def test_sweep_computes_shared_jobs_once(store: Store, tmp_path: Path) -> None:
     cells = [
         Cell(
             "toys",
@@ -266,27 +264,27 @@ def test_a_sweep_computes_what_its_cells_share_once(store: Store, tmp_path: Path
     assert Counter(range(6)) == computed(tmp_path)
     assert [cell.table("summary")["estimate"][0].as_py() for cell in report.cells] == [6.0, 6.0, 15.0, 15.0]
     assert report.jobs == {"planned": 10, "stored": 10, "done": 10, "failed": 0}
-    again = resume(report.run, store, HERE)
-    assert again.jobs == {"planned": 10, "stored": 10, "done": 0, "failed": 0}
-    assert len(again.cells) == 4
+    resumed = resume(report.run, store, HERE)
+    assert resumed.jobs == {"planned": 10, "stored": 10, "done": 0, "failed": 0}
+    assert len(resumed.cells) == 4
 
 
-def test_a_sweep_needs_no_more_threads_than_one_run(store: Store) -> None:
+def test_sweep_needs_no_more_threads_than_one_run(store: Store) -> None:
     before = set(threading.enumerate())
-    begun: list[int] = []
+    thread_counts: list[int] = []
     cells = [Cell("toys", toys.Config(parts=1, first=first)) for first in range(30)]
-    start(cells, store, HERE, lambda event: begun.append(len(set(threading.enumerate()) - before)))
-    assert max(begun) == 2  # the lease's heart, and what answers a signal
+    start(cells, store, HERE, lambda event: thread_counts.append(len(set(threading.enumerate()) - before)))
+    assert max(thread_counts) == 2  # the lease's heart, and what answers a signal
 
 
-def test_again_is_a_new_run_that_reuses_the_results(store: Store, tmp_path: Path) -> None:
+def test_again_creates_a_new_run_reusing_results(store: Store, tmp_path: Path) -> None:
     first = run(store, folder=str(tmp_path))
     second = run(store, replace(HERE, again=True), folder=str(tmp_path))
     assert f"{first.run}-2" == second.run
     assert Counter(range(6)) == computed(tmp_path)
 
 
-def test_a_time_limit_interrupts_and_the_same_command_goes_on(store: Store, tmp_path: Path) -> None:
+def test_time_limit_interrupts_and_the_command_continues(store: Store, tmp_path: Path) -> None:
     done = [0.0]  # a second for each
 
     def observe(event: Mapping[str, Any]) -> None:
@@ -300,20 +298,18 @@ def test_a_time_limit_interrupts_and_the_same_command_goes_on(store: Store, tmp_
     assert Counter(range(8)) == computed(tmp_path)
 
 
-def test_an_unreadable_plan_stops_the_run_and_nothing_is_written_over_it(store: Store) -> None:
+def test_unreadable_plan_stops_the_run_unchanged(store: Store) -> None:
     report = run(store)
     plan = Path(store.location) / "runs" / report.run / "plan.json"
     plan.write_text(plan.read_text()[:-20])
     before = plan.read_bytes()
-    for again in (lambda: run(store), lambda: resume(report.run, store, HERE)):
+    for restart in (lambda: run(store), lambda: resume(report.run, store, HERE)):
         with pytest.raises(StoreError, match=r"plan\.json"):
-            again()
+            restart()
     assert before == plan.read_bytes()
 
 
-def test_a_run_of_other_task_versions_is_not_resumed_as_if_it_were_the_same(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_of_other_task_versions_is_not_resumed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     report = run(store)
     mark = toys.part.__task__  # type: ignore[attr-defined]
     monkeypatch.setattr(toys.part, "__task__", type(mark)(mark.name, 2, 0.0, mark.many, mark.batch_key))
@@ -325,7 +321,7 @@ def test_a_run_of_other_task_versions_is_not_resumed_as_if_it_were_the_same(
 
 
 @pytest.mark.parametrize("is_complete", [True, False])
-def test_run_with_keys_of_another_format_is_not_resumed(store: Store, is_complete: bool) -> None:
+def test_run_with_another_key_format_is_not_resumed(store: Store, is_complete: bool) -> None:
     report = run(store)
     folder = Path(store.location) / "runs" / report.run
     about = run_files.unseal((folder / "run.json").read_bytes())
@@ -345,7 +341,7 @@ def test_an_unknown_run_is_named(store: Store) -> None:
         resume("toys-x", store, HERE)
 
 
-def test_a_record_says_where_and_how_a_result_was_made(store: Store) -> None:
+def test_record_states_where_and_how_a_result_originated(store: Store) -> None:
     report = run(store)
     record = store.record(report.roots["summary"][0])
     assert record["task"] == "toys.total"
@@ -361,7 +357,7 @@ def _file(store: Store, key: str) -> Path:
 
 
 def ways(store: Store, report: Report) -> set[tuple[str, str]]:
-    """In which ways the parts of a run were computed, and by whom that was chosen."""
+    """The ways in which the parts of a run were computed, and the origin of each choice."""
     records = [store.record(key) for key in Journal(Path(store.location) / "runs" / report.run).roots()["parts"]]
     return {(record["way"], record["chosen_by"]) for record in records}
 
@@ -370,19 +366,19 @@ def chosen(folder: Path) -> list[str]:
     return (folder / "chosen.log").read_text().split()
 
 
-def test_a_way_is_chosen_once_for_a_run_and_kept_when_it_goes_on(store: Store, tmp_path: Path) -> None:
+def test_way_is_chosen_once_per_run(store: Store, tmp_path: Path) -> None:
     report = run(store, parts=6, trouble="choose", folder=str(tmp_path))
     assert {("stack", "part 0")} == ways(store, report)
     (tmp_path / "slow").touch()  # it would be chosen otherwise now
     for key in list(Journal(Path(store.location) / "runs" / report.run).roots()["parts"])[:3]:
         (Path(store.location) / "results" / key[:2] / f"{key}.arrow").unlink()
-    again = resume(report.run, store, HERE)
-    assert again.jobs["done"] == 3
+    resumed = resume(report.run, store, HERE)
+    assert resumed.jobs["done"] == 3
     assert {("stack", "part 0")} == ways(store, report)
     assert chosen(tmp_path) == ["0"]
 
 
-def test_a_forced_way_is_used_and_destroys_no_choice_and_names_no_other_run(store: Store, tmp_path: Path) -> None:
+def test_forced_way_changes_neither_choice_nor_run_name(store: Store, tmp_path: Path) -> None:
     def lose(report: Report) -> None:
         for key in Journal(Path(store.location) / "runs" / report.run).roots()["parts"]:
             (Path(store.location) / "results" / key[:2] / f"{key}.arrow").unlink()
@@ -402,7 +398,7 @@ def test_a_forced_way_is_used_and_destroys_no_choice_and_names_no_other_run(stor
     assert chosen(tmp_path) == ["0"]
 
 
-def test_other_runs_choose_for_themselves_and_the_cells_of_a_sweep_choose_once(store: Store, tmp_path: Path) -> None:
+def test_each_run_or_sweep_chooses_once(store: Store, tmp_path: Path) -> None:
     fields: dict[str, Any] = {"trouble": "choose", "folder": str(tmp_path)}
     cells = [Cell("toys", toys.Config(parts=2, first=first, **fields)) for first in (0, 10)]
     swept = start(cells, store, HERE)
@@ -417,13 +413,13 @@ def test_other_runs_choose_for_themselves_and_the_cells_of_a_sweep_choose_once(s
     assert chosen(tmp_path) == ["0", "20"]
 
 
-def test_the_models_of_one_step_are_at_most_as_many_as_share_a_call(store: Store, tmp_path: Path) -> None:
+def test_models_per_step_are_limited_by_call_size(store: Store, tmp_path: Path) -> None:
     report = run(store, replace(HERE, together=2), parts=3, trouble="choose", folder=str(tmp_path))
     keys = Journal(Path(store.location) / "runs" / report.run).roots()["parts"]
     assert {2} == {store.record(key)["members"] for key in keys}
 
 
-def test_a_run_whose_choice_cannot_be_kept_pauses_and_goes_on_once_it_can(store: Store, tmp_path: Path) -> None:
+def test_run_whose_choice_cannot_be_stored_pauses(store: Store, tmp_path: Path) -> None:
     fields = {"parts": 3, "trouble": "choose", "folder": str(tmp_path)}
     name = run(store, replace(HERE, way="loop"), **fields).run
     folder = Path(store.location) / "runs" / name
@@ -439,7 +435,7 @@ def test_a_run_whose_choice_cannot_be_kept_pauses_and_goes_on_once_it_can(store:
     assert {("stack", "part 0")} == ways(store, paused)
 
 
-def test_a_run_killed_between_its_choice_and_its_results_goes_on_with_that_choice(store: Store, tmp_path: Path) -> None:
+def test_killed_run_keeps_its_choice(store: Store, tmp_path: Path) -> None:
     fields: dict[str, Any] = {"parts": 3, "trouble": "choose, die", "folder": str(tmp_path)}
     driver = multiprocessing.get_context("spawn").Process(target=run, args=(store,), kwargs=fields)
     driver.start()

@@ -1,4 +1,4 @@
-"""A run is finished only where every result is there, can be read and is sound, and log and tables say so."""
+"""A run is finished only if every result exists and is sound, and its log and tables are complete."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ def ended(report: Report) -> tuple[str, int]:
     return report.state, report.exit_code
 
 
-def place(store: Store, key: str) -> Path:
+def result_path(store: Store, key: str) -> Path:
     return Path(store.location) / "results" / key[:2] / f"{key}.arrow"
 
 
 def computed(folder: Path) -> int:
-    """How many parts were really computed, again or not."""
+    """The number of computations of parts, including repetitions."""
     return len((folder / "computed.log").read_text().split())
 
 
 def rows(store: Store, report: Report, name: str = "parts") -> list[int]:
     column = {"parts": "number", "summary": "estimate"}[name]
-    found = pq.read_table(Path(store.location) / "runs" / report.run / "tables" / name)
-    return sorted(found[column].to_pylist())
+    table = pq.read_table(Path(store.location) / "runs" / report.run / "tables" / name)
+    return sorted(table[column].to_pylist())
 
 
 def refusing(
     refuses: Callable[[Path, Any], bool], number: int, act: Callable[..., Any] = os.open
 ) -> Callable[..., Any]:
-    """`os.open` or the like, which the system refuses for some paths; the second argument is the flags."""
+    """A version of `os.open`, or of a similar function, that fails for some paths. The second argument is the flags."""
 
     def refuse(path: Any, *arguments: Any, **more: Any) -> Any:
         if isinstance(path, str | os.PathLike) and refuses(Path(path), arguments[0] if arguments else 0):
@@ -71,87 +71,79 @@ def refusing(
 
 
 @pytest.mark.parametrize("target", ["/nowhere", "itself"])
-def test_a_link_to_nothing_in_a_results_place_is_set_aside_and_computed_anew(
-    store: Store, tmp_path: Path, target: str
-) -> None:
+def test_dangling_link_is_quarantined_and_result_recomputed(store: Store, tmp_path: Path, target: str) -> None:
     report = run(store, folder=str(tmp_path))
-    path = place(store, report.roots["parts"][0])
+    path = result_path(store, report.roots["parts"][0])
     path.unlink()
     path.symlink_to(path.name if target == "itself" else target)
-    again = run(store, folder=str(tmp_path))
-    assert (ended(again), again.jobs["done"], computed(tmp_path)) == (("finished", 0), 1, 7)
+    repeated = run(store, folder=str(tmp_path))
+    assert (ended(repeated), repeated.jobs["done"], computed(tmp_path)) == (("finished", 0), 1, 7)
     assert path.is_file()
     assert list(store.verify(store.keys())) == []
 
 
-def test_a_run_with_a_result_that_cannot_be_read_pauses_and_names_it(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_result_pauses_the_run(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = run(store, folder=str(tmp_path))
-    path = place(store, report.roots["parts"][0])
+    path = result_path(store, report.roots["parts"][0])
     path.touch()  # one that nothing has touched is not read again
     with monkeypatch.context() as patch:
-        patch.setattr(os, "open", refusing(lambda each, _: each == path, errno.EACCES))
+        patch.setattr(os, "open", refusing(lambda opened_path, _: opened_path == path, errno.EACCES))
         events: list[Mapping[str, Any]] = []
-        again = run(store, events, folder=str(tmp_path))
-    assert ended(again) == PAUSED
-    assert f"cannot read {path}: Permission denied" == again.note
-    assert again.jobs == {"planned": 7, "stored": 6, "done": 0, "failed": 0}
-    told = [event["event"] for event in events if event["event"] != "step"]
-    assert told == ["planned", "paused"]  # and nothing is said to be computed again
+        repeated = run(store, events, folder=str(tmp_path))
+    assert ended(repeated) == PAUSED
+    assert f"cannot read {path}: Permission denied" == repeated.note
+    assert repeated.jobs == {"planned": 7, "stored": 6, "done": 0, "failed": 0}
+    event_kinds = [event["event"] for event in events if event["event"] != "step"]
+    assert event_kinds == ["planned", "paused"]  # no recomputation is announced
     assert status(Journal(store.folder("runs", report.run)), store).state == "paused"
     assert ended(run(store, folder=str(tmp_path))) == ("finished", 0)
     assert computed(tmp_path) == 6
 
 
-def test_a_run_with_a_damaged_result_that_cannot_be_set_aside_pauses_and_names_it(store: Store, tmp_path: Path) -> None:
+def test_damaged_result_without_quarantine_pauses_the_run(store: Store, tmp_path: Path) -> None:
     report = run(store, folder=str(tmp_path))
     key = report.roots["parts"][0]
-    data = bytearray(place(store, key).read_bytes())
+    data = bytearray(result_path(store, key).read_bytes())
     data[len(data) // 3] ^= 1
-    place(store, key).write_bytes(data)
+    result_path(store, key).write_bytes(data)
     quarantine = Path(store.location) / "quarantine"
     quarantine.rmdir()
     quarantine.touch()
-    with pytest.raises(Unwritable):  # at once, where the store is opened anew
+    with pytest.raises(Unwritable):  # at once, if the store is opened again
         open_store(store.location)
-    again = resume(report.run, store, HERE)
-    assert ended(again) == PAUSED
-    assert f"result {key} is damaged" in again.note
-    assert str(quarantine) in again.note or "cannot be set aside" in again.note
+    repeated = resume(report.run, store, HERE)
+    assert ended(repeated) == PAUSED
+    assert f"result {key} is damaged" in repeated.note
+    assert str(quarantine) in repeated.note or "cannot be set aside" in repeated.note
     quarantine.unlink()
     assert ended(run(open_store(store.location), folder=str(tmp_path))) == ("finished", 0)
     assert computed(tmp_path) == 7
 
 
-def test_a_cell_of_a_sweep_is_finished_where_another_ones_result_cannot_be_read(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cell_finishes_despite_anothers_unreadable_result(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     cells = [Cell("toys", toys.Config(parts=2, first=first)) for first in (0, 10)]
-    path = place(store, start(cells, store, HERE).cells[1].roots["parts"][0])
+    path = result_path(store, start(cells, store, HERE).cells[1].roots["parts"][0])
     path.touch()  # one that nothing has touched is not read again
     with monkeypatch.context() as patch:
-        patch.setattr(os, "open", refusing(lambda each, _: each == path, errno.EACCES))
+        patch.setattr(os, "open", refusing(lambda opened_path, _: opened_path == path, errno.EACCES))
         swept = start(cells, store, HERE)
     assert (swept.state, [cell.state for cell in swept.cells]) == ("paused", ["finished", "paused"])
 
 
-def test_the_end_of_a_sweep_lists_the_store_as_often_for_many_cells_as_for_few(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listed: list[str] = []
+def test_end_of_a_sweep_lists_the_store_constantly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    list_calls: list[str] = []
     keys = LocalStore.keys
-    monkeypatch.setattr(LocalStore, "keys", lambda self: listed.append(self.location) or keys(self))
+    monkeypatch.setattr(LocalStore, "keys", lambda self: list_calls.append(self.location) or keys(self))
     for cells in (2, 6):
         store = open_store(str(tmp_path / str(cells)))
         start(
             [Cell("toys", toys.Config(parts=1, label=str(i))) for i in range(cells)], store, replace(HERE, report=True)
         )
-    few, many = (listed.count(str(tmp_path / name)) for name in ("2", "6"))
+    few, many = (list_calls.count(str(tmp_path / name)) for name in ("2", "6"))
     assert few == many <= 7
 
 
-def test_a_cell_that_was_not_begun_since_another_failed_is_not_called_finished(store: Store) -> None:
+def test_unstarted_cell_is_not_called_finished(store: Store) -> None:
     cells = [Cell("toys", toys.Config(parts=1, first=first, trouble="raise", at=first)) for first in (0, 10)]
     swept = start(cells, store, replace(HERE, fail_fast=True))
     assert [(cell.state, cell.jobs["stored"]) for cell in swept.cells] == [("failed", 0), ("interrupted", 0)]
@@ -161,7 +153,7 @@ def test_a_cell_that_was_not_begun_since_another_failed_is_not_called_finished(s
 
 
 @pytest.mark.parametrize("number", [errno.EXDEV, errno.ENAMETOOLONG, errno.EINVAL, errno.EMLINK, errno.ETXTBSY])
-def test_a_commit_refused_for_whatever_reason_pauses_and_nothing_is_computed_over_and_over(
+def test_refused_commit_pauses_the_run_at_once(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     with monkeypatch.context() as patch:
@@ -179,14 +171,12 @@ def test_a_commit_refused_for_whatever_reason_pauses_and_nothing_is_computed_ove
 
 
 def full(store: Store) -> Callable[[Path, int], bool]:
-    """Whether a log of a run is written to, of whose disk nothing is left."""
+    """Matches writes to a run's log, as on a full disk."""
     runs = Path(store.location) / "runs"
     return lambda path, flags: path.is_relative_to(runs) and path.name == "events.jsonl" and bool(flags & os.O_RDWR)
 
 
-def test_a_run_whose_log_cannot_be_written_any_more_pauses_and_the_same_command_writes_it(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_log_pauses_the_run(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
 
         def fill(event: Mapping[str, Any]) -> None:
@@ -198,14 +188,12 @@ def test_a_run_whose_log_cannot_be_written_any_more_pauses_and_the_same_command_
     assert ended(report) == PAUSED
     assert f"cannot write {log}: No space left on device" == report.note
     assert report.jobs["stored"] == 7
-    again = run(store, folder=str(tmp_path))
-    assert (ended(again), computed(tmp_path)) == (("finished", 0), 6)
-    assert list(range(6)) == rows(store, again)
+    repeated = run(store, folder=str(tmp_path))
+    assert (ended(repeated), computed(tmp_path)) == (("finished", 0), 6)
+    assert list(range(6)) == rows(store, repeated)
 
 
-def test_a_run_whose_tables_cannot_be_written_pauses_and_the_same_command_writes_them(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_tables_pause_the_run(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(pq, "write_table", full_disk)
         report = run(store, folder=str(tmp_path))
@@ -213,18 +201,16 @@ def test_a_run_whose_tables_cannot_be_written_pauses_and_the_same_command_writes
     assert f"cannot write {store.location}/runs/{report.run}/tables/" in report.note
     assert "No space left on device" in report.note
     assert status(Journal(store.folder("runs", report.run)), store).state == "paused"
-    again = run(store, folder=str(tmp_path))
-    assert (ended(again), computed(tmp_path)) == (("finished", 0), 6)
-    assert list(range(6)) == rows(store, again)
+    repeated = run(store, folder=str(tmp_path))
+    assert (ended(repeated), computed(tmp_path)) == (("finished", 0), 6)
+    assert list(range(6)) == rows(store, repeated)
 
 
 def full_disk(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_what_the_log_could_not_take_for_a_while_is_written_in_its_order(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_delayed_log_entries_keep_their_order(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     done = []
     with monkeypatch.context() as patch:
 
@@ -244,41 +230,39 @@ def test_what_the_log_could_not_take_for_a_while_is_written_in_its_order(
     assert ["started", *["done"] * 7, "finished"] == kinds
 
 
-def test_what_another_run_stored_is_in_the_tables_too(store: Store) -> None:
+def test_results_of_other_runs_are_in_the_tables(store: Store) -> None:
     spare = run(store, parts=6)
-    kept = {key: store.read(key) for key in spare.roots["parts"]}
-    for key in (*kept, *spare.roots["summary"]):
-        place(store, key).unlink()
+    stored_tables = {key: store.read(key) for key in spare.roots["parts"]}
+    for key in (*stored_tables, *spare.roots["summary"]):
+        result_path(store, key).unlink()
     shutil.rmtree(Path(store.location) / "runs" / spare.run)
 
     def elsewhere(event: Mapping[str, Any]) -> None:
         if event["event"] == "planned":
-            store.write(spare.roots["parts"][5], kept[spare.roots["parts"][5]], {})
+            store.write(spare.roots["parts"][5], stored_tables[spare.roots["parts"][5]], {})
 
     report = start([Cell("toys", toys.Config())], store, HERE, elsewhere)
     assert list(range(6)) == rows(store, report)
 
 
-# What came out differently
+# Results that differ when computed again
 
 
-def test_a_result_that_came_out_differently_is_told_with_where_it_lies(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = pa.table({"number": pa.array([5], pa.int64()), "pid": pa.array([0], pa.int64())})
+def test_differing_result_is_reported_with_its_location(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    differing_table = pa.table({"number": pa.array([5], pa.int64()), "pid": pa.array([0], pa.int64())})
     events: list[Mapping[str, Any]] = []
 
     def observe(event: Mapping[str, Any]) -> None:
         events.append(event)
         if event["event"] == "done" and not any(earlier["event"] == "done" for earlier in events[:-1]):
             key = Journal(store.folder("runs", name)).roots()["parts"][5]
-            assert store.write(key, other, {}) == WriteEffect.NEW
+            assert store.write(key, differing_table, {}) == WriteEffect.NEW
 
     name = run(open_store(str(Path(store.location).with_name("other")))).run
     report = start([Cell("toys", toys.Config())], store, HERE, observe)
     assert (ended(report), report.differing) == (("finished", 0), 1)
     assert len(list((Path(store.location) / "conflicts").glob("*.arrow"))) == 1
     assert verdict.display(report, store.location, json=True) == 0
-    said = capsys.readouterr().err
-    assert "1 result differed when computed again" in said
-    assert f"{store.location}/conflicts" in said
+    messages = capsys.readouterr().err
+    assert "1 result differed when computed again" in messages
+    assert f"{store.location}/conflicts" in messages

@@ -1,4 +1,4 @@
-"""How many requests a run sends to a bucket: per job, and for listing, whatever the number of jobs."""
+"""The number of requests that a run sends to a bucket, per job and for listings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def requests(s3: Server, parts: int) -> Counter[str]:
     return counts
 
 
-def test_a_job_costs_few_requests_and_the_store_is_not_listed_for_each(s3: Server) -> None:
+def test_job_costs_few_requests_and_no_listing(s3: Server) -> None:
     """Measured: 2 GET, 3 HEAD and 1 PUT for a job; in all 13 to 18 listings. Heartbeats add some as time passes."""
     few, many = requests(s3, 4), requests(s3, 24)
     more = {kind: (many[kind] - few[kind]) / 20 for kind in {*few, *many}}

@@ -1,4 +1,4 @@
-"""A session tells each run's log and the observer what happens, and knows what the folders lack."""
+"""A session passes events to the runs' logs and the observer, and knows what the folders lack."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ def part(store: Store, name: str, **fields: Any) -> SessionRun:
     return SessionRun(plan, journal)
 
 
-def events(each: SessionRun) -> list[str]:
-    return [event["event"] for event in each.journal.events()]
+def events(session_run: SessionRun) -> list[str]:
+    return [event["event"] for event in session_run.journal.events()]
 
 
 def done(key: str) -> Mapping[str, Any]:
     return {"event": "done", "key": key, "task": "toys.part", "seconds": 0.0}
 
 
-def test_an_event_is_logged_by_the_runs_whose_job_it_is_and_told_once(store: Store) -> None:
+def test_event_is_logged_by_its_runs_once(store: Store) -> None:
     one, two = part(store, "one", parts=2), part(store, "two", parts=3, label="b")
-    told: list[Mapping[str, Any]] = []
-    session = Session("sweep", [one, two], store, told.append)
+    observed: list[Mapping[str, Any]] = []
+    session = Session("sweep", [one, two], store, observed.append)
     session.begin()
-    shared, own = one.plan.roots["parts"][0], two.plan.roots["parts"][2]
+    shared, own_key = one.plan.roots["parts"][0], two.plan.roots["parts"][2]
     session.take([done(shared)])
-    session.take([done(own)])
+    session.take([done(own_key)])
     session.take([{"event": "told", "line": "for all"}])
     assert events(one) == ["started", "done", "told"]
     assert events(two) == ["started", "done", "done", "told"]
-    assert [event["event"] for event in told] == ["planned", "done", "done", "told"]
-    assert len({event["time"] for event in told if event.get("key") == shared}) == 1
+    assert [event["event"] for event in observed] == ["planned", "done", "done", "told"]
+    assert len({event["time"] for event in observed if event.get("key") == shared}) == 1
 
 
-def test_what_a_log_could_not_take_is_lacking_until_it_could(store: Store) -> None:
+def test_log_entries_are_lacking_until_written(store: Store) -> None:
     one = part(store, "one", parts=2)
     session = Session("one", [one], store, None)
     session.begin()
     log = one.journal.folder / "events.jsonl"
-    kept = log.read_bytes()
+    log_content = log.read_bytes()
     log.unlink()
     log.mkdir()
     keys = one.plan.roots["parts"]
@@ -66,14 +66,14 @@ def test_what_a_log_could_not_take_is_lacking_until_it_could(store: Store) -> No
     session.publish()
     assert f"cannot write {log}: Is a directory" == session.lacking
     log.rmdir()
-    log.write_bytes(kept)
+    log.write_bytes(log_content)
     session.end([(one, {"event": "finished", "jobs": {}})])
     assert session.lacking is None
     assert events(one) == ["started", "done", "done", "finished"]
     assert list(keys) == [event["key"] for event in one.journal.events() if "key" in event]
 
 
-def test_tables_that_cannot_be_written_are_lacking_until_they_can(store: Store) -> None:
+def test_unwritable_tables_are_lacking_until_written(store: Store) -> None:
     one = part(store, "one", trouble="nothing")
     (key,) = one.plan.roots["summary"]
     store.write(key, toys.nothing(toys.Label(), ()), {})
@@ -87,7 +87,7 @@ def test_tables_that_cannot_be_written_are_lacking_until_they_can(store: Store) 
     assert len(list((one.journal.folder / "tables" / "summary").glob("*.parquet"))) == 1
 
 
-def test_results_that_came_out_differently_are_kept_in_mind(store: Store) -> None:
+def test_differing_results_are_remembered(store: Store) -> None:
     one = part(store, "one", parts=1)
     session = Session("one", [one], store, None)
     (key,) = one.plan.roots["parts"]
@@ -95,9 +95,7 @@ def test_results_that_came_out_differently_are_kept_in_mind(store: Store) -> Non
     assert {key} == session.differing
 
 
-def test_a_result_in_a_bucket_is_read_once_and_one_that_is_gone_or_in_no_table_is_noticed(
-    s3: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bucket_result_is_read_once_and_losses_noticed(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(f"s3://{BUCKET}/store")
     one = part(store, "one", parts=3)
     session = Session("one", [one], store, None)
@@ -105,13 +103,13 @@ def test_a_result_in_a_bucket_is_read_once_and_one_that_is_gone_or_in_no_table_i
     for key in one.plan.jobs:
         store.write(key, toys.compute(toys.Part(1)), {})
         session.take([done(key)])
-    read: list[str] = []
+    fetched_names: list[str] = []
     fetch = Bucket.fetch  # which `get` calls
-    monkeypatch.setattr(Bucket, "fetch", lambda self, name: (read.append(name), fetch(self, name))[1])
+    monkeypatch.setattr(Bucket, "fetch", lambda self, name: (fetched_names.append(name), fetch(self, name))[1])
     assert session.verify() == {}
     assert session.verify() == {}
     session.publish(last=True)
-    results = [name.rpartition("/")[2].removesuffix(".arrow") for name in read if name.startswith("results/")]
+    results = [name.rpartition("/")[2].removesuffix(".arrow") for name in fetched_names if name.startswith("results/")]
     in_tables = {key for keys in one.plan.roots.values() for key in keys}
     assert dict.fromkeys(in_tables, 1) == {key: count for key, count in Counter(results).items() if key in in_tables}
     gone = one.plan.roots["parts"][0]
@@ -119,7 +117,7 @@ def test_a_result_in_a_bucket_is_read_once_and_one_that_is_gone_or_in_no_table_i
     assert [gone] == list(session.verify())
 
 
-def test_tables_are_written_while_the_driver_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_are_written_while_the_driver_continues(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "PUBLISH_SECONDS", 0.0)
     one = part(store, "one", parts=2)
     session = Session("one", [one], store, None)
@@ -128,10 +126,10 @@ def test_tables_are_written_while_the_driver_goes_on(store: Store, monkeypatch: 
     waiting, release = Event(), Event()
     publish = Publisher.publish
 
-    def slowly(self: Publisher, stored: Container[str], look: bool = False) -> None:
+    def slowly(self: Publisher, available: Container[str], look: bool = False) -> None:
         waiting.set()
         assert release.wait(60)
-        publish(self, stored, look)
+        publish(self, available, look)
 
     monkeypatch.setattr(Publisher, "publish", slowly)
     for number, key in enumerate((first, second)):

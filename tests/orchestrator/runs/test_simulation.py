@@ -1,9 +1,8 @@
-"""Simulated worlds: what becomes of a run when its driver, workers, machines and disk fail, in virtual time.
+"""Simulated worlds: runs whose driver, workers, machines and disk fail, in virtual time.
 
-What each world has to keep to is in `tests.support.simulation`: exactly the planned results at the end, each sound;
-nothing computed again that is stored, but for what was on its way when somebody died; never two drivers under living
-leases; every start ends as what became of it. ENGRAM_WORLDS says how many worlds to try, in place of
-the few always tried.
+The rules of each world are in `tests.support.simulation`: finally exactly the planned results, each sound; no stored
+result is computed again, except for jobs in progress at a crash; never two drivers with valid leases; every start
+reports its true state. ENGRAM_WORLDS sets the number of worlds.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ WORLDS = int(os.environ.get("ENGRAM_WORLDS", "0")) or 40
 
 
 def test_no_simulated_world_breaks_a_rule() -> None:
-    seen: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     for seed in range(WORLDS):
         world = simulate(seed)
         for process in world.processes:
             state = process.report.state if process.report else "refused" if process.held else "killed"
-            seen[state] += 1
-        seen["harmed"] += sum(world.harms.values())
-        seen["workers died"] += sum(world.deaths.values())
-        seen["deposed"] += sum(process.deposed for process in world.processes)
+            outcomes[state] += 1
+        outcomes["harmed"] += sum(world.harms.values())
+        outcomes["workers died"] += sum(world.deaths.values())
+        outcomes["deposed"] += sum(process.deposed for process in world.processes)
     # All of it happens.
-    assert {"finished", "failed", "interrupted", "paused", "refused", "killed"} <= seen.keys()
-    assert all(seen.values())
+    assert {"finished", "failed", "interrupted", "paused", "refused", "killed"} <= outcomes.keys()
+    assert all(outcomes.values())

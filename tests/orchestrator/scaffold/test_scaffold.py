@@ -1,4 +1,4 @@
-"""A new audit runs, is tested, and is written as all of the code is, without a change."""
+"""A new audit runs, passes its tests and meets the style rules without a change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OFFER = "[engram.audits]\n{name} = {name}:AUDIT\n"
 
 
 def offered(folder: Path, name: str) -> Shell:
-    """A shell in which the package in the folder is installed, as pip would have it."""
+    """A shell with the folder's package installed, as pip would install it."""
     info = folder / f"{name}-0.1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
@@ -29,19 +29,19 @@ def offered(folder: Path, name: str) -> Shell:
 
 
 @pytest.mark.slow
-def test_a_new_audit_runs_and_its_test_passes_at_once(tmp_path: Path) -> None:
+def test_new_audit_runs_and_passes_its_test(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
-    written = Here(tmp_path).json("new", "audit", "word_gap", "--into", "mine")
-    assert [Path(path).name for path in written["files"]] == ["word_gap.py", "test_word_gap.py", "pyproject.toml"]
-    assert written["next"][1:] == ["engram run word_gap --preset smoke", "python -m pytest mine/test_word_gap.py"]
+    created = Here(tmp_path).json("new", "audit", "word_gap", "--into", "mine")
+    assert [Path(path).name for path in created["files"]] == ["word_gap.py", "test_word_gap.py", "pyproject.toml"]
+    assert created["next"][1:] == ["engram run word_gap --preset smoke", "python -m pytest mine/test_word_gap.py"]
     shell = offered(folder, "word_gap")
-    said = shell("run", "word_gap", "--preset", "smoke", "--address", "none").stdout
-    assert "Memorised: " in said
-    assert "finished" in said
-    said, _ = shell.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_word_gap.py").communicate(
+    output = shell("run", "word_gap", "--preset", "smoke", "--address", "none").stdout
+    assert "Memorised: " in output
+    assert "finished" in output
+    output, _ = shell.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_word_gap.py").communicate(
         timeout=HANGING
     )
-    assert "6 passed" in said
+    assert "6 passed" in output
 
 
 @pytest.mark.parametrize("name", ["ab", "word_gap", "a_name_of_thirty_letters_and_no"[:30]])
@@ -66,7 +66,7 @@ def test_a_new_audit_is_typed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "A", "9lives", "two words", "class", "../up", "x" * 31])
-def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(SpecError, match="it must be 2 to 30 small letters, digits and underscores"):
         new_audit(name, tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -75,26 +75,26 @@ def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "whose"), [("random", "a module of Python"), ("numpy", r"an installed module \(.*numpy/__init__\.py\)")]
 )
-def test_a_package_is_not_named_as_another_module_is(tmp_path: Path, name: str, whose: str) -> None:
+def test_name_of_an_existing_module_is_refused(tmp_path: Path, name: str, whose: str) -> None:
     with pytest.raises(SpecError, match=f"NAME is '{name}', {whose}.*; give another name"):
         new_audit(name, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_of_the_same_name_is_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_of_the_same_name_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "word_gap").mkdir()
     monkeypatch.syspath_prepend(tmp_path)  # as `python -m orchestrator` has the current folder
     assert len(new_audit("word_gap", tmp_path / "word_gap").files) == 3
 
 
-def test_where_pytest_is_not_installed_it_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installing_pytest_comes_first_if_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pytest", None)
     monkeypatch.chdir(tmp_path)
     following = new_audit("word_gap", tmp_path).following
     assert following[-2:] == ("python -m pip install pytest", "python -m pytest test_word_gap.py")
 
 
-def test_a_name_that_is_taken_and_a_file_that_is_there_are_left_alone(tmp_path: Path) -> None:
+def test_existing_audits_and_files_are_kept(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="an audit 'density' exists"):
         new_audit("density", tmp_path)
     (tmp_path / "word_gap.py").write_text("mine")
@@ -112,9 +112,7 @@ def test_a_name_that_is_taken_and_a_file_that_is_there_are_left_alone(tmp_path: 
             new_audit("word_gap", tmp_path / name)
 
 
-def test_outside_of_the_checkout_it_is_written_where_the_user_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outside_the_checkout_files_go_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert [Path("word_gap.py"), Path("test_word_gap.py"), Path("pyproject.toml")] == list(new_audit("word_gap").files)
     assert not (ROOT / "tasks" / "audits" / "word_gap.py").exists()

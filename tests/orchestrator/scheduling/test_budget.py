@@ -1,4 +1,4 @@
-"""A start ends in good order once it has used the GPU hours, or spent the money, that it was given."""
+"""A start stops cleanly once it has used its limit of GPU hours or money."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def call(gpus: float) -> Call:
     return Call(1, "train", (Item("aa", "module:name", None),), gpus)
 
 
-def test_calls_use_the_share_of_a_gpu_that_they_hold_and_others_a_processor() -> None:
+def test_gpu_calls_charge_their_share() -> None:
     budget = Budget(Execution(max_gpu_hours=1.0, prices=Prices(gpu=2.0, cpu=0.5, currency="EUR")))
     budget.charge([call(0.25), call(0.25), call(0.0)], 3600.0)
     assert (budget.gpu_hours, budget.cpu_hours, budget.cost) == (0.5, 1.0, 1.5)
@@ -27,7 +27,7 @@ def test_calls_use_the_share_of_a_gpu_that_they_hold_and_others_a_processor() ->
     assert budget.spent == "used 1 GPU hours, limit 1 (--max-gpu-hours)"
 
 
-def test_a_cost_ends_it_and_without_limits_nothing_does() -> None:
+def test_cost_limit_ends_the_run() -> None:
     budget = Budget(Execution(max_cost=1.0, prices=Prices(cpu=0.5, currency="EUR")))
     budget.charge([call(0.0)], 2 * 3600.0)
     assert budget.spent == "spent 1 EUR, limit 1 EUR (--max-cost)"
@@ -37,7 +37,7 @@ def test_a_cost_ends_it_and_without_limits_nothing_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "contains no prices"),
         ("gpu: -1", "gpu is -1.0; it must be 0 or more"),
@@ -48,14 +48,14 @@ def test_a_cost_ends_it_and_without_limits_nothing_does() -> None:
         ("[1]", "contains no prices"),
     ],
 )
-def test_prices_that_are_none_are_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_prices_are_refused(tmp_path: Path, text: str, message: str) -> None:
     (file := tmp_path / "prices.yaml").write_text(text)
     with pytest.raises(SpecError) as refused:
         read_prices(str(file))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_a_run_that_has_spent_its_money_stops_in_good_order_and_goes_on(tmp_path: Path) -> None:
+def test_run_over_budget_stops_cleanly_and_continues(tmp_path: Path) -> None:
     here = Here(tmp_path)
     (tmp_path / "prices.yaml").write_text("cpu: 3600\ncurrency: EUR\n")  # a second costs 1
     budget = ("--max-cost", "0.5", "--prices", "prices.yaml")
@@ -69,7 +69,7 @@ def test_a_run_that_has_spent_its_money_stops_in_good_order_and_goes_on(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--max-cost", "5"), "max_cost and prices must be given together"),
         (("--prices", "absent.yaml", "--max-cost", "5"), "file absent.yaml does not exist"),
@@ -77,7 +77,7 @@ def test_a_run_that_has_spent_its_money_stops_in_good_order_and_goes_on(tmp_path
         (("--max-gpu-hours", "nan"), "max_gpu_hours"),
     ],
 )
-def test_limits_that_are_none_are_one_line(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+def test_invalid_limits_are_refused_in_one_line(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
     ended = Here(tmp_path)("run", "toys", "--address", "none", *options, code=2)
     (line,) = ended.stderr.strip().splitlines()
-    assert said in line
+    assert message in line

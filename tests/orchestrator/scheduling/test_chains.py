@@ -1,6 +1,6 @@
-"""The links of a chain are computed one after another from the states that the store keeps for them, and for no longer.
+"""The links of a chain are computed in sequence, from states that the store keeps only while they are needed.
 
-However a chain is disturbed, its tables are those of a training that never stopped.
+A disturbed chain gives the same tables as an uninterrupted training.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ def run(
     return start([Cell("chains", chains.Config(**fields))], store, execution, observe)
 
 
-def trained(folder: Path) -> Counter[str]:
-    """How often each epoch was really trained, as `number:epoch`."""
+def training_counts(folder: Path) -> Counter[str]:
+    """Count how often each epoch was trained, as `number:epoch`."""
     log = folder / "epochs.log"
     return Counter(log.read_text().split()) if log.exists() else Counter()
 
 
-def once(models: int, epochs: int) -> Counter[str]:
+def each_epoch_once(models: int, epochs: int) -> Counter[str]:
     return Counter(f"{number}:{epoch}" for number in range(models) for epoch in range(1, epochs + 1))
 
 
-def continued(store: Store, report: Report, root: str = "links") -> list[int]:
-    """From which epoch each link went on."""
+def continued_from(store: Store, report: Report, root: str = "links") -> list[int]:
+    """The epoch at which each link continued."""
     return [store.record(key)["continued_from"] for key in report.roots[root]]
 
 
 def values(report: Report, root: str = "ends") -> list[int]:
-    found: list[int] = report.table(root)["value"].to_pylist()
-    return found
+    column: list[int] = report.table(root)["value"].to_pylist()
+    return column
 
 
-def unbroken(tmp_path: Path, **fields: Any) -> Report:
+def run_in_one_link(tmp_path: Path, **fields: Any) -> Report:
     return run(open_store(str(tmp_path / "elsewhere")), link=0, **fields)
 
 
@@ -64,48 +64,55 @@ def file_of(store: Store, key: str) -> Path:
     return Path(store.location) / "states" / f"{key}.state"
 
 
-def test_each_link_goes_on_from_the_one_before_and_no_epoch_is_trained_twice(store: Store, tmp_path: Path) -> None:
+def test_links_continue_without_training_an_epoch_twice(store: Store, tmp_path: Path) -> None:
     report = run(store, models=2, epochs=6, link=2, folder=str(tmp_path))
     assert report.state == "finished"
-    assert once(2, 6) == trained(tmp_path)
-    assert continued(store, report) == [0, 2, 4] * 2
-    assert values(unbroken(tmp_path, models=2, epochs=6)) == values(report)
+    assert each_epoch_once(2, 6) == training_counts(tmp_path)
+    assert continued_from(store, report) == [0, 2, 4] * 2
+    assert values(run_in_one_link(tmp_path, models=2, epochs=6)) == values(report)
     assert set() == store.states()
 
 
 @pytest.mark.parametrize("together", [1, 2, 5])
 def test_links_of_different_chains_share_calls(store: Store, tmp_path: Path, together: int) -> None:
     report = run(store, replace(HERE, together=together), models=5, epochs=3, folder=str(tmp_path))
-    assert once(5, 3) == trained(tmp_path)
+    assert each_epoch_once(5, 3) == training_counts(tmp_path)
     assert {together} >= {store.record(key)["together"] for key in report.roots["links"][:1]}
-    assert values(unbroken(tmp_path, models=5, epochs=3)) == values(report)
+    assert values(run_in_one_link(tmp_path, models=5, epochs=3)) == values(report)
 
 
 def test_a_chain_is_finished_before_others_begin(store: Store) -> None:
-    seen: list[set[str]] = []
+    states_over_time: list[set[str]] = []
     cell = Cell("chains", chains.Config(models=3, epochs=3))
-    report = start([cell], store, replace(HERE, together=1), lambda _: seen.append(store.states()))
+    report = start([cell], store, replace(HERE, together=1), lambda _: states_over_time.append(store.states()))
     assert report.state == "finished"
-    assert max(map(len, seen)) <= 3  # not more than one for each chain, and few chains at one time
+    assert max(map(len, states_over_time)) <= 3  # at most one for each chain, and few chains at one time
 
 
-@pytest.mark.parametrize("at", [1, 3, 5])
-def test_a_killed_run_goes_on_from_the_last_link_that_was_stored(store: Store, tmp_path: Path, at: int) -> None:
-    fields: dict[str, Any] = {"models": 1, "epochs": 6, "link": 2, "trouble": "die", "at": at, "folder": str(tmp_path)}
+@pytest.mark.parametrize("failing_epoch", [1, 3, 5])
+def test_killed_run_continues_from_last_stored_link(store: Store, tmp_path: Path, failing_epoch: int) -> None:
+    fields: dict[str, Any] = {
+        "models": 1,
+        "epochs": 6,
+        "link": 2,
+        "trouble": "die",
+        "at": failing_epoch,
+        "folder": str(tmp_path),
+    }
     driver = multiprocessing.get_context("spawn").Process(target=run, args=(store,), kwargs=fields)
     driver.start()
     driver.join()
     assert driver.exitcode == -signal.SIGKILL
-    assert (1 if at > 1 else 0) == len(store.states())
+    assert (1 if failing_epoch > 1 else 0) == len(store.states())
     (tmp_path / "mended").touch()
     report = run(store, **fields)
-    assert ("finished", once(1, 6)) == (report.state, trained(tmp_path))
-    assert continued(store, report) == [0, 2, 4]
+    assert ("finished", each_epoch_once(1, 6)) == (report.state, training_counts(tmp_path))
+    assert continued_from(store, report) == [0, 2, 4]
     assert set() == store.states()
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "empty", "swap", "folder", "delete"])
-def test_a_harmed_state_is_as_good_as_none_and_said_in_a_line(store: Store, tmp_path: Path, harm: str) -> None:
+def test_damaged_state_is_reported_and_recomputed(store: Store, tmp_path: Path, harm: str) -> None:
     fields: dict[str, Any] = {"models": 1, "epochs": 4, "link": 2, "folder": str(tmp_path)}
     failed = run(store, **fields, trouble="raise", at=3)
     first, last = failed.roots["links"]
@@ -125,8 +132,8 @@ def test_a_harmed_state_is_as_good_as_none_and_said_in_a_line(store: Store, tmp_
     (tmp_path / "mended").touch()
     events: list[Mapping[str, Any]] = []
     report = run(store, events=events, **fields, trouble="raise", at=3)
-    assert (report.state, continued(store, report)) == ("finished", [0, 0])
-    assert values(unbroken(tmp_path, models=1, epochs=4)) == values(report)
+    assert (report.state, continued_from(store, report)) == ("finished", [0, 0])
+    assert values(run_in_one_link(tmp_path, models=1, epochs=4)) == values(report)
     lines = [event["line"] for event in events if event["event"] == "told"]
     assert (0 if harm == "delete" else 1) == len(lines)
     assert all(line.startswith(f"state {first} was damaged: ") and "\n" not in line for line in lines)
@@ -134,7 +141,7 @@ def test_a_harmed_state_is_as_good_as_none_and_said_in_a_line(store: Store, tmp_
         assert set() == store.states()
 
 
-def test_without_the_nearest_state_a_link_goes_on_from_one_further_back(store: Store, tmp_path: Path) -> None:
+def test_missing_state_falls_back_to_earlier_link(store: Store, tmp_path: Path) -> None:
     fields: dict[str, Any] = {"models": 1, "epochs": 3, "folder": str(tmp_path), "trouble": "raise", "at": 3}
     states: dict[str, bytes] = {}
     cell = Cell("chains", chains.Config(**fields))
@@ -144,48 +151,46 @@ def test_without_the_nearest_state_a_link_goes_on_from_one_further_back(store: S
     store.write_state(first, states[first])
     (tmp_path / "mended").touch()
     report = run(store, **fields)
-    assert continued(store, report)[-1] == 1
+    assert continued_from(store, report)[-1] == 1
     assert set() == store.states()
 
 
-def test_links_after_a_failed_one_are_not_run_and_go_on_from_its_start_once_it_is_mended(
-    store: Store, tmp_path: Path
-) -> None:
+def test_links_after_a_failed_one_run_later(store: Store, tmp_path: Path) -> None:
     fields: dict[str, Any] = {"models": 2, "epochs": 4, "folder": str(tmp_path), "trouble": "raise", "at": 2}
     report = run(store, **fields)
     assert (report.state, report.exit_code) == ("failed", 3)
     assert report.jobs == {"planned": 9, "stored": 5, "done": 5, "failed": 1}
     assert {"epoch 2 cannot be had"} == {error.partition(": ")[2] for _, _, error in report.failures}
-    assert {report.roots["links"][0]} == store.states()  # a run that is not finished needs it
+    assert {report.roots["links"][0]} == store.states()  # the unfinished run needs it
     (tmp_path / "mended").touch()
-    again = resume(report.run, store, HERE)
-    assert ("finished", once(2, 4)) == (again.state, trained(tmp_path))
-    assert continued(store, again) == [0, 1, 2, 3] * 2
+    resumed = resume(report.run, store, HERE)
+    assert ("finished", each_epoch_once(2, 4)) == (resumed.state, training_counts(tmp_path))
+    assert continued_from(store, resumed) == [0, 1, 2, 3] * 2
     assert set() == store.states()
 
 
-def test_where_a_failed_link_is_tolerated_the_tables_go_without_those_after_it(store: Store, tmp_path: Path) -> None:
+def test_tolerated_failure_leaves_out_its_later_links(store: Store, tmp_path: Path) -> None:
     fields: dict[str, Any] = {"models": 2, "epochs": 4, "folder": str(tmp_path), "trouble": "raise", "at": 2}
     report = run(store, replace(HERE, tolerate=1), **fields)
     assert report.table("summary")["estimate"].to_pylist() == [11.0]  # 1 of the one, 1 + 2 + 3 + 4 of the other
-    assert Counter({"0:1": 1, **{f"1:{epoch}": 1 for epoch in range(1, 5)}}) == trained(tmp_path)
+    assert Counter({"0:1": 1, **{f"1:{epoch}": 1 for epoch in range(1, 5)}}) == training_counts(tmp_path)
 
 
 def test_a_kept_state_lets_another_run_train_longer(store: Store, tmp_path: Path) -> None:
     short = run(store, KEEPING, models=2, epochs=2, folder=str(tmp_path))
     assert set(short.roots["ends"]) == store.states()
     longer = run(store, models=2, epochs=4, folder=str(tmp_path))
-    assert ([0, 1, 2, 3] * 2, once(2, 4)) == (continued(store, longer), trained(tmp_path))
+    assert ([0, 1, 2, 3] * 2, each_epoch_once(2, 4)) == (continued_from(store, longer), training_counts(tmp_path))
     assert set() == store.states()
 
 
-def test_an_unbroken_training_can_be_kept_and_trained_longer_too(store: Store, tmp_path: Path) -> None:
+def test_kept_unbroken_training_can_be_extended(store: Store, tmp_path: Path) -> None:
     run(store, KEEPING, models=1, epochs=3, link=0, folder=str(tmp_path))
     longer = run(store, models=1, epochs=6, link=3, folder=str(tmp_path))
-    assert (once(1, 6), [0, 3]) == (trained(tmp_path), continued(store, longer))
+    assert (each_epoch_once(1, 6), [0, 3]) == (training_counts(tmp_path), continued_from(store, longer))
 
 
-def test_without_keep_the_states_of_an_earlier_run_with_it_go(store: Store) -> None:
+def test_run_without_keep_removes_earlier_states(store: Store) -> None:
     run(store, KEEPING, epochs=2)
     assert len(store.states()) == 2
     run(store, KEEPING, epochs=2)
@@ -194,7 +199,7 @@ def test_without_keep_the_states_of_an_earlier_run_with_it_go(store: Store) -> N
     assert set() == store.states()
 
 
-def test_a_state_stays_as_long_as_another_unfinished_run_needs_it(store: Store, tmp_path: Path) -> None:
+def test_state_stays_while_an_unfinished_run_needs_it(store: Store, tmp_path: Path) -> None:
     fields: dict[str, Any] = {"models": 1, "folder": str(tmp_path), "trouble": "raise", "at": 3}
     longer = run(store, epochs=4, **fields)
     short = run(store, epochs=2, **fields)
@@ -202,10 +207,10 @@ def test_a_state_stays_as_long_as_another_unfinished_run_needs_it(store: Store, 
     assert {short.roots["ends"][0]} == store.states()
     (tmp_path / "mended").touch()
     assert resume(longer.run, store, HERE).state == "finished"
-    assert (once(1, 4), set()) == (trained(tmp_path), store.states())
+    assert (each_epoch_once(1, 4), set()) == (training_counts(tmp_path), store.states())
 
 
-def test_a_store_that_cannot_take_a_state_is_a_pause(
+def test_store_that_refuses_a_state_pauses_the_run(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fields: dict[str, Any] = {"models": 1, "epochs": 3, "folder": str(tmp_path)}
@@ -224,11 +229,11 @@ def test_a_store_that_cannot_take_a_state_is_a_pause(
     assert run(store, **fields).state == "finished"
 
 
-def test_a_link_stored_without_a_state_is_not_computed_again_for_it(store: Store, tmp_path: Path) -> None:
+def test_link_without_state_is_not_recomputed(store: Store, tmp_path: Path) -> None:
     run(store, models=1, epochs=2, folder=str(tmp_path))
     longer = run(store, models=1, epochs=4, folder=str(tmp_path))
-    assert continued(store, longer) == [0, 1, 0, 3]
-    assert values(unbroken(tmp_path, models=1, epochs=4)) == values(longer)
+    assert continued_from(store, longer) == [0, 1, 0, 3]
+    assert values(run_in_one_link(tmp_path, models=1, epochs=4)) == values(longer)
 
 
 def test_a_chain_runs_in_a_store_elsewhere(s3: Server, tmp_path: Path) -> None:
@@ -238,5 +243,5 @@ def test_a_chain_runs_in_a_store_elsewhere(s3: Server, tmp_path: Path) -> None:
     assert {failed.roots["links"][1]} == store.states()
     (tmp_path / "mended").touch()
     report = run(store, **fields)
-    assert ([0, 1, 2], once(1, 3)) == (continued(store, report), trained(tmp_path))
+    assert ([0, 1, 2], each_epoch_once(1, 3)) == (continued_from(store, report), training_counts(tmp_path))
     assert set() == store.states()

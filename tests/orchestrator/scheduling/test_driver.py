@@ -1,4 +1,4 @@
-"""What a driver does about executors, other runs and signals that do not do as they should."""
+"""The driver handles failing executors, idle other runs and signals."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def run(store: Store, events: list[Mapping[str, Any]], **fields: Any) -> Report:
     return start([Cell("toys", toys.Config(**fields))], store, HERE, events.append)
 
 
-def told(events: list[Mapping[str, Any]]) -> list[str]:
+def told_lines(events: list[Mapping[str, Any]]) -> list[str]:
     return [event["line"] for event in events if event["event"] == "told"]
 
 
 class Gone(LocalExecutor):
-    """An executor whose cluster is gone after the first call; with `stop`, since the run was asked to stop."""
+    """An executor whose cluster fails after the first call. If `stop` is given, the run was asked to stop before."""
 
     def __init__(self, store: str, stop: Stop | None) -> None:
         super().__init__(store)
@@ -54,7 +54,7 @@ class Gone(LocalExecutor):
         raise ClusterError("the cluster is gone")
 
 
-def test_a_cluster_that_goes_with_the_wish_to_stop_is_an_interrupt_and_otherwise_an_error(store: Store) -> None:
+def test_lost_cluster_interrupts_only_a_stopping_run(store: Store) -> None:
     plan = Plan.from_roots(toys.plan(toys.Config()))
     stop = Stop()
     driver = Driver(store, lambda: Gone(store.location, stop), lambda event: None, stop)
@@ -64,7 +64,7 @@ def test_a_cluster_that_goes_with_the_wish_to_stop_is_an_interrupt_and_otherwise
         Driver(store, lambda: Gone(store.location, None), lambda event: None, Stop()).drive(plan, set())
 
 
-def test_a_cluster_that_cannot_start_since_the_run_is_to_stop_is_an_interrupt(store: Store) -> None:
+def test_failed_start_while_stopping_is_an_interrupt(store: Store) -> None:
     stop = Stop()
 
     def opened() -> LocalExecutor:
@@ -77,7 +77,7 @@ def test_a_cluster_that_cannot_start_since_the_run_is_to_stop_is_an_interrupt(st
 
 
 class Busy(LocalExecutor):
-    """An executor that says of each call that it has been running for a week, and notes which it is asked to end."""
+    """An executor that reports every call as running for a week and notes the calls that it is to end."""
 
     def __init__(self, store: str) -> None:
         super().__init__(store)
@@ -99,7 +99,7 @@ class Busy(LocalExecutor):
 
 
 @pytest.mark.parametrize(
-    ("given", "price", "limits"),
+    ("timeout", "price", "limits"),
     [
         (None, None, ["24 h", "10 min"]),
         (None, 1.0, ["1 h", "10 min"]),
@@ -107,24 +107,22 @@ class Busy(LocalExecutor):
         (90.0, 360.0, ["1 min 30 s"]),
     ],
 )
-def test_a_call_is_ended_after_a_time_that_is_given_learnt_or_priced(
-    store: Store, monkeypatch: pytest.MonkeyPatch, given: float | None, price: float | None, limits: list[str]
+def test_call_ends_after_given_learned_or_priced_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch, timeout: float | None, price: float | None, limits: list[str]
 ) -> None:
     monkeypatch.setattr(driver_module, "POLL", 0.0)
     executor = Busy(store.location)
     events: list[Mapping[str, Any]] = []
     driver = Driver(
-        store, lambda: executor, events.extend, Stop(), together=1, timeout=given, price=lambda group: price
+        store, lambda: executor, events.extend, Stop(), together=1, timeout=timeout, price=lambda group: price
     )
     driver.drive(Plan.from_roots(toys.plan(toys.Config(parts=3, seconds=0.001))), set())
     assert set(driver.progress.computed) == store.keys()
-    told = dict.fromkeys(why for task, why, _ in executor.asked if task == "toys.part")
-    assert list(told) == [f"it was ended after {limit}, its time limit" for limit in limits]
+    reasons = dict.fromkeys(why for task, why, _ in executor.asked if task == "toys.part")
+    assert list(reasons) == [f"it was ended after {limit}, its time limit" for limit in limits]
 
 
-def test_an_interrupt_waits_for_a_job_of_this_process_no_longer_than_the_grace(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupt_waits_no_longer_than_grace(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stop_module, "GRACE", 0.05)
 
     def interrupt() -> None:
@@ -134,30 +132,28 @@ def test_an_interrupt_waits_for_a_job_of_this_process_no_longer_than_the_grace(
 
     threading.Thread(target=interrupt).start()
     events: list[Mapping[str, Any]] = []
-    report = run(store, events, trouble="wait", at=0, folder=str(tmp_path))  # nobody ever lets it go
+    report = run(store, events, trouble="wait", at=0, folder=str(tmp_path))  # nothing ever releases it
     assert (report.state, report.exit_code, report.jobs["done"]) == ("interrupted", 130, 0)
-    assert "stopping: no new job is started, 1 running call may take" in told(events)[0]
+    assert "stopping: no new job is started, 1 running call may take" in told_lines(events)[0]
     (tmp_path / "go").touch()
     assert run(store, [], trouble="wait", at=0, folder=str(tmp_path)).state == "finished"
 
 
-def test_jobs_that_a_run_shares_with_one_that_does_nothing_are_computed_here_and_that_is_said(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other run's heart beats, as it does in a process that hangs, and its driver does nothing."""
+def test_jobs_of_an_idle_run_are_computed_here(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other run's heart beats, as in a process that hangs, but its driver does nothing."""
     monkeypatch.setattr(waiting, "ELSEWHERE", 0.01)
     for name in ("PATIENCE", "FLOOR"):
         monkeypatch.setattr(waiting, name, 1.0)
-    other = Path(store.folder("runs")) / "toys-hung"
-    Journal(other).create({}, Plan.from_roots(toys.plan(toys.Config(parts=6, label="other"))))
+    other_run = Path(store.folder("runs")) / "toys-hung"
+    Journal(other_run).create({}, Plan.from_roots(toys.plan(toys.Config(parts=6, label="other"))))
     events: list[Mapping[str, Any]] = []
-    with acquire([other]):
+    with acquire([other_run]):
         report = run(store, events, parts=7)
     assert (report.state, report.jobs["done"]) == ("finished", 8)
-    who = f"process {os.getpid()} on "
-    waits, *_, gives_up = told(events)
-    assert f" for toys-hung ({who}" in waits
+    process = f"process {os.getpid()} on "
+    waits, *_, gives_up = told_lines(events)
+    assert f" for toys-hung ({process}" in waits
     assert "6 jobs), which compute" in waits
-    assert gives_up.startswith(f"toys-hung ({who}")
+    assert gives_up.startswith(f"toys-hung ({process}")
     assert " has made no progress for " in gives_up
     assert "; computing the 6 jobs that it shares with this run" in gives_up

@@ -1,4 +1,4 @@
-"""The schedule decides what to send and what each outcome means; every rule of retrying is here."""
+"""The schedule decides what to send and how to treat each outcome. All rules of retrying are tested here."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def total(config: Number, inputs: Inputs) -> pa.Table:
     return pa.table({})
 
 
-def a_plan(leaves: int, step: int = 2) -> Plan:
-    """Leaves (all alike where the step is 2) below one total."""
+def leaves_below_total(leaves: int, step: int = 2) -> Plan:
+    """Leaves (all of one group if the step is 2) below one total."""
     return Plan.from_roots({"summary": Job(total, Number(), tuple(Job(leaf, Number(step * i)) for i in range(leaves)))})
 
 
@@ -51,36 +51,36 @@ def keys(call: Call | None) -> list[str]:
 
 
 def drain(schedule: Schedule, outcome: Callable[[str], Outcome] = done) -> list[list[str]]:
-    """Send one call at a time to the end; the keys of each."""
-    sent = []
+    """Send one call at a time until none is left. Returns the keys of each call."""
+    call_keys = []
     while call := schedule.next():
-        sent.append(keys(call))
+        call_keys.append(keys(call))
         answer(schedule, call, outcome)
-    return sent
+    return call_keys
 
 
-def test_inputs_come_before_their_readers_and_all_is_sent_once() -> None:
-    plan = a_plan(3)
+def test_inputs_precede_readers_and_all_is_sent_once() -> None:
+    plan = leaves_below_total(3)
     schedule = Schedule(plan, set())
     assert list(plan.jobs) == [key for call in drain(schedule) for key in call]
-    assert schedule.over
+    assert schedule.is_over
     assert set(plan.jobs) == schedule.done
 
 
 def test_stored_jobs_are_not_sent() -> None:
-    plan = a_plan(3)
-    stored = set(list(plan.jobs)[:2])
-    assert list(plan.jobs)[2:] == [key for call in drain(Schedule(plan, stored)) for key in call]
+    plan = leaves_below_total(3)
+    stored_keys = set(list(plan.jobs)[:2])
+    assert list(plan.jobs)[2:] == [key for call in drain(Schedule(plan, stored_keys)) for key in call]
 
 
 def test_only_alike_jobs_share_a_call() -> None:
-    plan = a_plan(4, step=1)
+    plan = leaves_below_total(4, step=1)
     sizes = [len(call) for call in drain(Schedule(plan, set(), together=8))]
     assert sizes == [2, 2, 1]
 
 
-def test_short_jobs_share_calls_once_their_seconds_are_known() -> None:
-    plan = a_plan(400)
+def test_short_jobs_share_calls_once_timed() -> None:
+    plan = leaves_below_total(400)
     schedule = Schedule(plan, set(), slots=2)
     calls = drain(schedule, lambda key: Done(key, 0.001, "here:1"))
     assert len(calls[0]) == 1
@@ -89,40 +89,40 @@ def test_short_jobs_share_calls_once_their_seconds_are_known() -> None:
 
 
 def test_long_jobs_do_not_share_calls() -> None:
-    assert {1} == {len(call) for call in drain(Schedule(a_plan(40), set(), slots=2))}
+    assert {1} == {len(call) for call in drain(Schedule(leaves_below_total(40), set(), slots=2))}
 
 
-def test_a_failed_job_is_final_and_the_rest_goes_on() -> None:
-    plan = a_plan(3)
+def test_failed_job_is_final_and_others_continue() -> None:
+    plan = leaves_below_total(3)
     bad = next(iter(plan.jobs))
     schedule = Schedule(plan, set())
     drain(schedule, lambda key: Failed(key, "ValueError: no", "...") if key == bad else done(key))
     assert {bad} == set(schedule.failed)
     assert len(schedule.done) == 2
-    assert schedule.over
+    assert schedule.is_over
 
 
-def test_with_fail_fast_nothing_is_sent_after_a_failure() -> None:
-    plan = a_plan(3)
+def test_fail_fast_sends_nothing_after_a_failure() -> None:
+    plan = leaves_below_total(3)
     schedule = Schedule(plan, set(), fail_fast=True)
     assert len(drain(schedule, lambda key: Failed(key, "ValueError: no", "..."))) == 1
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_a_lost_worker_does_not_lose_its_jobs() -> None:
-    plan = a_plan(1)
+    plan = leaves_below_total(1)
     schedule = Schedule(plan, set())
     call = schedule.next()
     assert call is not None
     answer(schedule, call, lambda key: Lost(key, "worker died", died=True))
-    again = schedule.next()
-    assert again is not None
-    assert keys(call) == keys(again)
-    assert again.delay > 0
+    retry = schedule.next()
+    assert retry is not None
+    assert keys(call) == keys(retry)
+    assert retry.delay > 0
 
 
-def test_a_group_is_halved_until_the_culprit_is_alone_and_only_it_is_set_aside() -> None:
-    plan = a_plan(8)
+def test_lost_group_is_halved_down_to_the_culprit() -> None:
+    plan = leaves_below_total(8)
     culprit = list(plan.jobs)[5]
     schedule = Schedule(plan, set(), together=8)
     sizes = []
@@ -136,8 +136,8 @@ def test_a_group_is_halved_until_the_culprit_is_alone_and_only_it_is_set_aside()
     assert len(schedule.done) == 7
 
 
-def test_a_lost_node_is_never_held_against_a_job() -> None:
-    plan = a_plan(2)
+def test_lost_node_never_counts_against_a_job() -> None:
+    plan = leaves_below_total(2)
     schedule = Schedule(plan, set())
     unlucky, lucky = (schedule.next() for _ in range(2))
     assert unlucky is not None
@@ -151,7 +151,7 @@ def test_a_lost_node_is_never_held_against_a_job() -> None:
 
 
 def test_a_run_pauses_where_nothing_at_all_succeeds() -> None:
-    schedule = Schedule(a_plan(1), set())
+    schedule = Schedule(leaves_below_total(1), set())
     delays = []
     while call := schedule.next():
         delays.append(call.delay)
@@ -162,7 +162,7 @@ def test_a_run_pauses_where_nothing_at_all_succeeds() -> None:
 
 
 def test_back_off_doubles_up_to_a_minute() -> None:
-    schedule = Schedule(a_plan(1), set())
+    schedule = Schedule(leaves_below_total(1), set())
     delays = []
     while call := schedule.next():
         delays.append(call.delay)
@@ -171,7 +171,7 @@ def test_back_off_doubles_up_to_a_minute() -> None:
 
 
 def test_losses_are_forgotten_whenever_something_succeeds() -> None:
-    schedule = Schedule(a_plan(2 * FRUITLESS), set())
+    schedule = Schedule(leaves_below_total(2 * FRUITLESS), set())
     unlucky = schedule.next()
     for _ in range(2 * FRUITLESS - 1):
         assert unlucky is not None
@@ -184,8 +184,8 @@ def test_losses_are_forgotten_whenever_something_succeeds() -> None:
     assert schedule.paused is None
 
 
-def test_what_jobs_take_is_learned_slowly_and_says_how_many_share_a_call() -> None:
-    plan = a_plan(3000)
+def test_learned_job_time_sets_call_size() -> None:
+    plan = leaves_below_total(3000)
     schedule = Schedule(plan, set(), slots=2)
     for seconds, fitting in ((0.02, 25), (0.12, 12), (0.02, 14)):  # means of 0.02, 0.04 and 0.036 s in half a second
         call = schedule.next()
@@ -195,8 +195,8 @@ def test_what_jobs_take_is_learned_slowly_and_says_how_many_share_a_call() -> No
             assert fitting == len(keys(schedule.next()))
 
 
-def test_a_key_that_arrives_while_it_waits_or_runs_is_settled_once() -> None:
-    plan = a_plan(2)
+def test_key_arriving_while_waiting_is_settled_once() -> None:
+    plan = leaves_below_total(2)
     first, second, summary = plan.jobs
     schedule = Schedule(plan, set())
     call = schedule.next()
@@ -208,8 +208,8 @@ def test_a_key_that_arrives_while_it_waits_or_runs_is_settled_once() -> None:
     assert [[summary]] == drain(schedule)
 
 
-def test_a_store_that_refuses_is_a_pause_and_loses_nothing() -> None:
-    plan = a_plan(4)
+def test_store_that_refuses_pauses_without_losing_results() -> None:
+    plan = leaves_below_total(4)
     schedule = Schedule(plan, set())
     first, second = schedule.next(), schedule.next()
     assert first is not None
@@ -217,21 +217,21 @@ def test_a_store_that_refuses_is_a_pause_and_loses_nothing() -> None:
     answer(schedule, first, lambda key: Refused(key, "No space left on device"))
     assert schedule.next() is None
     answer(schedule, second)
-    assert schedule.over
+    assert schedule.is_over
     assert schedule.paused == "No space left on device"
     assert set(keys(second)) == schedule.done
     assert not schedule.failed
 
 
-def test_a_missing_input_opens_its_producer_again_and_its_reader_waits() -> None:
-    plan = a_plan(3)
+def test_missing_input_is_recomputed_before_its_reader() -> None:
+    plan = leaves_below_total(3)
     gone, summary = next(iter(plan.jobs)), plan.roots["summary"][0]
     schedule = Schedule(plan, set(plan.jobs) - {summary})
     call = schedule.next()
     assert call is not None
     answer(schedule, call, lambda key: Missing(key, (gone,)))
     assert [[gone], [summary]] == drain(schedule)
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_other_readers_of_a_missing_input_wait_too() -> None:
@@ -248,68 +248,68 @@ def test_other_readers_of_a_missing_input_wait_too() -> None:
 
 
 def readers(count: int, deep: bool = False) -> Plan:
-    """So many alike readers of one input, which reads another one where it is `deep`."""
+    """Readers of one shared input, all of one group. If `deep`, the input has an input as well."""
     base = Job(leaf, Number(1), (Job(leaf, Number(3)),) if deep else ())
     return Plan.from_roots({"summary": tuple(Job(leaf, Number(2 * i), (base,)) for i in range(count))})
 
 
 @pytest.mark.parametrize("together", [1, 5, 12])
-def test_what_many_readers_find_damaged_is_computed_again_once_and_no_reader_fails(together: int) -> None:
+def test_damaged_input_is_recomputed_once_for_all_readers(together: int) -> None:
     plan = readers(12)
-    base, *others = plan.jobs
+    base, *reader_keys = plan.jobs
     schedule = Schedule(plan, {base}, together=together)
-    calls = sent(schedule)
-    assert others == [key for call in calls for key in keys(call)]
+    calls = send_all(schedule)
+    assert reader_keys == [key for call in calls for key in keys(call)]
     for call in calls:
         answer(schedule, call, lambda key: Missing(key, (base,)))
-    again = drain(schedule)
-    assert [base] == again[0]
-    assert sorted(others) == sorted(key for call in again[1:] for key in call)
-    assert ({}, set(plan.jobs), 1, True) == (schedule.failed, schedule.done, schedule.damaged, schedule.over)
+    resent = drain(schedule)
+    assert [base] == resent[0]
+    assert sorted(reader_keys) == sorted(key for call in resent[1:] for key in call)
+    assert ({}, set(plan.jobs), 1, True) == (schedule.failed, schedule.done, schedule.damaged, schedule.is_over)
 
 
-def test_what_a_reader_found_before_its_input_was_computed_again_is_old() -> None:
+def test_report_from_before_the_recomputation_is_ignored() -> None:
     plan = readers(2)
     base, first, second = plan.jobs
     schedule = Schedule(plan, {base})
-    one, other = sent(schedule)
-    answer(schedule, one, lambda key: Missing(key, (base,)))
+    first_call, second_call = send_all(schedule)
+    answer(schedule, first_call, lambda key: Missing(key, (base,)))
     assert [[base], [first]] == drain(schedule)
-    answer(schedule, other, lambda key: Missing(key, (base,)))
+    answer(schedule, second_call, lambda key: Missing(key, (base,)))
     assert (1, [[second]]) == (schedule.damaged, drain(schedule))
 
 
-def test_what_a_reader_found_before_its_input_arrived_from_elsewhere_is_old() -> None:
+def test_report_from_before_an_arrival_is_ignored() -> None:
     plan = readers(2)
     base, first, second = plan.jobs
     schedule = Schedule(plan, {base})
-    one, other = sent(schedule)
-    answer(schedule, one, lambda key: Missing(key, (base,)))
+    first_call, second_call = send_all(schedule)
+    answer(schedule, first_call, lambda key: Missing(key, (base,)))
     schedule.defer([base])
     schedule.take_over_results([base])
-    answer(schedule, other, lambda key: Missing(key, (base,)))
+    answer(schedule, second_call, lambda key: Missing(key, (base,)))
     assert (1, [[first], [second]]) == (schedule.damaged, drain(schedule))
 
 
-def test_groups_of_equal_depth_are_sent_in_their_order() -> None:
+def test_groups_of_equal_depth_keep_their_order() -> None:
     plan = Plan.from_roots({"summary": tuple(Job(link, Number(value)) for value in range(20))})
-    sent = [plan.jobs[key].config.value for call in drain(Schedule(plan, set(), together=2)) for key in call]
-    assert [value for group in range(10) for value in (group, group + 10)] == sent
+    sent_values = [plan.jobs[key].config.value for call in drain(Schedule(plan, set(), together=2)) for key in call]
+    assert [value for group in range(10) for value in (group, group + 10)] == sent_values
 
 
-def test_calls_become_smaller_towards_the_end_so_that_no_slot_waits() -> None:
-    plan = a_plan(100)
+def test_calls_shrink_towards_the_end() -> None:
+    plan = leaves_below_total(100)
     group = next(iter(plan.groups.values()))
     schedule = Schedule(plan, set(), slots=3, seconds={group: 0.01})
-    assert sizes(sent(schedule))[:7] == [16, 14, 11, 9, 8, 7, 5]
+    assert sizes(send_all(schedule))[:7] == [16, 14, 11, 9, 8, 7, 5]
 
 
-def test_a_result_that_is_damaged_again_and_again_is_set_aside_itself_and_its_readers_are_not() -> None:
+def test_repeatedly_damaged_result_fails_without_its_readers() -> None:
     plan = readers(4)
     base = next(iter(plan.jobs))
     schedule = Schedule(plan, {base}, together=2)
     calls = 0
-    while all_at_once := sent(schedule):
+    while all_at_once := send_all(schedule):
         calls += len(all_at_once)
         for call in all_at_once:
             answer(schedule, call, lambda key: done(key) if key == base else Missing(key, (base,)))
@@ -317,10 +317,10 @@ def test_a_result_that_is_damaged_again_and_again_is_set_aside_itself_and_its_re
     assert f"was missing or damaged {REOPENED} times" in schedule.failed[base].error
     assert schedule.damaged == REOPENED
     assert calls == 2 * REOPENED + REOPENED - 1
-    assert (set(), True) == (schedule.done, schedule.over)
+    assert (set(), True) == (schedule.done, schedule.is_over)
 
 
-def test_a_result_that_is_damaged_less_often_is_not_set_aside() -> None:
+def test_result_damaged_less_often_does_not_fail() -> None:
     plan = readers(4)
     base = next(iter(plan.jobs))
     schedule = Schedule(plan, {base}, together=4)
@@ -331,13 +331,13 @@ def test_a_result_that_is_damaged_less_often_is_not_set_aside() -> None:
     assert ({}, set(plan.jobs), REOPENED - 1) == (schedule.failed, schedule.done, schedule.damaged)
 
 
-def test_a_lost_reader_waits_for_an_input_that_was_opened_again() -> None:
+def test_lost_reader_waits_for_its_reopened_input() -> None:
     plan = readers(2)
     base, first, second = plan.jobs
     schedule = Schedule(plan, {base})
-    one, other = sent(schedule)
-    answer(schedule, one, lambda key: Missing(key, (base,)))
-    answer(schedule, other, lambda key: Lost(key, "worker died", died=True))
+    first_call, second_call = send_all(schedule)
+    answer(schedule, first_call, lambda key: Missing(key, (base,)))
+    answer(schedule, second_call, lambda key: Lost(key, "worker died", died=True))
     call = schedule.next()
     assert ([base], None) == (keys(call), schedule.next())
     assert call is not None
@@ -345,30 +345,30 @@ def test_a_lost_reader_waits_for_an_input_that_was_opened_again() -> None:
     assert sorted([first, second]) == sorted(key for call in drain(schedule) for key in call)
 
 
-def test_the_halves_of_a_lost_call_wait_for_an_input_that_was_opened_again() -> None:
+def test_halves_of_lost_call_wait_for_input() -> None:
     plan = readers(5)
-    base, first, *others = plan.jobs
+    base, first, *remaining = plan.jobs
     schedule = Schedule(plan, {base, first}, together=3)
-    one, other = sent(schedule)
-    answer(schedule, one, lambda key: Lost(key, "worker died", died=True))
-    answer(schedule, other, lambda key: Missing(key, (base,)))
-    again = drain(schedule)
-    assert ([base], sorted(others)) == (again[0], sorted(key for call in again[1:] for key in call))
-    assert schedule.over
+    first_call, second_call = send_all(schedule)
+    answer(schedule, first_call, lambda key: Lost(key, "worker died", died=True))
+    answer(schedule, second_call, lambda key: Missing(key, (base,)))
+    resent = drain(schedule)
+    assert ([base], sorted(remaining)) == (resent[0], sorted(key for call in resent[1:] for key in call))
+    assert schedule.is_over
 
 
-def test_a_retry_that_is_due_is_held_back_when_its_input_is_opened_again() -> None:
+def test_due_retry_waits_for_its_reopened_input() -> None:
     plan = readers(2, deep=True)
     deepest, base, *_ = plan.jobs
     schedule = Schedule(plan, {deepest, base})
-    one, other = sent(schedule)
-    answer(schedule, one, lambda key: Lost(key, "its node went away"))
-    answer(schedule, other, lambda key: Missing(key, (base,)))
+    first_call, second_call = send_all(schedule)
+    answer(schedule, first_call, lambda key: Lost(key, "its node went away"))
+    answer(schedule, second_call, lambda key: Missing(key, (base,)))
     assert [base] == drain(schedule)[0]
     assert ({}, set(plan.jobs)) == (schedule.failed, schedule.done)
 
 
-def test_a_result_whose_input_is_the_link_before_it_too_is_computed_again() -> None:
+def test_result_read_as_input_and_state_is_recomputed() -> None:
     first = Job(link, Number(0))
     last = Job(link, Number(1), (first,), after=first)
     plan = Plan.from_roots({"summary": Job(total, Number(), (last,))})
@@ -380,34 +380,34 @@ def test_a_result_whose_input_is_the_link_before_it_too_is_computed_again() -> N
     assert call is not None
     answer(schedule, call, lambda key: Missing(key, (after,)))
     assert [[before], [after], [summary]] == drain(schedule)
-    assert schedule.over
+    assert schedule.is_over
 
 
-def test_jobs_left_to_another_run_are_taken_when_they_arrive_or_reclaimed_when_it_dies() -> None:
-    plan = a_plan(3)
+def test_deferred_jobs_arrive_or_are_reclaimed() -> None:
+    plan = leaves_below_total(3)
     first, second, third, summary = plan.jobs
     schedule = Schedule(plan, set())
     schedule.defer([first, second, summary])
     assert [[third]] == drain(schedule)
-    assert not schedule.over
+    assert not schedule.is_over
     schedule.take_over_results([first])
     assert schedule.next() is None
     schedule.reclaim([second, summary])
     assert [[second], [summary]] == drain(schedule)
-    assert schedule.over
+    assert schedule.is_over
 
 
-def test_what_failed_earlier_in_the_run_is_not_sent_again() -> None:
-    plan = a_plan(2)
+def test_earlier_failures_are_not_sent_again() -> None:
+    plan = leaves_below_total(2)
     bad = next(iter(plan.jobs))
     schedule = Schedule(plan, set(), failed={bad: Failed(bad, "ValueError: no", "")})
-    sent = drain(schedule)
-    assert bad not in [key for call in sent for key in call]
-    assert len(sent) == 1
+    call_keys = drain(schedule)
+    assert bad not in [key for call in call_keys for key in call]
+    assert len(call_keys) == 1
 
 
-def test_the_window_is_the_callers_and_the_schedule_scales() -> None:
-    plan = a_plan(20_000)
+def test_schedule_handles_20000_jobs() -> None:
+    plan = leaves_below_total(20_000)
     schedule = Schedule(plan, set(), slots=2, together=64)
     assert sum(map(len, drain(schedule))) == 20_001
 
@@ -433,12 +433,12 @@ def trainings(count: int, scores: int = 0) -> Plan:
     return Plan.from_roots({"summary": Job(total, Number(), tuple(below))})
 
 
-def taught(busy: float, stack: int = 10, member: float = 1.0, device: float = 1000.0) -> Callable[[str], Outcome]:
+def gpu_outcome(busy: float, stack: int = 10, member: float = 1.0, device: float = 1000.0) -> Callable[[str], Outcome]:
     return lambda key: Done(key, 1.0, "here:1", measured=GpuMeasurement(stack, member, device, busy))
 
 
-def sent(schedule: Schedule) -> list[Call]:
-    """All that can be sent before anything comes back."""
+def send_all(schedule: Schedule) -> list[Call]:
+    """All calls that can be sent before the first one returns."""
     calls = []
     while call := schedule.next():
         calls.append(call)
@@ -449,148 +449,148 @@ def sizes(calls: list[Call]) -> list[int]:
     return [len(call.items) for call in calls]
 
 
-def test_without_a_gpu_a_task_that_asks_for_one_is_sent_as_any_other() -> None:
-    calls = sent(Schedule(trainings(4, scores=2), set(), slots=2))
+def test_without_gpu_gpu_tasks_are_sent_as_others() -> None:
+    calls = send_all(Schedule(trainings(4, scores=2), set(), slots=2))
     assert sizes(calls) == [1] * 6
     assert {(0.0, 1)} == {(call.gpus, call.sharers) for call in calls}
 
 
-def test_each_gpu_gets_one_call_with_its_share_of_what_is_ready() -> None:
-    calls = sent(Schedule(trainings(100), set(), slots=16, gpus=4))
+def test_each_gpu_gets_an_equal_call() -> None:
+    calls = send_all(Schedule(trainings(100), set(), slots=16, gpus=4))
     assert sizes(calls) == [25, 25, 25, 25]
     assert {(1.0, 1)} == {(call.gpus, call.sharers) for call in calls}
 
 
-def test_a_job_takes_as_many_gpus_as_are_asked_for_and_shares_none() -> None:
+def test_job_with_several_gpus_shares_none() -> None:
     schedule = Schedule(trainings(8, scores=1), set(), slots=16, gpus=5, gpus_per_job=2)
-    first, second, scores = sent(schedule)
+    first, second, scores = send_all(schedule)
     assert [(call.gpus, call.sharers) for call in (first, second, scores)] == [(2.0, 1), (2.0, 1), (0.0, 1)]
     assert sizes([first, second, scores]) == [4, 4, 1]
-    answer(schedule, first, taught(0.2))
+    answer(schedule, first, gpu_outcome(0.2))
     assert schedule.on_gpus == 1
 
 
-def test_calls_of_other_tasks_run_beside_those_on_gpus() -> None:
+def test_cpu_tasks_run_next_to_gpu_calls() -> None:
     schedule = Schedule(trainings(100, scores=3), set(), slots=16, gpus=2)
-    calls = sent(schedule)
+    calls = send_all(schedule)
     assert [call.task for call in calls] == ["schedule.train"] * 2 + ["schedule.score"] * 3
     assert [call.gpus for call in calls] == [1.0, 1.0, 0.0, 0.0, 0.0]
     assert schedule.on_gpus == 2
 
 
-def test_without_room_for_others_a_gpu_still_gets_its_call() -> None:
+def test_gpu_gets_its_call_without_other_room() -> None:
     schedule = Schedule(trainings(10, scores=3), set(), slots=2, gpus=1)
     assert [call.task for call in iter(lambda: schedule.next(room=False), None)] == ["schedule.train"]
-    assert [call.task for call in sent(schedule)] == ["schedule.score"] * 3
+    assert [call.task for call in send_all(schedule)] == ["schedule.score"] * 3
 
 
-def test_a_call_alone_teaches_how_many_share_a_gpu_and_how_many_jobs_each_carries() -> None:
+def test_first_call_teaches_sharers_and_call_size() -> None:
     schedule = Schedule(trainings(2000), set(), gpus=1)
-    (first,) = sent(schedule)
+    (first,) = send_all(schedule)
     assert len(first.items) == 512
-    answer(schedule, first, taught(busy=0.5))
-    calls = sent(schedule)
+    answer(schedule, first, gpu_outcome(busy=0.5))
+    calls = send_all(schedule)
     assert sizes(calls) == [40, 40, 40]  # two at one time and the next one
     assert {(0.5, 2)} == {(call.gpus, call.sharers) for call in calls}
-    answer(schedule, calls[0], taught(busy=0.9))
-    assert [(len(call.items), call.sharers) for call in sent(schedule)] == [(40, 2)]
+    answer(schedule, calls[0], gpu_outcome(busy=0.9))
+    assert [(len(call.items), call.sharers) for call in send_all(schedule)] == [(40, 2)]
 
 
-def test_on_more_gpus_as_many_more_calls_are_sent() -> None:
+def test_more_gpus_get_proportionally_more_calls() -> None:
     for gpus in (1, 3):
         schedule = Schedule(trainings(5000), set(), gpus=gpus)
-        first = sent(schedule)
+        first = send_all(schedule)
         assert gpus == len(first)
         for call in first:
-            answer(schedule, call, taught(busy=0.3))
-        assert gpus * 3 + gpus == len(sent(schedule))
+            answer(schedule, call, gpu_outcome(busy=0.3))
+        assert gpus * 3 + gpus == len(send_all(schedule))
 
 
-def test_another_group_of_the_same_task_shares_gpus_as_the_one_before_did() -> None:
+def test_groups_of_one_task_share_measurements() -> None:
     batch_key = [Job(train_alike, Number(i)) for i in range(40)]
     schedule = Schedule(Plan.from_roots({"summary": tuple(batch_key)}), set(), gpus=1)
-    (first,) = sent(schedule)
+    (first,) = send_all(schedule)
     assert {0} == {item.config.value % 2 for item in first.items}
-    answer(schedule, first, taught(busy=0.5))
-    calls = sent(schedule)
+    answer(schedule, first, gpu_outcome(busy=0.5))
+    calls = send_all(schedule)
     assert ([10, 10], {2}) == (sizes(calls), {call.sharers for call in calls})
-    answer(schedule, calls[0], taught(busy=0.5))
-    answer(schedule, calls[1], taught(busy=0.5))
-    assert schedule.over
+    answer(schedule, calls[0], gpu_outcome(busy=0.5))
+    answer(schedule, calls[1], gpu_outcome(busy=0.5))
+    assert schedule.is_over
 
 
-def test_towards_the_end_calls_become_smaller_and_all_is_sent() -> None:
+def test_gpu_calls_shrink_towards_the_end() -> None:
     plan = trainings(2000)
     schedule = Schedule(plan, set(), gpus=2)
-    running, found = sent(schedule), list[int]()
+    running, call_sizes = send_all(schedule), list[int]()
     while running:
-        answer(schedule, running.pop(0), taught(busy=0.5, stack=20))
-        more = sent(schedule)
-        running, found = running + more, found + sizes(more)
-    assert found[:6] == [80, 80, 80, 80, 80, 72]
-    assert sorted(found, reverse=True) == found
+        answer(schedule, running.pop(0), gpu_outcome(busy=0.5, stack=20))
+        more = send_all(schedule)
+        running, call_sizes = running + more, call_sizes + sizes(more)
+    assert call_sizes[:6] == [80, 80, 80, 80, 80, 72]
+    assert sorted(call_sizes, reverse=True) == call_sizes
     assert set(plan.jobs) == schedule.done
-    assert schedule.over
+    assert schedule.is_over
     assert schedule.on_gpus == 0
 
 
-def test_a_shared_gpu_that_lacks_memory_is_shared_by_fewer() -> None:
+def test_shared_gpu_short_of_memory_gets_fewer_sharers() -> None:
     schedule = Schedule(trainings(2000), set(), gpus=1)
-    (first,) = sent(schedule)
-    answer(schedule, first, taught(busy=0.25))
-    calls = sent(schedule)
+    (first,) = send_all(schedule)
+    answer(schedule, first, gpu_outcome(busy=0.25))
+    calls = send_all(schedule)
     assert {4} == {call.sharers for call in calls}
     answer(schedule, calls[0], lambda key: Lost(key, "its node went away"))
-    again = sent(schedule)
-    assert {4} == {call.sharers for call in again}
-    answer(schedule, again[0], lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory", exhausted="device"))
-    more = sent(schedule)
+    retries = send_all(schedule)
+    assert {4} == {call.sharers for call in retries}
+    answer(schedule, retries[0], lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory", exhausted="device"))
+    more = send_all(schedule)
     assert {3} == {call.sharers for call in more}
     answer(schedule, more[0], lambda key: Lost(key, "worker died", died=True))
-    assert {2} == {call.sharers for call in sent(schedule)}
+    assert {2} == {call.sharers for call in send_all(schedule)}
 
 
-def test_a_call_alone_that_lacks_memory_tells_nothing_of_sharing() -> None:
+def test_lone_call_without_memory_teaches_no_sharing() -> None:
     schedule = Schedule(trainings(2000), set(), gpus=1)
-    (first,) = sent(schedule)
+    (first,) = send_all(schedule)
     answer(schedule, first, lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory", exhausted="device"))
-    one, other = sent(schedule)
-    assert {1} == {one.sharers, other.sharers}
-    answer(schedule, one, taught(busy=0.25))
-    assert {4} == {call.sharers for call in sent(schedule)}
+    first_call, second_call = send_all(schedule)
+    assert {1} == {first_call.sharers, second_call.sharers}
+    answer(schedule, first_call, gpu_outcome(busy=0.25))
+    assert {4} == {call.sharers for call in send_all(schedule)}
 
 
-def test_a_call_that_does_not_fit_a_gpu_comes_back_in_halves() -> None:
+def test_call_too_large_for_gpu_is_halved() -> None:
     schedule = Schedule(trainings(8), set(), gpus=1)
-    (first,) = sent(schedule)
+    (first,) = send_all(schedule)
     answer(schedule, first, lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory", exhausted="device"))
-    halves = sent(schedule)
+    halves = send_all(schedule)
     assert (sizes(halves), [call.gpus for call in halves]) == ([4, 4], [1.0, 1.0])
     for call in halves:
         answer(schedule, call)
     assert schedule.on_gpus == 0
 
 
-def test_a_given_number_of_jobs_to_a_call_holds_on_gpus_too() -> None:
-    assert sizes(sent(Schedule(trainings(100), set(), gpus=2, together=3))) == [3, 3]
+def test_given_call_size_applies_on_gpus() -> None:
+    assert sizes(send_all(Schedule(trainings(100), set(), gpus=2, together=3))) == [3, 3]
 
 
-def test_where_calls_cannot_share_a_gpu_one_is_sent_at_a_time() -> None:
+def test_unshared_gpu_gets_one_call_at_a_time() -> None:
     schedule = Schedule(trainings(2000), set(), gpus=1, sharers=1)
-    (first,) = sent(schedule)
-    answer(schedule, first, taught(busy=0.1))
-    assert [(len(call.items), call.sharers, call.gpus) for call in sent(schedule)] == [(40, 1, 1.0)]
+    (first,) = send_all(schedule)
+    answer(schedule, first, gpu_outcome(busy=0.1))
+    assert [(len(call.items), call.sharers, call.gpus) for call in send_all(schedule)] == [(40, 1, 1.0)]
 
 
 def test_gpus_that_come_and_go_are_followed() -> None:
     schedule = Schedule(trainings(100), set(), slots=4)
     assert (schedule.next() or Call(0, "", (), 1.0)).gpus == 0.0
     schedule.gpus = 1
-    calls = sent(schedule)
+    calls = send_all(schedule)
     assert (sizes(calls), [call.gpus for call in calls]) == ([99], [1.0])
     schedule.gpus = 0
     answer(schedule, calls[0], lambda key: Lost(key, "its node went away"))
-    assert {0.0} == {call.gpus for call in sent(schedule)}
+    assert {0.0} == {call.gpus for call in send_all(schedule)}
     assert schedule.on_gpus == 0
 
 
@@ -603,139 +603,139 @@ def link(config: Number, inputs: Inputs) -> pa.Table:
 
 
 def chains(count: int, length: int) -> Plan:
-    """So many chains of so many links below one total; the links at one place of all chains are alike."""
+    """Chains of `length` links below one total. Links at equal positions of their chains form one group."""
     links: list[Job] = []
     for number in range(count):
-        for place in range(length):
-            before = links[-1] if place else None
-            links.append(Job(link, Number(10 * number + place), after=before))
+        for position in range(length):
+            before = links[-1] if position else None
+            links.append(Job(link, Number(10 * number + position), after=before))
     return Plan.from_roots({"summary": Job(total, Number(), tuple(links))})
 
 
-def test_a_link_is_sent_once_the_one_before_it_has_ended_with_what_it_may_go_on_from() -> None:
+def test_link_is_sent_after_its_predecessor_with_candidates() -> None:
     plan = chains(1, 3)
     first, second, third, summary = plan.jobs
     schedule = Schedule(plan, set(), together=8)
-    sent = []
+    sent_items = []
     while call := schedule.next():
         assert schedule.next() is None
-        sent += [(item.key, item.before, item.leaves) for item in call.items]
+        sent_items += [(item.key, item.earlier_keys, item.leaves) for item in call.items]
         answer(schedule, call)
     assert [
         (first, (), True),
         (second, (first,), True),
         (third, (second, first), False),
         (summary, (), False),
-    ] == sent
+    ] == sent_items
 
 
-def test_a_link_is_sent_at_once_where_the_one_before_it_is_stored() -> None:
+def test_link_after_stored_link_is_sent_at_once() -> None:
     plan = chains(1, 3)
     first, second, third, _ = plan.jobs
     assert [second] == keys(Schedule(plan, {first}).next())
     call = Schedule(plan, {second, third}).next()
     assert call is not None
-    assert [(first, False)] == [(item.key, item.leaves) for item in call.items]  # nobody would go on from there
+    assert [(first, False)] == [(item.key, item.leaves) for item in call.items]  # no job would continue from it
 
 
-def test_links_after_a_failed_one_are_never_sent_and_other_chains_go_on() -> None:
+def test_links_after_a_failed_one_are_never_sent() -> None:
     plan = chains(2, 3)
-    first, second, third, *others, _ = plan.jobs
+    first, second, third, *other_links, _ = plan.jobs
     schedule = Schedule(plan, set())
     drain(schedule, lambda key: Failed(key, "ValueError: no", "") if key == second else done(key))
-    assert schedule.over
+    assert schedule.is_over
     assert {second} == set(schedule.failed)
-    assert {first, *others} == schedule.done
-    again = Schedule(plan, schedule.done, failed=schedule.failed)
-    assert (again.next(), again.over) == (None, True)
-    assert third not in again.done
+    assert {first, *other_links} == schedule.done
+    continued = Schedule(plan, schedule.done, failed=schedule.failed)
+    assert (continued.next(), continued.is_over) == (None, True)
+    assert third not in continued.done
 
 
 def test_chains_are_finished_before_others_begin() -> None:
     plan = chains(3, 3)
     links = list(plan.jobs)[:-1]
-    sent = [key for call in drain(Schedule(plan, set(), together=1)) for key in call]
-    assert links == sent[:-1]
+    sent_keys = [key for call in drain(Schedule(plan, set(), together=1)) for key in call]
+    assert links == sent_keys[:-1]
 
 
-def test_a_lost_link_is_sent_again_and_the_next_waits_for_it() -> None:
+def test_lost_link_is_resent_before_the_next() -> None:
     plan = chains(1, 2)
     first, second, _ = plan.jobs
     schedule = Schedule(plan, set())
     call = schedule.next()
     assert call is not None
     answer(schedule, call, lambda key: Lost(key, "the node has gone"))
-    again = schedule.next()
-    assert [first] == keys(again)
-    assert again is not None
-    answer(schedule, again)
+    retry = schedule.next()
+    assert [first] == keys(retry)
+    assert retry is not None
+    answer(schedule, retry)
     assert [second] == keys(schedule.next())
 
 
-def took(memory: int) -> Callable[[str], Outcome]:
+def memory_outcome(memory: int) -> Callable[[str], Outcome]:
     return lambda key: Done(key, 1.0, "here:1", memory=memory)
 
 
-def test_calls_ask_for_the_most_memory_that_one_of_their_group_took() -> None:
+def test_calls_request_the_largest_memory_of_their_group() -> None:
     schedule = Schedule(trainings(6, scores=2), set(), together=1)
     for memory in (300, 200):
         call = schedule.next()
         assert call is not None
-        answer(schedule, call, took(memory))
-    left = sent(schedule)
-    assert {("schedule.train", 300), ("schedule.score", 0)} == {(call.task, call.memory) for call in left}
+        answer(schedule, call, memory_outcome(memory))
+    remaining_calls = send_all(schedule)
+    assert {("schedule.train", 300), ("schedule.score", 0)} == {(call.task, call.memory) for call in remaining_calls}
 
 
-def test_a_job_that_starved_its_host_asks_for_all_of_one_and_the_others_for_what_they_take() -> None:
+def test_job_that_starved_its_host_gets_a_host() -> None:
     schedule = Schedule(trainings(6), set(), together=1)
     first, second = schedule.next(), schedule.next()
     assert first is not None
     assert second is not None
-    answer(schedule, first, took(300))
+    answer(schedule, first, memory_outcome(300))
     answer(schedule, second, lambda key: Lost(key, "the host's memory ran out", died=True, exhausted="host"))
-    again, *others = sent(schedule)
-    assert (second.items, math.inf) == (again.items, again.memory)
-    assert {300} == {call.memory for call in others}
+    retry, *other_calls = send_all(schedule)
+    assert (second.items, math.inf) == (retry.items, retry.memory)
+    assert {300} == {call.memory for call in other_calls}
 
 
-def of_types(**gpus: int) -> Schedule:
+def schedule_with_gpu_types(**gpus: int) -> Schedule:
     schedule = Schedule(trainings(2000), set(), gpus=sum(gpus.values()))
     schedule.gpu_types = gpus
     return schedule
 
 
-def test_each_type_of_gpu_is_filled_by_its_own_measurements() -> None:
-    """Of 100 bytes a training, the small GPU holds a stack and the large one three, each half or a tenth busy."""
-    schedule = of_types(small=1, large=2)
-    first = sent(schedule)
+def test_each_gpu_type_uses_its_own_measurements() -> None:
+    """With 100 bytes per training, the small GPU holds one stack and the large one three, half or a tenth busy each."""
+    schedule = schedule_with_gpu_types(small=1, large=2)
+    first = send_all(schedule)
     assert sorted(call.gpu_type for call in first) == ["large", "large", "small"]
     for call in first:
         device, busy = (1500.0, 0.5) if call.gpu_type == "small" else (3500.0, 0.1)
-        answer(schedule, call, taught(busy, stack=10, member=100.0, device=device))
-    shares = Counter((call.gpu_type, call.sharers, call.gpus) for call in sent(schedule))
+        answer(schedule, call, gpu_outcome(busy, stack=10, member=100.0, device=device))
+    shares = Counter((call.gpu_type, call.sharers, call.gpus) for call in send_all(schedule))
     assert {("small", 1, 1.0): 1 + 1, ("large", 3, gpu_fraction(3)): 2 * 3 + 2} == shares
 
 
-def test_a_call_for_a_type_of_gpu_that_has_gone_is_sent_elsewhere() -> None:
-    schedule = of_types(small=1, large=1)
-    calls = sent(schedule)
+def test_call_for_a_removed_gpu_type_goes_elsewhere() -> None:
+    schedule = schedule_with_gpu_types(small=1, large=1)
+    calls = send_all(schedule)
     assert not any(map(schedule.misplaced, calls))
     schedule.gpus, schedule.gpu_types = 1, {"large": 1}
-    assert all(map(schedule.misplaced, calls))  # nothing needs to be told apart any more
+    assert all(map(schedule.misplaced, calls))  # one type is left: calls no longer name it
     schedule.take_back(calls)
-    assert [call.gpu_type for call in sent(schedule)] == [""]
+    assert [call.gpu_type for call in send_all(schedule)] == [""]
 
 
-def test_a_growing_cluster_is_asked_for_as_many_gpus_as_the_jobs_are_worth() -> None:
+def test_growing_cluster_requests_gpus_by_remaining_work() -> None:
     for seconds, gpus in ((1.0, 4), (600.0, 124), (0.01, 1)):
         schedule = Schedule(trainings(2000), set(), gpus=1)
         schedule.growing = True
-        (first,) = sent(schedule)
+        (first,) = send_all(schedule)
         assert len(first.items) == FIRST_GROWING
 
         def measured(key: str, seconds: float = seconds) -> Outcome:
             return Done(key, seconds, "here:1", measured=GpuMeasurement(16, 1.0, 1000.0, 0.9))
 
         answer(schedule, first, measured)
-        assert gpus == len(sent(schedule))
-        assert gpus == schedule.on_gpus  # and nothing that waits behind these
+        assert gpus == len(send_all(schedule))
+        assert gpus == schedule.on_gpus  # and no call waits behind these

@@ -1,7 +1,7 @@
-"""The schedule against a model of it: whatever happens in whatever order, it keeps to its rules and comes to its end.
+"""Compares the schedule with a model: in every history, it keeps its rules and finishes.
 
-The seeded histories are many and quick, and Hypothesis finds the shortest one that breaks a rule. ENGRAM_HISTORIES
-says how many to try of each, in place of the few that are always tried.
+The seeded histories are many and fast, and Hypothesis finds the shortest one that breaks a rule. ENGRAM_HISTORIES sets
+the number of histories to try, instead of the few that always run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as trying
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tests.support.histories import FATES, SHAPES, Model, Settings, history, shape
+from tests.support.histories import FATES, SHAPES, Model, ScheduleSettings, history, shape
 
 SEARCH = int(os.environ.get("ENGRAM_HISTORIES", "0"))
 SOME = st.lists(st.integers(0, 8), min_size=1, max_size=3)
@@ -25,13 +25,13 @@ def test_no_seeded_history_breaks_a_rule() -> None:
 
 
 class Histories(RuleBasedStateMachine):
-    """A history in Hypothesis's hands; what each step has to keep to is checked by the model itself."""
+    """A history chosen by Hypothesis. The model itself checks each step."""
 
     @initialize(
         number=st.integers(0, SHAPES - 1),
-        stored=st.sets(st.integers(0, 8)),
+        stored_numbers=st.sets(st.integers(0, 8)),
         settings=st.builds(
-            Settings,
+            ScheduleSettings,
             slots=st.integers(1, 3),
             gpus=st.integers(0, 2),
             sharers=st.sampled_from((1, 4)),
@@ -40,9 +40,9 @@ class Histories(RuleBasedStateMachine):
             seconds=st.booleans(),
         ),
     )
-    def begin(self, number: int, stored: set[int], settings: Settings) -> None:
+    def begin(self, number: int, stored_numbers: set[int], settings: ScheduleSettings) -> None:
         plan = shape(number)
-        self.model = Model(plan, settings, [key for i, key in enumerate(plan.jobs) if i in stored])
+        self.model = Model(plan, settings, [key for i, key in enumerate(plan.jobs) if i in stored_numbers])
 
     @rule(room=st.booleans())
     def send(self, room: bool) -> None:

@@ -15,25 +15,27 @@ from tests.support.waiting import HANGING
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_asks_and_is_acknowledged_and_the_second_ends(number: signal.Signals) -> None:
-    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)]
-    said: queue.Queue[str] = queue.Queue()
+def test_first_signal_asks_and_second_ends(number: signal.Signals) -> None:
+    before = [signal.getsignal(signal_number) for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)]
+    messages: queue.Queue[str] = queue.Queue()
     stop = Stop()
     stop.running = 2
-    with stop.handle_signals(said.put):
+    with stop.handle_signals(messages.put):
         os.kill(os.getpid(), number)
-        assert said.get(timeout=HANGING) == (
+        assert messages.get(timeout=HANGING) == (
             "stopping: no new job is started, 2 running calls may take 10 s to end; Ctrl-C again to stop at once"
         )
         assert number.name == stop.reason
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
-    assert before == [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)]
+    assert before == [
+        signal.getsignal(signal_number) for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    ]
 
 
-def test_a_signal_is_acknowledged_although_the_main_thread_does_not_come_back_from_a_library() -> None:
+def test_signal_is_acknowledged_while_main_thread_blocks() -> None:
     library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)  # zeros are an unlocked mutex
-    said: queue.Queue[str] = queue.Queue()
+    messages: queue.Queue[str] = queue.Queue()
     locked = threading.Event()
     heard: list[str] = []
 
@@ -41,29 +43,29 @@ def test_a_signal_is_acknowledged_although_the_main_thread_does_not_come_back_fr
         library.pthread_mutex_lock(mutex)
         locked.set()
         os.kill(os.getpid(), signal.SIGINT)
-        heard.append(said.get(timeout=HANGING))
+        heard.append(messages.get(timeout=HANGING))
         library.pthread_mutex_unlock(mutex)
 
-    other = threading.Thread(target=interrupt)
+    interrupter = threading.Thread(target=interrupt)
     stop = Stop()
-    with stop.handle_signals(said.put):
-        other.start()
+    with stop.handle_signals(messages.put):
+        interrupter.start()
         locked.wait(60)
         library.pthread_mutex_lock(mutex)  # which no signal interrupts
         library.pthread_mutex_unlock(mutex)
-    other.join()
+    interrupter.join()
     assert heard[0].startswith("stopping: no new job is started")
     assert stop.reason == "SIGINT"
 
 
-def test_the_first_reason_stands() -> None:
+def test_first_reason_is_kept() -> None:
     stop = Stop()
     stop.ask("time limit")
     stop.ask("SIGINT")
     assert stop.reason == "time limit"
 
 
-def test_what_is_computed_in_this_thread_gets_its_grace_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_computation_in_this_thread_gets_one_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stop_module, "GRACE", 0.01)
     monkeypatch.setattr(stop_module, "AGAIN", 0.01)
     stop = Stop()
@@ -74,18 +76,18 @@ def test_what_is_computed_in_this_thread_gets_its_grace_and_no_more(monkeypatch:
             try:
                 os.kill(os.getpid(), signal.SIGINT)
                 time.sleep(60)
-            except OutOfTime as error:  # as a task may that catches all there is
+            except OutOfTime as error:  # like a task that catches every exception
                 swallowed.append(error)
             time.sleep(60)
 
     with stop.handle_signals():
         with pytest.raises(OutOfTime):
             compute()
-        time.sleep(0.05)  # nothing is interrupted that is not computed
+        time.sleep(0.05)  # only the computation is interrupted
     assert len(swallowed) == 1
 
 
-def test_a_signal_outside_of_what_is_computed_interrupts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_outside_computation_interrupts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stop_module, "GRACE", 0.01)
     stop = Stop()
     with stop.handle_signals():

@@ -1,4 +1,4 @@
-"""What is waited for is said, seldom enough; who does nothing is not waited for."""
+"""Waiting is reported, at growing intervals; jobs of an idle run are computed here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from orchestrator.store.holder import this_process
 OTHER = replace(this_process(time.time()), host="another", pid=77)
 
 
-def test_what_was_never_measured_has_no_learned_limit() -> None:
+def test_unmeasured_group_has_no_learned_limit() -> None:
     limits = TimeLimits()
     assert limits.learned_limit({"train": 1}) is None
     limits.learn("train", 3.0)
@@ -35,7 +35,7 @@ def test_what_was_never_measured_has_no_learned_limit() -> None:
 @pytest.mark.parametrize(
     ("price", "limit"), [(None, UNPRICED), (1.0, UNMEASURED), (600.0, TIMES * 2 * 600.0)], ids=["no", "low", "high"]
 )
-def test_a_first_call_is_limited_by_its_price(price: float | None, limit: float) -> None:
+def test_first_call_is_limited_by_its_price(price: float | None, limit: float) -> None:
     limits = TimeLimits(price=lambda kind: price)
     assert limits.limit({"train": 2}) == limit
     limits.learn("train", 1.0)
@@ -43,7 +43,7 @@ def test_a_first_call_is_limited_by_its_price(price: float | None, limit: float)
     assert limits.limit({"train": 2, "score": 1}) >= UNMEASURED
 
 
-def test_a_limit_is_many_times_the_longest_and_minutes_at_least() -> None:
+def test_limit_is_a_multiple_with_a_floor() -> None:
     limits = TimeLimits()
     for seconds in (90.0, 100.0, 5.0):
         limits.learn("train", seconds)
@@ -52,7 +52,7 @@ def test_a_limit_is_many_times_the_longest_and_minutes_at_least() -> None:
     assert limits.limit({"train": 3}) == TIMES * 300.0
 
 
-def test_a_given_limit_is_that_of_each_job_known_or_not() -> None:
+def test_given_limit_applies_to_every_job() -> None:
     limits = TimeLimits(7.0)
     limits.learn("train", 1000.0)
     assert limits.limit({"train": 1, "score": 1}) == 14.0
@@ -68,28 +68,26 @@ def waiting(lines: list[str]) -> Waiting:
     return Waiting(lines.append)
 
 
-def test_whom_a_run_waits_for_is_said_once_and_then_after_longer_and_longer_whiles(
-    waiting: Waiting, lines: list[str]
-) -> None:
+def test_waiting_is_reported_at_growing_intervals(waiting: Waiting, lines: list[str]) -> None:
     claims = {"toys-1": (OTHER, {"a", "b", "c"}, 0.0)}
-    told = []
+    report_seconds = []
     for second in range(24 * 3600):
         before = len(lines)
         waiting.report_elsewhere(float(second), claims, {"a", "b", "z"})
         if len(lines) > before:
-            told.append(second)
+            report_seconds.append(second)
     assert lines[0].startswith(
         "waiting for 10 s for toys-1 (process 77 on another; 2 jobs), which compute jobs that this run also needs; "
         "after 10 min without progress, this run computes them itself"
     )
-    apart = [after - before for before, after in zip([0, *told], told, strict=False)]
-    assert told[0] == ELSEWHERE
+    apart = [after - before for before, after in zip([0, *report_seconds], report_seconds, strict=False)]
+    assert report_seconds[0] == ELSEWHERE
     assert sorted(apart) == apart
     assert apart[-1] == LONGEST
-    assert len(told) < 35
+    assert len(report_seconds) < 35
 
 
-def test_what_moves_is_waited_for_anew(waiting: Waiting, lines: list[str]) -> None:
+def test_progress_resets_the_waiting_time(waiting: Waiting, lines: list[str]) -> None:
     for second in range(100):
         if not second % 5:
             waiting.reset("elsewhere")
@@ -97,7 +95,7 @@ def test_what_moves_is_waited_for_anew(waiting: Waiting, lines: list[str]) -> No
     assert lines == []
 
 
-def test_calls_of_which_nothing_comes_back_are_named(waiting: Waiting, lines: list[str]) -> None:
+def test_silent_calls_are_named(waiting: Waiting, lines: list[str]) -> None:
     old, new = (Call(1, "toys.part", (Item(key, "toys:part", None),)) for key in ("12ab", "34cd"))
     for second in range(int(HERE) + 2):
         waiting.report_running(float(second), [(old, second + 0.0), (new, 1.0)], lambda call: 3600.0)
@@ -108,17 +106,15 @@ def test_calls_of_which_nothing_comes_back_are_named(waiting: Waiting, lines: li
     ]
 
 
-def test_what_a_run_that_does_nothing_shares_is_computed_here_until_it_goes_on(
-    waiting: Waiting, lines: list[str]
-) -> None:
-    def left(idle: float, longest: float | None = None) -> set[str]:
+def test_jobs_of_an_idle_run_are_computed_here(waiting: Waiting, lines: list[str]) -> None:
+    def deferred(idle: float, longest: float | None = None) -> set[str]:
         return waiting.deferred_keys({"toys-1": (OTHER, {"a", "b"}, idle)}, lambda keys: longest)
 
-    assert {"a", "b"} == left(PATIENCE)
-    assert {"a", "b"} == left(PATIENCE + 1, longest=3600.0)  # its jobs may take that long
-    assert [set(), set()] == [left(PATIENCE + 1), left(PATIENCE + 2)]
+    assert {"a", "b"} == deferred(PATIENCE)
+    assert {"a", "b"} == deferred(PATIENCE + 1, longest=3600.0)  # its jobs may take that long
+    assert [set(), set()] == [deferred(PATIENCE + 1), deferred(PATIENCE + 2)]
     assert lines == [
         "toys-1 (process 77 on another) has made no progress for 10 min 1 s; "
         "computing the 2 jobs that it shares with this run"
     ]
-    assert {"a", "b"} == left(0.0)
+    assert {"a", "b"} == deferred(0.0)

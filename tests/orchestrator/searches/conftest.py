@@ -8,6 +8,6 @@ from tasks.contract.objectives import Objectives
 
 @pytest.fixture
 def objectives() -> Objectives:
-    found = audits.find("tunable").audit.objectives
-    assert found is not None
-    return found
+    tunable_objectives = audits.find("tunable").audit.objectives
+    assert tunable_objectives is not None
+    return tunable_objectives

@@ -1,6 +1,6 @@
-"""The space of a search is read as it is written, and what is none is refused in a line.
+"""The space of a search is parsed, or refused with one line.
 
-What is asked of a search is checked before anything is trained.
+The settings of a search are checked before any training.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from orchestrator.spec.specification import Spec
 
 
 @pytest.mark.parametrize(
-    ("written", "of", "read"),
+    ("written", "field_type", "expected"),
     [
         ("a,b,c", None, Choice(("a", "b", "c"))),
         ("[1,2],[3,4]", None, Choice(("[1,2]", "[3,4]"))),
@@ -40,18 +40,18 @@ from orchestrator.spec.specification import Spec
         ("log(1e-4..1e-2)", float, Range(1e-4, 1e-2, log=True)),
         ("-1..1", float, Range(-1.0, 1.0)),
         ("0.1..0.5", float, Range(0.1, 0.5)),
-        ("4..64", int, Range(4, 64, whole=True)),
-        (" log( 4..64 ) ", int, Range(4, 64, log=True, whole=True)),
+        ("4..64", int, Range(4, 64, is_whole_number=True)),
+        (" log( 4..64 ) ", int, Range(4, 64, log=True, is_whole_number=True)),
     ],
 )
-def test_a_domain_is_read(written: object, of: type | None, read: object) -> None:
-    found = domain("field", written, of)
-    assert read == found
-    assert read == domain("field", str(found), of)  # as it is told in the folder of a search
+def test_a_domain_is_read(written: object, field_type: type | None, expected: object) -> None:
+    parsed = domain("field", written, field_type)
+    assert expected == parsed
+    assert expected == domain("field", str(parsed), field_type)  # as the folder of a search stores it
 
 
 @pytest.mark.parametrize(
-    ("written", "of", "said"),
+    ("written", "field_type", "message"),
     [
         ("1..2", None, "this field is not a number"),
         ("2..1", float, "the first end must be below the second"),
@@ -66,24 +66,24 @@ def test_a_domain_is_read(written: object, of: type | None, read: object) -> Non
         (3, float, "write it as a,b,c"),
     ],
 )
-def test_what_is_no_domain_is_refused(written: object, of: type | None, said: str) -> None:
-    with pytest.raises(SpecError, match=said):
-        domain("rate", written, of)
+def test_invalid_domain_is_refused(written: object, field_type: type | None, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        domain("rate", written, field_type)
 
 
-def test_a_value_from_a_range_has_as_many_digits_as_matter_and_stays_inside() -> None:
+def test_range_value_is_rounded_within_its_range() -> None:
     assert Range(1e-4, 1e-2).round_value(0.00034567891) == 0.000346
     assert Range(0.1243, 0.2).round_value(0.12431) == 0.1243  # not below its end
     assert Range(0.1, 0.1236).round_value(0.12359) == 0.1236
-    assert Range(4, 64, whole=True).round_value(7) == 7
+    assert Range(4, 64, is_whole_number=True).round_value(7) == 7
 
 
-def test_a_grid_has_as_many_points_as_its_values_make() -> None:
+def test_grid_size_is_product_of_its_values() -> None:
     assert size(space({"a": "1,2,3", "b": "x,y"}, {})) == 6
     assert size(space({"a": "1,2,3", "b": "1..2"}, {"b": float})) is None
 
 
-def test_a_field_is_given_once_and_at_least_one() -> None:
+def test_field_is_given_once_and_at_least_one() -> None:
     assert parse_domains(["a=1,2"]) == {"a": "1,2"}
     with pytest.raises(SpecError, match="a is given twice"):
         parse_domains(["a=1,2", "a=3,4"])
@@ -91,21 +91,21 @@ def test_a_field_is_given_once_and_at_least_one() -> None:
         space({}, {})
 
 
-def asked(audit: str = "tunable", over: dict[str, Any] | None = None, **settings: Any) -> Search:
+def build_test_search(audit: str = "tunable", over: dict[str, Any] | None = None, **settings: Any) -> Search:
     preset, fields = settings.pop("preset", None), settings.pop("set", {})
     return build_search(Spec(audit, preset, fields), Settings(over=over or {"rate": "0.01,0.02"}, **settings))
 
 
-def test_a_range_of_a_field_takes_the_type_of_the_field() -> None:
+def test_range_takes_the_type_of_its_field() -> None:
     over = {"learning_rate": "log(1e-4..1e-2)", "epochs": "2..8", "privacy.epsilon": "1..8", "dropout": "true,false"}
-    found = build_search(
+    space = build_search(
         Spec("density", "smoke"), Settings(over={k: v for k, v in over.items() if k != "dropout"})
     ).space
     assert {
         "learning_rate": Range(1e-4, 1e-2, log=True),
-        "epochs": Range(2, 8, whole=True),
+        "epochs": Range(2, 8, is_whole_number=True),
         "privacy.epsilon": Range(1.0, 8.0),
-    } == found
+    } == space
     assert (
         Choice(("true", "false"))
         == build_search(Spec("unique_feature", "smoke"), Settings({"dropout": "true,false"})).space["dropout"]
@@ -113,7 +113,7 @@ def test_a_range_of_a_field_takes_the_type_of_the_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"audit": "forgetting"}, "forgetting cannot be searched.*searches exist for .*unique_feature"),
         ({"preset": "two"}, "preset two has 2 cells"),
@@ -133,51 +133,56 @@ def test_a_range_of_a_field_takes_the_type_of_the_field() -> None:
         ({"rungs": (2, 4), "over": {"epochs": "2,4"}}, "epochs are varied and rungs are given"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_in_a_line(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(SpecError, match=said):
-        asked(**settings)
+def test_invalid_search_is_refused_in_one_line(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        build_test_search(**settings)
 
 
-def test_values_that_go_together_only_with_others_are_taken() -> None:
-    """Each is refused beside the start, and stands in the space with what it needs."""
+def test_mutually_dependent_values_are_accepted() -> None:
+    """Each is invalid with the start's other values, but valid in the space that contains its requirement."""
     over = {"wide": "true,false", "extra": "null,1.0"}
-    assert set(over) == set(asked(over=over).space)
+    assert set(over) == set(build_test_search(over=over).space)
 
 
-def test_the_name_is_of_what_is_searched_and_not_of_how_long() -> None:
-    name = asked(trials=4).name
+def test_name_depends_on_question_not_on_length() -> None:
+    name = build_test_search(trials=4).name
     assert name.startswith("tunable-search-")
-    assert name == asked(trials=40, budget=60.0, give_up=0.5).name
-    others = [
-        asked(sampler_seed=1),
-        asked(over={"rate": "0.01,0.03"}),
-        asked(rungs=(2, 4)),
-        asked(set={"epochs": 4}),
-        asked(sampler="optuna"),
+    assert name == build_test_search(trials=40, budget=60.0, give_up=0.5).name
+    other_searches = [
+        build_test_search(sampler_seed=1),
+        build_test_search(over={"rate": "0.01,0.03"}),
+        build_test_search(rungs=(2, 4)),
+        build_test_search(set={"epochs": 4}),
+        build_test_search(sampler="optuna"),
     ]
-    assert len({name, *(other.name for other in others)}) == 6
+    assert len({name, *(search.name for search in other_searches)}) == 6
 
 
-def test_a_search_is_reopened_as_it_was_asked_and_made_longer() -> None:
-    first = asked(over={"rate": "log(0.001..0.1)", "wide": "true,false"}, trials=4, set={"epochs": 4}, rungs=(2, 4))
-    told = search_description(first)
-    again = reopen_search("tunable", told, {})
-    assert (first.name, 4, first.allowance) == (again.name, again.trials, again.allowance)
-    longer = reopen_search("tunable", told, {"trials": 9})
+def test_reopened_search_is_equal_and_can_be_extended() -> None:
+    first = build_test_search(
+        over={"rate": "log(0.001..0.1)", "wide": "true,false"}, trials=4, set={"epochs": 4}, rungs=(2, 4)
+    )
+    description = search_description(first)
+    reopened = reopen_search("tunable", description, {})
+    assert (first.name, 4, first.allowance) == (reopened.name, reopened.trials, reopened.allowance)
+    longer = reopen_search("tunable", description, {"trials": 9})
     assert (first.name, 9) == (longer.name, longer.trials)
 
 
-def test_a_trial_is_the_start_with_other_fields_epochs_and_seed() -> None:
-    rungs = asked(rungs=(2, 4, 8))
+def test_trial_changes_fields_epochs_and_seed() -> None:
+    rungs = build_test_search(rungs=(2, 4, 8))
     cell = rungs.cell({"rate": "0.02"}, epochs=4, seed=7)
     assert (cell.config.rate, cell.config.epochs, cell.config.seed, cell.config.link) == (0.02, 4, 7, 2)
     assert cell.setting == {"rate": "0.02", "epochs": 4, "seed": 7}
     assert replace(rungs.start.config, rate=0.02) == rungs.cell({"rate": 0.02}).config
-    assert ((set_ := asked(set={"rate": 0.5})).start.config.rate, set_.cell({"rate": 0.02}).config.rate) == (0.5, 0.02)
+    assert (
+        (set_ := build_test_search(set={"rate": 0.5})).start.config.rate,
+        set_.cell({"rate": 0.02}).config.rate,
+    ) == (0.5, 0.02)
 
 
 @pytest.mark.parametrize("audit", [name for name in audits.names() if audits.find(name).audit.objectives is not None])
-def test_every_audit_with_objectives_has_what_a_search_needs(audit: str) -> None:
+def test_every_searchable_audit_has_required_fields(audit: str) -> None:
     config = next(iter(audits.find(audit).audit.cells("smoke" if audit != "tunable" else "few")))
     assert all(find_value(config, name) is not None for name in ("epochs", "seed"))
     assert find_value(config, "link") is not None or audit == "text"  # of which no rungs are searched

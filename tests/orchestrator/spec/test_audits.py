@@ -1,4 +1,4 @@
-"""Audits are found by name, ours and other people's, and a broken one is named in one line."""
+"""Audits of this project and of other packages are found by name. A broken one gives a one-line error."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.support.packages import offer
 ENV = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (Path(toys.__file__).parent, Path(__file__).parents[3])))}
 
 
-def test_our_audits_and_those_of_other_packages_are_listed_in_order() -> None:
-    found = audits.names()
-    assert found == sorted(found)
-    assert {"toys", "unique_feature"} <= set(found)
+def test_all_audits_are_listed_in_order() -> None:
+    names = audits.names()
+    assert names == sorted(names)
+    assert {"toys", "unique_feature"} <= set(names)
 
 
 def test_listing_names_imports_no_audit() -> None:
@@ -29,25 +29,23 @@ def test_listing_names_imports_no_audit() -> None:
         "import sys; from orchestrator.spec import audits; names = audits.names(); "
         "print('toys' in sys.modules, [m for m in sys.modules if m.startswith('tasks.audits.')], 'toys' in names)"
     )
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=ENV)
-    assert said.stdout.strip() == "False [] True"
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=ENV)
+    assert completed.stdout.strip() == "False [] True"
 
 
-def test_an_audit_comes_with_the_question_it_answers() -> None:
-    found = audits.find("toys")
-    assert (found.audit, found.question) == (toys.AUDIT, "How far does a sum get when its parts are lost?")
+def test_audit_has_the_question_it_answers() -> None:
+    registered = audits.find("toys")
+    assert (registered.audit, registered.question) == (toys.AUDIT, "How far does a sum get when its parts are lost?")
 
 
-def test_an_audit_that_a_module_only_passes_on_is_documented_where_it_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reexported_audit_is_documented_by_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     offer(tmp_path, "passed_on", "passes_on:AUDIT", passes_on="from toys import AUDIT")
     monkeypatch.syspath_prepend(tmp_path)
-    found, written = audits.find("passed_on"), audits.find("toys")
-    assert (written.question, written.documentation) == (found.question, found.documentation)
+    reexported, original = audits.find("passed_on"), audits.find("toys")
+    assert (original.question, original.documentation) == (reexported.question, reexported.documentation)
 
 
-def test_an_unknown_audit_is_refused_with_the_nearest_name() -> None:
+def test_unknown_audit_is_refused_with_nearest_name() -> None:
     with pytest.raises(SpecError, match=r"unknown audit 'unique_featur'.*did you mean 'unique_feature'\?"):
         audits.find("unique_featur")
 
@@ -61,7 +59,7 @@ def test_an_unknown_audit_is_refused_with_the_nearest_name() -> None:
         ("AUDIT = 'a text'", "has no AUDIT that is a tasks.contract.audit.Audit"),
     ],
 )
-def test_a_package_whose_audit_cannot_be_had_is_named_in_one_line(
+def test_broken_package_gives_one_line_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, problem: str
 ) -> None:
     module = f"broken_{abs(hash(text))}"
@@ -76,22 +74,20 @@ def test_a_package_whose_audit_cannot_be_had_is_named_in_one_line(
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_a_package_cannot_take_the_name_of_one_of_our_audits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_package_cannot_reuse_an_audit_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     offer(tmp_path, "unique_feature", "toys:AUDIT")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(EngramError, match=r"package unique_feature .* offers another one"):
         audits.find("unique_feature")
 
 
-def test_installed_packages_are_looked_through_once_and_again_where_the_path_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_are_listed_again_after_path_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
     entry_points = audits.entry_points
 
-    def counted(**asked: str) -> object:
-        looked.append(asked["group"])
-        return entry_points(**asked)
+    def counted(**arguments: str) -> object:
+        looked.append(arguments["group"])
+        return entry_points(**arguments)
 
     monkeypatch.setattr(audits, "entry_points", counted)
     monkeypatch.syspath_prepend(tmp_path / "new")

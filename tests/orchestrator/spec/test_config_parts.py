@@ -1,4 +1,4 @@
-"""The parts of a config are walked, changed and laid flat, and what does not change is the same object."""
+"""Walking, changing and flattening configs. Unchanged parts stay the same objects."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Wide:
     hidden: str = field(default="word", metadata={"hide": True})
 
 
-def test_the_parts_of_a_config_are_its_fields_and_other_values_have_none() -> None:
+def test_parts_of_a_config_are_its_fields() -> None:
     assert parts(Inner()) == {"size": 5}
     assert [parts(value) for value in (Dataset("digits"), (Inner(),), {"size": 5}, Inner)] == [None] * 4
 
 
-def test_a_walk_comes_to_everything_by_its_path() -> None:
+def test_walk_yields_every_part_with_its_path() -> None:
     every = list(walk(Wide()))
     assert ("", Wide()) == every[0]
     assert [("outer.data", Dataset("digits")), ("data", Dataset("a")), ("data", Dataset("b"))] == [
@@ -35,13 +35,13 @@ def test_a_walk_comes_to_everything_by_its_path() -> None:
     ]
 
 
-def test_configs_and_mappings_lie_flat_by_their_paths() -> None:
+def test_configs_and_mappings_are_flattened_by_path() -> None:
     expected = {"rate": 0.1, "count": 3, "network": "mlp1", "data": Dataset("digits"), "inner.size": 5}
     assert expected | {"other": None, "rows": ()} == dict(flatten(Outer()))
     assert {"a.b": 1, "a.c.size": 5, "d": (Inner(),)} == dict(flatten({"a": {"b": 1, "c": Inner()}, "d": (Inner(),)}))
 
 
-def test_a_config_is_rebuilt_where_a_part_changes_and_itself_where_none_does() -> None:
+def test_config_is_rebuilt_only_if_changed() -> None:
     def louder(part: Any, metadata: Mapping[Any, Any]) -> Any:
         return part.upper() if metadata.get("hide") else rebuild(part, louder)
 

@@ -1,4 +1,4 @@
-"""What a user is told of an audit's fields."""
+"""Descriptions of an audit's fields for users."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from orchestrator.spec import audits
 from orchestrator.spec.field_descriptions import describe_fields, find_fields
 from tasks.contract.audit import Audit, Wording
 
-OWN = ["deja_vu", "density", "forgetting", "membership", "relational", "unique_feature"]
+AUDITS = ["deja_vu", "density", "forgetting", "membership", "relational", "unique_feature"]
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_no_field_of_any_audit_lacks_a_meaning(name: str) -> None:
+@pytest.mark.parametrize("name", AUDITS)
+def test_every_field_has_a_description(name: str) -> None:
     fields = describe_fields(audits.find(name).audit)
     assert [path for path, field in fields.items() if not field.meaning.endswith(".")] == []
     assert [path for path, field in fields.items() if field.published == {} and not field.below] == []
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_no_preset_of_any_audit_lacks_what_it_repeats(name: str) -> None:
+@pytest.mark.parametrize("name", AUDITS)
+def test_every_preset_states_its_source(name: str) -> None:
     audit = audits.find(name).audit
     assert list(audit.presets) == list(audit.wording.repeats)
 
 
-def test_a_field_has_its_type_default_range_and_published_values() -> None:
+def test_field_has_type_default_range_and_published_values() -> None:
     fields = describe_fields(audits.find("unique_feature").audit)
     canaries = fields["question.canaries"]
     assert (canaries.type, canaries.default, canaries.of) == ("whole number", "100", "pairs, course, latents")
@@ -39,7 +39,7 @@ def test_a_field_has_its_type_default_range_and_published_values() -> None:
     assert fields["seed"].published is None
 
 
-def test_fields_below_others_are_there_by_their_dotted_paths() -> None:
+def test_nested_fields_have_dotted_paths() -> None:
     fields = describe_fields(audits.find("forgetting").audit)
     assert fields["query.control.images.data"].default == "required"
     assert fields["query.control.images.held_back"].allowed == "between 0 and 1"
@@ -48,18 +48,18 @@ def test_fields_below_others_are_there_by_their_dotted_paths() -> None:
     assert describe_fields(audits.find("unique_feature").audit)["feature.words"].of == "words"
 
 
-def test_an_unknown_field_is_refused_with_the_nearest_also_of_those_below() -> None:
+def test_unknown_field_is_refused_with_nearest_name() -> None:
     fields = describe_fields(audits.find("unique_feature").audit)
-    for wrong, near in (
+    for misspelled, near in (
         ("canarys", "question.canaries"),
         ("count", "question.family.count"),
         ("family.cuont", "question.family.count"),
     ):
-        with pytest.raises(SpecError, match=f"no field or preset '{wrong}'; did you mean '{near}'"):
-            find_fields(fields, wrong, "unique_feature")
+        with pytest.raises(SpecError, match=f"no field or preset '{misspelled}'; did you mean '{near}'"):
+            find_fields(fields, misspelled, "unique_feature")
 
 
-def test_an_audit_that_says_what_a_preset_repeats_must_have_that_preset() -> None:
+def test_repeats_must_name_existing_presets() -> None:
     with pytest.raises(ValueError, match="repeats has 'b'; it must be one of the presets: a"):
         Audit(
             config=int,

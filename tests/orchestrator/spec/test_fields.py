@@ -1,4 +1,4 @@
-"""Values are brought to their declared types, or refused in one line that helps."""
+"""Values are converted to their declared types, or refused with a helpful line."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Outer:
         ({"size": "7"}, Inner, Inner(7)),
     ],
 )
-def test_a_value_is_brought_to_its_declared_type(value: object, to: object, expected: object) -> None:
+def test_value_is_converted_to_its_declared_type(value: object, to: object, expected: object) -> None:
     actual = coerce(value, to, "field")
     assert (type(expected), repr(expected)) == (type(actual), repr(actual))
 
 
 @pytest.mark.parametrize(
-    ("value", "to", "says"),
+    ("value", "to", "message"),
     [
         ("three", int, "field is 'three'; it must be a whole number"),
         (1.5, int, "field is 1.5; it must be a whole number"),
@@ -76,10 +76,10 @@ def test_a_value_is_brought_to_its_declared_type(value: object, to: object, expe
         ({"siz": 1}, Inner, "unknown field field.siz: field has size; did you mean 'size'?"),
     ],
 )
-def test_a_value_of_another_type_is_refused_in_words(value: object, to: object, says: str) -> None:
+def test_value_of_another_type_is_refused(value: object, to: object, message: str) -> None:
     with pytest.raises(SpecError) as caught:
         coerce(value, to, "field")
-    assert says == str(caught.value)
+    assert message == str(caught.value)
 
 
 def test_a_field_is_replaced_by_its_dotted_path() -> None:
@@ -88,7 +88,7 @@ def test_a_field_is_replaced_by_its_dotted_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "says"),
+    ("path", "value", "message"),
     [
         ("ratee", 1, "unknown field 'ratee': Outer has rate, count, network, data, inner, other, rows; "),
         ("inner.siz", 1, "unknown field 'inner.siz': Inner has size; did you mean 'size'?"),
@@ -96,10 +96,10 @@ def test_a_field_is_replaced_by_its_dotted_path() -> None:
         ("count", 0, "count is 0; it must be at least 1"),
     ],
 )
-def test_an_unknown_or_refused_field_is_named(path: str, value: object, says: str) -> None:
+def test_an_unknown_or_refused_field_is_named(path: str, value: object, message: str) -> None:
     with pytest.raises(SpecError) as caught:
         replace_fields(Outer(), {path: value})
-    assert str(caught.value).startswith(says)
+    assert str(caught.value).startswith(message)
 
 
 def test_plain_values_come_back_as_they_were() -> None:
@@ -108,7 +108,7 @@ def test_plain_values_come_back_as_they_were() -> None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class FeatureFields:
     feature: Feature = Glyph()
     burnt: Feature | None = None
 
@@ -119,26 +119,26 @@ STAMP = Picture(File("stamp.png"), top=3)
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"feature": "B"}, Asked(Glyph(text="B"))),
-        ({"feature": "words:JANE DOE", "feature.size": "9"}, Asked(Words("JANE DOE", size=9))),
-        ({"feature.size": "9", "feature": "words:JANE DOE"}, Asked(Words("JANE DOE", size=9))),
-        ({"feature": {"words": "JANE DOE", "size": 9}}, Asked(Words("JANE DOE", size=9))),
-        ({"feature.words": "JANE DOE", "feature.size": 9}, Asked(Words("JANE DOE", size=9))),  # a YAML file's
-        ({"feature": "picture:stamp.png", "feature.top": "3"}, Asked(STAMP)),
-        ({"feature.image": "stamp.png", "feature.top": "3"}, Asked(STAMP)),
-        ({"burnt": "words:JANE"}, Asked(burnt=Words("JANE"))),
-        ({"burnt.kind": "random", "burnt.seed": "1"}, Asked(burnt=Glyph("random", seed=1))),
-        ({"burnt.image": "stamp.png", "burnt.top": "3"}, Asked(burnt=STAMP)),
-        ({"burnt": "none"}, Asked()),
+        ({"feature": "B"}, FeatureFields(Glyph(text="B"))),
+        ({"feature": "words:JANE DOE", "feature.size": "9"}, FeatureFields(Words("JANE DOE", size=9))),
+        ({"feature.size": "9", "feature": "words:JANE DOE"}, FeatureFields(Words("JANE DOE", size=9))),
+        ({"feature": {"words": "JANE DOE", "size": 9}}, FeatureFields(Words("JANE DOE", size=9))),
+        ({"feature.words": "JANE DOE", "feature.size": 9}, FeatureFields(Words("JANE DOE", size=9))),  # a YAML file's
+        ({"feature": "picture:stamp.png", "feature.top": "3"}, FeatureFields(STAMP)),
+        ({"feature.image": "stamp.png", "feature.top": "3"}, FeatureFields(STAMP)),
+        ({"burnt": "words:JANE"}, FeatureFields(burnt=Words("JANE"))),
+        ({"burnt.kind": "random", "burnt.seed": "1"}, FeatureFields(burnt=Glyph("random", seed=1))),
+        ({"burnt.image": "stamp.png", "burnt.top": "3"}, FeatureFields(burnt=STAMP)),
+        ({"burnt": "none"}, FeatureFields()),
     ],
 )
-def test_one_of_several_kinds_is_made_of_text_or_of_its_fields(changes: dict[str, object], expected: Asked) -> None:
-    found = replace_fields(Asked(), changes)
-    assert expected == found == coerce(plain(found), Asked, "config")
+def test_alternative_is_read_from_text_or_fields(changes: dict[str, object], expected: FeatureFields) -> None:
+    replaced = replace_fields(FeatureFields(), changes)
+    assert expected == replaced == coerce(plain(replaced), FeatureFields, "config")
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         (
             {"feature": "AB"},
@@ -162,18 +162,18 @@ def test_one_of_several_kinds_is_made_of_text_or_of_its_fields(changes: dict[str
         ({"feature": "words:AB", "feature.image": "a"}, "unknown field 'feature.image': Words has words, font"),
     ],
 )
-def test_an_error_speaks_of_the_kind_that_was_meant(changes: dict[str, object], says: str) -> None:
+def test_error_names_the_intended_alternative(changes: dict[str, object], message: str) -> None:
     with pytest.raises(SpecError) as caught:
-        replace_fields(Asked(), changes)
-    assert says in str(caught.value)
+        replace_fields(FeatureFields(), changes)
+    assert message in str(caught.value)
 
 
-def test_what_a_union_makes_of_a_value_depends_on_its_order_whatever_was_read_before() -> None:
+def test_union_order_decides_the_type() -> None:
     assert [coerce("3", kinds, "field") for kinds in (int | str, str | int, int | str)] == [3, "3", 3]
     assert [coerce(3, kinds, "field") for kinds in (float | int, int | float)] == [3.0, 3]
 
 
-def test_what_needs_no_change_is_the_same_object_and_what_does_is_checked() -> None:
+def test_valid_value_is_kept_and_checked() -> None:
     outer = Outer(rows=(1, 2), other=Inner(7))
     assert coerce(outer, Outer, "field") is outer
     assert Inner(7) == coerce(Inner(7.0), Inner, "field")  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ VALUES = {
 
 
 def command_line_options(command: str) -> dict[str, Any]:
-    """The parameters of a command as typer has read them, by name."""
+    """The parameters of a command, as typer reads them, by name."""
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     return {parameter.name: parameter for parameter in commands[command].params}
 

@@ -1,7 +1,7 @@
-"""Every field of every audit's configuration refuses values of another type and outside its range, in one line.
+"""Every field of every audit's configuration refuses values of another type or outside its range, with one line.
 
-The fields are discovered from the declared types, so a new field is tested without a line here. The golden file lists
-the types, ranges and defaults; a bound that changes is a difference there and in `docs/schema/`.
+The test finds the fields from the declared types: a new field needs no line here. The golden file lists the types,
+ranges and defaults; a changed bound is a difference there and in `docs/schema/`.
 """
 
 from __future__ import annotations
@@ -91,17 +91,17 @@ def config_kinds() -> tuple[Any, ...]:
 @functools.cache
 def instances() -> dict[Any, Any]:
     """A valid instance of each class: the first in a preset, or its defaults."""
-    found: dict[Any, Any] = {}
+    by_class: dict[Any, Any] = {}
     for name in AUDITS:
         audit = audits.find(name).audit
         for preset in audit.presets:
             for cell in audit.cells(preset):
                 for _, part in walk(cell):
-                    found.setdefault(type(part), part)
+                    by_class.setdefault(type(part), part)
     for kind in config_kinds():
-        if kind not in found:
-            found[kind] = kind(**{name: required_value(kind, name) for name in required_fields(kind)})
-    return found
+        if kind not in by_class:
+            by_class[kind] = kind(**{name: required_value(kind, name) for name in required_fields(kind)})
+    return by_class
 
 
 def required_value(kind: Any, name: str) -> Any:
@@ -201,21 +201,21 @@ def refusal(kind: Any, name: str, value: Any) -> str:
 def test_values_outside_a_range_are_refused(kind: Any, name: str, allowed: Range) -> None:
     to = field_types(kind)[name]
     ranges = [resolve(declared, instances()[kind]) for declared in field_ranges(kind)[name]]
-    own = resolve(allowed, instances()[kind])
+    resolved_range = resolve(allowed, instances()[kind])
     refusing = []
-    for value in values_outside(own, to):
+    for value in values_outside(resolved_range, to):
         message = refusal(kind, name, value)
-        if isinstance(own, OneOf | SomeOf) and "; allowed: " in message:
-            assert all(str(choice) in message for choice in own.values)
-            refusing.append(own)
+        if isinstance(resolved_range, OneOf | SomeOf) and "; allowed: " in message:
+            assert all(str(choice) in message for choice in resolved_range.values)
+            refusing.append(resolved_range)
             continue
-        refusing.append(next(other for other in ranges if not other.holds(value)))
+        refusing.append(next(candidate for candidate in ranges if not candidate.holds(value)))
         subject = "each" if isinstance(refusing[-1], Each) else "it"
         assert message.endswith(f"; {subject} must be {refusing[-1].words}")
-    assert own in refusing
-    assert all(own.holds(value) for value in values_at_bounds(own))
-    if isinstance(own, Finite | Share):
-        assert not any(map(own.holds, (math.nan, math.inf)))
+    assert resolved_range in refusing
+    assert all(resolved_range.holds(value) for value in values_at_bounds(resolved_range))
+    if isinstance(resolved_range, Finite | Share):
+        assert not any(map(resolved_range.holds, (math.nan, math.inf)))
 
 
 @pytest.mark.parametrize(("kind", "name"), list_numbers())
@@ -234,10 +234,10 @@ def test_values_of_another_type_are_refused(kind: Any, name: str) -> None:
 
 def test_types_ranges_and_defaults_are_known(golden: Golden) -> None:
     for kind in config_kinds():
-        listed = {}
+        descriptions = {}
         for field in dataclasses.fields(kind):
             words = [allowed.words for allowed in field_ranges(kind).get(field.name, ())]
             has_default = field.default is not dataclasses.MISSING
             default = plain(field.default) if has_default else "required or made"
-            listed[field.name] = [*words, "default", default]
-        golden(listed, f"{kind.__module__.removeprefix('tasks.')}.{kind.__name__}")
+            descriptions[field.name] = [*words, "default", default]
+        golden(descriptions, f"{kind.__module__.removeprefix('tasks.')}.{kind.__name__}")

@@ -1,6 +1,6 @@
-"""A user's own files enter a run by their content, wherever in its config they are named.
+"""Cells of a specification: a user's files enter a run by content, wherever the config names them.
 
-A sweep's cells are told apart by as few fields as it takes.
+The cells of a sweep are distinguished by the smallest set of fields.
 """
 
 from __future__ import annotations
@@ -48,36 +48,36 @@ class Config:
     data: Dataset = Dataset("digits")
 
 
-def only(config: Config) -> Config:
+def pin_config(config: Config) -> Config:
     (cell,) = pin_cells([Cell("made_up", config, None, {})], {})
-    found: Config = cell.config
-    return found
+    pinned: Config = cell.config
+    return pinned
 
 
-def test_every_file_in_a_config_is_pinned_however_deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_file_in_a_config_is_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "here").write_bytes(b"here")
     monkeypatch.chdir(tmp_path)
-    given, expected = File("here"), File(str(tmp_path / "here"), hashlib.sha256(b"here").hexdigest())
-    found = only(Config(Inner((Glyph(), Picture(given), Words("J", font=given))), given))
-    assert Inner((Glyph(), Picture(expected), Words("J", font=expected))) == found.inner
-    assert expected == found.font
+    source, expected = File("here"), File(str(tmp_path / "here"), hashlib.sha256(b"here").hexdigest())
+    pinned = pin_config(Config(Inner((Glyph(), Picture(source), Words("J", font=source))), source))
+    assert Inner((Glyph(), Picture(expected), Words("J", font=expected))) == pinned.inner
+    assert expected == pinned.font
 
 
-def test_a_file_that_is_not_there_is_the_machines_fault_and_an_unknown_set_the_users(tmp_path: Path) -> None:
+def test_only_an_unknown_data_set_is_spec_error(tmp_path: Path) -> None:
     with pytest.raises(EngramError) as caught:
-        only(Config(font=File(str(tmp_path / "gone"))))
+        pin_config(Config(font=File(str(tmp_path / "gone"))))
     assert (f"there is no file {tmp_path}/gone", False) == (str(caught.value), isinstance(caught.value, SpecError))
     with pytest.raises(EngramError) as caught:
-        only(Config(data=Dataset(f"folder:{tmp_path}/gone")))
+        pin_config(Config(data=Dataset(f"folder:{tmp_path}/gone")))
     assert not isinstance(caught.value, SpecError)
     for name in ("digit", "digits#gray", "folder:gone#gray"):
         with pytest.raises(SpecError):
-            only(Config(data=Dataset(name)))
+            pin_config(Config(data=Dataset(name)))
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A kind of an audit's own: a sentence, pinned by its length."""
+    """A configuration class of an audit: a sentence, pinned by its length."""
 
     text: str
     digest: str = ""
@@ -85,12 +85,12 @@ class Sentence:
     def identity(self) -> str:
         return self.digest
 
-    def pin(self, known: MutableMapping[str, str]) -> Sentence:
+    def pin(self, digests: MutableMapping[str, str]) -> Sentence:
         if not self.text:
             raise ValueError("the sentence is empty")
         if self.text == "lost":
             raise Unavailable("there is no such sentence any more")
-        known["asked"] = f"{known.get('asked', '')}{self.text[0]}"
+        digests["asked"] = f"{digests.get('asked', '')}{self.text[0]}"
         return replace(self, digest=f"{len(self.text):x}")
 
 
@@ -100,15 +100,15 @@ class Spoken:
     again: Sentence | None = None
 
 
-def test_what_an_audit_declares_is_pinned_in_its_own_way_and_once() -> None:
-    known: dict[str, str] = {}
+def test_audit_classes_are_pinned_their_way_once() -> None:
+    digests: dict[str, str] = {}
     config = Spoken((Sentence("one"), Sentence("three")), Sentence("one"))
-    (cell,) = pin_cells([Cell("made_up", config)], known)
+    (cell,) = pin_cells([Cell("made_up", config)], digests)
     assert Spoken((Sentence("one", "3"), Sentence("three", "5")), Sentence("one", "3")) == cell.config
-    assert known == {"asked": "ot"}
+    assert digests == {"asked": "ot"}
 
 
-def test_of_an_audits_own_kinds_too_a_slip_is_the_users_and_what_is_gone_the_machines() -> None:
+def test_audit_classes_distinguish_slips_from_missing_files() -> None:
     with pytest.raises(SpecError, match="the sentence is empty"):
         pin_cells([Cell("made_up", Spoken((Sentence(""),)))], {})
     with pytest.raises(EngramError, match="there is no such sentence any more") as caught:
@@ -117,7 +117,7 @@ def test_of_an_audits_own_kinds_too_a_slip_is_the_users_and_what_is_gone_the_mac
 
 
 @pytest.mark.parametrize(
-    ("thing", "is_slip", "said"),
+    ("thing", "is_slip", "message"),
     [
         (Dataset("digit"), True, "unknown data set 'digit'"),
         (Dataset("digits", "00"), False, "is not the one that was pinned"),
@@ -128,13 +128,13 @@ def test_of_an_audits_own_kinds_too_a_slip_is_the_users_and_what_is_gone_the_mac
         (ModelFile("nowhere:made+/gone.pt"), False, "there is no file /gone.pt"),
     ],
 )
-def test_each_kind_of_ours_says_itself_what_is_wrong(thing: Pinnable, is_slip: bool, said: str) -> None:
-    with pytest.raises(EngramError, match=re.escape(said)) as caught:
+def test_each_class_explains_its_errors(thing: Pinnable, is_slip: bool, message: str) -> None:
+    with pytest.raises(EngramError, match=re.escape(message)) as caught:
         pin_cells([Cell("made_up", thing)], {})
     assert is_slip == isinstance(caught.value, SpecError)
 
 
-def test_of_fields_that_vary_together_the_first_is_enough() -> None:
+def test_first_of_jointly_varying_fields_suffices() -> None:
     assert distinguishing_fields(TABLE) == ["data", "network"]
 
 
@@ -142,13 +142,13 @@ def test_every_field_of_a_grid_is_needed() -> None:
     assert distinguishing_fields([{"a": a, "b": b} for a in (1, 2) for b in ([1, 2], None)]) == ["a", "b"]
 
 
-def test_a_field_that_is_everywhere_the_same_tells_nothing() -> None:
+def test_constant_field_distinguishes_nothing() -> None:
     assert distinguishing_fields([{"a": {"x": 1}, "b": 1}, {"a": {"x": 1}, "b": True}]) == ["b"]
     assert distinguishing_fields([{"a": 1}, {"a": 1}]) == []
     assert distinguishing_fields([]) == []
 
 
-def test_a_cell_is_named_as_a_command_line_would_ask_for_it() -> None:
+def test_cell_is_named_in_command_line_syntax() -> None:
     setting = {"data": "mnist", "dropout": True, "epochs": [1, 2], "burnt": None, "feature": {"text": "A"}}
     assert label(setting, [*setting][:4]) == "data=mnist, dropout=true, epochs=[1,2], burnt=null"
     assert label(setting, ["feature", "absent"]) == 'feature={"text": "A"}'

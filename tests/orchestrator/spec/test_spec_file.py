@@ -1,4 +1,4 @@
-"""A specification as a file: all of it is read, and what is none is one line that says where."""
+"""A specification file is read completely. An invalid one gives a line with the position of the error."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def test_every_part_of_a_file_is_taken_over(tmp_path: Path) -> None:
     assert expected == read(tmp_path, text)
 
 
-def test_none_is_a_word_and_null_says_nothing(tmp_path: Path) -> None:
+def test_none_is_text_and_null_sets_nothing(tmp_path: Path) -> None:
     text = "audit: toys\npreset: none\nexecution: {address: none, keep: none, store: null, tolerate: ~}\n"
     assert Spec("toys", "none", execution={"address": "none", "keep": "none"}) == read(tmp_path, text)
 
 
-def test_a_number_or_a_text_where_either_may_be_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_number_or_text_is_read_for_mixed_options(tmp_path: Path) -> None:
     text = "audit: toys\nexecution: {together: 4, timeout: 90, stop_after: 1.5}\n"
     assert read(tmp_path, text).execution == {"together": 4, "timeout": 90.0, "stop_after": 1.5}
     text = "audit: toys\nexecution: {together: '4', timeout: '90'}\n"
     assert read(tmp_path, text).execution == {"together": 4, "timeout": 90.0}
 
 
-def test_a_part_without_content_says_nothing(tmp_path: Path) -> None:
+def test_empty_section_sets_nothing(tmp_path: Path) -> None:
     assert Spec("toys") == read(tmp_path, "audit: toys\nset:\nsweep:\nexecution:\n")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "contains nothing; it must be a mapping with audit, preset, set, sweep, execution"),
         ("- audit: toys", "contains a list"),
@@ -95,34 +95,34 @@ def test_a_part_without_content_says_nothing(tmp_path: Path) -> None:
         ("#" * 1_000_001, "is larger than the limit of 1,000,000 bytes"),
     ],
 )
-def test_what_is_no_specification_is_one_line_that_says_where(tmp_path: Path, text: str | bytes, said: str) -> None:
+def test_invalid_file_gives_line_with_position(tmp_path: Path, text: str | bytes, message: str) -> None:
     with pytest.raises(SpecError) as error:
         read(tmp_path, text)
-    assert (said in str(error.value), len(str(error.value).splitlines())) == (True, 1)
+    assert (message in str(error.value), len(str(error.value).splitlines())) == (True, 1)
     assert str(error.value).startswith(str(tmp_path / "asked.yaml"))
 
 
-def test_a_file_that_is_not_there_or_is_no_file_is_named(tmp_path: Path) -> None:
+def test_missing_or_special_file_is_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "folder.yaml").mkdir()
-    for name, said in (
+    for name, message in (
         ("none.yaml", "does not exist"),
         ("pipe.yaml", "a device, a pipe or a socket, not a file"),
         ("folder.yaml", "Is a directory"),
         ("x" * 300 + ".yaml", "File name too long"),
     ):
-        with pytest.raises(SpecError, match=said):
+        with pytest.raises(SpecError, match=message):
             spec_file.read(tmp_path / name)
 
 
-def test_values_on_a_command_line_are_read_as_in_a_file() -> None:
+def test_command_line_values_are_read_like_files() -> None:
     for text in ("{a: 2024-13-45}", "{a: !!timestamp x}", "{a: &b 1, c: *b}", "{a: 1, a: 2}", "{a", "{" * 3000):
         with pytest.raises(SpecError, match=r"write it as \{name: value, \.\.\.\}"):
             fields._mapping(text, "privacy")
     assert fields._mapping("{a: 1.5}", "privacy") == {"a": 1.5}
 
 
-def test_plain_values_are_read_and_what_is_wrong_has_its_place() -> None:
+def test_yaml_errors_have_a_position() -> None:
     assert parse_yaml("a: [1, null, true, x]") == {"a": [1, None, True, "x"]}
     with pytest.raises(YamlError) as error:
         parse_yaml("a: 1\nb: !!float x")

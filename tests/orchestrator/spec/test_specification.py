@@ -1,4 +1,4 @@
-"""A specification ends as the cells it names, or as one line that says what is wrong with it."""
+"""A specification yields the cells that it names, or a one-line error."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Outer:
     number: int = 1
 
 
-def configs(asked: Spec) -> list[Any]:
-    return [cell.config for cell in resolve.resolve_cells(asked)]
+def configs(spec: Spec) -> list[Any]:
+    return [cell.config for cell in resolve.resolve_cells(spec)]
 
 
 def write(folder: Path, text: str | bytes) -> str:
@@ -43,12 +43,12 @@ def write(folder: Path, text: str | bytes) -> str:
     return str(path)
 
 
-def test_an_audit_starts_from_its_preset_or_its_published_setting() -> None:
+def test_audit_starts_from_preset_or_published_settings() -> None:
     assert [toys.Config(parts=300)] == configs(Spec("toys", "many"))
     assert [toys.Config()] == configs(Spec("toys"))
 
 
-def test_fields_are_set_over_the_preset_and_coerced_to_their_types() -> None:
+def test_fields_override_preset_and_are_converted() -> None:
     assert [toys.Config(parts=9, seconds=2.0)] == configs(Spec("toys", "many", {"parts": "9", "seconds": "2"}))
 
 
@@ -58,13 +58,13 @@ def test_tiny_shrinks_the_preset_before_fields_are_set() -> None:
     assert [toys.Config(parts=300)] == configs(Spec("toys", "many", {"scale": "full"}))
 
 
-def test_a_sweep_is_the_grid_of_its_fields_and_each_cell_says_what_was_varied() -> None:
-    found = resolve.resolve_cells(Spec("toys", "few", {"label": "x"}, {"parts": ("2", "3"), "first": ("0", "1")}))
+def test_sweep_is_a_grid_with_settings_per_cell() -> None:
+    cells = resolve.resolve_cells(Spec("toys", "few", {"label": "x"}, {"parts": ("2", "3"), "first": ("0", "1")}))
     assert [
         Cell("toys", toys.Config(parts=parts, first=first, label="x"), "few", {"parts": parts, "first": first})
         for parts in (2, 3)
         for first in (0, 1)
-    ] == found
+    ] == cells
 
 
 def test_equal_cells_of_a_sweep_are_one() -> None:
@@ -72,25 +72,25 @@ def test_equal_cells_of_a_sweep_are_one() -> None:
 
 
 def test_a_sweep_may_vary_the_scale() -> None:
-    found = resolve.resolve_cells(Spec("toys", "few", sweep={"scale": ("tiny", "full")}))
-    assert [(cell.config.parts, cell.setting) for cell in found] == [(2, {"scale": "tiny"}), (6, {"scale": "full"})]
+    cells = resolve.resolve_cells(Spec("toys", "few", sweep={"scale": ("tiny", "full")}))
+    assert [(cell.config.parts, cell.setting) for cell in cells] == [(2, {"scale": "tiny"}), (6, {"scale": "full"})]
 
 
-def test_a_preset_of_several_configs_is_a_cell_for_each_and_its_setting_is_what_they_differ_in() -> None:
-    found = [(cell.preset, cell.setting) for cell in resolve.resolve_cells(Spec("toys", "three"))]
-    assert found == [
+def test_preset_with_several_configs_has_several_cells() -> None:
+    presets_and_settings = [(cell.preset, cell.setting) for cell in resolve.resolve_cells(Spec("toys", "three"))]
+    assert presets_and_settings == [
         ("three", {"parts": 2, "first": 0, "label": ""}),
         ("three", {"parts": 3, "first": 1, "label": "b"}),
         ("three", {"parts": 3, "first": 1, "label": "c"}),
     ]
 
 
-def test_a_field_that_is_set_holds_for_every_cell_and_cells_that_come_to_the_same_are_one() -> None:
-    found = resolve.resolve_cells(Spec("toys", "three", {"label": "x", "seconds": "2"}))
+def test_set_field_applies_to_all_cells() -> None:
+    cells = resolve.resolve_cells(Spec("toys", "three", {"label": "x", "seconds": "2"}))
     assert [
         Cell("toys", toys.Config(2, seconds=2.0, label="x"), "three", {"parts": 2, "first": 0}),
         Cell("toys", toys.Config(3, 1, seconds=2.0, label="x"), "three", {"parts": 3, "first": 1}),
-    ] == found
+    ] == cells
     tiny = resolve.resolve_cells(Spec("toys", "three", {"scale": "tiny"}))
     assert [cell.setting for cell in tiny] == [
         {"first": 0, "label": ""},
@@ -99,21 +99,23 @@ def test_a_field_that_is_set_holds_for_every_cell_and_cells_that_come_to_the_sam
     ]
 
 
-def test_a_preset_of_which_one_config_is_left_is_a_plain_run() -> None:
-    found = resolve.resolve_cells(Spec("toys", "three", {"label": "x", "first": "0", "scale": "tiny"}))
-    assert [Cell("toys", toys.Config(parts=2, label="x"), "three")] == found
+def test_preset_reduced_to_one_config_is_plain_run() -> None:
+    cells = resolve.resolve_cells(Spec("toys", "three", {"label": "x", "first": "0", "scale": "tiny"}))
+    assert [Cell("toys", toys.Config(parts=2, label="x"), "three")] == cells
 
 
-def test_a_sweep_over_a_preset_of_several_configs_varies_each_of_them() -> None:
-    found = resolve.resolve_cells(Spec("toys", "three", {"label": "x"}, {"at": ("1", "2")}))
+def test_sweep_varies_every_config_of_a_preset() -> None:
+    cells = resolve.resolve_cells(Spec("toys", "three", {"label": "x"}, {"at": ("1", "2")}))
     assert [{"parts": parts, "first": first, "at": at} for parts, first in ((2, 0), (3, 1)) for at in (1, 2)] == [
-        cell.setting for cell in found
+        cell.setting for cell in cells
     ]
     over = resolve.resolve_cells(Spec("toys", "three", {"first": "0"}, {"label": ("x", "y")}))
-    assert [{"parts": parts, "label": label} for parts in (2, 3) for label in "xy"] == [each.setting for each in over]
+    assert [{"parts": parts, "label": label} for parts in (2, 3) for label in "xy"] == [
+        swept_cell.setting for swept_cell in over
+    ]
 
 
-def test_configs_that_differ_in_the_kind_of_a_part_differ_in_the_whole_of_it() -> None:
+def test_configs_of_different_kinds_differ_as_one_part() -> None:
     plain = [{"a": {"b": 1, "c": 2}, "d": None}, {"a": {"b": 1, "c": 3}, "d": {"e": 1}}]
     assert list(config_parts.differing_paths(plain)) == ["a.c", "d"]
 
@@ -123,7 +125,7 @@ def test_a_preset_without_a_config_is_refused() -> None:
         Audit(toys.Config, toys.plan, {"none": ()}, toys.tiny)
 
 
-def test_fields_that_are_checked_against_each_other_are_set_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jointly_checked_fields_are_set_together(monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass(frozen=True)
     class Ordered:
         low: int = 0
@@ -141,7 +143,7 @@ def test_fields_that_are_checked_against_each_other_are_set_together(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("asked", "problem"),
+    ("spec", "problem"),
     [
         (Spec("toyz"), "toys, tunable, unique_feature; did you mean 'toys'?"),
         (
@@ -159,26 +161,26 @@ def test_fields_that_are_checked_against_each_other_are_set_together(monkeypatch
         (Spec("unique_feature", set={"feature.txt": "A"}), "unknown field 'feature.txt'"),
     ],
 )
-def test_a_specification_that_cannot_be_is_refused_in_one_line(asked: Spec, problem: str) -> None:
+def test_invalid_specification_is_refused_in_one_line(spec: Spec, problem: str) -> None:
     with pytest.raises(SpecError) as raised:
-        resolve.resolve_cells(asked)
+        resolve.resolve_cells(spec)
     assert problem in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_every_data_set_in_a_config_is_pinned_however_deep() -> None:
-    known: dict[str, str] = {}
-    (cell,) = resolve.pin_cells([Cell("x", Outer())], known)
+def test_every_data_set_in_a_config_is_pinned() -> None:
+    digests: dict[str, str] = {}
+    (cell,) = resolve.pin_cells([Cell("x", Outer())], digests)
     assert 64 == len(cell.config.data.digest) == len(cell.config.inner.probe.digest)
     assert cell.config.data == cell.config.more[0]
     assert cell.config.number == 1
-    assert {cell.config.data.digest, cell.config.inner.probe.digest} == set(known.values())
+    assert {cell.config.data.digest, cell.config.inner.probe.digest} == set(digests.values())
 
 
-def test_a_digest_that_is_known_is_not_computed_again() -> None:
-    known: dict[str, str] = {}
-    resolve.pin_cells([Cell("x", Dataset("digits"))], known)
-    (stamp,) = known
+def test_known_digest_is_not_recomputed() -> None:
+    digests: dict[str, str] = {}
+    resolve.pin_cells([Cell("x", Dataset("digits"))], digests)
+    (stamp,) = digests
     (cell,) = resolve.pin_cells([Cell("x", Dataset("digits"))], {stamp: "f" * 64})
     assert cell.config.digest == "f" * 64
 
@@ -188,28 +190,26 @@ def test_commas_inside_brackets_belong_to_a_swept_value() -> None:
 
 
 @pytest.mark.parametrize("texts", [["parts"], ["=3"], ["parts=1", "parts=2"]])
-def test_what_is_no_setting_or_two_for_one_field_is_refused(texts: list[str]) -> None:
+def test_malformed_or_repeated_setting_is_refused(texts: list[str]) -> None:
     with pytest.raises(SpecError, match=r"field=value|twice"):
         specification.settings(texts)
 
 
 @pytest.mark.parametrize("texts", [["parts"], ["parts="], ["parts=1,,2"], ["parts=1", "parts=2"]])
-def test_a_sweep_without_values_or_twice_over_one_field_is_refused(texts: list[str]) -> None:
+def test_empty_or_repeated_sweep_is_refused(texts: list[str]) -> None:
     with pytest.raises(SpecError, match=r"field=value|empty|twice"):
         specification.sweeps(texts)
 
 
-def test_a_file_says_all_that_the_command_line_can(tmp_path: Path) -> None:
+def test_file_can_state_everything_of_command_line(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         "audit: toys\npreset: few\nset: {parts: 3, seconds: 1e-3}\nsweep: {first: [1, 2]}\n"
         "execution: {address: none, gpus: none, together: 4, tolerate: 1, fail_fast: true, stop_after: 3h50m, "
         "timeout: 10m, store: s, way: stack}\n",
     )
-    asked = resolve.read_spec(path, Spec(""))
-    assert [toys.Config(parts=3, seconds=0.001, first=1), toys.Config(parts=3, seconds=0.001, first=2)] == configs(
-        asked
-    )
+    spec = resolve.read_spec(path, Spec(""))
+    assert [toys.Config(parts=3, seconds=0.001, first=1), toys.Config(parts=3, seconds=0.001, first=2)] == configs(spec)
     expected = Execution(
         address="none",
         gpus="none",
@@ -220,31 +220,31 @@ def test_a_file_says_all_that_the_command_line_can(tmp_path: Path) -> None:
         timeout=600.0,
         way="stack",
     )
-    assert expected == specification.execution(asked)
-    assert asked.store == "s"
+    assert expected == specification.execution(spec)
+    assert spec.store == "s"
 
 
-def test_to_wait_for_a_gpu_takes_a_cluster() -> None:
+def test_waiting_for_a_gpu_requires_a_cluster() -> None:
     with pytest.raises(SpecError, match="use it with --address of a cluster"):
         specification.execution(Spec("toys", execution={"gpus": "wait"}))
     with pytest.raises(SpecError, match="gpus is 'some'; it must be one of auto, none, wait"):
         specification.execution(Spec("toys", execution={"gpus": "some"}))
 
 
-def test_the_command_line_goes_over_the_file(tmp_path: Path) -> None:
+def test_command_line_overrides_the_file(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         "audit: toys\npreset: few\nset: {parts: 3, first: 1}\nsweep: {label: [a, b]}\n"
         "execution: {address: none, together: 4, store: s}\n",
     )
     flags = Spec("", "many", {"label": "c"}, {"first": ("5", "6")}, {"together": None}, "t")
-    asked = resolve.read_spec(path, flags)
-    assert [toys.Config(3, first=5, label="c"), toys.Config(3, first=6, label="c")] == configs(asked)
-    assert (asked.preset, asked.store) == ("many", "t")
-    assert Execution("none") == specification.execution(asked)
+    spec = resolve.read_spec(path, flags)
+    assert [toys.Config(3, first=5, label="c"), toys.Config(3, first=6, label="c")] == configs(spec)
+    assert (spec.preset, spec.store) == ("many", "t")
+    assert Execution("none") == specification.execution(spec)
 
 
-def test_nested_mappings_set_a_part_of_a_nested_config(tmp_path: Path) -> None:
+def test_nested_mapping_sets_part_of_nested_config(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         "audit: unique_feature\npreset: smoke\nset: {feature: {text: X}, canaries: 1, training: {epochs: 2}}\n",
@@ -255,13 +255,13 @@ def test_nested_mappings_set_a_part_of_a_nested_config(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere.yaml", "./nowhere", "."])
-def test_a_file_that_cannot_be_read_is_refused_in_one_line(name: str) -> None:
+def test_unreadable_file_is_refused_in_one_line(name: str) -> None:
     with pytest.raises(SpecError, match=r"does not exist|cannot be read|unknown audit"):
         resolve.resolve_cells(resolve.read_spec(name, Spec("")))
 
 
 @pytest.mark.parametrize(
-    ("given", "problem"),
+    ("execution", "problem"),
     [
         ({"together": 0}, "together is 0"),
         ({"tolerate": -1}, "tolerate is -1"),
@@ -269,13 +269,13 @@ def test_a_file_that_cannot_be_read_is_refused_in_one_line(name: str) -> None:
         ({"keep": "states"}, "keep is 'states'; it must be one of none, state; did you mean 'state'?"),
     ],
 )
-def test_an_execution_out_of_range_is_refused(given: Mapping[str, Any], problem: str) -> None:
+def test_invalid_execution_setting_is_refused(execution: Mapping[str, Any], problem: str) -> None:
     with pytest.raises(SpecError, match=problem):
-        specification.execution(Spec("toys", execution=given))
+        specification.execution(Spec("toys", execution=execution))
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_example_is_a_specification_of_the_audit_it_is_named_for(path: Path) -> None:
-    asked = resolve.read_spec(str(path), Spec("", set={"scale": "tiny"}))
-    assert path.stem == ("search" if asked.search else asked.audit)
-    assert resolve.resolve_cells(asked)
+def test_every_example_specifies_its_audit(path: Path) -> None:
+    spec = resolve.read_spec(str(path), Spec("", set={"scale": "tiny"}))
+    assert path.stem == ("search" if spec.search else spec.audit)
+    assert resolve.resolve_cells(spec)

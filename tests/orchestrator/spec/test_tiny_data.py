@@ -18,23 +18,23 @@ from tests.tasks.datasets import scans
 
 
 def examples_of(config: Any) -> list[int]:
-    """The values of all fields of this name, wherever they are in the config."""
+    """The values of all fields named `examples` in a config."""
     return [value for path, value in flatten(config) if path.rpartition(".")[2] == "examples"]
 
 
 @pytest.mark.parametrize("audit", ["unique_feature", "membership", "density"])
-def test_tiny_asks_for_no_more_examples_than_there_are(audit: str, tmp_path: Path) -> None:
+def test_tiny_requests_at_most_the_available_examples(audit: str, tmp_path: Path) -> None:
     folder = scans.classes(tmp_path / "scans", 12)  # of 24 images, 18 are for training
-    asked = Spec(audit, "quickstart", {"scale": "tiny", "data": f"folder:{folder}#8x8"}, store=str(tmp_path / "store"))
-    (cell,) = pin_cells(resolve_cells(asked), {})
+    spec = Spec(audit, "quickstart", {"scale": "tiny", "data": f"folder:{folder}#8x8"}, store=str(tmp_path / "store"))
+    (cell,) = pin_cells(resolve_cells(spec), {})
     assert examples_of(cell.config) == [18]
-    assert preview(asked)["planned"] > 0
+    assert preview(spec)["planned"] > 0
 
 
-def test_examples_of_ones_own_stay(tmp_path: Path) -> None:
+def test_explicit_number_of_examples_is_kept(tmp_path: Path) -> None:
     folder = scans.classes(tmp_path / "scans", 12)
-    given = {"scale": "tiny", "data": f"folder:{folder}#8x8", "examples": 300}
-    (cell,) = pin_cells(resolve_cells(Spec("membership", "quickstart", given)), {})
+    settings = {"scale": "tiny", "data": f"folder:{folder}#8x8", "examples": 300}
+    (cell,) = pin_cells(resolve_cells(Spec("membership", "quickstart", settings)), {})
     assert examples_of(cell.config) == [300]
 
 
@@ -54,24 +54,24 @@ def test_selected_alternative_is_reduced(tmp_path: Path) -> None:
 
 def test_texts_are_counted_like_images(tmp_path: Path) -> None:
     (tmp_path / "few.jsonl").write_text("".join(f'{{"id": "{row}", "text": "note {row}"}}\n' for row in range(6)))
-    given = {"scale": "tiny", "data": f"records:{tmp_path / 'few.jsonl'}"}
-    (cell,) = pin_cells(resolve_cells(Spec("text", "quickstart", given)), {})
+    settings = {"scale": "tiny", "data": f"records:{tmp_path / 'few.jsonl'}"}
+    (cell,) = pin_cells(resolve_cells(Spec("text", "quickstart", settings)), {})
     assert cell.config.question.examples == 6
 
 
 @pytest.mark.parametrize("count", [24, 60])
-def test_parts_of_boxed_pictures_fit_the_data(count: int, tmp_path: Path) -> None:
+def test_boxed_image_parts_fit_the_data(count: int, tmp_path: Path) -> None:
     lines = ["path,label,left,top,right,bottom"]
     for number in range(count):
         noise = np.random.default_rng(number).integers(0, 256, (28, 28), np.uint8)
         Image.fromarray(noise).save(tmp_path / f"{number}.png")
         lines.append(f"{number}.png,{'ab'[number % 2]},10,10,20,20")
     (tmp_path / "boxes.csv").write_text("\n".join(lines) + "\n")
-    given = {"scale": "tiny", "data": f"boxed:{tmp_path / 'boxes.csv'}"}
-    asked = Spec("deja_vu", "quickstart", given, store=str(tmp_path / "store"))
-    (cell,) = pin_cells(resolve_cells(asked), {})
+    settings = {"scale": "tiny", "data": f"boxed:{tmp_path / 'boxes.csv'}"}
+    spec = Spec("deja_vu", "quickstart", settings, store=str(tmp_path / "store"))
+    (cell,) = pin_cells(resolve_cells(spec), {})
     assert cell.config.per_class * 4 * 2 + cell.config.public + cell.config.validation <= count
-    assert preview(asked)["planned"] > 0
+    assert preview(spec)["planned"] > 0
 
 
 def test_questions_are_counted_by_part(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_questions_are_counted_by_part(tmp_path: Path) -> None:
         fields = {"context": f"{number} chairs.", "question": "How many?", "answers": [str(number)]}
         lines.append(json.dumps({"id": str(number), "split": "train" if number < 7 else "validation", **fields}))
     (tmp_path / "few.jsonl").write_text("\n".join(lines) + "\n")
-    given = {"scale": "tiny", "data": f"records:{tmp_path / 'few.jsonl'}"}
-    asked = Spec("relational", "quickstart", given, store=str(tmp_path / "store"))
-    (cell,) = pin_cells(resolve_cells(asked), {})
+    settings = {"scale": "tiny", "data": f"records:{tmp_path / 'few.jsonl'}"}
+    spec = Spec("relational", "quickstart", settings, store=str(tmp_path / "store"))
+    (cell,) = pin_cells(resolve_cells(spec), {})
     assert (cell.config.question.examples, cell.config.question.held_out) == (7, 3)
-    assert preview(asked)["planned"] > 0
+    assert preview(spec)["planned"] > 0

@@ -1,7 +1,7 @@
-"""A disk that can be told to refuse, and that tells what a crash or a power cut would leave of a folder.
+"""A simulated disk that refuses system calls and shows what a crash or power cut leaves of a folder.
 
-Files are real ones; only bringing them to the disk is pretended, and noted: what was not brought there is what a power
-cut takes. Names are brought there as in one of the kinds of file system that the store tells apart.
+Files are real. Only syncing is simulated and recorded: a power cut removes everything unsynced. Names become durable as
+on one of the kinds of file system that the store distinguishes.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ BY_HANDLE = ("read", "writev", "readv", "fstat", "fsync", "close")
 
 
 class Crash(BaseException):
-    """The process is killed here: nothing that it asks for any more happens."""
+    """The process is killed here: none of its later calls happens."""
 
 
 class Disk:
-    """All system calls on a folder, while `watching`. `calls` are those made, in order, `refused` the one that was."""
+    """All system calls on a folder while `watching`. `calls` lists them in order, and `refused` is the call that
+    failed."""
 
     def __init__(self, root: Path, names: Names = Names.FOLDER) -> None:
         self.root = root
         self.names = names
         self.calls: list[str] = []
         self.refused = ""
-        self.remembers = True  # whether what is synced is brought to the disk; another process may die before it is
+        self.remembers = True  # whether syncing has an effect; another process may die before it syncs
         self._at: int | None = None
         self._error: Callable[[], BaseException] = Crash
         self._handles: dict[int, Path] = {}
         self._numbers: dict[int, int] = {}  # an inode's, which is given to another file one day, to ours
         self._fresh = itertools.count()
-        self._names: dict[int, dict[str, int]] = {}  # of folders, as they are on the disk
-        self._bytes: dict[int, bytes] = {}  # of files, as they are on the disk
+        self._names: dict[int, dict[str, int]] = {}  # of folders, on the disk
+        self._bytes: dict[int, bytes] = {}  # of files, on the disk
         for folder, _, files in os.walk(root):
             for name in files:
                 self.keep(os.path.join(folder, name))
@@ -55,9 +56,9 @@ class Disk:
     def crashed(self) -> bool:
         return self._at is not None and len(self.calls) >= self._at and self._error is Crash
 
-    def refuse(self, at: int, error: Callable[[], BaseException]) -> None:
-        """Raise this instead of the call of that number, counted from 1; with Crash instead of all that follow, too."""
-        self._at, self._error, self.calls = at, error, []
+    def refuse(self, number: int, error: Callable[[], BaseException]) -> None:
+        """Raise an error instead of call number `at`, counted from 1. A Crash also replaces all later calls."""
+        self._at, self._error, self.calls = number, error, []
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -73,9 +74,9 @@ class Disk:
             yield
 
     def after_power_cut(self, to: Path, eager: bool = False) -> Path:
-        """What a power cut leaves of the folder, in another one.
+        """The folder after a power cut, restored in another one.
 
-        Names and bytes that were not synced are gone; where the disk is `eager`, names are there and the bytes gone.
+        Unsynced names and bytes are gone. On an `eager` disk, names persist and only bytes are gone.
         """
         self._restore(self._number(os.stat(self.root)), self.root, to, eager)
         return to
@@ -98,14 +99,14 @@ class Disk:
             self._count(name, path)
             if name in ("unlink", "replace", "rename"):
                 self._retire(path if name == "unlink" else arguments[0])
-            found = act(path, *arguments, **more)
+            result = act(path, *arguments, **more)
             if name == "open":
-                self._handles[found] = Path(path)
+                self._handles[result] = Path(path)
             if name == "mkdir":
                 self._names[self._number(REAL_LSTAT(path))] = {}
             if self.names is Names.NOTHING:
                 self._keep_names()
-            return found
+            return result
 
         return call
 
@@ -146,7 +147,7 @@ class Disk:
             self._keep_names()
 
     def _keep_names(self, folder: str | None = None) -> None:
-        """All names that there are now are on the disk. Uses no call that is watched."""
+        """Make all present names durable. Uses no watched call."""
         folder = folder or str(self.root)
         self.keep(folder)
         for path in (os.path.join(folder, name) for name in REAL_LISTDIR(folder)):
@@ -154,25 +155,25 @@ class Disk:
                 self._keep_names(path)
 
     def keep(self, path: Any) -> None:
-        """What lies here now is on the disk."""
-        found = REAL_LSTAT(path)
-        number = self._number(found)
-        if stat.S_ISDIR(found.st_mode):
+        """Make the present content of a path durable."""
+        status = REAL_LSTAT(path)
+        number = self._number(status)
+        if stat.S_ISDIR(status.st_mode):
             self._names[number] = {
                 name: self._number(REAL_LSTAT(os.path.join(path, name))) for name in REAL_LISTDIR(path)
             }
-        elif stat.S_ISREG(found.st_mode):
+        elif stat.S_ISREG(status.st_mode):
             with REAL_OPEN(path, "rb") as file:
                 self._bytes[number] = file.read()
 
-    def _number(self, found: os.stat_result) -> int:
-        if found.st_ino not in self._numbers:
-            self._numbers[found.st_ino] = next(self._fresh)
-        return self._numbers[found.st_ino]
+    def _number(self, status: os.stat_result) -> int:
+        if status.st_ino not in self._numbers:
+            self._numbers[status.st_ino] = next(self._fresh)
+        return self._numbers[status.st_ino]
 
     def _retire(self, path: Any) -> None:
-        """Its inode's number may be given to another file from now on."""
+        """Forget a deleted file's inode number, which another file may get."""
         with contextlib.suppress(FileNotFoundError):
-            found = REAL_LSTAT(path)
-            if found.st_nlink == 1:
-                self._numbers.pop(found.st_ino, None)
+            status = REAL_LSTAT(path)
+            if status.st_nlink == 1:
+                self._numbers.pop(status.st_ino, None)

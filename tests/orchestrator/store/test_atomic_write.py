@@ -28,20 +28,20 @@ def test_of_two_linked_files_the_first_stays(tmp_path: Path) -> None:
     assert (os.listdir(tmp_path), path.read_bytes()) == (["a"], b"first")
 
 
-def test_of_two_files_in_one_place_the_last_stays_where_that_is_wanted(tmp_path: Path) -> None:
+def test_replacing_keeps_the_last_content(tmp_path: Path) -> None:
     for text in (b"first", b"second"):
         atomic_write.replace(tmp_path, tmp_path / "a", text)
     assert (os.listdir(tmp_path), (tmp_path / "a").read_bytes()) == (["a"], b"second")
 
 
-def test_nothing_is_left_where_a_file_cannot_be_placed(tmp_path: Path) -> None:
+def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
     for put in (atomic_write.link, atomic_write.replace):
         with pytest.raises(FileNotFoundError):
             put(tmp_path, tmp_path / "nowhere" / "a", b"text")
     assert os.listdir(tmp_path) == []
 
 
-def test_only_old_unfinished_files_are_swept(tmp_path: Path) -> None:
+def test_only_old_unfinished_files_are_removed(tmp_path: Path) -> None:
     for name in ("old.unfinished", "new.unfinished", "old.arrow"):
         (tmp_path / name).touch()
         if name.startswith("old"):
@@ -50,7 +50,7 @@ def test_only_old_unfinished_files_are_swept(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["new.unfinished", "old.arrow"]
 
 
-def test_a_refusal_says_what_where_and_how_much(tmp_path: Path) -> None:
+def test_refusal_names_path_reason_and_size(tmp_path: Path) -> None:
     path = tmp_path / "not yet" / "a"
     line = rf"cannot write {path}: No space left on device \(ENOSPC\); 12,345 bytes needed, [\d,]+ free"
     with pytest.raises(Unwritable, match=line), atomic_write.writing(path, 12345):
@@ -58,7 +58,7 @@ def test_a_refusal_says_what_where_and_how_much(tmp_path: Path) -> None:
 
 
 def free(path: Path) -> bool:
-    """Whether somebody else could have the lock at once."""
+    """Whether another process could take the lock at once."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,13 +70,13 @@ def free(path: Path) -> bool:
         os.close(handle)
 
 
-def hold(path: Path, told: Connection) -> None:
+def hold(path: Path, connection: Connection) -> None:
     with file_lock(path):
-        told.send("held")
+        connection.send("held")
         signal.pause()
 
 
-def test_a_lock_excludes_others_as_long_as_it_is_held_and_its_file_stays(tmp_path: Path) -> None:
+def test_lock_excludes_others_and_keeps_its_file(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with file_lock(path):
         assert not free(path)
@@ -85,13 +85,13 @@ def test_a_lock_excludes_others_as_long_as_it_is_held_and_its_file_stays(tmp_pat
 
 
 def test_threads_of_one_process_exclude_one_another(tmp_path: Path) -> None:
-    inside, most = [], []
+    inside, concurrent_counts = [], []
 
     def enter() -> None:
         for _ in range(50):
             with file_lock(tmp_path / "lock"):
                 inside.append(1)
-                most.append(len(inside))
+                concurrent_counts.append(len(inside))
                 inside.pop()
 
     threads = [threading.Thread(target=enter) for _ in range(4)]
@@ -99,10 +99,10 @@ def test_threads_of_one_process_exclude_one_another(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join(GUARD)
-    assert (200, {1}) == (len(most), set(most))
+    assert (200, {1}) == (len(concurrent_counts), set(concurrent_counts))
 
 
-def test_the_lock_of_a_killed_process_is_open(tmp_path: Path) -> None:
+def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     hears, tells = multiprocessing.Pipe(duplex=False)
     holder = multiprocessing.get_context("fork").Process(target=hold, args=(tmp_path / "lock", tells))
     holder.start()
@@ -114,7 +114,7 @@ def test_the_lock_of_a_killed_process_is_open(tmp_path: Path) -> None:
         pass
 
 
-def test_a_lock_is_given_back_when_what_it_guards_fails(tmp_path: Path) -> None:
+def test_lock_is_released_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="odd"), file_lock(tmp_path / "lock"):
         raise ValueError("odd")
     assert free(tmp_path / "lock")
@@ -128,15 +128,13 @@ def failing(number: int) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize("number", sorted(LOCKLESS))
-def test_a_file_system_without_locks_is_worked_on_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_file_system_without_locks_is_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(fcntl, "flock", failing(number))
     with file_lock(tmp_path / "lock"):
         assert os.listdir(tmp_path) == ["lock"]
 
 
-def test_a_lock_that_cannot_be_had_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_lock_raises_and_leaks_no_handle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = len(os.listdir("/dev/fd"))
     monkeypatch.setattr(fcntl, "flock", failing(errno.EIO))
     with pytest.raises(OSError, match="Input/output error"), file_lock(tmp_path / "lock"):

@@ -1,4 +1,4 @@
-"""A store in a container of Azure's: only one of several writers wins, and a run goes on where another one stopped."""
+"""A store in an Azure container: exactly one of several writers wins, and a run continues on another machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLACE = f"az://{CONTAINER}/store"
 WRITERS = 8
 
 
-def test_of_writers_who_create_one_object_at_once_one_wins(azure: Azurite) -> None:
+def test_one_of_concurrent_creators_wins(azure: Azurite) -> None:
     bucket = Bucket(PLACE)
     with ThreadPoolExecutor(WRITERS) as pool:
         tags = list(pool.map(lambda number: bucket.create("one", b"%d" % number), range(WRITERS)))
@@ -31,19 +31,19 @@ def test_of_writers_who_create_one_object_at_once_one_wins(azure: Azurite) -> No
     assert (b"%d" % winner, tags[winner]) == (bucket.get("one").to_pybytes(), bucket.fetch("one")[1].tag)
 
 
-def test_of_writers_who_replace_one_version_at_once_one_wins(azure: Azurite) -> None:
+def test_one_of_concurrent_replacers_wins(azure: Azurite) -> None:
     bucket = Bucket(PLACE)
     bucket.put("one", b"first")
-    (found,) = bucket.objects("")  # a listing tells the version, too
-    assert found.tag == bucket.fetch("one")[1].tag
+    (listed_object,) = bucket.objects("")  # a listing tells the version, too
+    assert listed_object.tag == bucket.fetch("one")[1].tag
     with ThreadPoolExecutor(WRITERS) as pool:
-        tags = list(pool.map(lambda number: bucket.replace("one", b"%d" % number, found.tag), range(WRITERS)))
+        tags = list(pool.map(lambda number: bucket.replace("one", b"%d" % number, listed_object.tag), range(WRITERS)))
     (winner,) = [number for number, tag in enumerate(tags) if tag is not None]
     assert b"%d" % winner == bucket.get("one").to_pybytes()
-    assert bucket.replace("none", b"", found.tag) is None
+    assert bucket.replace("none", b"", listed_object.tag) is None
 
 
-def test_of_writers_of_one_key_at_once_one_wins(azure: Azurite) -> None:
+def test_one_of_concurrent_result_writers_wins(azure: Azurite) -> None:
     store = open_store(PLACE)
     with ThreadPoolExecutor(WRITERS) as pool:
         effects = list(pool.map(lambda number: store.write(key("a"), table(number), {}), range(WRITERS)))
@@ -51,7 +51,7 @@ def test_of_writers_of_one_key_at_once_one_wins(azure: Azurite) -> None:
     assert table(effects.index(WriteEffect.NEW)) == store.read(key("a"))
 
 
-def test_of_drivers_that_claim_a_run_at_once_one_gets_it(azure: Azurite) -> None:
+def test_one_of_concurrent_drivers_gets_the_run(azure: Azurite) -> None:
     bucket = Bucket(PLACE)
 
     got: list[claims.Claim] = []
@@ -67,7 +67,7 @@ def test_of_drivers_that_claim_a_run_at_once_one_gets_it(azure: Azurite) -> None
     assert bucket.objects("claims") == []
 
 
-def test_objects_are_deleted_whether_or_not_they_are_there(azure: Azurite) -> None:
+def test_deleting_missing_objects_is_allowed(azure: Azurite) -> None:
     bucket = Bucket(PLACE)
     for name in ("a", "b"):
         bucket.put(name, b"")
@@ -75,22 +75,18 @@ def test_objects_are_deleted_whether_or_not_they_are_there(azure: Azurite) -> No
     assert azure.names() == []
 
 
-def test_a_run_is_resumed_from_what_lies_in_the_container(
-    azure: Azurite, monkeypatch: pytest.MonkeyPatch, tmp_path: object
-) -> None:
+def test_run_continues_from_the_container(azure: Azurite, monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     here = Execution(address="none", mlflow="off", report=False)
     cell = Cell("toys", toys.Config(parts=3))
     first = start([cell], open_store(PLACE), here)
     assert (first.state, first.jobs["done"]) == ("finished", 4)
     monkeypatch.setenv("ENGRAM_RUNS", f"{tmp_path}/another machine")
     azure.delete(f"store/results/{first.roots['parts'][0][:2]}/{first.roots['parts'][0]}.arrow")
-    again = start([cell], open_store(PLACE), here)
-    assert ("finished", 1, first.summary) == (again.state, again.jobs["done"], again.summary)
+    resumed = start([cell], open_store(PLACE), here)
+    assert ("finished", 1, first.summary) == (resumed.state, resumed.jobs["done"], resumed.summary)
 
 
-def test_what_keeps_a_container_from_being_used_is_said_in_one_line(
-    azure: Azurite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_container_errors_are_one_line(azure: Azurite, monkeypatch: pytest.MonkeyPatch) -> None:
     put(open_store(PLACE), "a")
     with pytest.raises(StoreError, match="there is no such container"):
         open_store("az://nowhere-at-all/store")
@@ -99,7 +95,7 @@ def test_what_keeps_a_container_from_being_used_is_said_in_one_line(
         open_store(PLACE)
 
 
-def test_the_account_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_account_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("AZURE_")]:
         monkeypatch.delenv(name)
     with pytest.raises(StoreError, match=r"cannot use az://results: .*; set AZURE_STORAGE_ACCOUNT_NAME"):

@@ -1,4 +1,4 @@
-"""A run in a bucket has one driver at a time, on whatever machines they are."""
+"""A run in a bucket has one driver at a time, across machines."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ RUN = "toys-12345678"
 @pytest.fixture
 def bucket() -> Bucket:
     """Objects in memory, with the conditional puts and the clock of a server."""
-    made = Bucket("s3://memory/store")
-    made._client = MemoryStore()
-    return made
+    memory_bucket = Bucket("s3://memory/store")
+    memory_bucket._client = MemoryStore()
+    return memory_bucket
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ PARENT = {"pid": os.getppid(), "started": ""}  # lives on this machine, whenever
 
 
 def put_claim(bucket: Bucket, **changes: object) -> str:
-    """Put a claim of this process but for these changes; the driver's token."""
+    """Put a claim of this process, with these changes. Returns the driver's token."""
     holder = replace(this_process(time.time()), **changes)  # type: ignore[arg-type]
     bucket.put(NAME, json.dumps({"holder": asdict(holder)}).encode())
     return holder.token
@@ -55,7 +55,7 @@ def elsewhere(bucket: Bucket) -> str:
     return put_claim(bucket, **OTHER)
 
 
-def test_a_second_driver_is_refused_at_once_and_told_by_whom(bucket: Bucket) -> None:
+def test_second_driver_is_refused_and_told_the_first(bucket: Bucket) -> None:
     with claims.claim(bucket, RUN):
         with pytest.raises(Held, match=f"{RUN} already has a driver: process {os.getpid()} on"):
             claims.claim(bucket, RUN)
@@ -64,7 +64,7 @@ def test_a_second_driver_is_refused_at_once_and_told_by_whom(bucket: Bucket) -> 
     claims.claim(bucket, RUN).release()
 
 
-def test_a_driver_on_another_machine_is_named_and_left_alone(bucket: Bucket) -> None:
+def test_driver_on_another_machine_is_left_alone(bucket: Bucket) -> None:
     elsewhere(bucket)
     before = bucket.objects("claims")
     with pytest.raises(Held, match=r"process 77 on other\.cluster, since .*, last heartbeat \d+ s ago"):
@@ -75,10 +75,10 @@ def test_a_driver_on_another_machine_is_named_and_left_alone(bucket: Bucket) -> 
 def stop_clock(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch, seconds: float, beats: Mapping[str, float] | None = None
 ) -> None:
-    """Stop the store's clock so long after the claim, and each driver's last beat so long after it."""
-    written = bucket.objects("claims")[-1].written.timestamp()
-    last = {token: written + after for token, after in (beats or {}).items()}
-    monkeypatch.setattr(claims, "_time", lambda _: (written + seconds, last))
+    """Stop the store's clock at `seconds` after the claim, and each driver's last beat at its time after the claim."""
+    claim_time = bucket.objects("claims")[-1].write_time.timestamp()
+    last = {token: claim_time + after for token, after in (beats or {}).items()}
+    monkeypatch.setattr(claims, "_time", lambda _: (claim_time + seconds, last))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def stop_clock(
         (PARENT | {"started": "never"}, None, 0.0, False),  # known dead at once
     ],
 )
-def test_a_driver_that_is_dead_or_was_not_heard_of_for_a_minute_is_taken_over(
+def test_dead_or_silent_driver_is_replaced(
     bucket: Bucket,
     monkeypatch: pytest.MonkeyPatch,
     driver: dict[str, object],
@@ -116,7 +116,7 @@ def test_a_driver_that_is_dead_or_was_not_heard_of_for_a_minute_is_taken_over(
             assert not bucket.holds(f"claims/.beats/{token}.json")
 
 
-def test_of_two_that_find_a_dead_driver_one_takes_its_run_over(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_driver_takes_over_a_run(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere(bucket)
     dead = bucket.objects("claims")[0].tag
     monkeypatch.setattr(claims, "STALE", -1.0)
@@ -124,7 +124,7 @@ def test_of_two_that_find_a_dead_driver_one_takes_its_run_over(bucket: Bucket, m
         assert bucket.replace(NAME, b"{}", dead) is None
 
 
-def test_one_heart_beats_for_all_runs_of_a_driver(bucket: Bucket) -> None:
+def test_one_heartbeat_covers_all_runs_of_a_driver(bucket: Bucket) -> None:
     runs = [f"toys-{number}" for number in range(5)]
     with claims.claim(bucket, *runs, beat=0.05) as claim:
         assert [thread.daemon for thread in threading.enumerate() if thread.name == "claim"] == [True]
@@ -140,7 +140,7 @@ def test_one_heart_beats_for_all_runs_of_a_driver(bucket: Bucket) -> None:
     assert bucket.objects("claims") == []
 
 
-def test_how_old_a_claim_is_is_judged_by_the_store_s_clock(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_age_of_a_claim_follows_the_stores_clock(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere(bucket)
     now = time.time()
     for away in (-7200.0, 7200.0):
@@ -149,19 +149,21 @@ def test_how_old_a_claim_is_is_judged_by_the_store_s_clock(bucket: Bucket, monke
     assert len(bucket.objects("claims")) == 1  # what told the time is gone
 
 
-def test_only_this_very_process_is_no_other_driver(bucket: Bucket) -> None:
-    mine = this_process(time.time())
-    there = {
-        "toys-mine": mine,
-        "toys-parent": replace(mine, pid=os.getppid(), started="", token="1" * 32),  # another process on this machine
-        "toys-namesake": replace(mine, host="other.cluster", token="2" * 32),  # with our number on another machine
+def test_driver_is_identified_by_process_not_number(bucket: Bucket) -> None:
+    own_claim = this_process(time.time())
+    claims_by_run = {
+        "toys-mine": own_claim,
+        "toys-parent": replace(
+            own_claim, pid=os.getppid(), started="", token="1" * 32
+        ),  # another process on this machine
+        "toys-namesake": replace(own_claim, host="other.cluster", token="2" * 32),  # with our number on another machine
     }
-    for run, holder in there.items():
+    for run, holder in claims_by_run.items():
         bucket.put(f"claims/{run}.json", json.dumps({"holder": asdict(holder)}).encode())
     assert {"toys-parent", "toys-namesake"} == set(claims.living(bucket))
 
 
-def test_of_drivers_that_start_at_once_one_gets_the_run(served: Bucket) -> None:
+def test_one_of_concurrent_drivers_gets_the_run(served: Bucket) -> None:
     got: list[claims.Claim] = []
     refused: list[str] = []
     barrier = threading.Barrier(6)
@@ -183,19 +185,19 @@ def test_of_drivers_that_start_at_once_one_gets_the_run(served: Bucket) -> None:
     assert served.objects("claims") == []
 
 
-def test_a_claim_is_kept_up_and_its_loss_is_noticed(bucket: Bucket) -> None:
+def test_claim_is_renewed_and_its_loss_noticed(bucket: Bucket) -> None:
     with claims.claim(bucket, RUN, beat=0.1) as claim:
         bucket.delete(NAME)
         wait_until(lambda: bucket.holds(NAME))
         assert not claim.lost
         elsewhere(bucket)
         wait_until(lambda: claim.lost)
-        # A heart that went on would take the run back once the other has released it.
+        # A heart that kept beating would take the run back after the other driver has released it.
         wait_until(lambda: "claim" not in {thread.name for thread in threading.enumerate()})
     assert bucket.holds(NAME)  # the other's
 
 
-def test_what_is_no_other_driver_s_claim_takes_no_run_away(bucket: Bucket) -> None:
+def test_foreign_content_does_not_end_a_claim(bucket: Bucket) -> None:
     with claims.claim(bucket, RUN, beat=0.02) as claim:
         for text in (bucket.get(NAME).to_pybytes(), b"no claim"):  # our own, as of a put that was sent again
             bucket.put(NAME, text)
@@ -208,17 +210,15 @@ def test_what_is_no_other_driver_s_claim_takes_no_run_away(bucket: Bucket) -> No
     assert bucket.objects("claims") == []
 
 
-def test_a_claim_that_was_put_though_its_answer_was_lost_is_ours(
-    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine = this_process(time.time())
-    bucket.put(NAME, json.dumps({"holder": asdict(mine)}).encode())
-    monkeypatch.setattr(claims, "this_process", lambda _: mine)
+def test_claim_with_lost_reply_is_ours(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_claim = this_process(time.time())
+    bucket.put(NAME, json.dumps({"holder": asdict(own_claim)}).encode())
+    monkeypatch.setattr(claims, "this_process", lambda _: own_claim)
     claims.claim(bucket, RUN).release()
     assert bucket.objects("claims") == []
 
 
-def test_a_process_that_was_forked_releases_nothing(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forked_process_releases_nothing(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     claim = claims.claim(bucket, RUN)
     with monkeypatch.context() as forked:
         forked.setattr(os, "getpid", lambda: 1)
@@ -228,7 +228,7 @@ def test_a_process_that_was_forked_releases_nothing(bucket: Bucket, monkeypatch:
     assert not bucket.holds(NAME)
 
 
-def test_a_server_that_is_away_takes_no_claim_away(served: Bucket, s3: Server) -> None:
+def test_unreachable_server_ends_no_claim(served: Bucket, s3: Server) -> None:
     with claims.claim(served, RUN, beat=0.1) as claim:
         s3.stop()
         time.sleep(0.5)
@@ -238,9 +238,7 @@ def test_a_server_that_is_away_takes_no_claim_away(served: Bucket, s3: Server) -
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"\xff"])
-def test_an_object_that_is_no_claim_counts_for_a_minute(
-    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, text: bytes
-) -> None:
+def test_invalid_claim_blocks_for_one_minute(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
     bucket.put(NAME, text)
     pauses: list[float] = []
     with monkeypatch.context() as at_once:
@@ -255,7 +253,7 @@ def test_an_object_that_is_no_claim_counts_for_a_minute(
     claims.claim(bucket, RUN).release()
 
 
-def test_a_claim_is_one_request_besides_one_proof_of_the_server(served: Bucket, s3: Server) -> None:
+def test_claim_uses_few_requests(served: Bucket, s3: Server) -> None:
     with s3.counting() as counts:
         claim = claims.claim(served, *(f"toys-{number}" for number in range(8)))
     assert counts == {"PUT": 8 + 2}

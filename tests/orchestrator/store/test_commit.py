@@ -1,4 +1,4 @@
-"""A commit on a disk that refuses at any point, in a process that dies at any point, before the power goes at any."""
+"""A commit, interrupted at any call by a refusing disk, a dying process or a power cut."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Number:
 
 
 @task(version=1)
-def trained(config: Number, inputs: Inputs) -> pa.Table:
+def train_with_state(config: Number, inputs: Inputs) -> pa.Table:
     checkpoints.leave(0, STATE)
     return pa.table({"value": [config.value]})
 
@@ -51,47 +51,47 @@ def commit(store: LocalStore) -> Outcome:
     return perform(Call(1, "trained", (item,)), store).outcomes[0]
 
 
-def place(root: Path) -> Path:
+def result_path(root: Path) -> Path:
     return root / "results" / KEY[:2] / f"{KEY}.arrow"
 
 
-def new(root: Path) -> None:
+def with_empty_store(root: Path) -> None:
     LocalStore(root).write_failure(KEY, "it failed before")
 
 
-def again(root: Path) -> None:
+def with_equal_result(root: Path) -> None:
     assert isinstance(commit(LocalStore(root)), Done)
 
 
-def other(root: Path) -> None:
-    again(root)
-    place(root).unlink()
+def with_other_result(root: Path) -> None:
+    with_equal_result(root)
+    result_path(root).unlink()
     LocalStore(root).write(KEY, pa.table({"value": [8]}), {})
 
 
-def damaged(root: Path) -> None:
-    again(root)
-    os.truncate(place(root), 500)
+def with_damaged_result(root: Path) -> None:
+    with_equal_result(root)
+    os.truncate(result_path(root), 500)
 
 
-def no_file(root: Path) -> None:
-    again(root)
-    place(root).unlink()
-    place(root).symlink_to("/nowhere")
+def with_dangling_link(root: Path) -> None:
+    with_equal_result(root)
+    result_path(root).unlink()
+    result_path(root).symlink_to("/nowhere")
 
 
 def broken(number: int) -> Callable[[], OSError]:
     return lambda: OSError(number, os.strerror(number))
 
 
-BEFORE = (new, again, other, damaged, no_file)
+BEFORE = (with_empty_store, with_equal_result, with_other_result, with_damaged_result, with_dangling_link)
 REFUSED = ((Names.FOLDER, errno.ENOSPC), (Names.FILE, errno.EIO))
 
 
 def trials(
     tmp_path: Path, before: Callable[[Path], None], error: Callable[[], BaseException], names: Names = Names.FOLDER
 ) -> list[tuple[Path, Outcome | None, Disk]]:
-    """A commit for each of its system calls, in a store of its own where that one goes wrong."""
+    """One commit per system call, each in a new store in which that call fails."""
     before(tmp_path / "before")
     tried = []
     while True:
@@ -108,8 +108,8 @@ def trials(
         tried.append((root, outcome, disk))
 
 
-def found(store: LocalStore) -> list[int] | None:
-    """The values of the result that is there; None where there is none, or it is found damaged."""
+def stored_result_values(store: LocalStore) -> list[int] | None:
+    """The values of the stored result, or None if it is absent or damaged."""
     try:
         values: list[int] = store.read(KEY)["value"].to_pylist()
     except (Absent, Damaged):
@@ -117,17 +117,17 @@ def found(store: LocalStore) -> list[int] | None:
     return values
 
 
-def whole(root: Path, before: Callable[[Path], None]) -> None:
-    """No result is wrong, none is there without its state, and the next commit lands."""
-    first = [8] if before is other else [7]
+def check_store(root: Path, before: Callable[[Path], None]) -> None:
+    """Check that no result is wrong or lacks its state, and that the next commit succeeds."""
+    first = [8] if before is with_other_result else [7]
     store = LocalStore(root)
-    there = found(store)
-    assert there in (None, first, [7])
-    if there is not None:
+    stored_values = stored_result_values(store)
+    assert stored_values in (None, first, [7])
+    if stored_values is not None:
         assert store.state(KEY) == STATE
     outcome = commit(store)
     assert isinstance(outcome, Done)
-    assert (there or [7]) == found(store)
+    assert (stored_values or [7]) == stored_result_values(store)
     assert store.state(KEY) == STATE
     assert store.failure(KEY) is None
     assert list(store.verify(store.keys())) == []
@@ -137,41 +137,41 @@ def whole(root: Path, before: Callable[[Path], None]) -> None:
     ("names", "number"), [(Names.FOLDER, errno.ENOSPC), (Names.FILE, errno.EIO)], indirect=["names"]
 )
 @pytest.mark.parametrize("before", BEFORE)
-def test_a_commit_refused_at_any_call_is_a_pause_and_the_next_one_lands(
+def test_refused_commit_pauses_and_the_next_succeeds(
     tmp_path: Path, before: Callable[[Path], None], number: int
 ) -> None:
     for root, outcome, disk in trials(tmp_path, before, broken(number)):
         assert isinstance(outcome, Done | Refused), (outcome, disk.calls[-3:])
         if isinstance(outcome, Done):
-            assert found(LocalStore(root)) is not None
+            assert stored_result_values(LocalStore(root)) is not None
         if not disk.refused.startswith("unlink"):
             assert os.listdir(root / "tmp") == [], disk.refused
-        whole(root, before)
+        check_store(root, before)
 
 
 @pytest.mark.parametrize("names", [Names.FILE], indirect=True)
 @pytest.mark.parametrize("before", BEFORE)
-def test_a_commit_short_of_files_at_any_call_is_sent_again(tmp_path: Path, before: Callable[[Path], None]) -> None:
+def test_commit_without_file_handles_is_resent(tmp_path: Path, before: Callable[[Path], None]) -> None:
     for root, outcome, disk in trials(tmp_path, before, broken(errno.EMFILE)):
         assert isinstance(outcome, Done | Lost), (outcome, disk.calls[-3:])
-        whole(root, before)
+        check_store(root, before)
 
 
 @pytest.mark.parametrize("before", BEFORE)
-def test_a_process_that_dies_or_a_power_cut_at_any_call_of_a_commit_tears_nothing(
+def test_crash_during_a_commit_leaves_no_torn_result(
     tmp_path: Path, before: Callable[[Path], None], names: Names
 ) -> None:
     for root, outcome, disk in trials(tmp_path, before, Crash, names):
         assert outcome is None
-        left = [disk.after_power_cut(tmp_path / f"{root.name} {eager}", eager) for eager in (False, True)]
-        whole(root, before)
-        for folder in left:
-            if before is no_file and not (place(folder).exists() or place(folder).is_symlink()):
+        restored_folders = [disk.after_power_cut(tmp_path / f"{root.name} {eager}", eager) for eager in (False, True)]
+        check_store(root, before)
+        for folder in restored_folders:
+            if before is with_dangling_link and not (result_path(folder).exists() or result_path(folder).is_symlink()):
                 continue  # a link was never synced here, so there is none
-            whole(folder, before)
+            check_store(folder, before)
 
 
-# What was reported
+# Durability of reported results
 
 
 @pytest.fixture
@@ -182,23 +182,23 @@ def disk(tmp_path: Path, names: Names) -> Disk:
 
 def after(disk: Disk, eager: bool = False) -> LocalStore:
     """The store after a power cut."""
-    place = disk.root.with_name(f"after {len(os.listdir(disk.root.parent))}")
-    return LocalStore(disk.after_power_cut(place, eager) / "new" / "store", create=False)
+    restored_folder = disk.root.with_name(f"after {len(os.listdir(disk.root.parent))}")
+    return LocalStore(disk.after_power_cut(restored_folder, eager) / "new" / "store", create=False)
 
 
-def test_what_was_reported_as_stored_outlives_a_power_cut(disk: Disk) -> None:
+def test_reported_results_survive_a_power_cut(disk: Disk) -> None:
     with disk.watching():
         store = LocalStore(disk.root / "new" / "store")
         for eager in (False, True):
             assert set() == after(disk, eager).keys()
-        stored = set()
+        stored_keys = set()
         for key in (KEY, NEAR, OTHER):
             assert store.write(key, TABLE, {}) == WriteEffect.NEW
-            stored.add(key)
+            stored_keys.add(key)
             for eager in (False, True):
-                left = after(disk, eager)
-                assert stored == left.keys()
-                assert list(left.verify(stored)) == []
+                restored = after(disk, eager)
+                assert stored_keys == restored.keys()
+                assert list(restored.verify(stored_keys)) == []
         for data in (b"one", b"another"):
             store.write_state(KEY, data)
             assert data == after(disk).state(KEY)
@@ -206,34 +206,32 @@ def test_what_was_reported_as_stored_outlives_a_power_cut(disk: Disk) -> None:
         assert after(disk).failure(KEY) == "it failed"
 
 
-def test_a_commit_waits_for_the_disk_no_more_than_its_file_system_asks(disk: Disk, names: Names) -> None:
+def test_commit_syncs_no_more_than_necessary(disk: Disk, names: Names) -> None:
     with disk.watching():
         store = LocalStore(disk.root / "new" / "store")
         store.write(NEAR, TABLE, {})  # makes the folder
         disk.calls.clear()
         store.write(KEY, TABLE, {})
-        written = [call.split()[0] for call in disk.calls]
+        write_calls = [call.split()[0] for call in disk.calls]
         disk.calls.clear()
         store.read(KEY)
-        read = [call.split()[0] for call in disk.calls]
+        read_calls = [call.split()[0] for call in disk.calls]
     ordered = ["open", "writev", "fsync", "link", "close", "unlink"]
     assert (
-        written
+        write_calls
         == {
             Names.FOLDER: [*ordered, "open", "fsync", "close"],
             Names.FILE: ["open", "writev", "link", "fsync", "close", "unlink"],
             Names.NOTHING: ordered,
         }[names]
     )
-    assert read == ["open", "read", "close"]
+    assert read_calls == ["open", "read", "close"]
 
 
-def test_a_result_found_stored_outlives_a_power_cut_though_its_writer_died_before_it_was_on_the_disk(
-    disk: Disk, names: Names
-) -> None:
+def test_result_found_stored_survives_writers_early_death(disk: Disk, names: Names) -> None:
     with disk.watching():
         LocalStore(disk.root / "new" / "store")
-        disk.remembers = False  # but the file's own bytes, without which nobody would take it for sound
+        disk.remembers = False  # except for the file's bytes, without which it would count as damaged
         LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {})
         disk.remembers = True
         disk.keep(disk.root / "new" / "store" / "results" / KEY[:2] / f"{KEY}.arrow")
@@ -242,7 +240,7 @@ def test_a_result_found_stored_outlives_a_power_cut_though_its_writer_died_befor
         assert {KEY} == after(disk).keys()
 
 
-def test_a_result_outlives_a_power_cut_though_the_maker_of_its_folder_died_before_that_was_on_the_disk(
+def test_result_survives_the_early_death_of_folders_maker(
     disk: Disk,
 ) -> None:
     with disk.watching():
@@ -251,22 +249,22 @@ def test_a_result_outlives_a_power_cut_though_the_maker_of_its_folder_died_befor
         LocalStore(disk.root / "new" / "store").write(NEAR, TABLE, {})
         disk.remembers = True
         assert LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {}) == WriteEffect.NEW
-        left = after(disk)
-        assert left.read(KEY) == TABLE
+        restored = after(disk)
+        assert restored.read(KEY) == TABLE
 
 
-def test_a_result_that_took_a_damaged_ones_place_outlives_a_power_cut(disk: Disk) -> None:
+def test_replacement_of_damaged_result_survives_power_cut(disk: Disk) -> None:
     with disk.watching():
         store = LocalStore(disk.root / "new" / "store")
         store.write(KEY, TABLE, {})
-        os.truncate(place(Path(store.location)), 300)
+        os.truncate(result_path(Path(store.location)), 300)
         assert store.write(KEY, TABLE, {}) == WriteEffect.NEW
-        left = after(disk)
-        assert left.read(KEY) == TABLE
-        assert len(list(Path(left.location, "quarantine").glob("*.arrow"))) == 1
+        restored = after(disk)
+        assert restored.read(KEY) == TABLE
+        assert len(list(Path(restored.location, "quarantine").glob("*.arrow"))) == 1
 
 
-def test_what_a_run_keeps_outlives_a_power_cut(disk: Disk) -> None:
+def test_run_files_survive_a_power_cut(disk: Disk) -> None:
     with disk.watching():
         store = LocalStore(disk.root / "new" / "store")
         store.folder("runs", "one")

@@ -1,4 +1,4 @@
-"""What every store does, wherever it lies: in a folder, in an S3 bucket, and in a container of Azure's."""
+"""Behaviour that all stores share: in a folder, in an S3 bucket and in an Azure container."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.support.s3 import BUCKET, Server
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a store is made, and a way to its files that is not the store's own."""
+class StoreLocation:
+    """The location of a store, and access to its files that bypasses the store."""
 
     location: str
     names: Callable[[str], list[str]]  # below a folder
@@ -40,11 +40,11 @@ class Place:
         self.put(self.result(name), bytes(data))
 
 
-def folder(path: Path) -> Place:
+def folder(path: Path) -> StoreLocation:
     def names(below: str) -> list[str]:
-        return sorted(str(each.relative_to(path)) for each in (path / below).rglob("*.*"))
+        return sorted(str(path_below.relative_to(path)) for path_below in (path / below).rglob("*.*"))
 
-    return Place(
+    return StoreLocation(
         str(path),
         names,
         lambda name: (path / name).read_bytes(),
@@ -53,11 +53,11 @@ def folder(path: Path) -> Place:
     )
 
 
-def bucket(server: Server | Azurite, where: str) -> Place:
+def bucket(server: Server | Azurite, where: str) -> StoreLocation:
     def names(below: str) -> list[str]:
         return sorted(name.removeprefix("audits/one/") for name in server.names(f"audits/one/{below}"))
 
-    return Place(
+    return StoreLocation(
         f"{where}/audits/one",
         names,
         lambda name: server.get(f"audits/one/{name}"),
@@ -67,7 +67,7 @@ def bucket(server: Server | Azurite, where: str) -> Place:
 
 
 @pytest.fixture(params=["folder", "s3", "azure"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
     if request.param == "folder":
         return folder(tmp_path / "store")
     where = f"s3://{BUCKET}" if request.param == "s3" else f"az://{CONTAINER}"
@@ -75,8 +75,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-def store(place: Place) -> Store:
-    return open_store(place.location)
+def store(location: StoreLocation) -> Store:
+    return open_store(location.location)
 
 
 def key(name: object) -> str:
@@ -93,36 +93,36 @@ def put(store: Store, name: object) -> None:
     assert store.write(key(name), table(name), {"task": "t", "version": 1}) == WriteEffect.NEW
 
 
-def test_a_result_is_read_as_it_was_written(store: Store, place: Place) -> None:
+def test_result_is_read_as_written(store: Store, location: StoreLocation) -> None:
     assert key("a") not in store
     put(store, "a")
     assert key("a") in store
     assert table("a") == store.read(key("a"))
     for record in (store.record(key("a")), store.record(key("a"), check=False)):
         assert (key("a"), "t", 1) == (record["key"], record["task"], record["version"])
-    assert {key("a")} == store.keys() == open_store(place.location, create=False).keys()
-    assert table("a") == pa.ipc.open_file(place.get(place.result("a"))).read_all()
+    assert {key("a")} == store.keys() == open_store(location.location, create=False).keys()
+    assert table("a") == pa.ipc.open_file(location.get(location.result("a"))).read_all()
 
 
 def test_an_absent_result_is_named(store: Store) -> None:
-    for read in (store.read, store.record, lambda name: store.record(name, check=False)):
+    for read_method in (store.read, store.record, lambda name: store.record(name, check=False)):
         with pytest.raises(Absent, match=key("a")):
-            read(key("a"))
+            read_method(key("a"))
 
 
-def test_a_key_that_is_a_path_is_refused(store: Store) -> None:
+def test_key_with_path_characters_is_refused(store: Store) -> None:
     for bad in ("", "../../etc/passwd", "ABCDEF0123456789", "ab/cd" * 8):
         with pytest.raises(StoreError, match="not a key"):
             store.write(bad, table("a"), {})
 
 
-def test_a_state_is_kept_whole_until_it_is_removed(store: Store, place: Place) -> None:
+def test_state_is_kept_until_removed(store: Store, location: StoreLocation) -> None:
     data = random.Random(1).randbytes(100_000)
     store.write_state(key("a"), b"an earlier one")
     store.write_state(key("a"), data)
     store.write_state(key("b"), b"")
     assert (data, b"") == (store.state(key("a")), store.state(key("b")))
-    assert {key("a"), key("b")} == store.states() == open_store(place.location, create=False).states()
+    assert {key("a"), key("b")} == store.states() == open_store(location.location, create=False).states()
     assert set() == store.keys()
     store.remove_state(key("a"))
     store.remove_state(key("a"))
@@ -131,14 +131,16 @@ def test_a_state_is_kept_whole_until_it_is_removed(store: Store, place: Place) -
         store.state(key("a"))
 
 
-def test_a_state_with_a_bit_changed_or_of_another_key_is_removed(store: Store, place: Place) -> None:
+def test_damaged_or_misplaced_state_is_removed(store: Store, location: StoreLocation) -> None:
     name = f"states/{key('a')}.state"
     store.write_state(key("a"), b"a state")
-    sound = place.get(name)
-    harmed = [bytes(byte ^ (at == flipped) for at, byte in enumerate(sound)) for flipped in range(0, len(sound), 9)]
+    sound = location.get(name)
+    harmed = [
+        bytes(byte ^ (index == flipped) for index, byte in enumerate(sound)) for flipped in range(0, len(sound), 9)
+    ]
     store.write_state(key("b"), b"a state")
-    for data in (*harmed, sound[:-1], sound + b"!", b"", place.get(f"states/{key('b')}.state")):
-        place.put(name, data)
+    for data in (*harmed, sound[:-1], sound + b"!", b"", location.get(f"states/{key('b')}.state")):
+        location.put(name, data)
         with pytest.raises(
             Damaged, match=f"state {key('a')} was damaged: its bytes do not match their digest; it was removed"
         ):
@@ -146,153 +148,155 @@ def test_a_state_with_a_bit_changed_or_of_another_key_is_removed(store: Store, p
         assert {key("b")} == store.states()
 
 
-def test_a_store_travels_to_another_process(store: Store) -> None:
+def test_store_is_usable_in_another_process(store: Store) -> None:
     put(store, "a")
     assert table("a") == pickle.loads(pickle.dumps(store)).read(key("a"))
 
 
-def test_a_result_written_again_or_differently_leaves_the_first_in_its_place(store: Store, place: Place) -> None:
+def test_second_write_keeps_the_first_result(store: Store, location: StoreLocation) -> None:
     put(store, "a")
-    before = place.get(place.result("a"))
+    before = location.get(location.result("a"))
     chunked = pa.concat_tables([table("a").slice(0, 3), table("a").slice(3)])
     assert store.write(key("a"), chunked, {"another": "record"}) == WriteEffect.SAME
-    assert place.names("conflicts") == []
+    assert location.names("conflicts") == []
     assert [store.write(key("a"), table("other"), {}) for _ in range(2)] == [WriteEffect.CONFLICT] * 2
-    assert before == place.get(place.result("a"))
-    [newcomer] = place.names("conflicts")
+    assert before == location.get(location.result("a"))
+    [newcomer] = location.names("conflicts")
     assert newcomer.startswith(f"conflicts/{key('a')}.")
-    assert table("other") == pa.ipc.open_file(place.get(newcomer)).read_all()
+    assert table("other") == pa.ipc.open_file(location.get(newcomer)).read_all()
 
 
 @pytest.mark.parametrize(("is_alike", "later"), [(True, WriteEffect.SAME), (False, WriteEffect.CONFLICT)])
-def test_first_of_several_writers_wins(place: Place, store: Store, is_alike: bool, later: WriteEffect) -> None:
+def test_first_of_several_writers_wins(
+    location: StoreLocation, store: Store, is_alike: bool, later: WriteEffect
+) -> None:
     def write(number: int) -> WriteEffect:
-        return open_store(place.location).write(key("a"), table("a" if is_alike else number), {})
+        return open_store(location.location).write(key("a"), table("a" if is_alike else number), {})
 
     with ThreadPoolExecutor(8) as pool:
         effects = list(pool.map(write, range(8)))
     assert Counter(effects) == {WriteEffect.NEW: 1, later: 7}
     assert store.read(key("a")) == table("a" if is_alike else effects.index(WriteEffect.NEW))
-    assert len(place.names("conflicts")) == (0 if is_alike else 7)
+    assert len(location.names("conflicts")) == (0 if is_alike else 7)
 
 
-def test_all_writers_of_a_run_file_get_the_first_bytes(place: Place, store: Store) -> None:
+def test_all_writers_of_a_file_get_one_content(location: StoreLocation, store: Store) -> None:
     def keep(number: int) -> bytes:
-        return open_store(place.location).keep_run_file("one", "way.json", str(number).encode())
+        return open_store(location.location).keep_run_file("one", "way.json", str(number).encode())
 
     store.folder("runs", "one")
     with ThreadPoolExecutor(8) as pool:
-        kept = set(pool.map(keep, range(8)))
-    assert kept == {store.read_run_file("one", "way.json")}
+        stored_contents = set(pool.map(keep, range(8)))
+    assert stored_contents == {store.read_run_file("one", "way.json")}
 
 
-def test_a_table_that_cannot_be_stored_leaves_nothing_behind(store: Store, place: Place) -> None:
-    before = place.names("")
+def test_table_that_cannot_be_stored_leaves_nothing(store: Store, location: StoreLocation) -> None:
+    before = location.names("")
     with pytest.raises(TypeError):
         store.write(key("a"), table("a"), {"config": object()})
-    assert (set(), before) == (store.keys(), place.names(""))
+    assert (set(), before) == (store.keys(), location.names(""))
 
 
-def test_any_damaged_byte_is_found_set_aside_with_a_note_and_healed(store: Store, place: Place) -> None:
+def test_damaged_result_is_quarantined_and_rewritten(store: Store, location: StoreLocation) -> None:
     generator = random.Random(7)
     rounds = 12
     for _ in range(rounds):
         put(store, "a")
-        data = place.get(place.result("a"))
+        data = location.get(location.result("a"))
         if generator.random() < 0.3:
-            place.put(place.result("a"), data[: generator.randrange(len(data))])
+            location.put(location.result("a"), data[: generator.randrange(len(data))])
         else:
-            place.flip("a", generator.randrange(8 * len(data)))
-        bad = place.get(place.result("a"))
+            location.flip("a", generator.randrange(8 * len(data)))
+        bad = location.get(location.result("a"))
         with pytest.raises(Damaged, match="quarantine"):
             generator.choice([store.read, store.record])(key("a"))
         assert key("a") not in store
-        kept = max(name for name in place.names("quarantine") if name.endswith(".arrow"))
-        assert bad == place.get(kept)
-        assert key("a") in place.get(kept.replace(".arrow", ".txt")).decode()
-    assert rounds == sum(name.endswith(".arrow") for name in place.names("quarantine"))
+        quarantined = max(name for name in location.names("quarantine") if name.endswith(".arrow"))
+        assert bad == location.get(quarantined)
+        assert key("a") in location.get(quarantined.replace(".arrow", ".txt")).decode()
+    assert rounds == sum(name.endswith(".arrow") for name in location.names("quarantine"))
 
 
-def test_results_swapped_between_two_keys_are_found(store: Store, place: Place) -> None:
+def test_swapped_results_are_detected(store: Store, location: StoreLocation) -> None:
     put(store, "a"), put(store, "b")
-    one, two = place.get(place.result("a")), place.get(place.result("b"))
-    place.put(place.result("a"), two), place.put(place.result("b"), one)
-    for name, other in (("a", "b"), ("b", "a")):
-        with pytest.raises(Damaged, match=f"it is the result of {key(other)}"):
+    one, two = location.get(location.result("a")), location.get(location.result("b"))
+    location.put(location.result("a"), two), location.put(location.result("b"), one)
+    for name, other_name in (("a", "b"), ("b", "a")):
+        with pytest.raises(Damaged, match=f"it is the result of {key(other_name)}"):
             store.read(key(name))
     assert set() == store.keys()
 
 
-def test_writing_over_a_damaged_result_replaces_it(store: Store, place: Place) -> None:
+def test_writing_over_a_damaged_result_replaces_it(store: Store, location: StoreLocation) -> None:
     put(store, "b")
-    for bad in (b"", b"nonsense" * 50, place.get(place.result("b"))):
+    for bad in (b"", b"nonsense" * 50, location.get(location.result("b"))):
         put(store, "a")
-        place.put(place.result("a"), bad)
+        location.put(location.result("a"), bad)
         put(store, "a")
         assert table("a") == store.read(key("a"))
-        place.delete(place.result("a"))
-    assert sum(name.endswith(".arrow") for name in place.names("quarantine")) == 3
+        location.delete(location.result("a"))
+    assert sum(name.endswith(".arrow") for name in location.names("quarantine")) == 3
 
 
-def test_verify_names_exactly_what_is_wrong_in_order(store: Store, place: Place) -> None:
+def test_verify_lists_damaged_results_in_order(store: Store, location: StoreLocation) -> None:
     for number in range(40):
         put(store, number)
-    place.flip(7, 4000)
-    place.put(place.result(20), place.get(place.result(20))[:100])
-    place.delete(place.result(39))
+    location.flip(7, 4000)
+    location.put(location.result(20), location.get(location.result(20))[:100])
+    location.delete(location.result(39))
     for _ in range(2):
-        wrong = list(store.verify(key(number) for number in range(40)))
-        assert [key(7), key(20), key(39)] == [name for name, _ in wrong]
-        assert "no result" in str(wrong[2][1])
-    assert sum(name.endswith(".arrow") for name in place.names("quarantine")) == 2
+        problems = list(store.verify(key(number) for number in range(40)))
+        assert [key(7), key(20), key(39)] == [name for name, _ in problems]
+        assert "no result" in str(problems[2][1])
+    assert sum(name.endswith(".arrow") for name in location.names("quarantine")) == 2
 
 
-def test_verify_finds_the_result_of_a_job_in_the_place_of_its_input(store: Store, place: Place) -> None:
+def test_verify_detects_result_of_another_key(store: Store, location: StoreLocation) -> None:
     put(store, "a")
     store.write(key("b"), table("b"), {"config": {"of": key("a")}, "inputs": [key("a")]})
-    place.put(place.result("a"), place.get(place.result("b")))
+    location.put(location.result("a"), location.get(location.result("b")))
     assert [key("a")] == [name for name, _ in store.verify([key("a"), key("b")])]
 
 
-def test_a_stamp_is_the_same_until_the_bytes_are_others(
-    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+def test_stamp_changes_only_with_the_bytes(
+    store: Store, location: StoreLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(durability, "file_system", lambda *_: "ext4")
-    store = open_store(place.location)
+    store = open_store(location.location)
     for number in range(3):
         put(store, number)
     keys = [key(number) for number in range(3)]
     while len(first := store.stamps([*keys, key("absent")])) < 3:  # a file has none at once
         time.sleep(0.01)
     assert keys == list(first)
-    place.flip(1, 4000)
-    place.delete(place.result(2))
+    location.flip(1, 4000)
+    location.delete(location.result(2))
     changed = store.stamps(keys)
     assert {keys[0]: first[keys[0]]} == {name: stamp for name, stamp in changed.items() if name != keys[1]}
     assert changed.get(keys[1]) != first[keys[1]]
 
 
-def test_a_failure_is_kept_beside_its_key_until_cleared(store: Store, place: Place) -> None:
+def test_failure_is_stored_until_cleared(store: Store, location: StoreLocation) -> None:
     assert store.failure(key("a")) is None
     store.write_failure(key("a"), "first")
     store.write_failure(key("a"), "Traceback: \N{SNOWMAN} \udcff")
     assert store.failure(key("a")) == "Traceback: \N{SNOWMAN} ?"
     assert key("a") not in store
-    other = open_store(place.location)  # as a later start of the run has it
-    other.clear_failure(key("a"))
-    other.clear_failure(key("a"))
+    other_name = open_store(location.location)  # as a later start of the run has it
+    other_name.clear_failure(key("a"))
+    other_name.clear_failure(key("a"))
     assert store.failure(key("a")) is None
 
 
-def test_digests_are_remembered_by_all_who_add_to_them(store: Store, place: Place) -> None:
+def test_digests_are_shared_by_all_writers(store: Store, location: StoreLocation) -> None:
     one, two = store.digests(), store.digests()
     one["mnist"], two["digits"] = "aa", "bb"
     del two["mnist"]
     two["photos"] = "cc"
-    assert dict(open_store(place.location).digests()) == {"digits": "bb", "photos": "cc"}
+    assert dict(open_store(location.location).digests()) == {"digits": "bb", "photos": "cc"}
 
 
-def test_folders_are_made_and_lie_nowhere_else(store: Store) -> None:
+def test_folders_are_created_inside_the_store(store: Store) -> None:
     path = store.folder("runs", "one")
     assert path.is_dir()
     assert (path.name, path.parent.name) == ("one", "runs")
@@ -301,38 +305,38 @@ def test_folders_are_made_and_lie_nowhere_else(store: Store) -> None:
             store.folder(*parts)
 
 
-def test_a_store_is_only_made_where_that_is_allowed(place: Place) -> None:
-    assert not is_there(place.location)
+def test_store_is_created_only_if_allowed(location: StoreLocation) -> None:
+    assert not is_there(location.location)
     with pytest.raises(StoreError, match="no store at"):
-        open_store(place.location, create=False)
-    assert place.names("") == []
-    open_store(place.location)
-    assert is_there(place.location)
-    assert [name for name in place.names("") if "." in name] == ["engram-store.json"]
+        open_store(location.location, create=False)
+    assert location.names("") == []
+    open_store(location.location)
+    assert is_there(location.location)
+    assert [name for name in location.names("") if "." in name] == ["engram-store.json"]
 
 
-def test_a_folder_of_something_else_is_refused_and_left_alone(place: Place, tmp_path: Path) -> None:
+def test_folder_with_other_files_is_refused(location: StoreLocation, tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
-    place.put("thesis.tex", b"mine")
+    location.put("thesis.tex", b"mine")
     with pytest.raises(StoreError, match=r"not a store and not empty \(it has thesis.tex\)"):
-        open_store(place.location)
-    assert place.names("") == ["thesis.tex"]
+        open_store(location.location)
+    assert location.names("") == ["thesis.tex"]
 
 
-def test_a_newer_store_is_refused(store: Store, place: Place) -> None:
-    place.put("engram-store.json", b'{"format": 2}')
+def test_a_newer_store_is_refused(store: Store, location: StoreLocation) -> None:
+    location.put("engram-store.json", b'{"format": 2}')
     with pytest.raises(StoreError, match="update Engram"):
-        open_store(place.location)
+        open_store(location.location)
 
 
 UNREADABLE = (b"", b"{", b"[]", b"{}", b'{"format": "1"}', b'{"format": 0}', b'{"format": true}', b"\xff")
 
 
-def test_an_unreadable_marker_stops_and_is_left_alone(store: Store, place: Place) -> None:
+def test_unreadable_marker_stops_and_is_left_unchanged(store: Store, location: StoreLocation) -> None:
     put(store, "a")
     for text in UNREADABLE:
-        place.put("engram-store.json", text)
-        before = place.names("")
+        location.put("engram-store.json", text)
+        before = location.names("")
         with pytest.raises(StoreError, match=r"engram-store.json cannot be read"):
-            open_store(place.location)
-        assert (before, text) == (place.names(""), place.get("engram-store.json"))
+            open_store(location.location)
+        assert (before, text) == (location.names(""), location.get("engram-store.json"))

@@ -1,4 +1,4 @@
-"""Only hexadecimal digits name a result: a key is part of a path."""
+"""Keys are hexadecimal, since a key is part of a path. Sealed tables and states detect every change."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ STATE_KEY, OTHER = "ab" * 32, "cd" * 32
 
 
 @pytest.mark.parametrize("key", ["0123abcd", "f" * 64, "9" * 128])
-def test_a_key_is_taken_as_it_is(key: str) -> None:
+def test_valid_key_is_returned_unchanged(key: str) -> None:
     assert key == valid_key(key)
 
 
 @pytest.mark.parametrize(
     "key", ["", "abcdef0", "f" * 129, "ABCDEF01", "abcdefg0", "../abcdef01", "abcdef01\n", "abcd ef01", "١٢٣٤٥٦٧٨"]
 )
-def test_what_is_no_key_is_refused(key: str) -> None:
+def test_invalid_key_is_refused(key: str) -> None:
     with pytest.raises(StoreError) as caught:
         valid_key(key)
     assert f"{key!r} is not a key: keys are 8 or more hexadecimal digits" == str(caught.value)
@@ -69,7 +69,7 @@ def passes(data: bytes) -> bool:
     return True
 
 
-def test_a_sealed_table_comes_back_with_its_record() -> None:
+def test_sealed_table_is_read_back_with_its_record() -> None:
     data = pa.py_buffer(sealed(seconds=0.5))
     entry.check(memoryview(data))
     assert TABLE.schema == entry.unseal(data, KEY).schema
@@ -81,7 +81,7 @@ def test_any_arrow_reader_reads_a_sealed_table() -> None:
     assert str(TABLE.to_pylist()) == str(pa.ipc.open_file(pa.py_buffer(sealed())).read_all().to_pylist())
 
 
-def test_every_single_bit_flip_is_found() -> None:
+def test_every_bit_flip_is_detected() -> None:
     data = bytearray(sealed())
     missed = []
     for bit in range(8 * len(data)):
@@ -93,13 +93,13 @@ def test_every_single_bit_flip_is_found() -> None:
     assert passes(data)
 
 
-def test_every_truncation_and_extension_is_found() -> None:
+def test_every_truncation_and_extension_is_detected() -> None:
     data = sealed()
     assert [size for size in range(len(data)) if passes(data[:size])] == []
     assert [more for more in (b"\0", b"ARROW1", data, bytes(64)) if passes(data + more) or passes(more + data)] == []
 
 
-def test_a_part_overwritten_with_zeros_is_found() -> None:
+def test_zeroed_part_is_detected() -> None:
     data, generator = sealed(), random.Random(1)
     for _ in range(500):
         start = generator.randrange(len(data) - 8)
@@ -108,12 +108,12 @@ def test_a_part_overwritten_with_zeros_is_found() -> None:
         assert (blank == data) == passes(blank)
 
 
-def test_a_file_of_another_key_is_told_apart() -> None:
+def test_file_of_another_key_is_detected() -> None:
     with pytest.raises(entry.CorruptError, match=KEY):
         entry.unseal(pa.py_buffer(sealed()), "cd" * 32)
 
 
-def test_the_marker_in_values_and_records_does_no_harm() -> None:
+def test_marker_inside_values_is_harmless() -> None:
     text = entry.MARKER.decode() + "0" * 64
     data = pa.py_buffer(sealed(pa.table({"text": [text]}), note=text))
     entry.check(memoryview(data))
@@ -121,12 +121,12 @@ def test_the_marker_in_values_and_records_does_no_harm() -> None:
     assert text == entry.record_of(data, KEY)["note"]
 
 
-def test_a_schema_that_holds_the_marker_is_refused() -> None:
+def test_schema_containing_the_marker_is_refused() -> None:
     with pytest.raises(ValueError, match="marks a stored file"):
         sealed(pa.table({entry.MARKER.decode(): [1]}))
 
 
-def test_what_json_cannot_hold_is_refused_in_a_record() -> None:
+def test_record_without_json_form_is_refused() -> None:
     with pytest.raises(ValueError, match="JSON"):
         sealed(loss=float("nan"))
     with pytest.raises(TypeError, match="serializable"):
@@ -149,7 +149,7 @@ def test_tables_without_rows_or_columns_are_stored() -> None:
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_content_does_not_depend_on_chunks_slices_or_storage(name: str) -> None:
+def test_content_ignores_chunks_slices_and_encoding(name: str) -> None:
     table = pa.table({"a": COLUMNS[name]})
     expected = content(table)
     assert expected == content(pa.concat_tables([table.slice(0, 1), table.slice(1, 0), table.slice(1, 2), table[3:]]))
@@ -162,13 +162,13 @@ def test_content_does_not_depend_on_chunks_slices_or_storage(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in COLUMNS if name != "null"])
-def test_content_sees_values_their_order_and_their_places(name: str) -> None:
+def test_content_depends_on_values_and_their_order(name: str) -> None:
     table = pa.table({"a": COLUMNS[name]})
-    others = [table.slice(0, 3), table.slice(1), pa.concat_tables([table.slice(1), table.slice(0, 1)])]
-    assert len({content(table), *(content(other) for other in others)}) == 4
+    other_tables = [table.slice(0, 3), table.slice(1), pa.concat_tables([table.slice(1), table.slice(0, 1)])]
+    assert len({content(table), *(content(other_table) for other_table in other_tables)}) == 4
 
 
-def test_content_sees_names_types_and_metadata() -> None:
+def test_content_depends_on_names_types_and_metadata() -> None:
     plain = pa.table({"a": [1, 2]})
     tables = [
         plain,
@@ -181,13 +181,13 @@ def test_content_sees_names_types_and_metadata() -> None:
     assert len(tables) == len({content(table) for table in tables})
 
 
-def test_content_tells_a_boundary_between_strings() -> None:
+def test_content_distinguishes_string_boundaries() -> None:
     assert content(pa.table({"a": ["ab", "c"]})) != content(pa.table({"a": ["a", "bc"]}))
     assert content(pa.table({"a": [[1], [2, 3]]})) != content(pa.table({"a": [[1, 2], [3]]}))
     assert content(pa.table({"a": [None, ""]})) != content(pa.table({"a": ["", None]}))
 
 
-def test_what_lies_beneath_a_null_does_not_count() -> None:
+def test_values_under_nulls_are_ignored() -> None:
     validity = pa.py_buffer(b"\x05")  # the second of three is null
     tables = [
         pa.table({"a": pa.Array.from_buffers(pa.int64(), 3, [validity, pa.py_buffer(np.array([1, hidden, 3]))])})
@@ -196,7 +196,7 @@ def test_what_lies_beneath_a_null_does_not_count() -> None:
     assert content(tables[0]) == content(tables[1]) == content(pa.table({"a": [1, None, 3]}))
 
 
-def test_floats_count_by_their_bits() -> None:
+def test_floats_are_compared_by_their_bits() -> None:
     assert content(pa.table({"a": [0.0]})) != content(pa.table({"a": [-0.0]}))
     assert content(pa.table({"a": [float("nan")]})) == content(pa.table({"a": [float("nan")]}))
 
@@ -207,7 +207,7 @@ def test_a_union_is_refused() -> None:
         content(pa.table({"a": union}))
 
 
-def test_the_digest_is_that_of_schema_and_values_as_described() -> None:
+def test_digest_covers_schema_and_values_as_documented() -> None:
     def number(value: int) -> bytes:
         return value.to_bytes(8, "little")
 
@@ -221,7 +221,7 @@ def test_the_digest_is_that_of_schema_and_values_as_described() -> None:
     assert hashlib.sha256(b"".join(parts)).hexdigest() == content(table)
 
 
-def test_the_digest_of_every_type_of_column_is_what_it_has_always_been() -> None:
+def test_digests_of_all_column_types_are_unchanged() -> None:
     digests = "".join(content(pa.table({"a": column})) for column in COLUMNS.values())
     assert (
         hashlib.sha256(digests.encode()).hexdigest()
@@ -249,11 +249,11 @@ class Removing:
 
 
 @pytest.mark.parametrize("data", [b"", b"weights", random.Random(1).randbytes(10_000)])
-def test_a_sealed_state_comes_back(data: bytes) -> None:
+def test_sealed_state_is_read_back(data: bytes) -> None:
     assert data == entry.unseal_state(STATE_KEY, memoryview(sealed_state(data)))
 
 
-def test_the_bytes_of_a_state_are_those_of_its_format() -> None:
+def test_state_has_the_documented_format() -> None:
     expected = (
         b"engram state 1\n"
         + bytes.fromhex("e80971838b417a5d7661b4513acd9f7ad8416ffb5163a5ff1e20011793ca3341")
@@ -262,21 +262,23 @@ def test_the_bytes_of_a_state_are_those_of_its_format() -> None:
     assert expected == sealed_state()
 
 
-def test_any_changed_bit_any_cut_and_another_key_are_seen() -> None:
+def test_changed_cut_or_misplaced_state_is_detected() -> None:
     sound = sealed_state()
-    flipped = [bytes(b ^ ((at == i) << bit) for at, b in enumerate(sound)) for i in range(len(sound)) for bit in (0, 7)]
+    flipped = [
+        bytes(b ^ ((index == i) << bit) for index, b in enumerate(sound)) for i in range(len(sound)) for bit in (0, 7)
+    ]
     for data in (*flipped, *(sound[:end] for end in range(len(sound))), sound + b"!", sealed_state(key=OTHER)):
         with pytest.raises(entry.CorruptState, match="do not match"):
             entry.unseal_state(STATE_KEY, memoryview(data))
 
 
-def test_a_damaged_state_is_removed_and_that_is_said() -> None:
+def test_damaged_state_is_removed_and_reported() -> None:
     store = Removing()
     error = entry.remove_damaged_state(store, STATE_KEY, ValueError("its bytes are odd"))  # type: ignore[arg-type]
     assert f"state {STATE_KEY} was damaged: its bytes are odd; it was removed" == str(error)
     assert store.removed == [STATE_KEY]
 
 
-def test_a_damaged_state_that_cannot_be_removed_is_said_too() -> None:
+def test_failed_removal_of_damaged_state_is_reported() -> None:
     error = entry.remove_damaged_state(Refusing(), STATE_KEY, ValueError("odd"))  # type: ignore[arg-type]
     assert "odd; it cannot be removed (cannot write" in str(error)

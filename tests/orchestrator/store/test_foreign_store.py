@@ -1,4 +1,4 @@
-"""A store that somebody else has filled: links are not followed, pipes hold nobody up, odd names stop nothing."""
+"""A store filled by another party: links are not followed, pipes block no reader, odd names stop no command."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here.folder / "engram-store"
 
 
-def foreign(finished: Path, folder: Path, place: str, put: Callable[[Path], object]) -> Path:
-    """A copy of the store in the folder, with something else put at this place."""
+def foreign(finished: Path, folder: Path, file_kind: str, put: Callable[[Path], object]) -> Path:
+    """Copy the store to the folder and replace one file."""
     copy = folder / "engram-store"
     shutil.copytree(finished, copy)
     (run,) = (path.name for path in finished.glob("runs/toys*"))
-    path = copy / place.format(run=run)
+    path = copy / file_kind.format(run=run)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         path.unlink()
@@ -73,30 +73,30 @@ def foreign(finished: Path, folder: Path, place: str, put: Callable[[Path], obje
     return path
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_pipe_in_the_place_of_a_file_holds_no_reader_up(place: str, finished: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("file_kind", PLACES)
+def test_pipe_instead_of_a_file_blocks_no_reader(file_kind: str, finished: Path, tmp_path: Path) -> None:
     for name, command in READERS.items():
         folder = tmp_path / name
         folder.mkdir()
-        foreign(finished, folder, PLACES[place], os.mkfifo)
+        foreign(finished, folder, PLACES[file_kind], os.mkfifo)
         here = Here(folder)
         here.env = {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off"}
-        said = here.run(*command)
-        assert "unexpected" not in said.stderr, (name, said)
-        if name.startswith("store") and place != "the marker":
-            assert said.returncode == (0 if place == "digests" else 1), (name, said)
+        completed = here.run(*command)
+        assert "unexpected" not in completed.stderr, (name, completed)
+        if name.startswith("store") and file_kind != "the marker":
+            assert completed.returncode == (0 if file_kind == "digests" else 1), (name, completed)
 
 
 @pytest.mark.parametrize(
-    "place", [place for place in PLACES if place not in ("the marker", "digests", "a run's lease")]
+    "file_kind", [place for place in PLACES if place not in ("the marker", "digests", "a run's lease")]
 )
 @pytest.mark.parametrize("depth", ["a file", "its folder"])
-def test_a_link_is_named_and_nothing_behind_it_copied(depth: str, place: str, finished: Path, tmp_path: Path) -> None:
+def test_link_is_named_and_its_target_not_copied(depth: str, file_kind: str, finished: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    target = outside / Path(PLACES[place]).name
+    target = outside / Path(PLACES[file_kind]).name
     target.write_bytes(SECRET)
-    path = foreign(finished, tmp_path, PLACES[place], lambda path: path.symlink_to(target))
+    path = foreign(finished, tmp_path, PLACES[file_kind], lambda path: path.symlink_to(target))
     if depth == "its folder":
         shutil.rmtree(path.parent)
         path.parent.symlink_to(outside, target_is_directory=True)
@@ -105,8 +105,8 @@ def test_a_link_is_named_and_nothing_behind_it_copied(depth: str, place: str, fi
         here = Here(tmp_path)
         if command[0] == "sync":
             open_store(tmp_path / "other")
-        said = here("store", *command, code=1)
-        assert str(path.relative_to(tmp_path)) in said.stderr
+        completed = here("store", *command, code=1)
+        assert str(path.relative_to(tmp_path)) in completed.stderr
         copied = (tmp_path / "copy").rglob("*"), (tmp_path / "other").rglob("*")
         assert not [file for files in copied for file in files if file.is_file() and file.read_bytes() == SECRET]
     assert [path.name for path in outside.iterdir()] == [target.name]
@@ -115,7 +115,7 @@ def test_a_link_is_named_and_nothing_behind_it_copied(depth: str, place: str, fi
 @pytest.mark.parametrize(
     "name", ["failures/../../x", "failures//x", "failures/..", f"failures/..%2f{KEY}.txt", "failures/a\\b"]
 )
-def test_a_name_that_is_no_path_stops_no_copy(name: str, s3: Server, tmp_path: Path) -> None:
+def test_invalid_name_does_not_stop_a_copy(name: str, s3: Server, tmp_path: Path) -> None:
     origin = open_store("s3://results/hostile")
     origin.write_failure(KEY, "it failed")
     s3.put(f"hostile/{name}", b"x")
@@ -141,12 +141,12 @@ main()
 """
 
 
-def test_a_read_that_never_returns_does_not_outlive_an_interrupt(finished: Path, shell: Shell, tmp_path: Path) -> None:
+def test_blocked_read_ends_on_an_interrupt(finished: Path, shell: Shell, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "engram-store")
     run = shell.python("-c", HANG)
     assert run.stdout is not None
     assert run.stdout.readline() == "reading\n"
     os.kill(run.pid, signal.SIGTERM)
-    out, said = run.communicate(timeout=HANGING)
-    assert run.returncode == 130, out + said
-    assert "stopped at once" in said
+    out, messages = run.communicate(timeout=HANGING)
+    assert run.returncode == 130, out + messages
+    assert "stopped at once" in messages

@@ -53,18 +53,18 @@ def driver(*arguments: object) -> "subprocess.Popen[str]":
     )
 
 
-def said(process: "subprocess.Popen[str]") -> str:
+def next_line(process: "subprocess.Popen[str]") -> str:
     assert process.stdout
     return process.stdout.readline().strip()
 
 
 def change(folder: Path, silent: float = 0.0, **fields: Any) -> None:
-    """Let the holder be another, its heart silent for so many seconds."""
+    """Change the holder of a lease, and make its last heartbeat `silent` seconds old."""
     lease = folder / "lease.json"
-    for each in (folder.parent / DRIVERS / f"{json.loads(lease.read_text())['token']}.json", lease):
-        if each.exists():
-            each.write_text(json.dumps({**json.loads(each.read_text()), **fields}))
-            os.utime(each, (time.time() - silent,) * 2)
+    for file in (folder.parent / DRIVERS / f"{json.loads(lease.read_text())['token']}.json", lease):
+        if file.exists():
+            file.write_text(json.dumps({**json.loads(file.read_text()), **fields}))
+            os.utime(file, (time.time() - silent,) * 2)
 
 
 def alone(folder: Path, **options: Any) -> Lease:
@@ -77,31 +77,31 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def left(tmp_path: Path) -> Path:
+def killed_lease(tmp_path: Path) -> Path:
     """A folder with the lease of a driver that was killed."""
     process = driver(tmp_path / "run")
-    assert said(process) == "have it"
+    assert next_line(process) == "have it"
     process.kill()
     process.communicate()
     return tmp_path / "run"
 
 
-def test_a_lease_is_held_until_it_is_released(tmp_path: Path) -> None:
+def test_lease_is_held_until_released(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert holder(folder) is None
     with alone(folder) as lease:
-        found = holder(folder)
-        assert found
-        assert (socket.gethostname(), os.getpid()) == (found.host, found.pid)
+        current_holder = holder(folder)
+        assert current_holder
+        assert (socket.gethostname(), os.getpid()) == (current_holder.host, current_holder.pid)
         assert not lease.lost
     assert holder(folder) is None
     lease.release()
     alone(folder).release()
 
 
-def test_a_second_driver_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
+def test_second_driver_is_refused_and_told_the_first(tmp_path: Path) -> None:
     process = driver(tmp_path / "run")
-    assert said(process) == "have it"
+    assert next_line(process) == "have it"
     with pytest.raises(Held) as refused:
         alone(tmp_path / "run")
     line = str(refused.value)
@@ -112,14 +112,14 @@ def test_a_second_driver_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
     alone(tmp_path / "run").release()
 
 
-def test_a_driver_is_refused_in_the_same_process_too(run: Path) -> None:
+def test_second_lease_in_one_process_is_refused(run: Path) -> None:
     with alone(run), pytest.raises(Held):
         alone(run)
 
 
-def test_a_stopped_driver_still_has_its_lease(run: Path) -> None:
+def test_suspended_driver_keeps_its_lease(run: Path) -> None:
     process = driver(run)
-    assert said(process) == "have it"
+    assert next_line(process) == "have it"
     process.send_signal(signal.SIGSTOP)
     change(run, silent=3600)
     with pytest.raises(Held):
@@ -128,83 +128,81 @@ def test_a_stopped_driver_still_has_its_lease(run: Path) -> None:
     process.communicate()
 
 
-def test_the_lease_of_a_killed_driver_is_taken_over(left: Path) -> None:
-    assert holder(left) is None
-    with alone(left) as lease:
+def test_lease_of_a_killed_driver_is_taken_over(killed_lease: Path) -> None:
+    assert holder(killed_lease) is None
+    with alone(killed_lease) as lease:
         assert not lease.lost
 
 
-def test_a_killed_driver_that_nobody_collected_is_dead(run: Path) -> None:
+def test_uncollected_killed_driver_counts_as_dead(run: Path) -> None:
     process = driver(run)
-    assert said(process) == "have it"
+    assert next_line(process) == "have it"
     os.kill(process.pid, signal.SIGKILL)  # and no wait: its parent is busy
     wait_until(lambda: holder(run) is None)
     alone(run).release()
     process.communicate()
 
 
-def test_a_process_that_got_a_dead_drivers_number_is_not_taken_for_it(left: Path) -> None:
-    change(left, pid=os.getpid())
-    assert holder(left) is None
-    alone(left).release()
+def test_reused_process_number_is_no_driver(killed_lease: Path) -> None:
+    change(killed_lease, pid=os.getpid())
+    assert holder(killed_lease) is None
+    alone(killed_lease).release()
 
 
 @pytest.mark.parametrize(
     "elsewhere", [{"host": "another"}, {"space": "pid:[1]"}, {"boot": "of another machine with our host name"}]
 )
-def test_of_a_driver_elsewhere_only_the_heartbeat_tells(left: Path, elsewhere: dict[str, str]) -> None:
-    change(left, silent=50, **elsewhere)
+def test_driver_elsewhere_is_judged_by_its_heartbeat(killed_lease: Path, elsewhere: dict[str, str]) -> None:
+    change(killed_lease, silent=50, **elsewhere)
     with pytest.raises(Held, match=r"last heartbeat 5[0-9] s ago"):
-        alone(left)
-    change(left, silent=70)
-    assert holder(left) is None
-    alone(left).release()
+        alone(killed_lease)
+    change(killed_lease, silent=70)
+    assert holder(killed_lease) is None
+    alone(killed_lease).release()
 
 
-def test_a_silence_is_measured_by_the_clock_of_the_file_system(left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    change(left, host="another")
+def test_silence_is_measured_by_file_system_clock(killed_lease: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(killed_lease, host="another")
     now = time.time()
     for away in (-7200, 7200):
         monkeypatch.setattr(time, "time", lambda away=away: now + away)
         with pytest.raises(Held, match=r"last heartbeat \d s ago"):
-            alone(left)
+            alone(killed_lease)
     monkeypatch.undo()
-    change(left, silent=70)
+    change(killed_lease, silent=70)
     monkeypatch.setattr(time, "time", lambda: now - 7200)
-    alone(left).release()
+    alone(killed_lease).release()
 
 
-def test_a_heartbeat_from_the_future_is_watched_and_taken_for_none_if_none_follows(
-    left: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_single_heartbeat_from_the_future_is_discarded(killed_lease: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
-    change(left, silent=-3600, host="another")
-    assert holder(left)  # somebody who only looks cannot tell
+    change(killed_lease, silent=-3600, host="another")
+    assert holder(killed_lease)  # a mere reader cannot tell
     monkeypatch.setattr(lease_module, "STALE", 0.05)
     monkeypatch.setattr(lease_module, "BEAT", 0.1)
-    alone(left, tell=lines.append).release()
+    alone(killed_lease, tell=lines.append).release()
     [line] = lines
     assert re.search(r"run: the last heartbeat of process \d+ on another is 3[56]\d\d s in the future", line)
 
 
-def test_a_heartbeat_from_the_future_that_another_one_follows_is_alive(left: Path) -> None:
-    change(left, silent=-3600, host="another")
-    beat = left.parent / DRIVERS / f"{json.loads((left / 'lease.json').read_text())['token']}.json"
+def test_repeated_heartbeats_from_the_future_count_as_alive(killed_lease: Path) -> None:
+    change(killed_lease, silent=-3600, host="another")
+    beat = killed_lease.parent / DRIVERS / f"{json.loads((killed_lease / 'lease.json').read_text())['token']}.json"
     with pytest.raises(Held, match="last heartbeat 0 s ago"):
-        alone(left, tell=lambda line: os.utime(beat, (time.time() + 3605,) * 2))
+        alone(killed_lease, tell=lambda line: os.utime(beat, (time.time() + 3605,) * 2))
 
 
-def test_a_heart_without_a_file_of_its_own_was_last_heard_of_when_the_lease_was_written(left: Path) -> None:
-    [beat] = (left.parent / DRIVERS).glob("*.json")
+def test_without_heartbeat_file_the_lease_time_counts(killed_lease: Path) -> None:
+    [beat] = (killed_lease.parent / DRIVERS).glob("*.json")
     beat.unlink()
-    change(left, host="another")
+    change(killed_lease, host="another")
     with pytest.raises(Held):
-        alone(left)
-    os.utime(left / "lease.json", (time.time() - 70,) * 2)
-    alone(left).release()
+        alone(killed_lease)
+    os.utime(killed_lease / "lease.json", (time.time() - 70,) * 2)
+    alone(killed_lease).release()
 
 
-def test_an_unreadable_lease_is_somebodys_until_it_is_old(run: Path) -> None:
+def test_unreadable_lease_is_held_until_old(run: Path) -> None:
     run.mkdir()
     path = run / "lease.json"
     for text in ("", "{", "[]", "{}", '{"pid": 1}', "null", "1"):
@@ -216,12 +214,12 @@ def test_an_unreadable_lease_is_somebodys_until_it_is_old(run: Path) -> None:
 
 
 @pytest.mark.parametrize("dead", [False, True])
-def test_of_drivers_that_start_at_one_time_exactly_one_wins(tmp_path: Path, left: Path, dead: bool) -> None:
-    folder = left if dead else tmp_path / "new"
+def test_exactly_one_of_concurrent_drivers_wins(tmp_path: Path, killed_lease: Path, dead: bool) -> None:
+    folder = killed_lease if dead else tmp_path / "new"
     drivers = [driver(folder, tmp_path / "go") for _ in range(8)]
-    assert [said(process) for process in drivers] == ["ready"] * 8
+    assert [next_line(process) for process in drivers] == ["ready"] * 8
     (tmp_path / "go").touch()
-    answers = [said(process) for process in drivers]
+    answers = [next_line(process) for process in drivers]
     [winner] = [process for process, answer in zip(drivers, answers, strict=True) if answer == "have it"]
     for process in drivers:
         refused = process is not winner
@@ -230,24 +228,24 @@ def test_of_drivers_that_start_at_one_time_exactly_one_wins(tmp_path: Path, left
         assert not refused or f"held: {folder.name} already has a driver: process {winner.pid}" in error
 
 
-def test_one_heart_beats_for_all_runs_of_a_driver(tmp_path: Path) -> None:
+def test_one_heartbeat_covers_all_runs_of_a_driver(tmp_path: Path) -> None:
     folders = [tmp_path / f"run-{i}" for i in range(300)]
     before = threading.active_count()
     with acquire(folders, beat=0.02):
         assert before + 1 == threading.active_count()
         [file] = (tmp_path / DRIVERS).glob("*.json")
         os.utime(file, (0, 0))
-        written = {folder: (folder / "lease.json").stat().st_mtime_ns for folder in folders}
+        write_times = {folder: (folder / "lease.json").stat().st_mtime_ns for folder in folders}
         wait_until(lambda: file.stat().st_mtime > 0)
-        assert written == {folder: (folder / "lease.json").stat().st_mtime_ns for folder in folders}
+        assert write_times == {folder: (folder / "lease.json").stat().st_mtime_ns for folder in folders}
         assert {folder.name for folder in folders} == {name for name, _ in living_drivers(tmp_path)}
         assert all(holder(folder) for folder in folders)
     assert [*tmp_path.glob("*/lease.json"), *(tmp_path / DRIVERS).glob("*.json")] == []
 
 
-def test_a_heartbeat_waits_for_no_disk(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeat_does_not_wait_for_the_disk(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(handle: int) -> None:
-        raise AssertionError("a heartbeat was brought to the disk")
+        raise AssertionError("a heartbeat was synced")
 
     lease = alone(run, heart=False)
     monkeypatch.setattr(os, "fsync", slow)
@@ -256,7 +254,7 @@ def test_a_heartbeat_waits_for_no_disk(run: Path, monkeypatch: pytest.MonkeyPatc
     lease.release()
 
 
-def test_of_runs_that_one_driver_asks_for_it_gets_all_or_none(tmp_path: Path) -> None:
+def test_driver_gets_all_its_runs_or_none(tmp_path: Path) -> None:
     with alone(tmp_path / "b"):
         with pytest.raises(Held, match="b already has a driver"):
             acquire([tmp_path / "a", tmp_path / "b"])
@@ -264,20 +262,22 @@ def test_of_runs_that_one_driver_asks_for_it_gets_all_or_none(tmp_path: Path) ->
         assert [run for run, _ in living_drivers(tmp_path)] == ["b"]
 
 
-def test_drivers_are_known_without_a_look_at_the_runs_that_ended(tmp_path: Path) -> None:
+def test_drivers_are_listed_without_reading_finished_runs(tmp_path: Path) -> None:
     for i in range(3):
         alone(tmp_path / f"ended-{i}").release()
     dead = driver(tmp_path / "dead")
-    assert said(dead) == "have it"
+    assert next_line(dead) == "have it"
     dead.kill()
     dead.communicate()
     with alone(tmp_path / "alive") as lease:
-        assert [("alive", lease.since)] == [(run, found.since) for run, found in living_drivers(tmp_path)]
+        assert [("alive", lease.since)] == [
+            (run, current_holder.since) for run, current_holder in living_drivers(tmp_path)
+        ]
         names = {path.name for path in (tmp_path / DRIVERS).iterdir()} - {CLOCK}
-        assert len(names) == 1  # what the dead one left is gone
+        assert len(names) == 1  # the files of the dead driver are gone
 
 
-def test_drivers_that_cannot_be_listed_are_an_error_of_the_store_and_not_none(tmp_path: Path) -> None:
+def test_unreadable_driver_list_is_an_error(tmp_path: Path) -> None:
     assert [*living_drivers(tmp_path)] == []
     (tmp_path / DRIVERS).touch()
     with pytest.raises(Unreadable, match=rf"cannot read {tmp_path}/{re.escape(DRIVERS)}: Not a directory"):
@@ -285,31 +285,31 @@ def test_drivers_that_cannot_be_listed_are_an_error_of_the_store_and_not_none(tm
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="a time namespace needs root and unshare")
-def test_a_driver_in_a_container_with_a_time_of_its_own_still_has_its_lease(run: Path) -> None:
+def test_driver_in_another_time_namespace_keeps_lease(run: Path) -> None:
     inside = ["unshare", "--time", "--boottime=86400", "--fork", "--kill-child", sys.executable, "-c", HOLD, str(run)]
     process = subprocess.Popen(
         inside, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert said(process) == "have it"
+    assert next_line(process) == "have it"
     with pytest.raises(Held):
         alone(run)
     process.communicate("\n")
     alone(run).release()
 
 
-def test_a_lease_that_was_taken_over_is_lost_and_left_to_its_new_holder(run: Path) -> None:
+def test_lost_lease_is_left_to_its_new_holder(run: Path) -> None:
     with alone(run, heart=False) as lease:
         change(run, silent=70, host="another")  # as another machine sees it, when this one slept
-        with alone(run) as other:
+        with alone(run) as second_lease:
             lease.renew()
             assert lease.lost
             assert ("run", os.getpid()) == (lease.lost[0], lease.lost[1].pid)
             lease.release()
-            assert not other.lost
+            assert not second_lease.lost
             assert holder(run)
 
 
-def test_a_driver_that_slept_finds_its_lease_lost_without_waiting_for_its_heart(run: Path) -> None:
+def test_suspended_driver_notices_its_lost_lease(run: Path) -> None:
     hours = [0.0]
     lease = alone(run, now=lambda: time.time() + 3600 * hours[0], beat=60)
     change(run, silent=70, host="another")
@@ -320,7 +320,7 @@ def test_a_driver_that_slept_finds_its_lease_lost_without_waiting_for_its_heart(
     lease.release()
 
 
-def test_a_driver_that_slept_finds_its_lease_lost_though_whoever_took_it_over_has_ended(run: Path) -> None:
+def test_suspended_driver_notices_an_ended_takeover(run: Path) -> None:
     hours = [0.0]
     lease = alone(run, now=lambda: time.time() + 3600 * hours[0], beat=60, heart=False)
     change(run, silent=70, host="another")
@@ -332,7 +332,7 @@ def test_a_driver_that_slept_finds_its_lease_lost_though_whoever_took_it_over_ha
     assert not (run / "lease.json").exists()
 
 
-def test_a_full_disk_does_not_stop_the_heart(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_does_not_stop_the_heartbeat(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -346,7 +346,7 @@ def test_a_full_disk_does_not_stop_the_heart(run: Path, monkeypatch: pytest.Monk
     assert not (run / "lease.json").exists()
 
 
-def test_what_is_removed_of_a_lease_is_written_again(run: Path) -> None:
+def test_deleted_lease_files_are_rewritten(run: Path) -> None:
     with alone(run, heart=False) as lease:
         [file] = (run.parent / DRIVERS).glob("*.json")
         before = [path.read_text() for path in (file, run / "lease.json")]
@@ -357,13 +357,13 @@ def test_what_is_removed_of_a_lease_is_written_again(run: Path) -> None:
         assert not lease.lost
 
 
-def test_a_lease_that_cannot_be_written_is_a_pause(tmp_path: Path) -> None:
+def test_unwritable_lease_raises(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file")
     with pytest.raises(Unwritable, match="cannot write"):
         alone(tmp_path / "run" / "below")
 
 
-def test_a_forked_child_does_not_give_the_lease_away(tmp_path: Path) -> None:
+def test_forked_child_does_not_release_the_lease(tmp_path: Path) -> None:
     script = (
         "import os, sys\nfrom pathlib import Path\nfrom orchestrator.store.lease import acquire, holder\n"
         "with acquire([Path(sys.argv[1])]):\n    child = os.fork()\n    if child:\n        os.waitpid(child, 0)\n"
@@ -376,7 +376,7 @@ def test_a_forked_child_does_not_give_the_lease_away(tmp_path: Path) -> None:
     assert out.stdout == "True\n"
 
 
-def test_the_lease_needs_nothing_heavy() -> None:
+def test_lease_imports_no_heavy_package() -> None:
     script = "import sys, orchestrator.store.lease; print([m for m in ('pyarrow', 'numpy', 'ray') if m in sys.modules])"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     out = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)

@@ -30,7 +30,7 @@ def key(name: object) -> str:
 
 
 def table(name: object) -> pa.Table:
-    """A few values that only this name has."""
+    """A table with values specific to its name."""
     numbers = random.Random(str(name))
     return pa.table({"name": [str(name)] * 20, "value": [numbers.random() for _ in range(20)]})
 
@@ -60,7 +60,7 @@ def inside(store: LocalStore, folder: str, suffix: str = ".arrow") -> list[Path]
 
 
 def refused_to_open(path: Path, number: int) -> Callable[..., Any]:
-    """`os.open`, which the system refuses for one file."""
+    """A version of `os.open` that the system refuses for one file."""
     real = os.open
 
     def refuse(file: Any, *arguments: Any, **more: Any) -> Any:
@@ -90,7 +90,7 @@ def ended(process: "subprocess.Popen[str]") -> str:
 # Reading and writing
 
 
-def test_writing_a_result_again_is_harmless(store: LocalStore) -> None:
+def test_repeated_write_of_a_result_is_harmless(store: LocalStore) -> None:
     path = put(store, "a")
     before = path.stat()
     chunked = pa.concat_tables([table("a").slice(0, 3), table("a").slice(3)])
@@ -100,7 +100,7 @@ def test_writing_a_result_again_is_harmless(store: LocalStore) -> None:
 
 
 def together(count: int, act: Callable[[int], object]) -> None:
-    """Fork so many processes, let each `act(number)` at one moment, and see them all end well."""
+    """Fork `count` processes, call `act(number)` in all at the same moment, and check that they succeed."""
     wait, go = os.pipe()
     children = []
     for number in range(count):
@@ -132,7 +132,7 @@ together(4, write)
 
 
 @pytest.mark.parametrize("alike", [True, False])
-def test_of_writers_at_one_time_the_first_wins(tmp_path: Path, alike: bool) -> None:
+def test_first_of_concurrent_writers_wins(tmp_path: Path, alike: bool) -> None:
     ended(python(WRITE, tmp_path, alike))
     store = LocalStore(tmp_path / "store")
     assert sum(int((tmp_path / str(number)).read_text()) for number in range(4)) == 40
@@ -143,19 +143,19 @@ def test_of_writers_at_one_time_the_first_wins(tmp_path: Path, alike: bool) -> N
 # Damage
 
 
-def test_a_damaged_result_is_kept_in_quarantine_with_a_note(store: LocalStore) -> None:
+def test_damaged_result_is_quarantined_with_a_note(store: LocalStore) -> None:
     path = put(store, "a")
     flip(path, 3000)
     bad = path.read_bytes()
     with pytest.raises(Damaged, match="do not match"):
         store.read(key("a"))
-    [kept], [note] = inside(store, "quarantine"), inside(store, "quarantine", ".txt")
-    assert bad == kept.read_bytes()
+    [quarantined], [note] = inside(store, "quarantine"), inside(store, "quarantine", ".txt")
+    assert bad == quarantined.read_bytes()
     assert str(path) in note.read_text()
     assert "do not match" in note.read_text()
 
 
-def test_what_is_no_file_is_set_aside_too(store: LocalStore) -> None:
+def test_entry_other_than_a_file_is_quarantined(store: LocalStore) -> None:
     place(store, "a").mkdir(parents=True)
     with pytest.raises(Damaged, match="Is a directory"):
         store.read(key("a"))
@@ -174,15 +174,13 @@ def test_what_is_no_file_is_set_aside_too(store: LocalStore) -> None:
     assert len(os.listdir(Path(store.location, "quarantine"))) // 2 == 4  # each with a note, and the lock
 
 
-def test_what_cannot_be_read_is_not_called_damaged_and_stays(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_result_is_kept_and_not_damaged(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put(store, "a")
     denied = refused_to_open(path, errno.EACCES)
     monkeypatch.setattr(os, "open", denied)
-    for read in (store.read, store.record):
+    for read_method in (store.read, store.record):
         with pytest.raises(Unreadable, match=f"cannot read {path}: Permission denied"):
-            read(key("a"))
+            read_method(key("a"))
     assert [(key("a"), f"cannot read {path}: Permission denied")] == [
         (name, str(error)) for name, error in store.verify([key("a")])
     ]
@@ -196,7 +194,7 @@ def test_what_cannot_be_read_is_not_called_damaged_and_stays(
     assert inside(store, "quarantine") == []
 
 
-def test_a_record_that_cannot_be_read_is_not_called_damaged(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_record_is_not_called_damaged(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put(store, "a")
 
     def denied(*arguments: object) -> None:
@@ -207,9 +205,7 @@ def test_a_record_that_cannot_be_read_is_not_called_damaged(store: LocalStore, m
         store.record(key("a"), check=False)
 
 
-def test_results_that_cannot_be_listed_are_not_taken_for_none(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_result_list_is_an_error(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(folder: object) -> list[str]:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
@@ -218,7 +214,7 @@ def test_results_that_cannot_be_listed_are_not_taken_for_none(
         store.keys()
 
 
-def test_healing_from_many_sides_never_sets_a_sound_result_aside(store: LocalStore) -> None:
+def test_concurrent_repair_never_quarantines_sound_results(store: LocalStore) -> None:
     rounds, sides = 30, 4
     barrier = threading.Barrier(sides + 1)
     odd = []
@@ -246,21 +242,21 @@ def test_healing_from_many_sides_never_sets_a_sound_result_aside(store: LocalSto
     assert ([], rounds) == (odd, len(inside(store, "quarantine")))
 
 
-def test_who_finds_damage_late_leaves_the_healed_result_in_its_place(store: LocalStore, tmp_path: Path) -> None:
+def test_late_damage_report_keeps_the_repaired_result(store: LocalStore, tmp_path: Path) -> None:
     path = put(store, "a")
 
     def find_late() -> None:
         with store._checked_bytes(key("a")):
             path.rename(tmp_path / "set aside by another")
             put(store, "a")
-            raise CorruptError("found in what was there before")
+            raise CorruptError("found in the earlier content")
 
     with pytest.raises(Damaged):
         find_late()
     assert table("a") == store.read(key("a"))
 
 
-def test_what_a_run_keeps_is_set_aside_only_while_it_is_what_was_found_wrong(store: LocalStore) -> None:
+def test_run_file_is_quarantined_only_if_unchanged(store: LocalStore) -> None:
     store.folder("runs", "one")
     store.keep_run_file("one", "way.json", b"odd")
     path = Path(store.location, "runs", "one", "ways", "way.json")
@@ -269,7 +265,7 @@ def test_what_a_run_keeps_is_set_aside_only_while_it_is_what_was_found_wrong(sto
     assert (store.read_run_file("one", "way.json"), inside(store, "quarantine", ".json")) == (b"mended by another", [])
     store.set_aside_run_file("one", "way.json", b"mended by another", "it makes no sense")
     assert store.read_run_file("one", "way.json") is None
-    assert [each.read_bytes() for each in inside(store, "quarantine", ".json")] == [b"mended by another"]
+    assert [quarantined.read_bytes() for quarantined in inside(store, "quarantine", ".json")] == [b"mended by another"]
 
 
 # Making and opening a store
@@ -286,20 +282,20 @@ for point in range(4):
 """
 
 
-def test_making_a_store_from_many_processes_at_once_succeeds(tmp_path: Path) -> None:
+def test_many_processes_can_create_a_store_concurrently(tmp_path: Path) -> None:
     ended(python(MAKE, tmp_path))
 
 
-def test_an_empty_or_half_made_folder_is_finished(tmp_path: Path) -> None:
-    (tmp_path / "lost+found").mkdir()  # what an empty disk holds
-    (tmp_path / "123.abc.unfinished").write_text('{"form')  # what a maker that was killed leaves
+def test_incomplete_store_folder_is_completed(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()  # like a new disk
+    (tmp_path / "123.abc.unfinished").write_text('{"form')  # like a killed process
     put(LocalStore(tmp_path), "a")
     (tmp_path / "quarantine").rmdir()
     (tmp_path / "tmp").rmdir()
     put(LocalStore(tmp_path), "b")
 
 
-def test_a_file_is_no_folder_of_a_store(tmp_path: Path) -> None:
+def test_file_cannot_be_a_stores_folder(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(StoreError, match="not a folder"):
         open_store(tmp_path / "thesis.tex")
@@ -307,18 +303,18 @@ def test_a_file_is_no_folder_of_a_store(tmp_path: Path) -> None:
         open_store(tmp_path / "thesis.tex" / "below")
 
 
-def test_a_store_in_a_folder_is_opened_by_a_file_uri_too(tmp_path: Path) -> None:
+def test_file_uri_opens_a_local_store(tmp_path: Path) -> None:
     assert str(tmp_path / "a b") == open_store(f"file://{tmp_path}/a%20b").location
     for uri in ("gs://bucket", "https://bucket/store", "file://host/path"):
         with pytest.raises(StoreError, match=f"{uri}: give a local path"):
             open_store(uri)
 
 
-def test_a_link_to_nothing_in_the_place_of_a_store_is_said(tmp_path: Path) -> None:
+def test_dangling_link_is_reported(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "gone")
-    for place in ("link", "link/below"):
+    for path in ("link", "link/below"):
         with pytest.raises(StoreError, match=f"link is a link to {tmp_path / 'gone'}, which does not exist"):
-            open_store(tmp_path / place)
+            open_store(tmp_path / path)
     store = open_store(tmp_path / "store")
     (tmp_path / "store" / "results").rmdir()
     (tmp_path / "store" / "results").symlink_to(tmp_path / "gone")
@@ -328,12 +324,12 @@ def test_a_link_to_nothing_in_the_place_of_a_store_is_said(tmp_path: Path) -> No
     put(LocalStore(tmp_path / "link"), "a")
 
 
-def test_a_location_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_location_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert str(tmp_path / "store") == open_store("store").location
 
 
-def test_what_dead_writers_left_is_no_result_and_is_swept_in_time(store: LocalStore) -> None:
+def test_unfinished_files_are_ignored_and_finally_removed(store: LocalStore) -> None:
     old, new = (Path(store.location, "tmp", f"{name}.unfinished") for name in ("old", "new"))
     for path in (old, new):
         path.write_bytes(b"half a res")
@@ -345,7 +341,7 @@ def test_what_dead_writers_left_is_no_result_and_is_swept_in_time(store: LocalSt
 # Failures, digests, folders
 
 
-def test_a_damaged_cache_of_digests_counts_as_empty(store: LocalStore) -> None:
+def test_damaged_digest_cache_counts_as_empty(store: LocalStore) -> None:
     store.digests()["mnist"] = "a" * 64
     path = Path(store.location, "digests.json")
     data = path.read_bytes()
@@ -360,12 +356,12 @@ def test_a_damaged_cache_of_digests_counts_as_empty(store: LocalStore) -> None:
 
 
 def sound(store: LocalStore, names: range) -> int:
-    """How many of these results are there, each checked to be whole and right."""
-    there = [name for name in names if key(name) in store]
-    for name in there:
+    """The number of these results in the store. Each is checked to be complete and correct."""
+    stored_names = [name for name in names if key(name) in store]
+    for name in stored_names:
         assert table(name) == store.read(key(name))
-    assert {key(name) for name in there} == store.keys()
-    return len(there)
+    assert {key(name) for name in stored_names} == store.keys()
+    return len(stored_names)
 
 
 LIMITED = """
@@ -389,7 +385,7 @@ for point in range(20):
 """
 
 
-def test_a_write_that_is_cut_off_leaves_nothing(tmp_path: Path) -> None:
+def test_interrupted_write_leaves_no_file(tmp_path: Path) -> None:
     ended(python(LIMITED, tmp_path))
 
 
@@ -456,7 +452,7 @@ store.digests()["known"] = "only for now"
 
 
 def on_a_disk_of_its_own(script: str, folder: Path) -> str:
-    """What the script prints in a mount namespace of its own, where it may mount small disks."""
+    """The output of a script in a private mount namespace, in which it may mount small disks."""
     for around in (("unshare", "-m"), ("unshare", "-rm")):
         try:
             probe = subprocess.run([*around, "mount", "-t", "tmpfs", "none", str(folder)], capture_output=True)
@@ -467,18 +463,18 @@ def on_a_disk_of_its_own(script: str, folder: Path) -> str:
     pytest.skip("no small disk can be mounted here (unshare -m, mount -t tmpfs)")
 
 
-def test_a_disk_full_at_any_point_is_a_pause(tmp_path: Path) -> None:
-    seen = Counter(json.loads(on_a_disk_of_its_own(FULL, tmp_path)))
-    assert seen["finished"] == 40
-    assert seen["while making"] >= 3
-    assert seen["while writing"] >= 20
+def test_full_disk_pauses_at_any_point(tmp_path: Path) -> None:
+    endings = Counter(json.loads(on_a_disk_of_its_own(FULL, tmp_path)))
+    assert endings["finished"] == 40
+    assert endings["while making"] >= 3
+    assert endings["while writing"] >= 20
 
 
-def test_a_read_only_store_is_read_and_refuses_writes(tmp_path: Path) -> None:
+def test_read_only_store_is_readable(tmp_path: Path) -> None:
     on_a_disk_of_its_own(READ_ONLY, tmp_path)
 
 
-def test_a_store_that_went_away_is_not_begun_anew(store: LocalStore, tmp_path: Path) -> None:
+def test_vanished_store_is_not_recreated(store: LocalStore, tmp_path: Path) -> None:
     put(store, "a")
     Path(store.location).rename(tmp_path / "elsewhere")
     with pytest.raises(Unwritable, match="ENOENT"):
@@ -486,7 +482,7 @@ def test_a_store_that_went_away_is_not_begun_anew(store: LocalStore, tmp_path: P
     assert os.listdir(tmp_path) == ["elsewhere"]
 
 
-def test_too_many_open_files_is_not_called_a_full_disk(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_open_files_is_no_full_disk(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*arguments: object) -> int:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
@@ -525,5 +521,5 @@ print(total)
 """
 
 
-def test_a_writer_killed_at_any_moment_loses_and_tears_nothing(tmp_path: Path) -> None:
+def test_killed_writer_loses_no_result(tmp_path: Path) -> None:
     assert int(ended(python(KILLED, tmp_path))) > 20

@@ -1,4 +1,4 @@
-"""Run folders of two machines and their copy in a bucket are kept in step, and nothing newer gives way to older."""
+"""Run folders on two machines are synchronised through a bucket, and newer files never give way to older ones."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ RUN = "toys-12345678"
 
 @pytest.fixture
 def machine(s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Mirror]:
-    """A mirror as a command on that machine has it: each call is a command of its own."""
+    """A mirror as a command on a machine opens it. Each call stands for a new command."""
     monkeypatch.setattr(mirror, "PULL_SECONDS", 0.0)
     return lambda name: Mirror(Bucket(f"s3://{BUCKET}/store"), tmp_path / name)
 
 
 def run(home: Mirror, **files: str) -> Path:
-    """The run's folder with these files in it; dots in names are given as two underscores."""
+    """The run's folder with these files. Two underscores in a name stand for a dot."""
     folder = home.home / "runs" / RUN
     for name, text in {"run__json": "{}", "plan__json": "{}", **files}.items():
         path = folder / name.replace("__", ".").replace("_of_", "/")
@@ -43,20 +43,18 @@ def texts(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in paths}
 
 
-def test_a_run_is_seen_elsewhere_and_brought_whole_when_it_is_driven_there(machine: Callable[[str], Mirror]) -> None:
-    here, there = machine("here"), machine("there")
+def test_run_is_visible_elsewhere_and_complete_once_driven(machine: Callable[[str], Mirror]) -> None:
+    here, other_machine = machine("here"), machine("there")
     folder = run(here, events__jsonl="1\n", tables_of_summary_of_a__parquet="rows")
     here.push(RUN, last=True)
-    there.pull()
-    brought = there.home / "runs" / RUN
+    other_machine.pull()
+    brought = other_machine.home / "runs" / RUN
     assert texts(brought) == {"run.json": "{}", "plan.json": "{}", "events.jsonl": "1\n"}
-    with there.claim(RUN):
+    with other_machine.claim(RUN):
         assert texts(folder) == texts(brought)
 
 
-def test_what_concerns_one_machine_or_is_being_written_stays_there(
-    machine: Callable[[str], Mirror], s3: Server
-) -> None:
+def test_machine_specific_and_unfinished_files_stay(machine: Callable[[str], Mirror], s3: Server) -> None:
     here = machine("here")
     run(here, lease__json="{}", lease__lock="", elsewhere__json="{}", x__unfinished="half")
     (here.home / "runs" / RUN / ".timings.json").write_text("half")
@@ -64,43 +62,43 @@ def test_what_concerns_one_machine_or_is_being_written_stays_there(
     assert [f"store/runs/{RUN}/plan.json", f"store/runs/{RUN}/run.json"] == s3.names()
 
 
-def test_a_copy_that_was_cut_off_is_no_run_yet(machine: Callable[[str], Mirror], s3: Server) -> None:
-    here, there = machine("here"), machine("there")
+def test_interrupted_copy_is_not_a_run(machine: Callable[[str], Mirror], s3: Server) -> None:
+    here, other_machine = machine("here"), machine("there")
     run(here, events__jsonl="1\n")
     here.push(RUN, last=True)
     s3.delete(f"store/runs/{RUN}/run.json")  # which is put last
-    there.pull()
-    assert not (there.home / "runs" / RUN).exists()
+    other_machine.pull()
+    assert not (other_machine.home / "runs" / RUN).exists()
 
 
-def test_a_log_only_grows_whoever_has_the_longer_one(machine: Callable[[str], Mirror]) -> None:
-    here, there = machine("here"), machine("there")
+def test_longer_log_wins_on_both_machines(machine: Callable[[str], Mirror]) -> None:
+    here, other_machine = machine("here"), machine("there")
     folder = run(here, events__jsonl="1\n")
     here.push(RUN, last=True)
-    there.pull()
-    log = there.home / "runs" / RUN / "events.jsonl"
+    other_machine.pull()
+    log = other_machine.home / "runs" / RUN / "events.jsonl"
     log.write_text("1\n2\n")
-    there.pull()
+    other_machine.pull()
     assert log.read_text() == "1\n2\n"
-    there.push(RUN, last=True)
+    other_machine.push(RUN, last=True)
     machine("here").pull()
     assert (folder / "events.jsonl").read_text() == "1\n2\n"
 
 
-def test_what_a_later_start_wrote_replaces_what_an_earlier_one_did(machine: Callable[[str], Mirror]) -> None:
-    here, there = machine("here"), machine("there")
+def test_later_file_replaces_the_earlier_one(machine: Callable[[str], Mirror]) -> None:
+    here, other_machine = machine("here"), machine("there")
     folder = run(here, timings__json="first")
     os.utime(folder / "timings.json", (time.time() - 60,) * 2)
     here.push(RUN, last=True)
-    there.pull()
+    other_machine.pull()
     time.sleep(1.1)  # the bucket counts in seconds
-    (there.home / "runs" / RUN / "timings.json").write_text("second")
-    there.push(RUN, last=True)
+    (other_machine.home / "runs" / RUN / "timings.json").write_text("second")
+    other_machine.push(RUN, last=True)
     machine("here").pull()
     assert (folder / "timings.json").read_text() == "second"
 
 
-def test_parts_that_a_run_has_removed_are_removed_from_the_copy(machine: Callable[[str], Mirror], s3: Server) -> None:
+def test_removed_parts_are_removed_from_the_copy(machine: Callable[[str], Mirror], s3: Server) -> None:
     here = machine("here")
     folder = run(here, tables_of_summary_of_a__parquet="a", tables_of_summary_of_b__parquet="b")
     here.push(RUN, last=True)
@@ -109,14 +107,14 @@ def test_parts_that_a_run_has_removed_are_removed_from_the_copy(machine: Callabl
     assert [f"store/runs/{RUN}/tables/summary/b.parquet"] == s3.names(f"store/runs/{RUN}/tables")
 
 
-def test_only_what_is_new_is_copied_and_not_all_the_time(
+def test_only_new_files_are_copied_at_intervals(
     machine: Callable[[str], Mirror], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = machine("here")
     folder = run(here, events__jsonl="1\n")
     put: list[str] = []
-    whole = Bucket.put
-    monkeypatch.setattr(Bucket, "put", lambda self, name, *parts: (put.append(name), whole(self, name, *parts)))
+    put_object = Bucket.put
+    monkeypatch.setattr(Bucket, "put", lambda self, name, *parts: (put.append(name), put_object(self, name, *parts)))
     here.push(RUN)
     assert {f"runs/{RUN}/{name}" for name in ("run.json", "plan.json", "events.jsonl")} == set(put)
     put.clear()
@@ -127,26 +125,26 @@ def test_only_what_is_new_is_copied_and_not_all_the_time(
     assert [f"runs/{RUN}/events.jsonl"] == put
 
 
-def test_the_driver_on_another_machine_is_known_while_it_lives(machine: Callable[[str], Mirror], s3: Server) -> None:
-    here, there = machine("here"), machine("there")
+def test_driver_elsewhere_is_known_while_it_lives(machine: Callable[[str], Mirror], s3: Server) -> None:
+    here, other_machine = machine("here"), machine("there")
     run(here)
     here.push(RUN, last=True)
     holder = replace(this_process(time.time()), host="other.cluster", boot="another", pid=77)
     claim = f"store/claims/{RUN}.json"
     s3.put(claim, json.dumps({"holder": asdict(holder)}).encode())
-    there.pull()
-    folder = there.home / "runs" / RUN
-    found = lease.holder(folder)
-    assert found is not None
-    assert (found.host, found.pid) == ("other.cluster", 77)
+    other_machine.pull()
+    folder = other_machine.home / "runs" / RUN
+    holder_elsewhere = lease.holder(folder)
+    assert holder_elsewhere is not None
+    assert (holder_elsewhere.host, holder_elsewhere.pid) == ("other.cluster", 77)
     with pytest.raises(Held, match=r"other\.cluster"):
-        there.claim(RUN)
+        other_machine.claim(RUN)
     s3.delete(claim)
-    there.pull()
+    other_machine.pull()
     assert None is lease.holder(folder)
 
 
-def test_without_its_server_a_mirror_shows_what_it_has_once_it_has_something(
+def test_without_a_server_earlier_files_are_shown(
     machine: Callable[[str], Mirror], s3: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.store.bucket.PATIENCE", 1.0)

@@ -1,4 +1,4 @@
-"""A store in a bucket says in one line, and soon, what keeps it from being used."""
+"""A store in a bucket reports quickly, and in one line, why it cannot be used."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ PLACE = f"s3://{BUCKET}/store"
 
 
 def refusal(act: Callable[[], Any], kind: type[StoreError] = StoreError) -> str:
-    """What the one line says."""
+    """The one line of an error."""
     with pytest.raises(kind) as refused:
         act()
     assert "\n" not in str(refused.value)
     return str(refused.value)
 
 
-def test_a_location_has_one_spelling(s3: Server) -> None:
+def test_location_is_normalised(s3: Server) -> None:
     for spelt in (PLACE, PLACE + "/", f"S3://{BUCKET}/store//"):
         assert open_store(spelt).location == PLACE
     for bad in ("s3://", "s3://x", f"s3://{BUCKET}/store?region=eu", f"s3://{BUCKET}//store"):
         assert "is not a location in an object store" in refusal(lambda bad=bad: open_store(bad))
 
 
-def test_a_whole_bucket_can_be_a_store(s3: Server) -> None:
+def test_entire_bucket_can_be_a_store(s3: Server) -> None:
     store = open_store(f"s3://{BUCKET}")
     put(store, "a")
     assert {key("a")} == store.keys() == open_store(f"s3://{BUCKET}/", create=False).keys()
     assert f"results/{key('a')[:2]}/{key('a')}.arrow" in s3.names()
 
 
-def test_a_result_is_one_object_put_once(s3: Server) -> None:
+def test_result_is_one_object_written_once(s3: Server) -> None:
     store = open_store(PLACE)
     put(store, "a")
     assert ["store/engram-store.json", f"store/results/{key('a')[:2]}/{key('a')}.arrow"] == s3.names()
@@ -51,12 +51,12 @@ def test_a_result_is_one_object_put_once(s3: Server) -> None:
 
 def test_a_missing_bucket_is_named(s3: Server) -> None:
     for create in (True, False):
-        said = refusal(lambda create=create: open_store("s3://nowhere-at-all/store", create))
-        assert "s3://nowhere-at-all/store" in said
+        message = refusal(lambda create=create: open_store("s3://nowhere-at-all/store", create))
+        assert "s3://nowhere-at-all/store" in message
     assert "there is no such bucket" in refusal(lambda: open_store("s3://nowhere-at-all/store"))
 
 
-def test_denied_access_is_said_with_what_may_help(s3: Server) -> None:
+def test_denied_access_is_reported_with_advice(s3: Server) -> None:
     store = open_store(PLACE)
     with s3.forbidding():
         for act in (lambda: open_store(PLACE), store.keys, lambda: store.read(key("a")), lambda: key("a") in store):
@@ -66,15 +66,13 @@ def test_denied_access_is_said_with_what_may_help(s3: Server) -> None:
     put(store, "a")
 
 
-def test_a_bucket_that_has_gone_is_no_empty_store(s3: Server) -> None:
+def test_deleted_store_is_not_empty(s3: Server) -> None:
     store = open_store(PLACE)
     s3.delete("store/engram-store.json")
     assert f"the store {PLACE} no longer exists" in refusal(store.keys)
 
 
-def test_a_server_that_is_away_is_said_and_a_write_waits_for_it_a_while(
-    s3: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writes_wait_for_an_unreachable_server(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.store.bucket.PATIENCE", 1.0)
     store = open_store(PLACE)
     s3.stop()
@@ -88,7 +86,7 @@ def test_a_server_that_is_away_is_said_and_a_write_waits_for_it_a_while(
     put(store, "a")
 
 
-def test_a_server_that_is_silent_is_given_up(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_server_times_out(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.store.bucket.REQUEST_SECONDS", 0.3)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -97,19 +95,21 @@ def test_a_server_that_is_silent_is_given_up(s3: Server, monkeypatch: pytest.Mon
         assert "it cannot be reached" in refusal(lambda: open_store(PLACE))
 
 
-def test_a_region_that_is_another_one_is_said(s3: Server) -> None:
-    told = OSError("Error performing GET: Server returned non-2xx status code: 301 Moved Permanently: \n\nDebug source")
-    assert cause(told, "s3") == "it is in another region; set AWS_REGION"
+def test_wrong_region_is_reported(s3: Server) -> None:
+    error = OSError(
+        "Error performing GET: Server returned non-2xx status code: 301 Moved Permanently: \n\nDebug source"
+    )
+    assert cause(error, "s3") == "it is in another region; set AWS_REGION"
 
 
-def test_a_large_result_is_put_and_read_as_any_other(s3: Server) -> None:
+def test_large_result_is_stored_like_others(s3: Server) -> None:
     bucket = Bucket(PLACE)
     data = bytes(range(256)) * 50_000
     bucket.put("large", data[:100], data[100:])
     assert data == memoryview(bucket.get("large")).tobytes()
 
 
-def test_a_result_is_written_by_one_request_and_read_by_one(s3: Server) -> None:
+def test_result_takes_one_request_to_write_or_read(s3: Server) -> None:
     store = open_store(PLACE)
     with s3.counting() as counts:
         put(store, "a")
@@ -121,7 +121,7 @@ def test_a_result_is_written_by_one_request_and_read_by_one(s3: Server) -> None:
 
 
 @pytest.mark.parametrize("header", ["If-None-Match", "If-Match"])
-def test_a_server_that_ignores_conditions_is_refused(s3: Server, header: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_that_ignores_conditions_is_refused(s3: Server, header: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with deaf(s3, header) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         store = ObjectStore(PLACE)
@@ -130,15 +130,15 @@ def test_a_server_that_ignores_conditions_is_refused(s3: Server, header: str, mo
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
         ({"credentials": "[default]\naws_access_key_id=tester\naws_secret_access_key=secret\n"}, ""),
         ({"config": "[profile mine]\nregion=us-east-1\naws_access_key_id=tester\naws_secret_access_key=secret\n"}, ""),
         ({}, "the AWS profile mine cannot be used: The config profile (mine) could not be found"),
     ],
 )
-def test_keys_come_from_the_files_of_aws(
-    s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str], said: str
+def test_credentials_are_read_from_aws_files(
+    s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str], message: str
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
@@ -147,14 +147,14 @@ def test_keys_come_from_the_files_of_aws(
         monkeypatch.setenv(variable, str(tmp_path / name))
     if "credentials" not in files:
         monkeypatch.setenv("AWS_PROFILE", "mine")
-    if said:
-        assert said in refusal(lambda: open_store(PLACE))
+    if message:
+        assert message in refusal(lambda: open_store(PLACE))
     else:
         put(open_store(PLACE), "a")
 
 
-class Meddled(Bucket):
-    """A bucket in which something else happens just before an act of ours is done; each act's name is kept."""
+class DisturbedBucket(Bucket):
+    """A bucket in which an action runs before one of the store's operations. The names of the operations are kept."""
 
     def __init__(self, location: str) -> None:
         super().__init__(location)
@@ -179,19 +179,19 @@ class Meddled(Bucket):
 
 
 @pytest.fixture
-def damaged(s3: Server) -> tuple[ObjectStore, Meddled, str, bytes]:
+def damaged(s3: Server) -> tuple[ObjectStore, DisturbedBucket, str, bytes]:
     """A store with one damaged result, its bucket, the result's name there, and its bytes when it was sound."""
     store = ObjectStore(PLACE)
     put(store, "a")
     name = f"results/{key('a')[:2]}/{key('a')}.arrow"
     sound = s3.get(f"store/{name}")
     s3.put(f"store/{name}", sound[:-9])
-    bucket = store._bucket = Meddled(PLACE)
+    bucket = store._bucket = DisturbedBucket(PLACE)
     return store, bucket, name, sound
 
 
-def test_a_sound_result_put_in_a_damaged_ones_place_meanwhile_stays(
-    s3: Server, damaged: tuple[ObjectStore, Meddled, str, bytes]
+def test_result_repaired_meanwhile_is_kept(
+    s3: Server, damaged: tuple[ObjectStore, DisturbedBucket, str, bytes]
 ) -> None:
     store, bucket, name, sound = damaged
     bucket.before[1] = lambda: s3.put(f"store/{name}", sound)  # between the reading and the look before it is removed
@@ -201,34 +201,34 @@ def test_a_sound_result_put_in_a_damaged_ones_place_meanwhile_stays(
     assert s3.names("store/quarantine") == []
 
 
-def test_a_damaged_result_is_removed_only_once_its_copy_lies_in_quarantine(
-    s3: Server, damaged: tuple[ObjectStore, Meddled, str, bytes]
+def test_damaged_result_is_copied_to_quarantine_first(
+    s3: Server, damaged: tuple[ObjectStore, DisturbedBucket, str, bytes]
 ) -> None:
     store, bucket, _, sound = damaged
     with pytest.raises(Damaged):
         store.read(key("a"))
     acts = [act.partition("/")[0] for act in bucket.acts]
     assert acts == ["get results", "get results", "put quarantine", "put quarantine", "delete results"]
-    [kept] = [each for each in s3.names("store/quarantine") if each.endswith(".arrow")]
-    assert sound[:-9] == s3.get(kept)
+    [quarantined] = [object_name for object_name in s3.names("store/quarantine") if object_name.endswith(".arrow")]
+    assert sound[:-9] == s3.get(quarantined)
 
 
-# What a run keeps
+# Files of a run
 
 
-def kept_by(s3: Server) -> list[str]:
+def run_files_in(s3: Server) -> list[str]:
     return s3.names("store/runs") + s3.names("store/claims") + s3.names("store/quarantine")
 
 
-def test_what_is_kept_stays_and_its_claim_is_given_back(s3: Server) -> None:
+def test_first_run_file_stays_and_its_claim_ends(s3: Server) -> None:
     store = open_store(PLACE)
     assert store.read_run_file("one", "way.json") is None
     assert [store.keep_run_file("one", "way.json", data) for data in (b"first", b"second")] == [b"first", b"first"]
     assert open_store(PLACE).read_run_file("one", "way.json") == b"first"
-    assert len(kept_by(s3)) == 1
+    assert len(run_files_in(s3)) == 1
 
 
-def test_what_is_kept_no_more_lies_in_quarantine_with_the_reason(s3: Server) -> None:
+def test_rejected_run_file_is_quarantined_with_reason(s3: Server) -> None:
     store = open_store(PLACE)
     store.keep_run_file("one", "way.json", b"odd")
     store.set_aside_run_file("one", "way.json", b"mended by another", "it makes no sense")
@@ -241,19 +241,17 @@ def test_what_is_kept_no_more_lies_in_quarantine_with_the_reason(s3: Server) -> 
     assert copy.removesuffix(".json") == why.removesuffix(".txt")
 
 
-# What a write asks first
+# Checks before a write
 
 
-def test_a_write_to_a_store_that_refuses_to_be_read_waits_for_nothing(
-    s3: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_write_without_read_permission_fails_at_once(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(PLACE)
     monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("it waits"))
     with s3.forbidding():
         refusal(lambda: put(store, "a"), Unwritable)
 
 
-def test_what_is_not_ours_is_named_by_the_first_of_it(s3: Server) -> None:
+def test_foreign_folder_is_named_by_first_file(s3: Server) -> None:
     s3.put("elsewhere/zebra", b"")
     s3.put("elsewhere/ant", b"")
     assert "(it has ant)" in refusal(lambda: open_store(f"s3://{BUCKET}/elsewhere"))

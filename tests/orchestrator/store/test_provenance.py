@@ -1,4 +1,4 @@
-"""What a record says of where a result was made: process, versions, commit and device."""
+"""The origin that a record states: process, versions, commit and device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMIT, OTHER = "a" * 40, "b" * 40
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that the code seems to lie in."""
+    """A folder that stands for the folder of the code."""
     monkeypatch.setattr(provenance, "__file__", str(tmp_path / "code" / "orchestrator" / "store" / "provenance.py"))
     (tmp_path / "code").mkdir()
     return tmp_path / "code"
@@ -29,16 +29,16 @@ def commit() -> str | None:
     return provenance.commit.__wrapped__()
 
 
-def written(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{text}\n")
 
 
-def test_a_process_is_named_by_its_host_and_number() -> None:
+def test_process_is_named_by_host_and_number() -> None:
     assert f"{socket.gethostname()}:{os.getpid()}" == provenance.process()
 
 
-def test_versions_are_those_installed_and_nothing_is_said_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_installed_versions_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
         if name == "scipy":
             raise metadata.PackageNotFoundError(name)
@@ -50,47 +50,47 @@ def test_versions_are_those_installed_and_nothing_is_said_of_the_others(monkeypa
     assert expected == provenance.versions.__wrapped__()
 
 
-def test_code_that_is_no_checkout_has_no_commit(root: Path) -> None:
+def test_code_outside_a_checkout_has_no_commit(root: Path) -> None:
     assert commit() is None
-    written(root / ".git" / "HEAD", "ref: refs/heads/new")  # without any commit yet
+    write_file(root / ".git" / "HEAD", "ref: refs/heads/new")  # without any commit yet
     assert commit() is None
 
 
-def test_the_commit_is_that_of_the_branch_or_of_a_detached_head(root: Path) -> None:
-    written(root / ".git" / "HEAD", COMMIT)
+def test_commit_is_read_from_branch_or_head(root: Path) -> None:
+    write_file(root / ".git" / "HEAD", COMMIT)
     assert commit() == COMMIT
-    written(root / ".git" / "HEAD", "ref: refs/heads/some/branch")
-    written(root / ".git" / "packed-refs", f"# pack-refs\n{COMMIT} refs/heads/other\n{OTHER} refs/heads/some/branch")
+    write_file(root / ".git" / "HEAD", "ref: refs/heads/some/branch")
+    write_file(root / ".git" / "packed-refs", f"# pack-refs\n{COMMIT} refs/heads/other\n{OTHER} refs/heads/some/branch")
     assert commit() == OTHER
-    written(root / ".git" / "refs" / "heads" / "some" / "branch", COMMIT)  # newer than what was packed
+    write_file(root / ".git" / "refs" / "heads" / "some" / "branch", COMMIT)  # newer than the packed ones
     assert commit() == COMMIT
-    written(root / ".git" / "HEAD", "ref: refs/heads/gone")
+    write_file(root / ".git" / "HEAD", "ref: refs/heads/gone")
     assert commit() is None
 
 
-def test_a_branch_whose_name_ends_like_another_is_not_taken_for_it(root: Path) -> None:
-    written(root / ".git" / "HEAD", "ref: refs/heads/main")
-    written(root / ".git" / "packed-refs", f"{OTHER} refs/remotes/refs/heads/main\n{COMMIT} refs/heads/main")
+def test_branch_with_a_similar_name_is_not_used(root: Path) -> None:
+    write_file(root / ".git" / "HEAD", "ref: refs/heads/main")
+    write_file(root / ".git" / "packed-refs", f"{OTHER} refs/remotes/refs/heads/main\n{COMMIT} refs/heads/main")
     assert commit() == COMMIT
 
 
-def test_a_worktree_has_a_head_of_its_own_and_its_repositorys_branches(root: Path, tmp_path: Path) -> None:
+def test_worktree_uses_its_head_and_the_repositorys_branches(root: Path, tmp_path: Path) -> None:
     git = tmp_path / "repository" / ".git"
-    written(root / ".git", f"gitdir: {git / 'worktrees' / 'code'}")
-    written(git / "worktrees" / "code" / "HEAD", "ref: refs/heads/branch")
-    written(git / "worktrees" / "code" / "commondir", "../..")
-    written(git / "HEAD", OTHER)
-    written(git / "refs" / "heads" / "branch", COMMIT)
+    write_file(root / ".git", f"gitdir: {git / 'worktrees' / 'code'}")
+    write_file(git / "worktrees" / "code" / "HEAD", "ref: refs/heads/branch")
+    write_file(git / "worktrees" / "code" / "commondir", "../..")
+    write_file(git / "HEAD", OTHER)
+    write_file(git / "refs" / "heads" / "branch", COMMIT)
     assert commit() == COMMIT
 
 
-def torch(there: bool) -> SimpleNamespace:
-    cuda = SimpleNamespace(is_available=lambda: there, get_device_name=lambda: "NVIDIA H200")
+def torch(has_gpu: bool) -> SimpleNamespace:
+    cuda = SimpleNamespace(is_available=lambda: has_gpu, get_device_name=lambda: "NVIDIA H200")
     return SimpleNamespace(cuda=cuda, get_num_threads=lambda: 7)
 
 
 @pytest.mark.parametrize(
-    ("noted", "there", "expected"),
+    ("noted", "has_gpu", "expected"),
     [
         (None, True, "NVIDIA H200"),
         ("cuda:0", True, "NVIDIA H200"),
@@ -100,15 +100,13 @@ def torch(there: bool) -> SimpleNamespace:
         ("NVIDIA A100", False, "NVIDIA A100"),
     ],
 )
-def test_a_device_has_one_name_however_it_was_noted(
-    noted: str | None, there: bool, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch", torch(there))
+def test_device_has_one_name(noted: str | None, has_gpu: bool, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", torch(has_gpu))
     monkeypatch.setattr(platform, "processor", lambda: "")
     monkeypatch.setattr(platform, "machine", lambda: "a processor")
     assert {"device": expected, "threads": 7} == provenance.device(noted)
 
 
-def test_without_torch_the_device_is_what_was_noted_or_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_the_noted_device_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert [provenance.device(), provenance.device("TPU")] == [{"device": "cpu"}, {"device": "TPU"}]

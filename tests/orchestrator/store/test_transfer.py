@@ -1,4 +1,4 @@
-"""A store is copied to another place whole, byte for byte, and a copy that was cut off goes on."""
+"""A store is copied completely, byte for byte, and an interrupted copy continues."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def contents(store: Store) -> dict[str, bytes]:
     return {name: store.read_file(name) for name in names}
 
 
-def test_a_copy_has_the_same_bytes_and_a_second_copy_has_nothing_to_do(origin: Store, target: Store) -> None:
+def test_copy_is_identical_and_second_copy_does_nothing(origin: Store, target: Store) -> None:
     first = copy_store(origin, target)
     assert contents(origin) == contents(target)
     assert (12, sum(map(len, contents(origin).values())), []) == (first.copied, first.bytes, first.damaged)
@@ -67,7 +67,7 @@ def test_a_copy_has_the_same_bytes_and_a_second_copy_has_nothing_to_do(origin: S
     assert "runs/toys-1/lease.json" not in target.files("runs")
 
 
-def test_a_copy_that_was_cut_off_goes_on(origin: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_copy_continues(origin: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = open_store(tmp_path / "copy")
     monkeypatch.setattr(transfer, "JOURNEYS", 1)
     create, created = LocalStore.create_file, list[str]()
@@ -83,14 +83,14 @@ def test_a_copy_that_was_cut_off_goes_on(origin: Store, tmp_path: Path, monkeypa
         with pytest.raises(Unwritable, match="ENOSPC"):
             copy_store(origin, target)
     assert "runs/toys-1/run.json" not in contents(target)
-    again = copy_store(origin, target)  # a thread may have copied one more file meanwhile
-    assert again.present >= 2
-    assert again.copied + again.present == 12
+    second_copy = copy_store(origin, target)  # a thread may have copied one more file
+    assert second_copy.present >= 2
+    assert second_copy.copied + second_copy.present == 12
     assert contents(origin) == contents(target)
 
 
 @pytest.mark.parametrize("name", [f"results/{key(2)[:2]}/{key(2)}.arrow", f"states/{key(1)}.state"])
-def test_a_damaged_file_is_named_and_not_copied(origin: Store, target: Store, name: str) -> None:
+def test_damaged_file_is_named_and_not_copied(origin: Store, target: Store, name: str) -> None:
     data = bytearray(origin.read_file(name))
     data[len(data) // 2] ^= 1
     origin.replace_file(name, bytes(data))
@@ -99,13 +99,13 @@ def test_a_damaged_file_is_named_and_not_copied(origin: Store, target: Store, na
     assert {*contents(origin)} - {name} == {*contents(target)}
 
 
-def test_the_result_of_another_key_is_not_copied(origin: Store, target: Store) -> None:
+def test_result_of_another_key_is_not_copied(origin: Store, target: Store) -> None:
     one, two = (f"results/{key(number)[:2]}/{key(number)}.arrow" for number in (2, 3))
     origin.replace_file(one, origin.read_file(two))
     assert [one] == copy_store(origin, target).damaged
 
 
-def test_a_run_is_copied_anew_where_the_origin_has_the_longer_log(origin: Store, target: Store) -> None:
+def test_longer_log_of_the_origin_is_copied(origin: Store, target: Store) -> None:
     copy_store(origin, target)
     target.replace_file(LOG, b"1\n2\n3\n")
     assert copy_store(origin, target).copied == 0
@@ -115,7 +115,7 @@ def test_a_run_is_copied_anew_where_the_origin_has_the_longer_log(origin: Store,
     assert contents(origin) == contents(target)
 
 
-def test_a_run_that_is_driven_in_the_target_is_left_alone(origin: Store, tmp_path: Path) -> None:
+def test_run_driven_in_the_target_is_not_replaced(origin: Store, tmp_path: Path) -> None:
     target = open_store(tmp_path / "copy")
     copy_store(origin, target)
     origin.replace_file(LOG, b"1\n2\n3\n4\n")
@@ -125,33 +125,31 @@ def test_a_run_that_is_driven_in_the_target_is_left_alone(origin: Store, tmp_pat
     assert target.read_file(LOG) == b"1\n"
 
 
-def test_bytes_that_read_back_otherwise_end_the_copy(
-    origin: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copy_ends_if_bytes_read_back_differ(origin: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = open_store(tmp_path / "copy")
-    read = LocalStore.read_file
+    read_file = LocalStore.read_file
     monkeypatch.setattr(
-        LocalStore, "read_file", lambda store, name: read(store, name) + (b"!" if store is target else b"")
+        LocalStore, "read_file", lambda store, name: read_file(store, name) + (b"!" if store is target else b"")
     )
     with pytest.raises(StoreError, match="differs from the bytes written"):
         copy_store(origin, target)
 
 
-def test_a_store_goes_to_a_bucket_and_back_and_nothing_is_computed_again(engram: Here, s3: Server) -> None:
+def test_store_is_copied_to_a_bucket_and_back(engram: Here, s3: Server) -> None:
     engram.env |= s3.env
     fields = ("toys", "parts=3", "--address", "none")
     run = engram.json("run", *fields)["run"]
     remote = f"s3://{BUCKET}/copy"
     assert engram.json("store", "copy", "engram-store", remote)["copies"][0]["copied"] > 0
     engram("store", "copy", remote, "back")
-    again = engram.json("run", *fields, "--store", "back")
-    assert (run, 0) == (again["run"], again["jobs"]["done"])
-    other = engram.json("run", "toys", "parts=2", "--address", "none", "--store", "back")["run"]
+    repeated = engram.json("run", *fields, "--store", "back")
+    assert (run, 0) == (repeated["run"], repeated["jobs"]["done"])
+    new_run = engram.json("run", "toys", "parts=2", "--address", "none", "--store", "back")["run"]
     assert "engram-store" in engram("store", "sync", "engram-store", "back").stdout
-    assert ("finished", other) == tuple(engram.json("status", other)[name] for name in ("state", "run"))
+    assert ("finished", new_run) == tuple(engram.json("status", new_run)[name] for name in ("state", "run"))
 
 
-def test_what_cannot_be_copied_is_said_in_one_line(engram: Here) -> None:
+def test_copying_errors_are_one_line(engram: Here) -> None:
     assert "there is no store at nowhere" in engram("store", "copy", "nowhere", "copy", code=2).stderr
     assert not (engram.folder / "copy").exists()
     engram("run", "toys", "parts=1", "--address", "none")
@@ -159,5 +157,5 @@ def test_what_cannot_be_copied_is_said_in_one_line(engram: Here) -> None:
     assert "give a local path" in engram("store", "sync", "engram-store", "ftp://x", code=1).stderr
     path = engram.results()[0]
     path.write_bytes(path.read_bytes()[:-9])
-    said = engram("store", "copy", "engram-store", "copy", code=1).stderr
-    assert f"results/{path.parent.name}/{path.name} is damaged and was not copied" in said
+    message = engram("store", "copy", "engram-store", "copy", code=1).stderr
+    assert f"results/{path.parent.name}/{path.name} is damaged and was not copied" in message

@@ -1,4 +1,4 @@
-"""What a driver says to the process that delivers, what it makes of the answers, and what it tells a person."""
+"""The driver's messages to the delivery process, its handling of the answers, and its messages to users."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(store: Store) -> str:
 
 @pytest.fixture
 def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Has a process of a few lines answer in the uploader's place: it keeps its order, then does what it is told."""
+    """Replaces the uploader by a process of a few lines, which stores its order and then runs a statement."""
 
     def answering(then: str) -> None:
         boot = (
@@ -56,14 +56,14 @@ def never() -> bool:
     return False
 
 
-def said(answer: dict[str, Any]) -> str:
+def answer_statement(answer: dict[str, Any]) -> str:
     return f"print({json.dumps(json.dumps(answer))}, flush=True)"
 
 
-def test_the_uploader_gets_its_order_and_the_word_that_ends_it(
-    store: Store, run: str, answering: Callable[[str], None]
-) -> None:
-    answering(f"{said({'alive': True})}; {said({'problem': '', 'notice': 'one was set aside'})}")
+def test_uploader_gets_its_order_and_end_message(store: Store, run: str, answering: Callable[[str], None]) -> None:
+    answering(
+        f"{answer_statement({'alive': True})}; {answer_statement({'problem': '', 'notice': 'one was set aside'})}"
+    )
     assert Delivery(TARGET, store, [run], None).finish(never) == ["one was set aside"]
     order = json.loads((store.folder("mlflow") / "order").read_text())
     assert {"store": store.location, "uri": URI, "experiment": "wards", "runs": [run], "sweep": None} == {
@@ -76,28 +76,28 @@ def test_the_uploader_gets_its_order_and_the_word_that_ends_it(
 @pytest.mark.parametrize(
     ("then", "problem"),
     [
-        (said({"problem": "the disk is full"}), "the disk is full"),
+        (answer_statement({"problem": "the disk is full"}), "the disk is full"),
         ("os._exit(1)", "the delivery process has died"),
-        (f"{said({'alive': True})}; os._exit(1)", "the delivery process has died"),
+        (f"{answer_statement({'alive': True})}; os._exit(1)", "the delivery process has died"),
     ],
 )
-def test_what_could_not_be_delivered_is_told_with_the_command_that_delivers_it(
+def test_failed_delivery_names_the_command_to_repeat(
     store: Store, run: str, answering: Callable[[str], None], then: str, problem: str
 ) -> None:
     answering(then)
     (line,) = Delivery(TARGET, store, [run], "toys-sweep").finish(never)
-    again = f"engram resume toys-sweep --store {store.location} --mlflow {AT} --experiment wards"
-    assert f"not fully tracked: {problem}; `{again}` delivers the rest" == line
+    resume_command = f"engram resume toys-sweep --store {store.location} --mlflow {AT} --experiment wards"
+    assert f"not fully tracked: {problem}; `{resume_command}` delivers the rest" == line
     assert "secret" not in line
 
 
-def test_who_has_no_time_waits_for_no_answer(store: Store, run: str, answering: Callable[[str], None]) -> None:
+def test_impatient_driver_does_not_wait(store: Store, run: str, answering: Callable[[str], None]) -> None:
     answering("sys.stdin.read()")  # until it is closed, without an answer
     (line,) = Delivery(TARGET, store, [run], None).finish(lambda: True)
     assert line.startswith("not fully tracked: the time was over; ")
 
 
-def test_a_server_that_is_silent_is_given_up(
+def test_silent_uploader_times_out(
     store: Store, run: str, answering: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering("sys.stdin.read()")
@@ -106,16 +106,16 @@ def test_a_server_that_is_silent_is_given_up(
     assert line.startswith(f"not fully tracked: {AT} does not answer; ")
 
 
-def test_a_machine_that_starts_no_process_says_so(store: Store, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_that_starts_no_process_is_reported(store: Store, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     (line,) = Delivery(TARGET, store, [run], None).finish(never)
     assert line.startswith("not fully tracked: its process could not be started; ")
 
 
-def test_the_command_leaves_out_what_the_environment_says(
+def test_command_omits_settings_of_the_environment(
     store: Store, run: str, answering: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answering(said({"problem": "no"}))
+    answering(answer_statement({"problem": "no"}))
     for name, value in (
         ("ENGRAM_STORE", store.location),
         ("MLFLOW_TRACKING_URI", URI),
@@ -126,18 +126,28 @@ def test_the_command_leaves_out_what_the_environment_says(
     assert f"`engram resume {run}`" in line
 
 
-def received(store: Store, run: str, **fields: Any) -> Journal:
+def receive_run(store: Store, run: str, **fields: Any) -> Journal:
     """The run with a receipt for all of it, but for these fields."""
     journal = Journal(store.folder("runs", run))
     position = journal.events_from(0)[1]
-    known = {"position": position, "state": "finished", "fingerprint": artifacts.fingerprint(journal, store, None)}
-    whole = {"uri": AT, "experiment": "wards", "experiment_id": "1", "run_id": "r", "address": f"{AT}/#/r"} | known
-    notes.write_receipt(journal.folder, Receipt(**(whole | fields)))
+    delivered_state = {
+        "position": position,
+        "state": "finished",
+        "fingerprint": artifacts.fingerprint(journal, store, None),
+    }
+    receipt_fields = {
+        "uri": AT,
+        "experiment": "wards",
+        "experiment_id": "1",
+        "run_id": "r",
+        "address": f"{AT}/#/r",
+    } | delivered_state
+    notes.write_receipt(journal.folder, Receipt(**(receipt_fields | fields)))
     return journal
 
 
-def test_where_all_is_delivered_no_process_is_started(store: Store, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    received(store, run)
+def test_complete_delivery_starts_no_process(store: Store, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    receive_run(store, run)
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     assert Delivery(TARGET, store, [run], None).finish(never) == []
 
@@ -153,17 +163,17 @@ def test_where_all_is_delivered_no_process_is_started(store: Store, run: str, mo
         {"position": 0},
     ],
 )
-def test_what_a_receipt_lacks_is_not_delivered(store: Store, run: str, fields: dict[str, Any]) -> None:
-    assert not is_delivered(received(store, run, **fields), store, TARGET)
+def test_receipt_with_missing_parts_is_not_delivered(store: Store, run: str, fields: dict[str, Any]) -> None:
+    assert not is_delivered(receive_run(store, run, **fields), store, TARGET)
 
 
-def test_a_start_that_did_nothing_is_no_news_and_need_not_be_read_again(store: Store, run: str) -> None:
-    journal = received(store, run)
+def test_start_without_work_needs_no_delivery(store: Store, run: str) -> None:
+    journal = receive_run(store, run)
     journal.append([{"event": "started"}, {"event": "stored", "key": "a"}, {"event": "finished"}])
     assert is_delivered(journal, store, TARGET)
-    found = notes.read_receipt(journal.folder)
-    assert found is not None
-    assert journal.events_from(0)[1] == found.position
+    receipt = notes.read_receipt(journal.folder)
+    assert receipt is not None
+    assert journal.events_from(0)[1] == receipt.position
     journal.append([{"event": "started"}, {"event": "interrupted"}])
     assert not is_delivered(journal, store, TARGET)
     journal.append([{"event": "started"}, {"event": "finished"}])
@@ -173,14 +183,14 @@ def test_a_start_that_did_nothing_is_no_news_and_need_not_be_read_again(store: S
     assert not is_delivered(journal, store, TARGET)
 
 
-def test_a_run_that_the_database_does_not_hold_is_not_delivered(store: Store, run: str, tmp_path: Path) -> None:
+def test_run_missing_in_the_database_is_not_delivered(store: Store, run: str, tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'gone.db'}"
-    assert not is_delivered(received(store, run, uri=uri), store, Target(uri, "wards"))
+    assert not is_delivered(receive_run(store, run, uri=uri), store, Target(uri, "wards"))
 
 
-def test_the_address_is_that_of_this_tracking_store(store: Store, run: str) -> None:
-    received(store, run)
-    mine = Delivery(TARGET, store, [run], None)
-    assert {run: f"{AT}/#/r"} == addresses(mine, [run, "toys-other"])
+def test_address_belongs_to_this_tracking_store(store: Store, run: str) -> None:
+    receive_run(store, run)
+    own_delivery = Delivery(TARGET, store, [run], None)
+    assert {run: f"{AT}/#/r"} == addresses(own_delivery, [run, "toys-other"])
     assert addresses(Delivery(Target("http://other:5000", "wards"), store, [run], None), [run]) == {}
     assert addresses(None, [run]) == {}

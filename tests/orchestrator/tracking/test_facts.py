@@ -1,6 +1,6 @@
-"""The points of a run's charts follow from its log alone, and a longer log only adds some.
+"""The points of a run's charts depend on its log alone, and a longer log only adds points.
 
-What tracking is told of a run has names that MLflow takes, exact numbers, and no path of this machine.
+Values for MLflow have valid names, exact numbers and no path of this machine.
 """
 
 from __future__ import annotations
@@ -33,109 +33,113 @@ ZERO = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 SECRET = "parquet:/home/ann/wards/7@" + "a" * 64
 
 
-def at(when: float, event: str, **more: Any) -> dict[str, Any]:
+def event_at(when: float, event: str, **more: Any) -> dict[str, Any]:
     stamp = datetime.fromtimestamp(ZERO + when, UTC).isoformat(timespec="milliseconds")
     return {"time": stamp, "event": event, **more}
 
 
-def started(seconds: float, stored: int = 0) -> list[dict[str, Any]]:
-    first = at(seconds, "started", planned=10, stored=stored, tasks={"train": 10})
-    return [first, *(at(seconds, "stored", key=f"{n:064x}", task="train") for n in range(stored))]
+def started(seconds: float, stored_count: int = 0) -> list[dict[str, Any]]:
+    first = event_at(seconds, "started", planned=10, stored=stored_count, tasks={"train": 10})
+    return [first, *(event_at(seconds, "stored", key=f"{n:064x}", task="train") for n in range(stored_count))]
 
 
 def done(seconds: float, number: int) -> dict[str, Any]:
-    return at(seconds, "done", key=f"{number:064x}", task="train", models=1, seconds=1.0)
+    return event_at(seconds, "done", key=f"{number:064x}", task="train", models=1, seconds=1.0)
 
 
-def course(folder: Path, events: list[dict[str, Any]]) -> ProgressLog:
+def progress_log(folder: Path, events: list[dict[str, Any]]) -> ProgressLog:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "events.jsonl").unlink(missing_ok=True)
     Journal(folder).append(events)
-    found = ProgressLog(MergedLog([Journal(folder)]))
-    found.read()
-    return found
+    log = ProgressLog(MergedLog([Journal(folder)]))
+    log.read()
+    return log
 
 
 def counts(points: list[Point]) -> list[tuple[int, float, int]]:
     return [(point.step, point.time - ZERO, point.done) for point in points]
 
 
-FIRST = [*started(0), *(done(n + 1, n) for n in range(8)), at(9, "interrupted", jobs={})]
-SECOND = [*started(20, stored=8), done(22, 8), done(26, 9), at(27, "finished", jobs={})]
-IDLE = [*started(30, stored=10), at(31, "finished", jobs={})]
+FIRST = [*started(0), *(done(n + 1, n) for n in range(8)), event_at(9, "interrupted", jobs={})]
+SECOND = [*started(20, stored_count=8), done(22, 8), done(26, 9), event_at(27, "finished", jobs={})]
+IDLE = [*started(30, stored_count=10), event_at(31, "finished", jobs={})]
 
 
-def test_a_point_comes_every_five_seconds_of_the_log_and_at_both_ends_of_a_start(tmp_path: Path) -> None:
-    found = course(tmp_path, FIRST + SECOND)
-    assert counts(found.points) == [(0, 0, 0), (1, 5, 5), (2, 9, 8), (3, 20, 8), (4, 26, 10)]
-    assert (found.state, found.began, found.ended) == ("finished", ZERO, ZERO + 27)
-    assert found.points[1].models_per_minute == 60.0
-    assert found.points[0].models_per_minute is None
+def test_points_come_every_five_seconds_and_at_ends(tmp_path: Path) -> None:
+    log = progress_log(tmp_path, FIRST + SECOND)
+    assert counts(log.points) == [(0, 0, 0), (1, 5, 5), (2, 9, 8), (3, 20, 8), (4, 26, 10)]
+    assert (log.state, log.began, log.ended) == ("finished", ZERO, ZERO + 27)
+    assert log.points[1].models_per_minute == 60.0
+    assert log.points[0].models_per_minute is None
 
 
-def test_a_longer_log_has_the_points_of_a_shorter_one_and_more_behind_them(tmp_path: Path) -> None:
+def test_longer_log_only_adds_points(tmp_path: Path) -> None:
     events = FIRST[:7] + SECOND + IDLE + FIRST  # the first start was killed
-    whole = course(tmp_path, events).points
+    all_points = progress_log(tmp_path, events).points
     for length in range(len(events)):
-        part = course(tmp_path, events[:length]).points
-        assert whole[: len(part)] == part
+        part = progress_log(tmp_path, events[:length]).points
+        assert all_points[: len(part)] == part
 
 
-def test_a_log_read_in_pieces_has_the_same_points(tmp_path: Path) -> None:
+def test_log_read_in_pieces_gives_equal_points(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     pieces = ProgressLog(MergedLog([journal]))
     for event in FIRST + SECOND:
         journal.append([event])
         pieces.read()
-    assert course(tmp_path, FIRST + SECOND).points == pieces.points
+    assert progress_log(tmp_path, FIRST + SECOND).points == pieces.points
 
 
-def test_a_start_that_finds_nothing_to_do_adds_no_point_and_moves_no_end(tmp_path: Path) -> None:
-    busy, idle = course(tmp_path, FIRST + SECOND), course(tmp_path, FIRST + SECOND + IDLE + IDLE)
+def test_start_without_work_adds_no_point(tmp_path: Path) -> None:
+    busy, idle = progress_log(tmp_path, FIRST + SECOND), progress_log(tmp_path, FIRST + SECOND + IDLE + IDLE)
     assert busy.points == idle.points
     assert busy.ended == idle.ended
 
 
-def test_a_run_whose_results_were_all_there_has_one_point(tmp_path: Path) -> None:
-    assert counts(course(tmp_path, [*started(0, stored=10), at(1, "finished", jobs={})]).points) == [(0, 1, 10)]
+def test_fully_stored_run_has_one_point(tmp_path: Path) -> None:
+    assert counts(progress_log(tmp_path, [*started(0, stored_count=10), event_at(1, "finished", jobs={})]).points) == [
+        (0, 1, 10)
+    ]
 
 
-def test_the_last_counts_of_a_killed_start_are_shown_once_the_next_one_begins(tmp_path: Path) -> None:
+def test_counts_of_a_killed_start_appear_later(tmp_path: Path) -> None:
     killed = [*started(0), done(1, 0), done(2, 1)]
-    assert counts(course(tmp_path, killed).points) == [(0, 0, 0)]
-    assert course(tmp_path, killed).state is None
+    assert counts(progress_log(tmp_path, killed).points) == [(0, 0, 0)]
+    assert progress_log(tmp_path, killed).state is None
     assert counts(
-        course(tmp_path, [*killed, *started(9, stored=2), done(10, 2), at(11, "paused", jobs={})]).points
+        progress_log(
+            tmp_path, [*killed, *started(9, stored_count=2), done(10, 2), event_at(11, "paused", jobs={})]
+        ).points
     ) == [(0, 0, 0), (1, 2, 2), (2, 9, 2), (3, 11, 3)]
 
 
-def test_the_logs_of_a_sweeps_cells_are_one_with_what_they_share_once(tmp_path: Path) -> None:
-    one, other = Journal(tmp_path / "one"), Journal(tmp_path / "other")
-    for journal in (one, other):
+def test_cells_share_one_log_without_repetitions(tmp_path: Path) -> None:
+    first, second = Journal(tmp_path / "one"), Journal(tmp_path / "other")
+    for journal in (first, second):
         journal.folder.mkdir()
-    alone = [*started(-50), done(-40, 0), at(-39, "finished", jobs={})]  # before the sweep was made
-    one.append([*alone, *started(0, stored=2), done(1, 5), done(7, 6), at(9, "finished", jobs={})])
-    other.append([*started(0, stored=3), done(1, 5), done(8, 7), at(9.1, "finished", jobs={})])
-    found = ProgressLog(MergedLog([one, other], at(0, "")["time"]))
-    found.read()
-    assert counts(found.points) == [(0, 0, 3), (1, 7, 5), (2, 9, 6)]
-    assert (found.began, found.ended) == (ZERO, ZERO + 9.1)
+    alone = [*started(-50), done(-40, 0), event_at(-39, "finished", jobs={})]  # before the sweep was made
+    first.append([*alone, *started(0, stored_count=2), done(1, 5), done(7, 6), event_at(9, "finished", jobs={})])
+    second.append([*started(0, stored_count=3), done(1, 5), done(8, 7), event_at(9.1, "finished", jobs={})])
+    merged_log = ProgressLog(MergedLog([first, second], event_at(0, "")["time"]))
+    merged_log.read()
+    assert counts(merged_log.points) == [(0, 0, 3), (1, 7, 5), (2, 9, 6)]
+    assert (merged_log.began, merged_log.ended) == (ZERO, ZERO + 9.1)
 
 
-def test_what_a_log_may_still_get_is_awaited(tmp_path: Path) -> None:
-    one, other = Journal(tmp_path / "one"), Journal(tmp_path / "other")
+def test_events_that_may_be_preceded_are_awaited(tmp_path: Path) -> None:
+    first, second = Journal(tmp_path / "one"), Journal(tmp_path / "other")
     stamp = {"time": now()}
-    for journal in (one, other):
+    for journal in (first, second):
         journal.folder.mkdir()
         journal.append([started(0)[0] | stamp, done(0, 0) | stamp])
-    found = ProgressLog(MergedLog([one, other]))
-    found.read(settled=False)
-    assert found.points == []
-    found.read()
-    assert len(found.points) == 1
+    merged_log = ProgressLog(MergedLog([first, second]))
+    merged_log.read(settled=False)
+    assert merged_log.points == []
+    merged_log.read()
+    assert len(merged_log.points) == 1
 
 
-def test_the_numbers_of_the_row_behind_the_answer_are_metrics_without_what_is_none(tmp_path: Path) -> None:
+def test_answers_row_is_logged_without_missing_numbers(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     empty = dict.fromkeys(schemas.SUMMARY.names)
     rows = [
@@ -158,47 +162,45 @@ def test_learning_curves_are_means_by_epoch(tmp_path: Path) -> None:
     table = pa.Table.from_pylist([*rows, rows[0] | {"models": "whole"}], schema=losses.LOSSES)
     assert losses.learning_curves(table) == {"train_loss": [(1, 89.0), (2, 88.0)], "test_loss": []}
     empty = dict.fromkeys(learning_curve.HISTORY.names)
-    trained = [empty | {"epoch": 1, "train_loss": loss, "validation_loss": 1.0} for loss in (1.0, 3.0)]
-    means = learning_curve.learning_curves(pa.Table.from_pylist(trained, schema=learning_curve.HISTORY))
+    histories = [empty | {"epoch": 1, "train_loss": loss, "validation_loss": 1.0} for loss in (1.0, 3.0)]
+    means = learning_curve.learning_curves(pa.Table.from_pylist(histories, schema=learning_curve.HISTORY))
     assert means["train_loss"] == [(1, 2.0)]
 
 
-def test_data_sets_are_named_once_each_and_without_their_path(tmp_path: Path) -> None:
+def test_data_sets_are_named_once_without_path(tmp_path: Path) -> None:
     config = plain(with_settings(UniqueFeature(), data=Dataset.parse(SECRET), probe=Dataset.parse(SECRET)))
     (tmp_path / "run.json").write_text(json.dumps({"audit": "unique_feature", "config": config}))
     about = Disclosure().journal(tmp_path).about()
-    found = facts.inputs(about)
-    assert [Input("parquet:7", "a" * 64, "question.data, probe")] == found
-    assert "/home" not in found[0].source + str(facts.params(about))
+    inputs = facts.inputs(about)
+    assert [Input("parquet:7", "a" * 64, "question.data, probe")] == inputs
+    assert "/home" not in inputs[0].source + str(facts.params(about))
     assert f"parquet:7@{'a' * 64}" == facts.params(about)["question.data"]
 
 
-def test_a_table_that_is_handed_over_is_without_remarks_of_its_schema() -> None:
+def test_exported_table_has_no_schema_metadata() -> None:
     table = pa.table({"n": [1]}, metadata={"config": "words:JANE DOE"})
     assert artifacts.shareable(table).schema.metadata is None
 
 
-def test_bytes_are_in_no_table_that_is_handed_over() -> None:
+def test_exported_tables_contain_no_bytes() -> None:
     inner = pa.list_(pa.struct([("name", pa.string()), ("values", pa.large_binary())]))
     table = pa.table({"n": [1], "image": pa.array([b"x"]), "weights": pa.array([[]], inner), "list": [[1, 2]]})
     assert artifacts.shareable(table).schema.names == ["n", "list"]
 
 
-def test_a_link_opens_the_view_with_runs_and_shows_no_password() -> None:
+def test_link_opens_the_runs_and_hides_passwords() -> None:
     target = Target("https://ann:secret@mlflow.example/base/")
     assert (
         target.address("3", "abc")
         == "https://mlflow.example/base/#/experiments/3/runs/abc?workflowType=machine_learning"
     )
-    listed = "http://h:1/#/experiments/3/runs?workflowType=machine_learning"
-    assert listed == run_list("http://h:1", "3")
-    assert f"{listed}&viewStateShareKey=engram-answers" == run_list("http://h:1", "3", with_answers=True)
+    run_list_url = "http://h:1/#/experiments/3/runs?workflowType=machine_learning"
+    assert run_list_url == run_list("http://h:1", "3")
+    assert f"{run_list_url}&viewStateShareKey=engram-answers" == run_list("http://h:1", "3", with_answers=True)
     assert Target("postgresql://ann:secret@db/x").address("1", "2") == "postgresql://db/x"
 
 
-def test_a_relative_tracking_store_lies_where_the_command_was_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_tracking_store_is_in_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert f"sqlite:///{tmp_path}/a.db" == absolute_uri("sqlite:///a.db")
     assert absolute_uri("sqlite:////a.db") == "sqlite:////a.db"

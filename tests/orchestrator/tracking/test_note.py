@@ -1,6 +1,6 @@
-"""MLflow lists runs by what was asked, and cells by what tells them apart.
+"""MLflow names runs by their settings and cells by their varied settings.
 
-The note of a run: its question, its answer with the numbers behind it, and how to go on.
+A run's note contains its question, its answer with numbers, and how to continue.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ QUESTION = "*How far does a sum get when its parts are lost?*"
         (Spec("toys", "few"), "toys, few"),
     ],
 )
-def test_a_run_is_named_by_what_was_asked_without_what_is_private(tmp_path: Path, spec: Spec, name: str) -> None:
+def test_run_name_contains_settings_but_no_private_values(tmp_path: Path, spec: Spec, name: str) -> None:
     (cell,) = resolve_cells(spec)
     Journal(tmp_path / "some").create(cell_description(cell), None)
-    found = note.run_name(Disclosure().journal(tmp_path / "some"))
-    assert found.startswith(name)
-    assert ("JANE" not in found, "=<" not in found) == (True, True)
+    name_in_mlflow = note.run_name(Disclosure().journal(tmp_path / "some"))
+    assert name_in_mlflow.startswith(name)
+    assert ("JANE" not in name_in_mlflow, "=<" not in name_in_mlflow) == (True, True)
 
 
-def test_a_sweep_is_named_by_what_it_varies_and_its_cells_by_their_settings(tmp_path: Path) -> None:
+def test_sweep_and_cells_are_named_by_varied_settings(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     spec = Spec("toys", "few", {"first": "1"}, sweep={"parts": ["3", "4"]})
     report = start(resolve_cells(spec), store, Execution(address="none", mlflow="off", report=False))
@@ -61,12 +61,12 @@ def test_a_sweep_is_named_by_what_it_varies_and_its_cells_by_their_settings(tmp_
     assert note.run_name(sweep.sibling(report.cells[0].run)) == "toys, few, first=1, parts=3"
 
 
-def ran(store: Store, spec: Spec) -> Journal:
+def run_spec(store: Store, spec: Spec) -> Journal:
     return Journal(store.folder("runs", start(resolve_cells(spec), store, HERE).run))
 
 
-def test_a_run_without_an_answer_has_its_numbers(store: Store) -> None:
-    journal = ran(store, Spec("toys", "few", {"parts": "3"}))
+def test_run_without_an_answer_shows_its_numbers(store: Store) -> None:
+    journal = run_spec(store, Spec("toys", "few", {"parts": "3"}))
     assert [
         QUESTION,
         "| metric | setting | estimate | 95 % interval | n | null | p |\n|---|---|---|---|---|---|---|\n"
@@ -89,29 +89,31 @@ def test_a_run_without_an_answer_has_its_numbers(store: Store) -> None:
         ("paused", "The run has paused.", "`engram resume RUN` continues the run."),
     ],
 )
-def test_every_state_says_how_to_go_on(store: Store, state: str, says: str, goes_on: str) -> None:
-    journal = ran(store, Spec("toys", "few", {"parts": "2"}))
-    told, ways = note.run_note(journal, store, state).split("\n\n")[-2:]
-    assert (says, True) == (told, ways.endswith(f" {goes_on.replace('RUN', journal.run)}"))
+def test_every_state_says_how_to_continue(store: Store, state: str, says: str, goes_on: str) -> None:
+    journal = run_spec(store, Spec("toys", "few", {"parts": "2"}))
+    state_text, ways = note.run_note(journal, store, state).split("\n\n")[-2:]
+    assert (says, True) == (state_text, ways.endswith(f" {goes_on.replace('RUN', journal.run)}"))
 
 
-def test_a_decided_run_says_after_how_many_pairs_and_a_sweep_of_some_that_it_is(store: Store) -> None:
+def test_decided_runs_and_sweeps_say_so(store: Store) -> None:
     spec = Spec("toys", "few", {"parts": "12", "first": "20", "level": "0.05"})
-    told = note.run_note(ran(store, spec), store, "decided").split("\n\n")[-2]
-    assert told.startswith("Decided after 6 of at most 12 pairs of trainings, at an error rate of 0.05; the other")
-    sweep = ran(store, replace(spec, set={"parts": "12", "level": "0.05"}, sweep={"first": ["20", "150"]}))
+    state_text = note.run_note(run_spec(store, spec), store, "decided").split("\n\n")[-2]
+    assert state_text.startswith(
+        "Decided after 6 of at most 12 pairs of trainings, at an error rate of 0.05; the other"
+    )
+    sweep = run_spec(store, replace(spec, set={"parts": "12", "level": "0.05"}, sweep={"first": ["20", "150"]}))
     assert "The run was decided early" in note.run_note(sweep, store, "decided")
 
 
-def test_a_page_is_pointed_out_once_it_is_there(store: Store) -> None:
-    journal = ran(store, Spec("toys", "few", {"parts": "2"}))
+def test_note_links_the_page_once_it_exists(store: Store) -> None:
+    journal = run_spec(store, Spec("toys", "few", {"parts": "2"}))
     assert "report.html" not in note.run_note(journal, store, "finished")
     (journal.folder / pages.PAGE).touch()
     assert "The full report is `report.html` under *Artifacts*. " in note.run_note(journal, store, "finished")
 
 
-def test_a_sweep_has_a_line_for_each_cell_named_by_what_tells_it_apart(store: Store) -> None:
-    journal = ran(store, Spec("toys", "few", sweep={"parts": ["3", "4"]}))
+def test_sweep_note_has_a_line_per_cell(store: Store) -> None:
+    journal = run_spec(store, Spec("toys", "few", sweep={"parts": ["3", "4"]}))
     three, four = journal.about()["cells"]
     (store.folder("runs", four) / "report.html").touch()
     assert (
@@ -120,11 +122,11 @@ def test_a_sweep_has_a_line_for_each_cell_named_by_what_tells_it_apart(store: St
     ) == note.run_note(journal, store, "finished").split("\n\n")[1]
     (key,) = journal.sibling(four).roots()["summary"]
     next(Path(store.location).glob(f"results/*/{key}.arrow")).unlink()
-    again = note.run_note(journal, open_store(store.location), "interrupted")
-    assert f"| parts=3 |  | sum: 3 | {three} |\n| parts=4 |  |  | {four} |" in again
+    incomplete_note = note.run_note(journal, open_store(store.location), "interrupted")
+    assert f"| parts=3 |  | sum: 3 | {three} |\n| parts=4 |  |  | {four} |" in incomplete_note
 
 
-def test_the_answer_stands_with_the_rows_that_carry_it_and_its_limits(store: Store) -> None:
+def test_answer_is_shown_with_numbers_and_limits(store: Store) -> None:
     run = made.run(store, "some", made.tables(4))
     verdict = run.verdict
     assert verdict is not None
@@ -140,7 +142,7 @@ def test_the_answer_stands_with_the_rows_that_carry_it_and_its_limits(store: Sto
     assert lines[2].startswith(begins)
 
 
-def test_what_would_break_the_table_is_escaped_and_what_is_too_long_is_cut(store: Store) -> None:
+def test_special_characters_are_escaped_and_long_notes_cut(store: Store) -> None:
     empty = dict.fromkeys(schemas.SUMMARY.names)
     row = empty | {"metric": "a|b\nc", "setting": "no|JSON", "estimate": 0.123456, "low": 0.1, "p_value": 1e-9}
     run = made.run(store, "some", {"summary": [pa.Table.from_pylist([row], schemas.SUMMARY)]}, audit="gone")

@@ -1,4 +1,4 @@
-"""A store may lie at any path that can be printed: all that is tracked lies inside it, and nothing beside it."""
+"""A store works at any printable path: all tracked files are inside it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_uri_names_the_database_inside_the_store(name: str, form: str, tmp_pat
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_relative_uri_is_one_of_the_working_directory(
+def test_relative_uri_refers_to_the_working_directory(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / f"x{name}").mkdir()
@@ -40,7 +40,7 @@ def test_a_relative_uri_is_one_of_the_working_directory(
     assert absolute_uri("sqlite:///a.db?mode=ro") == sqlite_uri(Path.cwd() / "a.db") + "?mode=ro"
 
 
-def test_a_run_is_tracked_in_a_store_of_any_path(shell: Shell, tmp_path: Path) -> None:
+def test_runs_are_tracked_at_any_path(shell: Shell, tmp_path: Path) -> None:
     folder = tmp_path / f"{''.join(CHARACTERS)}%20ü"
     folder.mkdir()
     shell.folder = folder
@@ -50,7 +50,7 @@ def test_a_run_is_tracked_in_a_store_of_any_path(shell: Shell, tmp_path: Path) -
     assert ended["mlflow"] is not None
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
     mlflow = client(sqlite_uri(folder / "engram-store" / "mlflow" / "mlflow.db"))
-    (experiment,) = (each for each in mlflow.search_experiments() if each.name == "engram")
+    (experiment,) = (entry for entry in mlflow.search_experiments() if entry.name == "engram")
     (run,) = mlflow.search_runs([experiment.experiment_id])
     assert run.info.status == "FINISHED"
     assert "report.html" in [artifact.path for artifact in mlflow.list_artifacts(run.info.run_id)]

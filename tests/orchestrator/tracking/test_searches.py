@@ -1,4 +1,4 @@
-"""A search in MLflow: one run with a child for each trial, once, however often it is sent."""
+"""A search in MLflow: one run with a child per trial, created once however often it is delivered."""
 
 from __future__ import annotations
 
@@ -18,67 +18,71 @@ from orchestrator.tracking.tracking_store import Target
 from orchestrator.tracking.uploader import Uploader, follow
 from tests.dashboards import pages
 from tests.orchestrator.inspection.test_search_results import journal, rewritten, rows
-from tests.orchestrator.tracking.test_uploader import Told
+from tests.orchestrator.tracking.test_uploader import DriverStub
 from tests.support.mlflow_server import client, tracked
-from tests.support.searches import Made
+from tests.support.searches import FinishedSearch
 from tests.support.shell import Here
 
 
 @pytest.fixture
-def made(searched: Made, migrated: Path, tmp_path: Path) -> Made:
+def tracked_search(searched: FinishedSearch, migrated: Path, tmp_path: Path) -> FinishedSearch:
     """The search in a store that has a tracking database."""
-    made = searched.copied(tmp_path)
-    shutil.copy(migrated, open_store(str(made.store)).folder("mlflow") / "mlflow.db")
-    return made
+    tracked_search = searched.copy_to(tmp_path)
+    shutil.copy(migrated, open_store(str(tracked_search.store)).folder("mlflow") / "mlflow.db")
+    return tracked_search
 
 
-def sent(made: Made) -> Any:
-    """MLflow's client, once the search has been delivered."""
-    uri = f"sqlite:///{made.store}/mlflow/mlflow.db"
-    about = journal(made).about()
-    order = {"store": str(made.store), "uri": uri, "experiment": "engram", "runs": about["cells"], "sweep": made.name}
-    driver = Told()
+def deliver(finished_search: FinishedSearch) -> Any:
+    """MLflow's client, after the search was delivered."""
+    uri = f"sqlite:///{finished_search.store}/mlflow/mlflow.db"
+    about = journal(finished_search).about()
+    order = {
+        "store": str(finished_search.store),
+        "uri": uri,
+        "experiment": "engram",
+        "runs": about["cells"],
+        "sweep": finished_search.name,
+    }
+    driver = DriverStub()
     assert follow(Uploader(order), driver, driver.sign) == ""  # type: ignore[arg-type]
     assert driver.signs > len(about["cells"])
-    assert is_delivered(journal(made), open_store(str(made.store)), Target(uri))
+    assert is_delivered(journal(finished_search), open_store(str(finished_search.store)), Target(uri))
     return client(uri)
 
 
-def parted(found: list[Any]) -> tuple[Any, list[Any]]:
-    """The search, and its trials."""
-    (parent,) = (run for run in found if run.data.tags["engram.kind"] == "search")
-    return parent, [run for run in found if run is not parent]
+def split_runs(runs: list[Any]) -> tuple[Any, list[Any]]:
+    """The run of the search, and the runs of its trials."""
+    (parent,) = (run for run in runs if run.data.tags["engram.kind"] == "search")
+    return parent, [run for run in runs if run is not parent]
 
 
-def test_it_is_the_parent_of_its_trials_with_its_answer_and_they_have_both_numbers(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_search_is_the_parent_of_its_trials(tracked_search: FinishedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    read = pq.read_table
+    read_table = pq.read_table
 
     def noted(source: Any, *arguments: Any, **options: Any) -> Any:
         opened.append(Path(source).stem)
-        return read(source, *arguments, **options)
+        return read_table(source, *arguments, **options)
 
     monkeypatch.setattr(pq, "read_table", noted)
-    mlflow = sent(made)
+    mlflow = deliver(tracked_search)
     # Once for all of its runs, and once to see that all is delivered.
     assert [name for name in opened if name in ("trials", "front")] == ["trials", "trials"]
-    parent, trials = parted(tracked(mlflow))
-    tags, told = parent.data.tags, made.told["recommendation"]
+    parent, trials = split_runs(tracked(mlflow))
+    tags, recommendation = parent.data.tags, tracked_search.printed["recommendation"]
     assert (parent.info.run_name, parent.info.status) == ("tunable, noise=0.01, search over rate, wide", "FINISHED")
     assert (tags["engram.answer"], tags["engram.tone"]) == ("recommended", "cleared")
     assert tags["engram.estimate"] == "0.320 [0.292, 0.348]"
     note = tags["mlflow.note.content"]
     assert note.startswith(f"*{QUESTION} 4 trials over rate from 0.006,0.01, wide from false,true.*")
-    assert f"**{told['sentence']}**" in note
+    assert f"**{recommendation['sentence']}**" in note
     assert "| 1 | rate=0.006, wide=false |" in note
     ends = {"estimate": "", "low": ".low", "high": ".high"}
-    numbers = {f"search.reduction{end}": told["difference"][name] for name, end in ends.items()}
+    numbers = {f"search.reduction{end}": recommendation["difference"][name] for name, end in ends.items()}
     assert numbers.items() <= parent.data.metrics.items()
 
     assert {parent.info.run_id} == {run.data.tags["mlflow.parentRunId"] for run in trials}
-    by_run = {row["run"]: row for row in rows(made)}
+    by_run = {row["run"]: row for row in rows(tracked_search)}
     assert by_run.keys() == {run.data.tags["engram.run"] for run in trials}
     for run in trials:
         row = by_run[run.data.tags["engram.run"]]
@@ -92,40 +96,40 @@ def test_it_is_the_parent_of_its_trials_with_its_answer_and_they_have_both_numbe
     assert {"rate=0.006, wide=false", "rate=0.006, wide=false, fresh seeds", "start, fresh seeds"} <= names
 
 
-def test_its_tables_are_artifacts_that_mlflow_shows(made: Made) -> None:
-    first = open_run(open_store(str(made.store)), rows(made)[0]["run"])
+def test_search_tables_are_artifacts_shown_by_mlflow(tracked_search: FinishedSearch) -> None:
+    first = open_run(open_store(str(tracked_search.store)), rows(tracked_search)[0]["run"])
     pages.draw(first)
-    page = pages.draw(open_run(first.store, made.name))
-    mlflow = sent(made)
-    parent, _ = parted(tracked(mlflow))
-    # Its frame follows no link to another page, so that there is none; and the page's seal is its own.
+    page = pages.draw(open_run(first.store, tracked_search.name))
+    mlflow = deliver(tracked_search)
+    parent, _ = split_runs(tracked(mlflow))
+    # MLflow's frame follows no links to other pages, so the page has none; the page's seal is its own.
     sent_page = Path(mlflow.download_artifacts(parent.info.run_id, "report.html"))
     assert ("../" in page.read_text(), "../" in sent_page.read_text()) == (True, False)
-    checks = Here(made.store.parent).json("verify", str(sent_page))["checks"]
+    checks = Here(tracked_search.store.parent).json("verify", str(sent_page))["checks"]
     assert {"agrees"} == {check["state"] for check in checks}
-    files = [each.path for each in mlflow.list_artifacts(parent.info.run_id, "tables")]
+    files = [artifact.path for artifact in mlflow.list_artifacts(parent.info.run_id, "tables")]
     assert [f"tables/{name}.{suffix}" for name in ("front", "trials") for suffix in ("json", "parquet")] == files
-    shown = {each["path"] for each in json.loads(parent.data.tags["mlflow.loggedArtifacts"])}
-    assert {"tables/front.json", "tables/trials.json"} == shown
+    logged_tables = {artifact["path"] for artifact in json.loads(parent.data.tags["mlflow.loggedArtifacts"])}
+    assert {"tables/front.json", "tables/trials.json"} == logged_tables
     table = json.loads(Path(mlflow.download_artifacts(parent.info.run_id, "tables/trials.json")).read_text())
     assert {"trial", "setting.rate", "setting.wide", "memorization", "utility_high"} <= set(table["columns"])
     assert len(table["data"]) == 7
 
 
-def test_what_went_on_is_there_once_with_the_numbers_of_now(made: Made) -> None:
-    whole, about = rows(made), journal(made).about()
+def test_continued_search_is_updated_in_place(tracked_search: FinishedSearch) -> None:
+    all_rows, about = rows(tracked_search), journal(tracked_search).about()
     search = {name: value for name, value in about["search"].items() if name != "recommendation"}
-    part = dict.fromkeys(row["run"] for row in whole[:3])
+    part = dict.fromkeys(row["run"] for row in all_rows[:3])
     settings = dict(zip(about["cells"], about["settings"], strict=True))
-    rewritten(made, whole[:3], search=search, cells=list(part), settings=[settings[run] for run in part])
-    parent, trials = parted(tracked(sent(made)))
+    rewritten(tracked_search, all_rows[:3], search=search, cells=list(part), settings=[settings[run] for run in part])
+    parent, trials = split_runs(tracked(deliver(tracked_search)))
     assert ("KILLED", len(part), False) == (parent.info.status, len(trials), "engram.answer" in parent.data.tags)
-    rewritten(made, whole, **{name: about[name] for name in ("search", "cells", "settings")})
+    rewritten(tracked_search, all_rows, **{name: about[name] for name in ("search", "cells", "settings")})
     for _ in range(2):
-        mlflow = sent(made)
-        again, trials = parted(tracked(mlflow))
+        mlflow = deliver(tracked_search)
+        updated_parent, trials = split_runs(tracked(mlflow))
         assert (parent.info.run_id, "FINISHED", "recommended") == (
-            again.info.run_id, again.info.status, again.data.tags["engram.answer"]
+            updated_parent.info.run_id, updated_parent.info.status, updated_parent.data.tags["engram.answer"]
         )  # fmt: skip
         assert len(about["cells"]) == len(trials)
         history = mlflow.get_metric_history(trials[0].info.run_id, "search.memorization")

@@ -1,4 +1,4 @@
-"""MLflow has each run exactly once, whatever was killed, resumed or started twice, and wherever its server was."""
+"""MLflow contains each run exactly once, despite kills, resumes, second starts and server failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 from orchestrator import rounding
 from orchestrator.tracking import facts
 from tasks.contract.schemas import SUMMARY
-from tests.conftest import Copied
+from tests.conftest import DatabaseCopier
 from tests.support.mlflow_server import MlflowServer, client, name_of, tracked
 from tests.support.ports import free_port
 from tests.support.shell import Shell
@@ -31,12 +31,12 @@ TOYS = ("run", "toys", "--address", "none")
 
 
 def shell(folder: Path, fresh: bool = False, **env: str) -> Shell:
-    """A shell in which runs are tracked as they are by default."""
+    """A shell in which runs are tracked as by default."""
     folder.mkdir(exist_ok=True)
-    made = Shell(folder, fresh)
-    made.env.pop("MLFLOW_TRACKING_URI")
-    made.env |= env
-    return made
+    new_shell = Shell(folder, fresh)
+    new_shell.env.pop("MLFLOW_TRACKING_URI")
+    new_shell.env |= env
+    return new_shell
 
 
 def database(engram: Shell) -> Any:
@@ -44,38 +44,36 @@ def database(engram: Shell) -> Any:
 
 
 def steps(mlflow: Any, run: Any, metric: str) -> list[int]:
-    return [each.step for each in mlflow.get_metric_history(run.info.run_id, metric)]
+    return [entry.step for entry in mlflow.get_metric_history(run.info.run_id, metric)]
 
 
 def marked(mark: str) -> list[str]:
-    """The processes that carry this in their environment."""
-    found = []
+    """The processes that carry a mark in their environment."""
+    command_lines = []
     for proc in Path("/proc").iterdir():
         if proc.name.isdigit():
             with suppress(OSError):
                 if mark.encode() in (proc / "environ").read_bytes():
-                    found.append((proc / "cmdline").read_text().replace("\0", " "))
-    return found
+                    command_lines.append((proc / "cmdline").read_text().replace("\0", " "))
+    return command_lines
 
 
 def only(mlflow: Any, status: str) -> Any:
-    """The only run, which has this status."""
+    """The only run, which must have this status."""
     runs = tracked(mlflow)
     assert [status] == [run.info.status for run in runs]
     return runs[0]
 
 
 @pytest.mark.slow
-def test_a_kill_a_second_driver_and_five_resumes_leave_one_run_with_every_step_once(
-    tmp_path: Path, begun: Copied
-) -> None:
+def test_killed_and_resumed_run_is_tracked_once(tmp_path: Path, copy_database: DatabaseCopier) -> None:
     engram = shell(tmp_path / "a folder of mine", fresh=True, TRACKED=f"mark-{os.getpid()}-{time.time()}")
     (engram.folder / "tasks.py").write_text("raise ImportError('this is the user\\'s own')\n")
     command = (*TOYS, "parts=80", "trouble=wait", "at=40", f"folder={engram.folder}")
-    begun(engram.folder)
+    copy_database(engram.folder)
     first = engram.start(*command)
     engram.await_results(40, first)
-    (name,) = [each.name for each in (engram.folder / "engram-store" / "runs").glob("[!.]*")]
+    (name,) = [entry.name for entry in (engram.folder / "engram-store" / "runs").glob("[!.]*")]
     receipt = engram.folder / "engram-store" / "runs" / name / "mlflow.json"
     engram.until(receipt.exists, first)
     mlflow = database(engram)
@@ -100,31 +98,31 @@ def test_a_kill_a_second_driver_and_five_resumes_leave_one_run_with_every_step_o
     assert alive.info.run_id == run.info.run_id
     for metric in PROGRESS[:2]:
         history = mlflow.get_metric_history(run.info.run_id, metric)
-        assert list(range(len(history))) == [each.step for each in history]
-        assert sorted(each.timestamp for each in history) == [each.timestamp for each in history]
+        assert list(range(len(history))) == [entry.step for entry in history]
+        assert sorted(entry.timestamp for entry in history) == [entry.timestamp for entry in history]
     assert len(history) >= 4
     assert tuple(run.data.metrics[name] for name in (*PROGRESS[:2], "effect")) == (81.0, 0.0, 3160.0)
     tags = {"engram.run": name, "engram.kind": "cell", "engram.audit": "toys", "engram.state": "finished"}
     assert tags.items() <= run.data.tags.items()
     assert {"audit": "toys", "parts": "80", "trouble": "wait"}.items() <= run.data.params.items()
-    place = mlflow.get_experiment_by_name("engram").artifact_location
-    assert (engram.folder / "engram-store" / "mlflow" / "artifacts").as_uri() == place
+    artifact_location = mlflow.get_experiment_by_name("engram").artifact_location
+    assert (engram.folder / "engram-store" / "mlflow" / "artifacts").as_uri() == artifact_location
     toys = {"began.log", "computed.log", "go"}
     assert {"engram-store", "tasks.py"} == set(os.listdir(engram.folder)) - toys
     assert {"mlflow.db", "artifacts", "id", "lock"} == set(os.listdir(engram.folder / "engram-store" / "mlflow"))
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory, begun: Copied) -> tuple[Shell, dict[str, Any]]:
+def swept(tmp_path_factory: pytest.TempPathFactory, copy_database: DatabaseCopier) -> tuple[Shell, dict[str, Any]]:
     """A sweep of two small cells of a real audit, tracked."""
     engram = shell(tmp_path_factory.mktemp("swept"))
-    begun(engram.folder)
+    copy_database(engram.folder)
     few = ("--preset", "smoke", "canaries=1", "epochs=1", "--sweep", "learning_rate=1e-3,3e-3", "--address", "none")
     return engram, engram.json("run", "unique_feature", *few)
 
 
 @pytest.mark.slow
-def test_a_sweep_has_one_parent_and_a_child_for_each_cell(swept: tuple[Shell, dict[str, Any]]) -> None:
+def test_sweep_has_a_parent_and_a_child_each(swept: tuple[Shell, dict[str, Any]]) -> None:
     engram, report = swept
     runs = {name_of(run): run for run in tracked(database(engram))}
     names = [cell["run"] for cell in report["cells"]]
@@ -145,9 +143,7 @@ def test_a_sweep_has_one_parent_and_a_child_for_each_cell(swept: tuple[Shell, di
 
 
 @pytest.mark.slow
-def test_metrics_are_the_effect_of_the_audit_and_tables_hold_all_numbers(
-    swept: tuple[Shell, dict[str, Any]], tmp_path: Path
-) -> None:
+def test_effect_is_a_metric_and_tables_are_complete(swept: tuple[Shell, dict[str, Any]], tmp_path: Path) -> None:
     engram, report = swept
     mlflow, name = database(engram), report["cells"][0]["run"]
     (run,) = [run for run in tracked(mlflow) if name_of(run) == name]
@@ -156,24 +152,24 @@ def test_metrics_are_the_effect_of_the_audit_and_tables_hold_all_numbers(
     rows = table.to_pylist()
     metric, setting = "M_w effect", '{"images": "probe"}'
     row = next(row for row in rows if (row["metric"], row["setting"]) == (metric, setting))
-    given = {name for name, column in facts.COLUMNS.items() if row[column] is not None}
+    present_columns = {name for name, column in facts.COLUMNS.items() if row[column] is not None}
     assert row["estimate"] == run.data.metrics["effect"]
     assert run.data.tags["engram.effect"] == "M_w effect (images=probe), nats"
     logged = tracked(mlflow)
     cells = [run for run in logged if "mlflow.parentRunId" in run.data.tags]
     assert {"effect"} == {next(iter(cell.data.metrics)) for cell in cells}  # on which a comparison opens
     curves = {f"learning/{name}" for name in ("train_loss", "validation_loss", "validation_accuracy")}
-    assert {*PROGRESS, *given, *curves} == set(run.data.metrics)
+    assert {*PROGRESS, *present_columns, *curves} == set(run.data.metrics)
     assert {1} == {step for curve in curves for step in steps(mlflow, run, curve)}  # one epoch
     tags = run.data.tags
-    measured = [row for row in rows if tags["engram.measured"].startswith(row["metric"])]  # by what the answer rests on
+    measured = [row for row in rows if tags["engram.measured"].startswith(row["metric"])]  # the answer's metric
     assert any(tags["engram.estimate"].startswith(rounding.format_row_value(row, "estimate")) for row in measured)
-    place = Path(mlflow.download_artifacts(run.info.run_id, "tables", str(tmp_path)))
-    assert table.equals(pq.read_table(place / "summary.parquet"))  # with the run and flat settings
-    held = table.select(SUMMARY.names).to_pylist()  # which the table that MLflow shows leaves out
-    shown = json.loads((place / "summary.json").read_text())
-    assert [list(row.values()) for row in held] == shown["data"]
-    tables = [each["path"] for each in json.loads(run.data.tags["mlflow.loggedArtifacts"])]
+    table_folder = Path(mlflow.download_artifacts(run.info.run_id, "tables", str(tmp_path)))
+    assert table.equals(pq.read_table(table_folder / "summary.parquet"))  # with the run and flat settings
+    expected_rows = table.select(SUMMARY.names).to_pylist()  # which the table that MLflow shows leaves out
+    json_table = json.loads((table_folder / "summary.json").read_text())
+    assert [list(row.values()) for row in expected_rows] == json_table["data"]
+    tables = [entry["path"] for entry in json.loads(run.data.tags["mlflow.loggedArtifacts"])]
     assert {f"tables/{name}.json" for name in ("summary", "canary_scores")} <= set(tables)
     assert "| M_w effect | images=probe |" in run.data.tags["mlflow.note.content"]
     # One canary and one epoch: which of the two it is depends on how the processor rounds.
@@ -182,19 +178,21 @@ def test_metrics_are_the_effect_of_the_audit_and_tables_hold_all_numbers(
 
 
 @pytest.mark.slow
-def test_the_data_sets_of_a_run_are_its_inputs(swept: tuple[Shell, dict[str, Any]]) -> None:
+def test_data_sets_of_a_run_are_inputs(swept: tuple[Shell, dict[str, Any]]) -> None:
     engram, report = swept
     runs = {name_of(run): run for run in tracked(database(engram))}
     for name in (report["run"], report["cells"][0]["run"]):
-        found = {each.dataset.name: each for each in runs[name].inputs.dataset_inputs}
-        assert {"digits", "photos"} == set(found)
-        whole = json.loads(found["digits"].dataset.source)["digest"]
-        assert (whole[:32], 64) == (found["digits"].dataset.digest, len(whole))
-        assert [(tag.key, tag.value) for tag in found["digits"].tags] == [("mlflow.data.context", "question.data")]
+        inputs_by_name = {entry.dataset.name: entry for entry in runs[name].inputs.dataset_inputs}
+        assert {"digits", "photos"} == set(inputs_by_name)
+        digest = json.loads(inputs_by_name["digits"].dataset.source)["digest"]
+        assert (digest[:32], 64) == (inputs_by_name["digits"].dataset.digest, len(digest))
+        assert [(tag.key, tag.value) for tag in inputs_by_name["digits"].tags] == [
+            ("mlflow.data.context", "question.data")
+        ]
 
 
 @pytest.mark.slow
-def test_a_new_page_is_delivered_by_resume_and_the_users_images_never_are(
+def test_resume_delivers_new_page_without_images(
     swept: tuple[Shell, dict[str, Any]],
 ) -> None:
     engram, report = swept
@@ -207,18 +205,16 @@ def test_a_new_page_is_delivered_by_resume_and_the_users_images_never_are(
     engram("resume", name, "--address", "none")
     mlflow = database(engram)
     (run,) = [run for run in tracked(mlflow) if name_of(run) == name]
-    top = {each.path for each in mlflow.list_artifacts(run.info.run_id)}
+    top = {artifact.path for artifact in mlflow.list_artifacts(run.info.run_id)}
     assert {"report.html", "figures", "tables"} == top
-    assert [each.path for each in mlflow.list_artifacts(run.info.run_id, "figures")] == ["figures/effect.svg"]
+    assert [artifact.path for artifact in mlflow.list_artifacts(run.info.run_id, "figures")] == ["figures/effect.svg"]
     everything = (engram.folder / "engram-store" / "mlflow" / "artifacts").rglob("*")
     assert not [path for path in everything if path.is_file() and b"secret" in path.read_bytes()]
     assert len(tracked(mlflow)) == 3
 
 
 @pytest.mark.slow
-def test_a_run_that_is_delivered_resumes_without_mlflow_and_any_other_goes_on_without_it(
-    swept: tuple[Shell, dict[str, Any]], tmp_path: Path
-) -> None:
+def test_delivered_run_resumes_without_mlflow(swept: tuple[Shell, dict[str, Any]], tmp_path: Path) -> None:
     engram, report = swept
     (tmp_path / "mlflow.py").write_text("raise SystemExit('broken')\n")
     broken = Shell(engram.folder)
@@ -232,14 +228,14 @@ def test_a_run_that_is_delivered_resumes_without_mlflow_and_any_other_goes_on_wi
 
 
 @pytest.mark.slow
-def test_a_failed_run_is_marked_so_and_off_is_silent(tmp_path: Path, begun: Copied) -> None:
+def test_failed_run_is_marked_and_off_is_silent(tmp_path: Path, copy_database: DatabaseCopier) -> None:
     engram = shell(tmp_path)
     arguments = (*TOYS, "parts=3", "trouble=raise", "at=1", f"folder={tmp_path}")
     quiet = engram(*arguments, "--mlflow", "off", "--json", code=3)
     assert json.loads(quiet.stdout)["mlflow"] is None
     assert "track" not in quiet.stderr
     assert not (tmp_path / "engram-store" / "mlflow").exists()
-    begun(tmp_path)
+    copy_database(tmp_path)
     engram("resume", "--address", "none", code=3)
     mlflow = database(engram)
     run = only(mlflow, "FAILED")
@@ -253,9 +249,9 @@ def test_a_failed_run_is_marked_so_and_off_is_silent(tmp_path: Path, begun: Copi
 
 
 @pytest.mark.slow
-def test_a_store_that_was_moved_takes_its_tracked_runs_along(tmp_path: Path, begun: Copied) -> None:
+def test_moved_store_keeps_its_tracked_runs(tmp_path: Path, copy_database: DatabaseCopier) -> None:
     engram = shell(tmp_path)
-    begun(tmp_path)
+    copy_database(tmp_path)
     name = engram.json(*TOYS, "--preset", "few")["run"]
     (tmp_path / "new place").mkdir()
     (tmp_path / "engram-store").rename(tmp_path / "new place" / "engram-store")
@@ -272,16 +268,14 @@ def test_a_store_that_was_moved_takes_its_tracked_runs_along(tmp_path: Path, beg
 def server(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Iterator[MlflowServer]:
     folder = tmp_path_factory.mktemp("server")
     shutil.copy(migrated, folder / "server.db")
-    made = MlflowServer(folder)
-    yield made
-    made.kill()
+    mlflow_server = MlflowServer(folder)
+    yield mlflow_server
+    mlflow_server.kill()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [signal.SIGSTOP, signal.SIGKILL], ids=["hangs", "is killed"])
-def test_a_server_that_goes_in_mid_run_delays_no_job_and_gets_all_later(
-    tmp_path: Path, server: MlflowServer, fault: signal.Signals
-) -> None:
+def test_lost_server_delays_no_job(tmp_path: Path, server: MlflowServer, fault: signal.Signals) -> None:
     name = fault.name.lower()
     engram = shell(tmp_path, MLFLOW_TRACKING_URI=server.url, MLFLOW_EXPERIMENT_NAME=name)
     run = engram.start(*TOYS, "parts=24", "trouble=wait", "at=2", f"folder={tmp_path}", f"label={name}")
@@ -289,9 +283,9 @@ def test_a_server_that_goes_in_mid_run_delays_no_job_and_gets_all_later(
     engram.until(lambda: bool(list(receipts.glob("*/mlflow.json"))), run)
     server.signal(fault)
     engram.go()
-    said = run.communicate(timeout=HANGING)[1]  # it has ended while the server was away
-    assert run.returncode == 0, said
-    assert said.count("not fully tracked") == 1
+    messages = run.communicate(timeout=HANGING)[1]  # it has ended while the server was away
+    assert run.returncode == 0, messages
+    assert messages.count("not fully tracked") == 1
     (log,) = receipts.glob("*/events.jsonl")
     if fault is signal.SIGKILL:
         server.kill()
@@ -300,31 +294,31 @@ def test_a_server_that_goes_in_mid_run_delays_no_job_and_gets_all_later(
         server.signal(signal.SIGCONT)
     report = engram.json("resume", log.parent.name, "--address", "none")
     mlflow = client(server.url)
-    (found,) = tracked(mlflow, name)
+    (tracked_run,) = tracked(mlflow, name)
     assert (
-        found.info.status,
-        found.data.metrics["system/jobs done"],
-        found.data.metrics["effect"],
+        tracked_run.info.status,
+        tracked_run.data.metrics["system/jobs done"],
+        tracked_run.data.metrics["effect"],
     ) == ("FINISHED", 25.0, 276.0)
-    assert list(range(len(steps(mlflow, found, PROGRESS[0])))) == steps(mlflow, found, PROGRESS[0])
-    assert sorted(each.path for each in mlflow.list_artifacts(found.info.run_id, "tables")) == [
+    assert list(range(len(steps(mlflow, tracked_run, PROGRESS[0])))) == steps(mlflow, tracked_run, PROGRESS[0])
+    assert sorted(artifact.path for artifact in mlflow.list_artifacts(tracked_run.info.run_id, "tables")) == [
         "tables/summary.json",
         "tables/summary.parquet",
     ]
-    experiment = found.info.experiment_id
-    page = f"{server.url}/#/experiments/{experiment}/runs/{found.info.run_id}?workflowType=machine_learning"
+    experiment = tracked_run.info.experiment_id
+    page = f"{server.url}/#/experiments/{experiment}/runs/{tracked_run.info.run_id}?workflowType=machine_learning"
     assert page == report["mlflow"]
 
 
 @pytest.mark.slow
-def test_a_server_that_was_never_there_costs_one_line(tmp_path: Path) -> None:
+def test_missing_server_gives_one_line(tmp_path: Path) -> None:
     engram = shell(tmp_path, MLFLOW_TRACKING_URI=f"http://127.0.0.1:{free_port()}")
     done = engram(*TOYS, "--preset", "few")
     assert done.stderr.count("nothing answers at") == 1
     assert "engram resume toys-" in done.stderr
 
 
-def test_an_interrupted_run_ends_at_once_though_its_server_hangs(tmp_path: Path) -> None:
+def test_interrupted_run_ends_despite_a_hanging_server(tmp_path: Path) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -333,7 +327,7 @@ def test_an_interrupted_run_ends_at_once_though_its_server_hangs(tmp_path: Path)
         engram.await_results(2, run)
         run.send_signal(signal.SIGTERM)
         engram.go()
-        said = run.communicate(timeout=HANGING)[1]
+        messages = run.communicate(timeout=HANGING)[1]
     assert run.returncode == 130
-    assert said.count("not fully tracked") == 1
-    assert "engram resume toys-" in said
+    assert messages.count("not fully tracked") == 1
+    assert "engram resume toys-" in messages

@@ -1,4 +1,4 @@
-"""The tracking database appears whole or not at all; one that cannot be used is kept aside, and its runs owed."""
+"""The tracking database is created completely or not at all. An unusable one is kept aside, and its runs are owed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from orchestrator.store import open_store
 from orchestrator.tracking import artifacts, database
 from orchestrator.tracking.delivery import is_delivered
 from orchestrator.tracking.tracking_store import Target
-from tests.conftest import Copied
+from tests.conftest import DatabaseCopier
 from tests.orchestrator.tracking.test_tracking import TOYS, shell
-from tests.orchestrator.tracking.test_uploader import Place
+from tests.orchestrator.tracking.test_uploader import TrackedStore
 from tests.support.mlflow_server import QUIET, client
 
 MAKING = (
@@ -35,7 +35,7 @@ CUTS = [0.0, 0.0001, 0.1, 0.5, 0.99]
 
 @pytest.fixture(scope="module")
 def half_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What MLflow leaves that is killed while it makes its database."""
+    """The files that MLflow leaves if it is killed while it creates its database."""
     path = tmp_path_factory.mktemp("half") / "mlflow.db"
     making = subprocess.Popen([sys.executable, "-c", MAKING, str(path)], env=os.environ | QUIET, stderr=subprocess.PIPE)
     while not path.exists() or path.stat().st_size < 2**18:
@@ -46,12 +46,12 @@ def half_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_whole_database_has_no_problem(migrated: Path) -> None:
+def test_complete_database_has_no_problem(migrated: Path) -> None:
     assert database.problem(migrated) is None
 
 
 @pytest.mark.parametrize("share", CUTS)
-def test_a_truncated_database_is_known_as_such(share: float, migrated: Path, tmp_path: Path) -> None:
+def test_truncated_database_is_recognised(share: float, migrated: Path, tmp_path: Path) -> None:
     path = tmp_path / "mlflow.db"
     shutil.copy(migrated, path)
     os.truncate(path, int(share * path.stat().st_size))
@@ -59,12 +59,12 @@ def test_a_truncated_database_is_known_as_such(share: float, migrated: Path, tmp
     assert not database.holds(path, "a")
 
 
-def test_a_database_whose_maker_was_killed_is_known_as_such(half_made: Path, tmp_path: Path) -> None:
-    copy = shutil.copytree(half_made.parent, tmp_path / "copy") / half_made.name  # with its journal
+def test_half_made_database_is_recognised(half_made: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(half_made.parent, tmp_path / "copy") / half_made.name  # including the journal
     assert database.problem(copy)
 
 
-def test_a_database_of_another_version_of_mlflow_or_a_locked_one_is_left_alone(migrated: Path, tmp_path: Path) -> None:
+def test_foreign_or_locked_database_is_left_unchanged(migrated: Path, tmp_path: Path) -> None:
     path = tmp_path / "mlflow.db"
     shutil.copy(migrated, path)
     with closing(sqlite3.connect(path)) as old, old:
@@ -72,7 +72,7 @@ def test_a_database_of_another_version_of_mlflow_or_a_locked_one_is_left_alone(m
     assert database.problem(path) is None
 
 
-def test_one_that_dies_while_it_makes_the_database_leaves_none(tmp_path: Path, migrated: Path) -> None:
+def test_killed_creation_leaves_no_database(tmp_path: Path, migrated: Path) -> None:
     path = tmp_path / "here" / "mlflow.db"
 
     def killed(draft: Path) -> None:
@@ -88,14 +88,14 @@ def test_one_that_dies_while_it_makes_the_database_leaves_none(tmp_path: Path, m
     assert migrated.read_bytes() == path.read_bytes()
 
 
-def test_a_database_that_was_not_finished_is_not_put_in_place(tmp_path: Path, half_made: Path) -> None:
+def test_unfinished_database_is_not_put_in_place(tmp_path: Path, half_made: Path) -> None:
     path = tmp_path / "mlflow.db"
     with pytest.raises(OSError, match="cannot be used"):
         database.make(path, lambda draft: shutil.copy(half_made, draft))
     assert os.listdir(tmp_path) == []
 
 
-def test_a_database_that_somebody_else_has_made_meanwhile_stays(tmp_path: Path, migrated: Path) -> None:
+def test_concurrently_created_database_is_kept(tmp_path: Path, migrated: Path) -> None:
     path = tmp_path / "mlflow.db"
 
     def fill(draft: Path) -> None:
@@ -106,23 +106,23 @@ def test_a_database_that_somebody_else_has_made_meanwhile_stays(tmp_path: Path, 
     assert path.read_text() == "another's"
 
 
-def test_what_is_set_aside_is_kept_and_its_runs_are_owed_until_they_are_paid(tmp_path: Path) -> None:
+def test_replaced_database_is_kept_and_its_runs_owed(tmp_path: Path) -> None:
     path = tmp_path / "mlflow.db"
     for count in (1, 2):
         path.write_text(f"old {count}")
         (tmp_path / "mlflow.db-journal").touch()
-        place = database.set_aside(path, ["b", "a"][:count])
-        assert (f"mlflow.db.unusable-{count}", f"old {count}") == (place.name, place.read_text())
-        assert (tmp_path / f"{place.name}-journal").exists()
+        kept_file = database.set_aside(path, ["b", "a"][:count])
+        assert (f"mlflow.db.unusable-{count}", f"old {count}") == (kept_file.name, kept_file.read_text())
+        assert (tmp_path / f"{kept_file.name}-journal").exists()
     assert not path.exists()
     assert database.owed_runs(path) == ["a", "b"]
     database.record_owed_runs(path, [])
     assert database.owed_runs(path) == []
-    assert {"mlflow.db.unusable-1", "mlflow.db.unusable-2"} == {each.split("-j")[0] for each in os.listdir(tmp_path)}
+    assert {"mlflow.db.unusable-1", "mlflow.db.unusable-2"} == {entry.split("-j")[0] for entry in os.listdir(tmp_path)}
 
 
-def test_a_run_counts_as_delivered_only_while_the_database_has_it(tmp_path: Path, begun: Copied) -> None:
-    path = begun(tmp_path)
+def test_delivery_requires_the_run_in_the_database(tmp_path: Path, copy_database: DatabaseCopier) -> None:
+    path = copy_database(tmp_path)
     store = open_store(str(tmp_path / "engram-store"))
     journal = Journal(store.folder("runs", "some"))
     (journal.folder / "run.json").write_text('{"audit": "none"}')
@@ -130,24 +130,24 @@ def test_a_run_counts_as_delivered_only_while_the_database_has_it(tmp_path: Path
     target = Target(f"sqlite:///{path}")
     mlflow = client(target.uri)
     run = mlflow.create_run(mlflow.create_experiment("engram")).info.run_id
-    of = Receipt(target.uri, "engram", "1", run, "", 0, "finished", artifacts.fingerprint(journal, store, None))
-    notes.write_receipt(journal.folder, of)
+    receipt = Receipt(target.uri, "engram", "1", run, "", 0, "finished", artifacts.fingerprint(journal, store, None))
+    notes.write_receipt(journal.folder, receipt)
     assert is_delivered(journal, store, target)
-    whole = path.read_bytes()
+    content = path.read_bytes()
     for cut in CUTS:
-        path.write_bytes(whole[: int(cut * len(whole))])
+        path.write_bytes(content[: int(cut * len(content))])
         assert not is_delivered(journal, store, target)
     path.unlink()
     assert not is_delivered(journal, store, target)
 
 
-def held(path: Path) -> dict[str, tuple[str, str, str | None]]:
+def runs_in_database(path: Path) -> dict[str, tuple[str, str, str | None]]:
     """The database's runs by their own names: id, status, parent's id. Not by MLflow, which keeps the file open."""
     tag = "(SELECT value FROM tags WHERE key = '{}' AND tags.run_uuid = runs.run_uuid)"
     columns = f"{tag.format('engram.run')}, run_uuid, status, {tag.format('mlflow.parentRunId')}"
-    asked = f"SELECT {columns} FROM runs WHERE lifecycle_stage = 'active'"
+    query = f"SELECT {columns} FROM runs WHERE lifecycle_stage = 'active'"
     with closing(sqlite3.connect(path)) as opened:
-        return {name: tuple(rest) for name, *rest in opened.execute(asked)}
+        return {name: tuple(rest) for name, *rest in opened.execute(query)}
 
 
 def limited() -> None:
@@ -155,16 +155,14 @@ def limited() -> None:
 
 
 @pytest.mark.slow
-def test_runs_are_delivered_anew_when_their_database_is_cut_and_a_full_disk_leaves_none(
-    tmp_path: Path, begun: Copied
-) -> None:
-    place = Place(tmp_path, begun)
-    path, engram = place.path, shell(tmp_path)
-    reports = [place.run("--preset", "few", *more) for more in ((), ("--sweep", "label=a,b"))]
-    assert list(map(place.deliver, reports)) == ["", ""]
+def test_runs_of_a_damaged_database_are_delivered_again(tmp_path: Path, copy_database: DatabaseCopier) -> None:
+    tracked_store = TrackedStore(tmp_path, copy_database)
+    path, engram = tracked_store.path, shell(tmp_path)
+    reports = [tracked_store.run("--preset", "few", *more) for more in ((), ("--sweep", "label=a,b"))]
+    assert list(map(tracked_store.deliver, reports)) == ["", ""]
     first, swept = reports[0]["run"], reports[1]
     cells = {cell["run"] for cell in swept["cells"]}
-    assert {first, swept["run"], *cells} == set(held(path))
+    assert {first, swept["run"], *cells} == set(runs_in_database(path))
     os.truncate(path, 400_000)
     assert "engram resume" in engram("ui", code=1).stderr
     command = [sys.executable, "-m", "orchestrator", "resume", first, "--address", "none"]
@@ -174,7 +172,7 @@ def test_runs_are_delivered_anew_when_their_database_is_cut_and_a_full_disk_leav
     assert "not fully tracked" in full.stderr
     assert {"mlflow.db.unusable-1", "owed.json", "artifacts", "id", "lock"} == set(os.listdir(path.parent))
     engram("resume", first, "--address", "none")
-    runs = held(path)
+    runs = runs_in_database(path)
     parent = runs[swept["run"]][0]
     assert {first: None, swept["run"]: None, **dict.fromkeys(cells, parent)} == {n: run[2] for n, run in runs.items()}
     assert {"FINISHED"} == {status for _, status, _ in runs.values()}
@@ -182,11 +180,11 @@ def test_runs_are_delivered_anew_when_their_database_is_cut_and_a_full_disk_leav
 
 
 @pytest.mark.slow
-def test_a_database_whose_maker_was_killed_is_named_and_replaced(tmp_path: Path, half_made: Path) -> None:
+def test_half_made_database_is_named_and_replaced(tmp_path: Path, half_made: Path) -> None:
     folder = open_store(str(tmp_path / "engram-store")).folder("mlflow")
     shutil.copytree(half_made.parent, folder, dirs_exist_ok=True)
     engram = shell(tmp_path)
     done = engram(*TOYS, "--preset", "few")
     assert done.stderr.count("it was renamed mlflow.db.unusable-1") == 1
     assert "not fully tracked" not in done.stderr
-    assert [status for _, status, _ in held(folder / "mlflow.db").values()] == ["FINISHED"]
+    assert [status for _, status, _ in runs_in_database(folder / "mlflow.db").values()] == ["FINISHED"]

@@ -1,4 +1,4 @@
-"""What an uploader writes into MLflow: all that a run's folder says, once, however often it is sent."""
+"""The uploader writes the contents of a run's folder to MLflow once, however often it is delivered."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from orchestrator.tracking.server import Server, Undeliverable
 from orchestrator.tracking.tracking_store import Target
 from orchestrator.tracking.uploader import Uploader, follow, reason
 from tasks.contract.schemas import SUMMARY
-from tests.conftest import Copied
+from tests.conftest import DatabaseCopier
 from tests.support.mlflow_server import client, name_of, tracked
 from tests.support.shell import Here
 
@@ -33,33 +33,33 @@ DONE = "system/jobs done"
 UNTRACKED = ("--address", "none", "--mlflow", "off", "--no-report")
 
 
-class Told:
-    """What an uploader hears of a driver whose run has ended, or that has died."""
+class DriverStub:
+    """A driver whose run has ended, or that has died, as the uploader sees it."""
 
     def __init__(self, dead: bool = False) -> None:
         self.ended, self.dead = not dead, dead
         self.signs = 0
 
     def wait(self, seconds: float) -> None:
-        raise AssertionError("there is nothing to wait for")
+        raise AssertionError("the uploader must not wait")
 
     def sign(self) -> None:
         self.signs += 1
 
 
-class Place:
-    """A store with a tracking database, in which runs are made untracked and then delivered."""
+class TrackedStore:
+    """A store with a tracking database. Its runs are computed untracked and then delivered."""
 
-    def __init__(self, folder: Path, begun: Copied) -> None:
+    def __init__(self, folder: Path, copy_database: DatabaseCopier) -> None:
         self.engram = Here(folder)
-        self.path = begun(folder)
+        self.path = copy_database(folder)
         self.store = open_store(str(folder / "engram-store"))
         self.target = Target(f"sqlite:///{self.path}")
 
     def run(self, *arguments: str, audit: str = "toys", code: int = 0) -> dict[str, Any]:
         command = ("run", audit, *UNTRACKED, "--store", self.store.location, *arguments)
-        made: dict[str, Any] = self.engram.json(*command, code=code)
-        return made
+        report: dict[str, Any] = self.engram.json(*command, code=code)
+        return report
 
     def uploader(self, report: dict[str, Any], experiment: str = "engram") -> Uploader:
         cells = [cell["run"] for cell in report.get("cells", ())]
@@ -67,7 +67,7 @@ class Place:
         return Uploader(order | {"runs": cells or [report["run"]], "sweep": report["run"] if cells else None})
 
     def deliver(self, report: dict[str, Any], dead: bool = False) -> str:
-        driver = Told(dead)
+        driver = DriverStub(dead)
         return follow(self.uploader(report), driver, driver.sign)  # type: ignore[arg-type]
 
     def journal(self, report: dict[str, Any]) -> Journal:
@@ -79,118 +79,124 @@ class Place:
 
     def names(self) -> set[str]:
         with closing(sqlite3.connect(self.path)) as opened:
-            asked = "SELECT value FROM tags JOIN runs USING (run_uuid) WHERE key = 'engram.run'"
-            return {name for (name,) in opened.execute(f"{asked} AND lifecycle_stage = 'active'")}
+            query = "SELECT value FROM tags JOIN runs USING (run_uuid) WHERE key = 'engram.run'"
+            return {name for (name,) in opened.execute(f"{query} AND lifecycle_stage = 'active'")}
 
 
 @pytest.fixture
-def place(tmp_path: Path, begun: Copied) -> Place:
-    return Place(tmp_path, begun)
+def tracked_store(tmp_path: Path, copy_database: DatabaseCopier) -> TrackedStore:
+    return TrackedStore(tmp_path, copy_database)
 
 
-def test_a_run_is_delivered_with_its_numbers_its_tables_and_its_state_and_then_counts_as_such(place: Place) -> None:
-    report = place.run("--preset", "few")
-    assert not is_delivered(place.journal(report), place.store, place.target)
-    assert place.deliver(report) == ""
-    (run,) = tracked(place.mlflow)
+def test_delivered_run_has_numbers_tables_and_state(tracked_store: TrackedStore) -> None:
+    report = tracked_store.run("--preset", "few")
+    assert not is_delivered(tracked_store.journal(report), tracked_store.store, tracked_store.target)
+    assert tracked_store.deliver(report) == ""
+    (run,) = tracked(tracked_store.mlflow)
     assert (report["run"], "toys, few", "FINISHED") == (name_of(run), run.info.run_name, run.info.status)
     assert {"effect": 15.0, DONE: 7.0}.items() <= run.data.metrics.items()
     assert {"audit": "toys", "preset": "few", "parts": "6"}.items() <= run.data.params.items()
     assert {"engram.kind": "cell", "engram.state": "finished"}.items() <= run.data.tags.items()
-    files = [each.path for each in place.mlflow.list_artifacts(run.info.run_id, "tables")]
+    files = [entry.path for entry in tracked_store.mlflow.list_artifacts(run.info.run_id, "tables")]
     assert files == ["tables/summary.json", "tables/summary.parquet"]
-    held = Path(place.mlflow.download_artifacts(run.info.run_id, "tables", str(place.engram.folder)))
-    exported = results.export(place.journal(report), place.store, "summary").table
-    assert exported.equals(pq.read_table(held / "summary.parquet"))
+    table_folder = Path(
+        tracked_store.mlflow.download_artifacts(run.info.run_id, "tables", str(tracked_store.engram.folder))
+    )
+    exported = results.export(tracked_store.journal(report), tracked_store.store, "summary").table
+    assert exported.equals(pq.read_table(table_folder / "summary.parquet"))
     assert exported.schema.names[0] == "run"
-    assert SUMMARY.names == json.loads((held / "summary.json").read_text())["columns"]
-    assert is_delivered(place.journal(report), place.store, place.target)
+    assert SUMMARY.names == json.loads((table_folder / "summary.json").read_text())["columns"]
+    assert is_delivered(tracked_store.journal(report), tracked_store.store, tracked_store.target)
 
 
-def test_what_is_delivered_twice_is_there_once(place: Place) -> None:
-    report = place.run("--preset", "few")
+def test_repeated_delivery_changes_nothing(tracked_store: TrackedStore) -> None:
+    report = tracked_store.run("--preset", "few")
     for _ in range(2):
-        assert place.deliver(report) == ""
-    (run,) = tracked(place.mlflow)
-    steps = [each.step for each in place.mlflow.get_metric_history(run.info.run_id, DONE)]
+        assert tracked_store.deliver(report) == ""
+    (run,) = tracked(tracked_store.mlflow)
+    steps = [entry.step for entry in tracked_store.mlflow.get_metric_history(run.info.run_id, DONE)]
     assert list(range(len(steps))) == steps
-    effect = [each.value for each in place.mlflow.get_metric_history(run.info.run_id, "effect")]
+    effect = [entry.value for entry in tracked_store.mlflow.get_metric_history(run.info.run_id, "effect")]
     assert str(sorted(effect, key=lambda value: value == value)) == "[nan, 15.0]"  # not known yet, and known
 
 
-def test_a_name_that_the_user_gave_stays_and_one_of_ours_is_renewed(place: Place) -> None:
-    report = place.run("--preset", "few")
-    assert place.deliver(report) == ""
-    (run,) = tracked(place.mlflow)
+def test_name_given_by_the_user_is_kept(tracked_store: TrackedStore) -> None:
+    report = tracked_store.run("--preset", "few")
+    assert tracked_store.deliver(report) == ""
+    (run,) = tracked(tracked_store.mlflow)
     run_id = run.info.run_id
 
-    def named(name: str, ours: str | None) -> str:
-        """The name after a delivery to a run that has this name, and which we are noted to have named so."""
-        place.mlflow.update_run(run_id, name=name)
-        if ours is None:
-            place.mlflow.delete_tag(run_id, "engram.name")
+    def name_after_delivery(name: str, noted_name: str | None) -> str:
+        """The name after a delivery to a run that has this name, with `ours` noted as the name that Engram gave it."""
+        tracked_store.mlflow.update_run(run_id, name=name)
+        if noted_name is None:
+            tracked_store.mlflow.delete_tag(run_id, "engram.name")
         else:
-            place.mlflow.set_tag(run_id, "engram.name", ours)
-        (place.journal(report).folder / notes.RECEIPT_FILE).unlink()
-        assert place.deliver(report) == ""
-        return str(place.mlflow.get_run(run_id).info.run_name)
+            tracked_store.mlflow.set_tag(run_id, "engram.name", noted_name)
+        (tracked_store.journal(report).folder / notes.RECEIPT_FILE).unlink()
+        assert tracked_store.deliver(report) == ""
+        return str(tracked_store.mlflow.get_run(run_id).info.run_name)
 
-    assert named("the one to keep", "toys, few") == "the one to keep"
-    assert named("toys of an earlier version", "toys of an earlier version") == "toys, few"
-    assert named(report["run"], None) == "toys, few"
-    assert named("the one to keep", None) == "the one to keep"
+    assert name_after_delivery("the one to keep", "toys, few") == "the one to keep"
+    assert name_after_delivery("toys of an earlier version", "toys of an earlier version") == "toys, few"
+    assert name_after_delivery(report["run"], None) == "toys, few"
+    assert name_after_delivery("the one to keep", None) == "the one to keep"
 
 
-def test_a_summary_that_has_changed_is_a_later_step(place: Place) -> None:
-    report = place.run("parts=3", "trouble=raise", "at=1", f"folder={place.engram.folder}", code=3)
-    assert place.deliver(report) == ""
-    (run,) = tracked(place.mlflow)
+def test_changed_summary_is_a_later_step(tracked_store: TrackedStore) -> None:
+    report = tracked_store.run("parts=3", "trouble=raise", "at=1", f"folder={tracked_store.engram.folder}", code=3)
+    assert tracked_store.deliver(report) == ""
+    (run,) = tracked(tracked_store.mlflow)
     assert (run.info.status, run.data.metrics["system/jobs failed"]) == ("FAILED", 1.0)
-    (place.engram.folder / "mended").touch()
-    place.engram("resume", "--address", "none", "--mlflow", "off", "--no-report", "--store", place.store.location)
-    assert not is_delivered(place.journal(report), place.store, place.target)
-    assert place.deliver(report) == ""
-    (run,) = tracked(place.mlflow)
+    (tracked_store.engram.folder / "mended").touch()
+    tracked_store.engram(
+        "resume", "--address", "none", "--mlflow", "off", "--no-report", "--store", tracked_store.store.location
+    )
+    assert not is_delivered(tracked_store.journal(report), tracked_store.store, tracked_store.target)
+    assert tracked_store.deliver(report) == ""
+    (run,) = tracked(tracked_store.mlflow)
     assert (run.info.status, run.data.metrics["effect"], run.data.metrics[DONE]) == ("FINISHED", 3.0, 4.0)
 
 
-def test_a_run_whose_driver_has_died_is_marked_so_without_its_files(place: Place) -> None:
-    report = place.run("--preset", "few")
-    log = place.journal(report).folder / "events.jsonl"
-    log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]))  # as far as it had come
-    assert place.deliver(report, dead=True) == ""
-    (run,) = tracked(place.mlflow)
+def test_run_of_a_dead_driver_is_marked_killed(tracked_store: TrackedStore) -> None:
+    report = tracked_store.run("--preset", "few")
+    log = tracked_store.journal(report).folder / "events.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]))  # an unfinished log
+    assert tracked_store.deliver(report, dead=True) == ""
+    (run,) = tracked(tracked_store.mlflow)
     assert (run.info.status, run.data.tags["engram.state"]) == ("KILLED", "interrupted")
-    assert place.mlflow.list_artifacts(run.info.run_id) == []
-    assert not is_delivered(place.journal(report), place.store, place.target)
+    assert tracked_store.mlflow.list_artifacts(run.info.run_id) == []
+    assert not is_delivered(tracked_store.journal(report), tracked_store.store, tracked_store.target)
 
 
-def test_a_run_that_goes_on_is_shown_as_far_as_it_has_come(place: Place) -> None:
-    report = place.run("--preset", "few")
-    log = place.journal(report).folder / "events.jsonl"
-    whole = log.read_text()
-    log.write_text("".join(whole.splitlines(keepends=True)[:4]))
-    uploader = place.uploader(report)
+def test_running_run_shows_its_progress(tracked_store: TrackedStore) -> None:
+    report = tracked_store.run("--preset", "few")
+    log = tracked_store.journal(report).folder / "events.jsonl"
+    complete_log = log.read_text()
+    log.write_text("".join(complete_log.splitlines(keepends=True)[:4]))
+    uploader = tracked_store.uploader(report)
     uploader.sync(lambda entry: entry.progress("running"), settled=False)
-    (run,) = tracked(place.mlflow)
+    (run,) = tracked(tracked_store.mlflow)
     assert run.info.status == "RUNNING"
     before = run.data.metrics[DONE]
-    log.write_text(whole)
+    log.write_text(complete_log)
     uploader.sync(lambda entry: entry.progress("running"), settled=False)
-    (run,) = tracked(place.mlflow)
+    (run,) = tracked(tracked_store.mlflow)
     assert before < 7.0 == run.data.metrics[DONE]
 
 
-def test_a_sweep_is_the_parent_of_its_cells(place: Place) -> None:
-    report = place.run("--preset", "few", "--sweep", "label=a,b")
-    assert place.deliver(report) == ""
-    runs = {name_of(run): run for run in tracked(place.mlflow)}
+def test_sweep_is_the_parent_of_its_cells(tracked_store: TrackedStore) -> None:
+    report = tracked_store.run("--preset", "few", "--sweep", "label=a,b")
+    assert tracked_store.deliver(report) == ""
+    runs = {name_of(run): run for run in tracked(tracked_store.mlflow)}
     parent = runs.pop(report["run"])
     assert ("toys, few, sweep of label", {"label=a", "label=b"}) == (
         parent.info.run_name,
         {run.info.run_name for run in runs.values()},
     )
-    table = json.loads(Path(place.mlflow.download_artifacts(parent.info.run_id, "tables/cells.json")).read_text())
+    table = json.loads(
+        Path(tracked_store.mlflow.download_artifacts(parent.info.run_id, "tables/cells.json")).read_text()
+    )
     rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
     assert [(row["label"], row["estimate"]) for row in rows] == [("a", 15.0), ("b", 15.0)]
     assert [cell["run"] for cell in report["cells"]] == [row["run"] for row in rows]
@@ -201,26 +207,26 @@ def test_a_sweep_is_the_parent_of_its_cells(place: Place) -> None:
     assert {"a", "b"} == {run.data.params["label"] for run in runs.values()}
 
 
-def test_an_experiment_that_was_deleted_is_one_line_that_says_how_it_is_restored(place: Place) -> None:
-    report = place.run("--preset", "few")
-    place.mlflow.delete_experiment(place.mlflow.create_experiment("engram"))
-    said = place.deliver(report)
-    assert "the experiment 'engram' has been deleted in MLflow; restore it (" in said
-    assert "--experiment" in said
+def test_deleted_experiment_gives_advice_in_one_line(tracked_store: TrackedStore) -> None:
+    report = tracked_store.run("--preset", "few")
+    tracked_store.mlflow.delete_experiment(tracked_store.mlflow.create_experiment("engram"))
+    message = tracked_store.deliver(report)
+    assert "the experiment 'engram' has been deleted in MLflow; restore it (" in message
+    assert "--experiment" in message
 
 
-def test_of_two_runs_of_one_name_the_later_is_deleted(place: Place) -> None:
-    server = Server(place.target, place.store)
+def test_later_of_two_equal_runs_is_deleted(tracked_store: TrackedStore) -> None:
+    server = Server(tracked_store.target, tracked_store.store)
     tags = {"engram.run": "some", "engram.store": "here"}
     first = server.run("some", "here", 10.0, {}, "some")
-    place.mlflow.create_run(server.experiment, 20_000, tags=tags, run_name="some")
+    tracked_store.mlflow.create_run(server.experiment, 20_000, tags=tags, run_name="some")
     assert first == server.run("some", "here", 10.0, {}, "some")
-    (left,) = place.mlflow.search_runs([server.experiment])
-    assert first == left.info.run_id
+    (remaining_run,) = tracked_store.mlflow.search_runs([server.experiment])
+    assert first == remaining_run.info.run_id
 
 
-def forget() -> None:
-    """Have MLflow close what it has opened, as it does with the process that an uploader is."""
+def close_databases() -> None:
+    """Make MLflow close its databases, as at the end of an uploader's process."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
     from mlflow.tracking._tracking_service import utils
 
@@ -229,45 +235,45 @@ def forget() -> None:
         SqlAlchemyStore._engine_map.popitem()[1].dispose()
 
 
-def test_the_runs_of_a_database_that_was_cut_are_delivered_with_the_next_run(
-    place: Place, migrated: Path, monkeypatch: pytest.MonkeyPatch
+def test_runs_of_a_damaged_database_are_delivered_later(
+    tracked_store: TrackedStore, migrated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, sweep = place.run("--preset", "few"), place.run("--preset", "few", "--sweep", "label=a,b")
-    gone = place.run("--preset", "few", "first=3")
+    first, sweep = tracked_store.run("--preset", "few"), tracked_store.run("--preset", "few", "--sweep", "label=a,b")
+    gone = tracked_store.run("--preset", "few", "first=3")
     for report in (first, sweep, gone):
-        assert place.deliver(report) == ""
-    shutil.rmtree(place.journal(gone).folder)
-    os.truncate(place.path, 400_000)
-    assert not is_delivered(place.journal(first), place.store, place.target)
-    fresh = place.run("--preset", "few", "first=1")
+        assert tracked_store.deliver(report) == ""
+    shutil.rmtree(tracked_store.journal(gone).folder)
+    os.truncate(tracked_store.path, 400_000)
+    assert not is_delivered(tracked_store.journal(first), tracked_store.store, tracked_store.target)
+    fresh = tracked_store.run("--preset", "few", "first=1")
     monkeypatch.setattr("orchestrator.tracking.server._fill", lambda draft: shutil.copy(migrated, draft))
-    forget()
-    uploader, driver = place.uploader(fresh), Told()
-    with file_lock(place.journal(first).folder / "mlflow.lock"):  # somebody is at it
+    close_databases()
+    uploader, driver = tracked_store.uploader(fresh), DriverStub()
+    with file_lock(tracked_store.journal(first).folder / "mlflow.lock"):  # another process works on it
         assert follow(uploader, driver, driver.sign) == ""  # type: ignore[arg-type]
     assert "it was renamed mlflow.db.unusable-1" in uploader.notice
     cells = {cell["run"] for cell in sweep["cells"]}
-    assert {fresh["run"], sweep["run"], *cells} == place.names()
-    assert [first["run"]] == database.owed_runs(place.path)
-    assert place.deliver(fresh) == ""
-    assert {first["run"], fresh["run"], sweep["run"], *cells} == place.names()
-    assert database.owed_runs(place.path) == []
-    assert is_delivered(place.journal(first), place.store, place.target)
+    assert {fresh["run"], sweep["run"], *cells} == tracked_store.names()
+    assert [first["run"]] == database.owed_runs(tracked_store.path)
+    assert tracked_store.deliver(fresh) == ""
+    assert {first["run"], fresh["run"], sweep["run"], *cells} == tracked_store.names()
+    assert database.owed_runs(tracked_store.path) == []
+    assert is_delivered(tracked_store.journal(first), tracked_store.store, tracked_store.target)
 
 
-def test_a_database_that_breaks_while_it_is_used_is_left_for_the_next_uploader(place: Place) -> None:
-    report = place.run("--preset", "few")
-    uploader = place.uploader(report)
+def test_database_damaged_during_use_is_left_unchanged(tracked_store: TrackedStore) -> None:
+    report = tracked_store.run("--preset", "few")
+    uploader = tracked_store.uploader(report)
     uploader.sync(lambda entry: entry.progress("running"), settled=True)
     uploader._server = None
-    os.truncate(place.path, 400_000)
+    os.truncate(tracked_store.path, 400_000)
     with pytest.raises(Undeliverable, match="can no longer be used"):
         uploader.sync(lambda entry: None, settled=True)
-    assert [each for each in os.listdir(place.path.parent) if each.startswith("mlflow.db")] == ["mlflow.db"]
+    assert [each for each in os.listdir(tracked_store.path.parent) if each.startswith("mlflow.db")] == ["mlflow.db"]
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "expected"),
     [
         (EngramError("in our\nwords"), "in our words"),
         (OSError("[Errno 111] Connection refused"), "nothing answers at http://h:1"),
@@ -277,10 +283,10 @@ def test_a_database_that_breaks_while_it_is_used_is_left_for_the_next_uploader(p
         (ValueError("at http://ann:secret@h:1"), "http://h:1: ValueError: at http://h:1"),
     ],
 )
-def test_what_went_wrong_is_a_line_without_a_password(error: Exception, said: str) -> None:
-    assert said == reason(error, Target("http://ann:secret@h:1"))
+def test_error_is_reported_in_one_line_without_password(error: Exception, expected: str) -> None:
+    assert expected == reason(error, Target("http://ann:secret@h:1"))
 
 
-def test_a_receipt_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+def test_unreadable_receipt_is_none(tmp_path: Path) -> None:
     (tmp_path / "mlflow.json").write_text(json.dumps({"uri": 1}))
     assert notes.read_receipt(tmp_path) is None

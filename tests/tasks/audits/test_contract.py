@@ -1,4 +1,4 @@
-"""What every audit owes its users, whoever offers it: ours, those of another package, and the example of the README."""
+"""Requirements that every audit meets: the audits of this project, of another package, and the README's example."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ from tests.support.shell import PATHS, ROOT
 
 OURS = sorted(path.stem for path in (ROOT / "tasks" / "audits").iterdir() if not path.name.startswith("_"))
 AUDITS = sorted({*audits.names(), EXAMPLE})
-CHEAP = ("smoke", "null", "few")  # presets that take a second or so at tiny scale
-ABSENT = {("toys", "absent"), ("toys", "partly")}  # whose data no test has
+CHEAP = ("smoke", "null", "few")  # presets that take about a second at tiny scale
+ABSENT = {("toys", "absent"), ("toys", "partly")}  # presets whose data no test has
 PRESETS = [
     pytest.param(audit, preset, marks=() if preset in CHEAP else pytest.mark.slow)
     for audit in AUDITS
     for preset in (("smoke", "null", "mnist") if audit == EXAMPLE else audits.find(audit).audit.presets)
     if (audit, preset) not in ABSENT
 ]
-# What all audits plan, at full and at tiny scale, in a process that has done nothing else.
+# Plans every audit at full and at tiny scale, in a process that has done nothing else.
 PLANNING = """
 import hashlib, json, sys
 from orchestrator.errors import EngramError
@@ -64,22 +64,22 @@ def keys(spec):
         plans = [plan_of(cell) for cell in pin_cells(resolve_cells(spec), digests)]
     except EngramError as error:
         return str(error)
-    told = [[list(plan.jobs), dict(plan.roots), dict(plan.inputs), dict(plan.after)] for plan in plans]
-    return [hashlib.sha256(json.dumps(each).encode()).hexdigest() for each in told]
+    jobs = [[list(plan.jobs), dict(plan.roots), dict(plan.inputs), dict(plan.after)] for plan in plans]
+    return [hashlib.sha256(json.dumps(jobs_of_cell).encode()).hexdigest() for jobs_of_cell in jobs]
 
 digests = {}
-asked = [(name, preset, scale) for name in sys.argv[2:] for preset in audits.find(name).audit.presets
-         for scale in ("full", "tiny")]
-asked = asked[::int(sys.argv[1])]
-told = [keys(Spec(name, preset, {"scale": scale})) for name, preset, scale in asked]
+requests = [(name, preset, scale) for name in sys.argv[2:] for preset in audits.find(name).audit.presets
+            for scale in ("full", "tiny")]
+requests = requests[::int(sys.argv[1])]
+plans = [keys(Spec(name, preset, {"scale": scale})) for name, preset, scale in requests]
 loaded = [name for name in ("torch", "scipy", "sklearn", "pandas", "ray") if name in sys.modules]
-print(json.dumps({"asked": asked, "told": told, "loaded": loaded}))
+print(json.dumps({"requests": requests, "plans": plans, "loaded": loaded}))
 """
 
 
 @dataclass(frozen=True)
-class Planned:
-    """What a process planned: by audit, preset and scale a digest of each cell's plan, or why there is none."""
+class PlannedPresets:
+    """The plans of one process: for each audit, preset and scale, one digest per cell or the error message."""
 
     plans: dict[tuple[str, str, str], Any]
     loaded: list[str]
@@ -87,7 +87,7 @@ class Planned:
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of the package that offers the example, which is on Python's path."""
+    """The folder of the package that provides the example; it is on Python's path."""
     folder = tmp_path_factory.mktemp("package")
     with offered_example(folder):
         yield folder
@@ -98,36 +98,40 @@ def _embedded_data_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
 
 
-def planned(package: Path, hash_seed: str, step: int) -> Planned:
+def plan_in_process(package: Path, hash_seed: str, step: int) -> PlannedPresets:
     env = {name: value for name, value in os.environ.items() if name != "ENGRAM_DATA"}
     env |= {"PYTHONPATH": os.pathsep.join([str(package), PATHS]), "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-c", PLANNING, str(step), *AUDITS]
-    said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout)
-    names = [tuple(each) for each in said["asked"]]
-    return Planned(dict(zip(names, said["told"], strict=True)), said["loaded"])
+    output = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout)
+    names = [tuple(request) for request in output["requests"]]
+    return PlannedPresets(dict(zip(names, output["plans"], strict=True)), output["loaded"])
 
 
 @pytest.fixture(scope="module")
-def plans(package: Path) -> tuple[Planned, Planned]:
-    """The plans of two processes: they order sets of texts differently, and the second plans the last preset first."""
-    return planned(package, "0", 1), planned(package, "1", -1)
+def plans(package: Path) -> tuple[PlannedPresets, PlannedPresets]:
+    """The plans of two processes, which order sets of strings differently and plan the presets in opposite orders."""
+    return plan_in_process(package, "0", 1), plan_in_process(package, "1", -1)
 
 
-def test_a_plan_is_the_same_in_every_process_and_order(plans: tuple[Planned, Planned]) -> None:
-    one, other = plans
-    assert one.plans == other.plans
+def test_plans_do_not_depend_on_process_or_order(plans: tuple[PlannedPresets, PlannedPresets]) -> None:
+    forward, backward = plans
+    assert forward.plans == backward.plans
 
 
-def test_listing_and_planning_load_none_of_what_only_computing_needs(plans: tuple[Planned, Planned]) -> None:
-    assert [each.loaded for each in plans] == [[], []]
+def test_planning_loads_no_computing_libraries(plans: tuple[PlannedPresets, PlannedPresets]) -> None:
+    assert [planned.loaded for planned in plans] == [[], []]
 
 
-def test_every_preset_plans_or_says_in_a_line_which_data_are_absent(plans: tuple[Planned, Planned]) -> None:
-    refused = {asked: said for asked, said in plans[0].plans.items() if isinstance(said, str)}
-    for asked, said in refused.items():
-        assert len(said.splitlines()) == 1, asked
-        assert ("no folder " if asked[:2] == ("toys", "partly") else "ENGRAM_DATA is not set") in said, asked
-    # At tiny scale all is embedded; so are the data of what a new user tries.
+def test_unplannable_presets_name_missing_data(plans: tuple[PlannedPresets, PlannedPresets]) -> None:
+    refused = {
+        preset_at_scale: message for preset_at_scale, message in plans[0].plans.items() if isinstance(message, str)
+    }
+    for preset_at_scale, message in refused.items():
+        assert len(message.splitlines()) == 1, preset_at_scale
+        assert ("no folder " if preset_at_scale[:2] == ("toys", "partly") else "ENGRAM_DATA is not set") in message, (
+            preset_at_scale
+        )
+    # At tiny scale all data are embedded, and so are the data of the presets that a new user tries.
     ours = {(audit, preset) for audit, preset, scale in refused if audit in (*OURS, EXAMPLE) and scale == "tiny"}
     assert set() == ours
     tried = {preset for audit, preset, _ in refused if audit in OURS and preset in ("quickstart", "null", "smoke")}
@@ -135,7 +139,7 @@ def test_every_preset_plans_or_says_in_a_line_which_data_are_absent(plans: tuple
 
 
 def choices(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """What a config chooses, by field: of numbers only whether they are above 0, since sizes do not change code."""
+    """The choices of a config by field. A number counts only as positive or not, since sizes do not change the code."""
     if is_dataclass(value):
         yield path, type(value)
         for field in fields(value):
@@ -158,27 +162,27 @@ def with_less(config: Any) -> Any:
 
 @cache
 def differing_cells(audit: str, preset: str) -> list[Cell]:
-    """The preset's cells at tiny scale that make a choice which no earlier preset and no earlier cell makes.
+    """The preset's cells at tiny scale with a choice that neither an earlier preset nor an earlier cell makes.
 
-    Cells that differ in the sizes of numbers alone, as those of a ladder do, run once. Combinations of choices that
-    occur one by one elsewhere are planned (`test_every_preset_plans_or_says_in_a_line_which_data_are_absent`), not run.
+    Cells that differ only in numbers, such as those of a ladder, run once. Combinations of choices that occur
+    separately elsewhere are planned (`test_unplannable_presets_name_missing_data`), not run.
     """
     cells = pin_cells(resolve_cells(Spec(audit, preset, {"scale": "tiny"})), {})
     if preset in CHEAP:
-        different = {frozenset(choices(cell.config)): cell for cell in cells}
-        return list(different.values())
+        cells_by_choices = {frozenset(choices(cell.config)): cell for cell in cells}
+        return list(cells_by_choices.values())
     presets = [name for name in audits.find(audit).audit.presets if (audit, name) not in ABSENT]
-    seen: set[tuple[str, Any]] = set()
+    earlier_choices: set[tuple[str, Any]] = set()
     for name in [*cheap(audit), *presets[: presets.index(preset)]]:
         for cell in differing_cells(audit, name):
-            seen |= set(choices(cell.config))
+            earlier_choices |= set(choices(cell.config))
     new_cells = []
     for cell in cells:
         smaller = replace(cell, config=with_less(cell.config))
-        chosen = set(choices(smaller.config))
-        if not chosen <= seen:
+        cell_choices = set(choices(smaller.config))
+        if not cell_choices <= earlier_choices:
             new_cells.append(smaller)
-            seen |= chosen
+            earlier_choices |= cell_choices
     return new_cells
 
 
@@ -192,7 +196,7 @@ class Tiny:
     def run(self, audit: str, preset: str, tolerate: int = 0) -> Report:
         return start(differing_cells(audit, preset), open_store(self.store), replace(pages.HERE, tolerate=tolerate))
 
-    def of(self, audit: str, preset: str) -> Report:
+    def report(self, audit: str, preset: str) -> Report:
         if (audit, preset) not in self.done:
             self.done[audit, preset] = self.run(audit, preset)
         return self.done[audit, preset]
@@ -200,7 +204,7 @@ class Tiny:
     def cells(self, audit: str, preset: str) -> list[tuple[Any, Report]]:
         """The config and the report of each cell that differs from earlier ones."""
         configs = [cell.config for cell in differing_cells(audit, preset)]
-        report = self.of(audit, preset) if configs else None
+        report = self.report(audit, preset) if configs else None
         return list(zip(configs, report.cells or (report,), strict=True)) if report else []
 
 
@@ -214,20 +218,20 @@ def tiny(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ti
 
 
 def stored(report: Report, name: str) -> pa.Table:
-    """The table as it is stored, without the columns that are added for users."""
+    """The stored table, without the columns that are added for users."""
     assert report.store is not None
     return tables.read(report.store, report.roots[name])
 
 
 def cheap(audit: str) -> list[str]:
-    """The presets that these tests run; each audit has one at least."""
-    found = [preset for preset in CHEAP if preset in audits.find(audit).audit.presets]
-    assert found, f"{audit} has none of the presets {', '.join(CHEAP)}"
-    return found
+    """The presets that these tests run; each audit has at least one."""
+    presets = [preset for preset in CHEAP if preset in audits.find(audit).audit.presets]
+    assert presets, f"{audit} has none of the presets {', '.join(CHEAP)}"
+    return presets
 
 
 def verdict(audit: str, config: Any, summary: pa.Table) -> Verdict | None:
-    return audits.find(audit).audit.answer(config, summary)  # which refuses one that is not declared
+    return audits.find(audit).audit.answer(config, summary)  # raises an error for an undeclared answer
 
 
 def names(summary: pa.Table) -> list[tuple[str, str]]:
@@ -235,8 +239,8 @@ def names(summary: pa.Table) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("audit", AUDITS)
-def test_run_twice_computes_nothing_and_tells_the_same(audit: str, tiny: Tiny) -> None:
-    first = tiny.of(audit, cheap(audit)[0])
+def test_second_run_computes_nothing_and_agrees(audit: str, tiny: Tiny) -> None:
+    first = tiny.report(audit, cheap(audit)[0])
     second = tiny.run(audit, cheap(audit)[0])
     assert (second.state, second.jobs["done"]) == ("finished", 0)
     assert (first.run, dict(first.roots)) == (second.run, dict(second.roots))
@@ -245,7 +249,8 @@ def test_run_twice_computes_nothing_and_tells_the_same(audit: str, tiny: Tiny) -
 
 @pytest.mark.parametrize(("audit", "preset"), PRESETS)
 def test_tables_have_the_schemas_of_their_measures(audit: str, preset: str, tiny: Tiny) -> None:
-    measures = audits.find(audit).audit.measures  # of which several may share a name, where a config has one of them
+    # several measures may share a name if a config has only one of these measures
+    measures = audits.find(audit).audit.measures
     for _, report in tiny.cells(audit, preset):
         assert stored(report, "summary").schema.equals(SUMMARY)
         if measures:
@@ -257,11 +262,11 @@ def test_tables_have_the_schemas_of_their_measures(audit: str, preset: str, tiny
             assert not schemas or any(table.schema.equals(schema) for schema in schemas), name
             parquet = io.BytesIO()
             pq.write_table(table, parquet)
-            assert table.equals(pq.read_table(parquet)), name  # which a fixed size of lists would spoil
+            assert table.equals(pq.read_table(parquet)), name  # lists of a fixed size would break this
 
 
 @pytest.mark.parametrize(("audit", "preset"), PRESETS)
-def test_a_number_has_a_name_a_unit_and_a_sample(audit: str, preset: str, tiny: Tiny) -> None:
+def test_summary_rows_have_name_unit_and_size(audit: str, preset: str, tiny: Tiny) -> None:
     for _, report in tiny.cells(audit, preset):
         summary = report.table("summary")
         for row in summary.to_pylist():
@@ -270,16 +275,16 @@ def test_a_number_has_a_name_a_unit_and_a_sample(audit: str, preset: str, tiny: 
             assert row["n"] is not None, row
             assert row["n"] >= 0, row
             assert isinstance(json.loads(row["setting"]), dict)
-            assert row["published"] is None, row  # whose data and networks these are not
+            assert row["published"] is None, row  # published numbers belong to other data and networks
             if row["low"] is not None:
                 assert row["low"] <= row["estimate"] <= row["high"], row
         assert len(names(summary)) == len(set(names(summary)))
 
 
 @pytest.mark.parametrize("audit", AUDITS)
-def test_what_an_answer_means_is_declared_with_its_tone(audit: str, package: Path) -> None:
+def test_answers_are_declared_with_their_tone(audit: str, package: Path) -> None:
     answers = audits.find(audit).audit.wording.answers
-    assert "open" in {meaning.tone for meaning in answers.values()}  # where nothing could be had
+    assert "open" in {meaning.tone for meaning in answers.values()}  # the answer if there is no result
     for answer, meaning in answers.items():
         assert 1 <= len(answer.split()) <= 4, answer
         assert meaning.words, answer
@@ -287,80 +292,82 @@ def test_what_an_answer_means_is_declared_with_its_tone(audit: str, package: Pat
 
 
 @pytest.mark.parametrize(("audit", "preset"), PRESETS)
-def test_the_answer_in_words_stands_on_rows_of_the_summary(audit: str, preset: str, tiny: Tiny) -> None:
+def test_answer_refers_to_rows_of_the_summary(audit: str, preset: str, tiny: Tiny) -> None:
     assert audit not in OURS or audits.find(audit).audit.verdict is not None
     for config, report in tiny.cells(audit, preset):
         summary = report.table("summary")
-        for table in (summary, summary.slice(0, 0)):  # the second, where nothing could be had
-            said = verdict(audit, config, table)
-            if said is not None:
-                assert said.answer in audits.find(audit).audit.wording.answers
-                assert said.sentence
-                assert said.limits
-                assert set(said.rows) <= set(names(table))
-                assert not re.findall(r"\b(?:nan|inf|None(?! of))\b", said.sentence)
+        for table in (summary, summary.slice(0, 0)):  # the second has no result
+            answer = verdict(audit, config, table)
+            if answer is not None:
+                assert answer.answer in audits.find(audit).audit.wording.answers
+                assert answer.sentence
+                assert answer.limits
+                assert set(answer.rows) <= set(names(table))
+                assert not re.findall(r"\b(?:nan|inf|None(?! of))\b", answer.sentence)
 
 
-def test_the_presets_of_the_example_are_all_among_these(package: Path) -> None:
-    found = [each.values[1] for each in PRESETS if each.values[0] == EXAMPLE]
-    assert list(audits.find(EXAMPLE).audit.presets) == found
+def test_all_presets_of_the_example_are_tested(package: Path) -> None:
+    tested_presets = [case.values[1] for case in PRESETS if case.values[0] == EXAMPLE]
+    assert list(audits.find(EXAMPLE).audit.presets) == tested_presets
 
 
 @pytest.mark.parametrize("audit", [audit for audit in AUDITS if audit in (*OURS, EXAMPLE)])
-def test_where_nothing_was_trained_on_the_interval_covers_the_null(audit: str, tiny: Tiny) -> None:
+def test_null_preset_interval_covers_the_null(audit: str, tiny: Tiny) -> None:
     for config, report in tiny.cells(audit, "null"):
         rows = {(row["metric"], row["setting"]): row for row in report.table("summary").to_pylist()}
-        said = verdict(audit, config, report.table("summary"))
-        assert said is not None
-        assert audits.find(audit).audit.wording.answers[said.answer].tone != "accused"
-        rests_on = next(row for row in map(rows.__getitem__, said.rows) if row["low"] is not None)
-        assert rests_on["low"] <= rests_on["null"] <= rests_on["high"], rests_on
+        answer = verdict(audit, config, report.table("summary"))
+        assert answer is not None
+        assert audits.find(audit).audit.wording.answers[answer.answer].tone != "accused"
+        decisive_row = next(row for row in map(rows.__getitem__, answer.rows) if row["low"] is not None)
+        assert decisive_row["low"] <= decisive_row["null"] <= decisive_row["high"], decisive_row
 
 
 def without_a_leaf(roots: Roots) -> Roots:
-    """The same plan, but that the first of the jobs that read no tables fails."""
+    """The same plan, in which the first job that reads no tables fails."""
     leaf = next(key for key, job in Plan.from_roots(roots).jobs.items() if not job.inputs)
-    made: dict[Job, Job] = {}
+    new_jobs: dict[Job, Job] = {}
 
-    def changed(job: Job) -> Job:
-        if job not in made:
-            inputs = tuple(changed(below) for below in job.inputs)
-            after = None if job.after is None else changed(job.after)
+    def with_failure(job: Job) -> Job:
+        if job not in new_jobs:
+            inputs = tuple(with_failure(source) for source in job.inputs)
+            after = None if job.after is None else with_failure(job.after)
             fails = not inputs and key_of(job, ()) == leaf
-            made[job] = Job(lost, Lost()) if fails else replace(job, inputs=inputs, after=after)
-        return made[job]
+            new_jobs[job] = Job(lost, Lost()) if fails else replace(job, inputs=inputs, after=after)
+        return new_jobs[job]
 
-    def every(jobs: Sequence[Job]) -> tuple[Job, ...]:
-        return tuple(changed(job) for job in jobs)
+    def all_with_failure(jobs: Sequence[Job]) -> tuple[Job, ...]:
+        return tuple(with_failure(job) for job in jobs)
 
-    return {name: changed(root) if isinstance(root, Job) else every(root) for name, root in roots.items()}
+    return {
+        name: with_failure(root) if isinstance(root, Job) else all_with_failure(root) for name, root in roots.items()
+    }
 
 
-@pytest.mark.parametrize("audit", [audit for audit in AUDITS if audit != "chains"])  # which is a single training
-def test_a_failed_leaf_that_is_tolerated_leaves_a_summary(
-    audit: str, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("audit", [audit for audit in AUDITS if audit != "chains"])  # chains is a single training
+def test_tolerated_failure_still_yields_a_summary(audit: str, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = cheap(audit)[0]
-    ((config, _),) = tiny.cells(audit, preset)  # so that nothing but what reads the leaf is computed anew
-    found = audits.find(audit)
-    failing = replace(found, audit=replace(found.audit, plan=lambda config: without_a_leaf(found.audit.plan(config))))
+    ((config, _),) = tiny.cells(audit, preset)  # so that only jobs that read the failed one are computed again
+    original = audits.find(audit)
+    failing = replace(
+        original, audit=replace(original.audit, plan=lambda config: without_a_leaf(original.audit.plan(config)))
+    )
     monkeypatch.setattr(audits, "find", lambda name: failing)
     report = tiny.run(audit, preset, tolerate=1)
     assert (report.state, report.jobs["failed"], report.exit_code) == ("failed", 1, 3)
     summary = report.table("summary").select(SUMMARY.names)
     assert summary.schema.equals(SUMMARY)
     assert summary.num_rows
-    said = verdict(audit, config, summary)
-    assert said is None or set(said.rows) <= set(names(summary))
+    answer = verdict(audit, config, summary)
+    assert answer is None or set(answer.rows) <= set(names(summary))
 
 
 @pytest.mark.parametrize("audit", AUDITS)
-def test_what_an_audit_says_of_itself_is_read_in_its_report(audit: str, tiny: Tiny) -> None:
-    found = audits.find(audit)
-    assert found.question
-    assert found.documentation or audit not in (*OURS, EXAMPLE)
-    run = open_run(open_store(str(tiny.store)), tiny.of(audit, cheap(audit)[0]).run)
+def test_report_shows_the_audits_documentation(audit: str, tiny: Tiny) -> None:
+    definition = audits.find(audit)
+    assert definition.question
+    assert definition.documentation or audit not in (*OURS, EXAMPLE)
+    run = open_run(open_store(str(tiny.store)), tiny.report(audit, cheap(audit)[0]).run)
     page = pages.words(pages.draw(run))
-    assert found.question in page
-    for paragraph in found.documentation.split("\n\n"):
+    assert definition.question in page
+    for paragraph in definition.documentation.split("\n\n"):
         assert " ".join(paragraph.replace("`", "").split()) in page  # backticks become elements of the page

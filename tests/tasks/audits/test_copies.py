@@ -1,4 +1,4 @@
-"""Copies of one image in a user's data are one record, in one part, in every audit, and the answer counts them."""
+"""Copies of an image in a user's data are one record, on one side of every split, and the answer counts the copies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def noise(number: int) -> Image.Image:
 
 
 def user_folder(folder: Path, copies: int, offset: int = 0) -> Dataset:
-    """60 training images of two classes, of which so many are one image, and other test images."""
+    """60 training images of two classes, of which `copies` are the same image, and different test images."""
     for number in range(COUNT):
         path = folder / "train" / "ab"[number % 2] / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,8 +93,12 @@ def user_questions(folder: Path, copies: int) -> Dataset:
     """120 questions, of which the first `copies` are one question."""
     lines = []
     for number in range(2 * COUNT):
-        shown = 0 if number < copies else number
-        fields = {"context": f"Room {shown} has {shown} chairs.", "question": "How many?", "answers": [str(shown)]}
+        content = 0 if number < copies else number
+        fields = {
+            "context": f"Room {content} has {content} chairs.",
+            "question": "How many?",
+            "answers": [str(content)],
+        }
         split = "train" if number < COUNT else "validation"
         lines.append(json.dumps({"id": str(number), "split": split, **fields}))
     (folder / "questions.jsonl").write_text("\n".join(lines) + "\n")
@@ -102,11 +106,11 @@ def user_questions(folder: Path, copies: int) -> Dataset:
 
 
 def user_identifiers(folder: Path, copies: int) -> Dataset:
-    """60 different texts with an identifier each; the first `copies` identifiers are one."""
+    """60 different texts with an identifier each; the first `copies` identifiers are equal."""
     lines = []
     for number in range(COUNT):
-        shown = 0 if number < copies else number
-        lines.append(json.dumps({"id": str(number), "text": f"Text {number} has key-{shown:016x}."}))
+        content = 0 if number < copies else number
+        lines.append(json.dumps({"id": str(number), "text": f"Text {number} has key-{content:016x}."}))
     (folder / "identifiers.jsonl").write_text("\n".join(lines) + "\n")
     return pin(Dataset(f"records:{folder / 'identifiers.jsonl'}"))
 
@@ -152,9 +156,9 @@ def identifiers(folder: Path, copies: int) -> Text:
 
 def other_texts(folder: Path, copies: int) -> Text:
     (folder / "others").mkdir()
-    others = folder / "others" / "others.jsonl"
-    others.write_text("".join(f'{{"id": "{number}", "text": "Other {number}."}}\n' for number in range(COUNT)))
-    return configured(data=user_texts(folder, copies), comparison_texts=pin(Dataset(f"records:{others}")))
+    path = folder / "others" / "others.jsonl"
+    path.write_text("".join(f'{{"id": "{number}", "text": "Other {number}."}}\n' for number in range(COUNT)))
+    return configured(data=user_texts(folder, copies), comparison_texts=pin(Dataset(f"records:{path}")))
 
 
 def relational(folder: Path, copies: int) -> Relational:
@@ -184,10 +188,10 @@ def membership_sides(config: Membership) -> Iterator[Rows]:
 
 
 def density_sides(config: Density) -> Iterator[Rows]:
-    planned = density_trainings(config.question)
-    assert planned is not None
-    for job in planned.fits:
-        yield member_of(job.config, load(planned.config.data)).rows
+    plan = density_trainings(config.question)
+    assert plan is not None
+    for job in plan.fits:
+        yield member_of(job.config, load(plan.config.data)).rows
 
 
 def forgetting_sides(config: Forgetting) -> Iterator[Rows]:
@@ -221,7 +225,7 @@ SIDES = [
 
 
 def planned_summary(audit: Audit, config: Any) -> Any:
-    """The config of the summary."""
+    """The configuration of the summary."""
     job = audit.plan(config)["summary"]
     assert isinstance(job, Job)
     return job.config
@@ -232,9 +236,9 @@ def test_every_audit_counts_copies(audit: Audit, make: Any, tmp_path: Path) -> N
     about = planned_summary(audit, make(tmp_path, COPIED))
     assert about.copies.groups == 1
     assert about.copies.images == COPIED
-    counted = describe_copies(summarise((), (), about))
-    assert re.search(rf"^Exact copies count as one record: 1 of the \d+ records represents {COPIED} \w+\.$", counted)
-    assert about.copies.records in (COUNT - COPIED + 1, 2 * COUNT - COPIED + 1)  # of two sets, or of both parts
+    sentence = describe_copies(summarise((), (), about))
+    assert re.search(rf"^Exact copies count as one record: 1 of the \d+ records represents {COPIED} \w+\.$", sentence)
+    assert about.copies.records in (COUNT - COPIED + 1, 2 * COUNT - COPIED + 1)  # of two data sets, or of both splits
 
 
 @pytest.mark.parametrize(("audit", "make"), AUDITS)
@@ -248,10 +252,10 @@ def test_without_copies_nothing_is_counted(audit: Audit, make: Any, tmp_path: Pa
 def test_copies_are_on_one_side(make: Any, sides: Any, tmp_path: Path) -> None:
     config = make(tmp_path, COPIED)
     copies = np.arange(COPIED) if isinstance(config, DejaVu) else copied_rows(data_of(config))
-    found = [int(np.isin(copies, rows).sum()) for rows in sides(config)]
+    copies_per_side = [int(np.isin(copies, rows).sum()) for rows in sides(config)]
     assert len(copies) == COPIED
-    assert found
-    assert set(found) <= {0, COPIED}
+    assert copies_per_side
+    assert set(copies_per_side) <= {0, COPIED}
 
 
 def test_copies_are_one_canary(tmp_path: Path) -> None:
@@ -266,7 +270,7 @@ def test_copies_are_one_canary(tmp_path: Path) -> None:
 
 def test_copies_are_one_canary_by_self_influence() -> None:
     digits = load(Dataset("digits"))
-    rows = np.array([3, 3, 4, 5])  # of which the first two are copies
+    rows = np.array([3, 3, 4, 5])  # the first two are copies
     table = made_up.influence([9.0, 9.0, 3.0, 1.0])
     images = replace(digits, train_images=digits.train_images[rows], train_labels=digits.train_labels[rows])
     with pytest.MonkeyPatch.context() as patch:
@@ -275,17 +279,17 @@ def test_copies_are_one_canary_by_self_influence() -> None:
     assert chosen["row"].to_pylist() == [0, 3]
 
 
-def test_copies_of_training_texts_are_counted_beside_secrets(golden: Golden, tmp_path: Path) -> None:
+def test_copies_of_training_texts_are_counted_with_secrets(golden: Golden, tmp_path: Path) -> None:
     config = configured(data=user_texts(tmp_path, COPIED), secrets=4)
-    counted = describe_copies(summarise((), (), planned_summary(TEXT, config)))
-    golden(counted)
+    sentence = describe_copies(summarise((), (), planned_summary(TEXT, config)))
+    golden(sentence)
 
 
 def test_copies_of_texts_are_compared_once(tmp_path: Path) -> None:
     compared = given_question(other_texts(tmp_path, COPIED))
     assert isinstance(compared, ComparedTexts)
-    texts, others = both_sets(compared)
-    assert (len(texts), len(others)) == (COUNT - COPIED + 1, COUNT)
+    texts, comparison_texts = both_sets(compared)
+    assert (len(texts), len(comparison_texts)) == (COUNT - COPIED + 1, COUNT)
 
 
 def test_copies_of_a_question_are_scored_once(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How far a configuration travels while its plan is made: the functions of its audit that it is handed to."""
+"""The functions of an audit that receive the whole configuration while its plan is made."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tasks.contract.audit import Audit
 
 PACKAGES = Path(__file__).parents[3] / "tasks" / "audits"
 AUDITS = sorted(folder.name for folder in PACKAGES.iterdir() if (folder / "__init__.py").exists())
-MOST = 20
+MAX_FUNCTIONS = 20
 DIGESTS: dict[str, str] = {}
 
 
 def functions_given_config(audit: Audit, package: Path, config: Any) -> set[str]:
-    """The functions of the package that receive the whole configuration while it is planned; its methods are none."""
+    """The functions of the package that receive the whole configuration during planning; methods of it do not count."""
     functions = set()
 
     def watch(frame: FrameType, event: str, _: object) -> None:
@@ -42,7 +42,7 @@ def functions_given_config(audit: Audit, package: Path, config: Any) -> set[str]
 
 
 def planned_configs(name: str) -> list[Any]:
-    """The first configuration of each preset at `scale=tiny`, of those without files of the user."""
+    """The first configuration of each preset at `scale=tiny`, except presets that need files of the user."""
     configs = []
     for preset in audits.find(name).audit.presets:
         try:
@@ -54,10 +54,10 @@ def planned_configs(name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", AUDITS)
-def test_config_is_handed_to_few_functions(name: str) -> None:
+def test_few_functions_receive_the_config(name: str) -> None:
     audit = audits.find(name).audit
     configs = planned_configs(name)
     assert configs
     functions = set[str]().union(*(functions_given_config(audit, PACKAGES / name, config) for config in configs))
     assert functions
-    assert len(functions) <= MOST, sorted(functions)
+    assert len(functions) <= MAX_FUNCTIONS, sorted(functions)

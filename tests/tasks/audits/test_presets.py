@@ -58,7 +58,9 @@ def write_few_images(root: Path) -> None:
 
 
 def write_noise(root: Path) -> None:
-    """Images of noise, as many as the presets of `forgetting` draw: it looks for equal images before it trains."""
+    """Images of noise, as many as the presets of `forgetting` draw: the audit looks for equal images before it
+    trains.
+    """
     generator = np.random.default_rng(0)
 
     def noise(*shape: int) -> Any:

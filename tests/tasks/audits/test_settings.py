@@ -1,4 +1,4 @@
-"""Every setting that an audit accepts changes what is planned, or is one that the answer alone reads."""
+"""Every setting of an audit changes the plan or is read only by the answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasks.contract.job import ANSWER_ONLY, Job
 AUDITS = ("deja_vu", "density", "forgetting", "membership", "relational", "text", "unique_feature")
 
 
-# Settings whose effect does not show in so small a plan.
+# Settings without a visible effect in a small plan.
 WITHOUT_EFFECT_IF_TINY = {
     "link": "a training of one epoch is one link",
     "one_seed": "the plan has one canary",
@@ -27,36 +27,36 @@ WITHOUT_EFFECT_IF_TINY = {
 
 
 def plan_digest(audit: Any, config: Any) -> tuple[Any, ...]:
-    """What is planned: every job with its configuration and its inputs."""
-    seen: dict[int, int] = {}
+    """A digest of the plan: every job with its configuration and inputs."""
+    digests: dict[int, int] = {}
 
     def digest(job: Job) -> int:
-        if id(job) not in seen:
-            seen[id(job)] = hash((job.function.__qualname__, repr(job.config), tuple(map(digest, job.inputs))))
-        return seen[id(job)]
+        if id(job) not in digests:
+            digests[id(job)] = hash((job.function.__qualname__, repr(job.config), tuple(map(digest, job.inputs))))
+        return digests[id(job)]
 
     roots = audit.plan(config).items()
     return tuple((name, tuple(map(digest, jobs if isinstance(jobs, tuple) else (jobs,)))) for name, jobs in roots)
 
 
-def settings(config: Any, above: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Path, declared type and value of each field that the plan is to depend on, of groups and alternatives, too."""
+def settings(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Path, declared type and value of each field that should affect the plan, including groups and alternatives."""
     kind: Any = type(config)
     for field in dataclasses.fields(config):
-        path, value = f"{above}{field.name}", getattr(config, field.name)
+        path, field_value = f"{prefix}{field.name}", getattr(config, field.name)
         if field.metadata.get(ANSWER_ONLY):
             continue
-        if parts(value) is not None:
-            yield from settings(value, f"{path}.")
+        if parts(field_value) is not None:
+            yield from settings(field_value, f"{path}.")
         else:
-            yield path, field_types(kind)[field.name], value
+            yield path, field_types(kind)[field.name], field_value
 
 
-def other_values(to: Any, value: Any) -> list[Any]:
-    """Some other values of a declared type; none of texts, data sets and files."""
+def other_values(declared_type: Any, value: Any) -> list[Any]:
+    """Other values of a declared type; none for texts, data sets and files."""
     if isinstance(value, bool):
         return [not value]
-    for member in alternatives(to):
+    for member in alternatives(declared_type):
         if get_origin(member) is Literal:
             return [choice for choice in get_args(member) if choice != value]
     if isinstance(value, int):
@@ -69,16 +69,16 @@ def other_values(to: Any, value: Any) -> list[Any]:
 
 
 def without_effect(audit: Any, config: Any) -> list[str]:
-    """The settings of which other values are accepted and change nothing."""
+    """The settings whose other accepted values do not change the plan."""
     baseline = plan_digest(audit, config)
     unused = []
-    for path, to, value in settings(config):
+    for path, declared_type, value in settings(config):
         accepted = 0
-        for other in other_values(to, value):
-            if other == value:
+        for new_value in other_values(declared_type, value):
+            if new_value == value:
                 continue
             try:
-                changed = plan_digest(audit, replace_fields(config, {path: other})) != baseline
+                changed = plan_digest(audit, replace_fields(config, {path: new_value})) != baseline
             except (EngramError, ValueError):
                 continue
             accepted += 1
@@ -91,23 +91,25 @@ def without_effect(audit: Any, config: Any) -> list[str]:
 
 
 def kinds(config: Any) -> tuple[Any, ...]:
-    """The types of a config, its groups and alternatives, and its lists of names: presets that share them are one."""
-    found: list[Any] = [type(config)]
+    """The types of a config, its groups, its alternatives and its lists of names; presets with equal types count as
+    one.
+    """
+    types: list[Any] = [type(config)]
     for value in (parts(config) or {}).values():
         if parts(value) is not None:
-            found.append(kinds(value))
+            types.append(kinds(value))
         elif isinstance(value, tuple) and value and isinstance(value[0], str):
-            found.append(value)
-    return tuple(found)
+            types.append(value)
+    return tuple(types)
 
 
 def distinct_presets(name: str) -> list[str]:
     """The first preset of each combination of types."""
     audit = audits.find(name).audit
-    chosen: dict[Any, str] = {}
+    presets: dict[Any, str] = {}
     for preset in audit.presets:
-        chosen.setdefault(kinds(audit.cells(preset)[0]), preset)
-    return list(chosen.values())
+        presets.setdefault(kinds(audit.cells(preset)[0]), preset)
+    return list(presets.values())
 
 
 @pytest.mark.parametrize(("name", "preset"), [(name, preset) for name in AUDITS for preset in distinct_presets(name)])

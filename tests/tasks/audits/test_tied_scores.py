@@ -1,4 +1,4 @@
-"""A constant and a rounded output, sent through every route: none is judged, by the audit's own answer."""
+"""Constant and rounded outputs on every route: no audit judges them."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ from tests.tasks.audits.membership.made_up import make_answers, make_canaries, m
 from tests.tasks.audits.relational import made_up as questions
 from tests.tasks.audits.text.made_up import make_scores, question_of
 from tests.tasks.audits.text.test_documents import CONFIG as DOCUMENTS
-from tests.tasks.audits.text.test_documents import made_scores
+from tests.tasks.audits.text.test_documents import draw_scores
 from tests.tasks.audits.unique_feature.made_up import family
 
 Array = NDArray[np.float64]
-Change = Callable[[Array], Array]  # of what a model says
+Change = Callable[[Array], Array]  # of the model's outputs
 Answered = tuple[object, object, pa.Table]  # the audit, a config and a summary
 CHANGES: Mapping[str, Change] = {
     "constant": lambda values: np.full_like(values, 0.25),
@@ -75,18 +75,18 @@ CHANGES: Mapping[str, Change] = {
 
 
 def changed_column(table: pa.Table, name: str, change: Change) -> pa.Table:
-    """The table with a column of numbers, or of lists of them, as the change makes it."""
+    """The table with the change applied to a column of numbers or of lists of numbers."""
     column = table[name].combine_chunks()
     if pa.types.is_list(column.type):
-        values = pa.array([change(np.array(each)).tolist() for each in column.to_pylist()], column.type)
+        values = pa.array([change(np.array(row)).tolist() for row in column.to_pylist()], column.type)
     else:
         values = pa.array(change(column.to_numpy(zero_copy_only=False)), column.type)
-    place = table.schema.get_field_index(name)
-    return table.set_column(place, table.schema.field(name), values)
+    index = table.schema.get_field_index(name)
+    return table.set_column(index, table.schema.field(name), values)
 
 
 def membership_halves(change: Change) -> Answered:
-    answers = [changed_column(each, "log_odds", change) for each in make_answers(16, 80, 0.0, 1)]
+    answers = [changed_column(answer, "log_odds", change) for answer in make_answers(16, 80, 0.0, 1)]
     tables = [records(ExactTest(0.05, 99, 0), answers), attacks(Matching(0), answers)]
     return (
         membership.AUDIT,
@@ -103,7 +103,7 @@ def membership_given(source: Source, change: Change) -> Answered:
 
 
 def membership_canaries(change: Change) -> Answered:
-    tables = [changed_column(each, "log_odds", change) for each in make_canaries(0.0, None, canaries=100)]
+    tables = [changed_column(answer, "log_odds", change) for answer in make_canaries(0.0, None, canaries=100)]
     summary = summarise_membership(AboutMembership(0.05), [epsilon(AtDelta(1e-5), tables)])
     return membership.AUDIT, Membership(Canaries(models=1, canaries=100, examples=200)), summary
 
@@ -112,9 +112,9 @@ def unique_feature_pairs(change: Change) -> Answered:
     draws = np.random.default_rng(1)
     tables = []
     for canary in range(6):
-        twin = np.zeros((60, 2))
-        model = twin + change(draws.normal(0, 0.01, (60, 2)))
-        tables.append(family(canary, {"canary": model, "twin": twin}, 1, canary))
+        control = np.zeros((60, 2))
+        canary_model = control + change(draws.normal(0, 0.01, (60, 2)))
+        tables.append(family(canary, {"canary": canary_model, "twin": control}, 1, canary))
     rows = canary_rows(Tables([canary_verdicts(NoSettings(), tables)]), None)
     smoke = PRESETS["smoke"]
     return unique_feature.AUDIT, smoke, pa.Table.from_pylist(list(rows), SUMMARY)
@@ -129,70 +129,76 @@ def unique_feature_models(change: Change) -> Answered:
 
 
 def forgetting_target(source: str, change: Change) -> Answered:
-    known, target = confidences.audit(np.random.default_rng(3), images=100)
-    given = np.stack([change(values) for values in target]).clip(0, 1)
+    calibration, target = confidences.audit(np.random.default_rng(3), images=100)
+    outputs = np.stack([change(values) for values in target]).clip(0, 1)
     tables = [
         confidences.table(kind, number, replicate, values, control=100)
-        for kind, number, models in (("calibration", None, known), ("target", 0, given))
+        for kind, number, models in (("calibration", None, calibration), ("target", 0, outputs))
         for replicate, values in enumerate(models)
     ]
-    named = NamedTarget("a", source)  # type: ignore[arg-type]
-    table = decisions(Decisions((named,), permutations=99), tables)
-    return forgetting.AUDIT, FORGETTING, summarise_forgetting(AboutForgetting((named,)), [table])
+    named_target = NamedTarget("a", source)  # type: ignore[arg-type]
+    table = decisions(Decisions((named_target,), permutations=99), tables)
+    return forgetting.AUDIT, FORGETTING, summarise_forgetting(AboutForgetting((named_target,)), [table])
 
 
 def density_folds(change: Change) -> Answered:
     models = densities.folds(60, 4, 4)
     log_p = change(densities.noise(np.random.default_rng(1), 60, 4, 4, 4.0))
     fits = densities.of_folds(models, {1: log_p})
-    scored = density_scores(Scores(models, 1, permutations=99, draws=4), fits)
-    spread = distribution(Distribution(models, (1,), draws=4, seed=1), fits)
-    return density.AUDIT, Density(), summarise_density(AboutDensity(16, 0.01), [scored, spread])
+    score_table = density_scores(Scores(models, 1, permutations=99, draws=4), fits)
+    distribution_table = distribution(Distribution(models, (1,), draws=4, seed=1), fits)
+    return density.AUDIT, Density(), summarise_density(AboutDensity(16, 0.01), [score_table, distribution_table])
 
 
 def deja_vu_encoder(change: Change) -> Answered:
     draws = np.random.default_rng(1)
-    pictures = simulated_encoders.drawn(draws)
-    crops, public = simulated_encoders.embedded(pictures, draws)
-    coarse = (change(crops).astype(np.float32), change(public).astype(np.float32))
-    if len(np.unique(coarse[0])) > 1:  # a rounding keeps most of 16 coordinates apart; here it leaves but one of them
-        coarse = tuple(each * (np.arange(each.shape[1]) == 0) for each in coarse)  # type: ignore[assignment]
-    reference = simulated_encoders.embedded(pictures, draws)
+    images = simulated_encoders.draw_scenes(draws)
+    crops, public = simulated_encoders.embed(images, draws)
+    changed_embeddings = (change(crops).astype(np.float32), change(public).astype(np.float32))
+    if (
+        len(np.unique(changed_embeddings[0])) > 1
+    ):  # rounding keeps most of 16 coordinates distinct, so only one of them is kept
+        changed_embeddings = tuple(
+            embeddings * (np.arange(embeddings.shape[1]) == 0) for embeddings in changed_embeddings
+        )  # type: ignore[assignment]
+    reference = simulated_encoders.embed(images, draws)
     tables = [
-        simulated_encoders.neighbours(pictures, coarse, "A"),
-        simulated_encoders.neighbours(pictures, reference, "B"),
+        simulated_encoders.neighbours(images, changed_embeddings, "A"),
+        simulated_encoders.neighbours(images, reference, "B"),
     ]
-    return deja_vu.AUDIT, simulated_encoders.CONFIG, simulated_encoders.summed(tables)
+    return deja_vu.AUDIT, simulated_encoders.CONFIG, simulated_encoders.summary_of(tables)
 
 
 def text_secrets(change: Change) -> Answered:
-    tables = [changed_column(each, "log_p", change) for each in make_scores(0.0, 1)]
+    tables = [changed_column(scores, "log_p", change) for scores in make_scores(0.0, 1)]
     return text.AUDIT, TEXT, summarise_text(AboutText(0.05), [secrets(SecretRanking(0.05), tables)])
 
 
 def text_documents(change: Change) -> Answered:
-    made = made_scores(0.0, 1)
-    changed = change(np.stack([each["log_p"].to_numpy() for each in made]))  # with one grid for all models
+    score_tables = draw_scores(0.0, 1)
+    changed_log_p = change(
+        np.stack([scores["log_p"].to_numpy() for scores in score_tables])
+    )  # rounds all models to the same grid
     tables = [
-        changed_column(each, "log_p", lambda _, values=values: values)  # type: ignore[misc]
-        for each, values in zip(made, changed, strict=True)
+        changed_column(scores, "log_p", lambda _, values=values: values)  # type: ignore[misc]
+        for scores, values in zip(score_tables, changed_log_p, strict=True)
     ]
     test = document_test(question_of(DOCUMENTS, Documents), DOCUMENTS)
-    measured = [documents(test, tables), estimates(test, tables)]
-    return text.AUDIT, DOCUMENTS, summarise_text(AboutText(0.05), measured)
+    measured_tables = [documents(test, tables), estimates(test, tables)]
+    return text.AUDIT, DOCUMENTS, summarise_text(AboutText(0.05), measured_tables)
 
 
 def relational_reader(change: Change) -> Answered:
-    """A reader that is trained here; answers are texts, so a rounded output is a wrong answer and nothing is tied."""
+    """A reader that is trained here. Its answers are texts, so rounding makes an answer wrong rather than tied."""
     answers = np.round(change(np.random.default_rng(1).normal(0, 0.2, 400)), 6)
     share = np.unique(answers, return_counts=True)[1].max() / len(answers)
     commonest = pa.Table.from_pylist(
         [{"replicate": 0, "split": split, "questions": 400, "one_text": share} for split in ("train", "validation")],
         COMMONEST,
     )
-    measured = questions.measured(questions.counted((10, 100), (10, 100)))
+    question_table = questions.memorization_of(questions.counted_scores((10, 100), (10, 100)))
     config = with_settings(RELATIONAL, negligible=0.2)
-    return relational.AUDIT, config, summarise_relational(AboutRelational("numeric"), [measured, commonest])
+    return relational.AUDIT, config, summarise_relational(AboutRelational("numeric"), [question_table, commonest])
 
 
 ROUTES: Mapping[str, Callable[[Change], Answered]] = {
@@ -214,27 +220,27 @@ ROUTES: Mapping[str, Callable[[Change], Answered]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("route", ROUTES)
-def test_a_constant_and_a_rounded_output_are_not_assessable(route: str, change: str) -> None:
+def test_constant_and_rounded_outputs_are_not_assessable(route: str, change: str) -> None:
     audit, config, summary = ROUTES[route](CHANGES[change])
     assert isinstance(audit, Audit)
-    answer = audit.answer(config, summary)
-    assert answer is not None
-    assert answer.answer == "not assessable", answer.sentence
+    verdict = audit.answer(config, summary)
+    assert verdict is not None
+    assert verdict.answer == "not assessable", verdict.sentence
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_the_same_outputs_with_all_digits_are_not_refused_for_ties(route: str) -> None:
+def test_unchanged_outputs_are_not_rejected_for_ties(route: str) -> None:
     audit, config, summary = ROUTES[route](lambda values: values)
     assert isinstance(audit, Audit)
-    answer = audit.answer(config, summary)
-    assert answer is not None
-    assert "pairs of scores" not in answer.sentence
+    verdict = audit.answer(config, summary)
+    assert verdict is not None
+    assert "pairs of scores" not in verdict.sentence
 
 
-def test_a_reader_with_one_answer_to_all_corrupted_contexts_is_not_assessable() -> None:
+def test_constant_reader_answers_are_not_assessable() -> None:
     audit, config, summary = relational_reader(CHANGES["constant"])
     assert isinstance(audit, Audit)
-    answer = audit.answer(config, summary)
-    assert answer is not None
-    assert answer.answer == "not assessable", answer.sentence
-    assert "a fixed answer carries no information" in answer.sentence
+    verdict = audit.answer(config, summary)
+    assert verdict is not None
+    assert verdict.answer == "not assessable", verdict.sentence
+    assert "a fixed answer carries no information" in verdict.sentence

@@ -1,8 +1,8 @@
 """The tables of each task and its version: neither changes without the other.
 
-A failure means that the task no longer computes its stored results. If the change is meant, raise the task's
-`version`, renew the golden file and review its diff. A fingerprint under an unchanged version is not renewed: if the
-table of this test was changed instead of the task, delete its entry first.
+A failure means that the task no longer computes its stored results. If the change is intended, raise the task's
+`version`, renew the golden file and review its diff. A fingerprint under an unchanged version is not renewed: if you
+changed the table of this test instead of the task, delete its entry first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def list_cases() -> list[object]:
 
 
 @pytest.mark.parametrize(("audit", "computed"), list_cases())
-def test_task_computes_what_its_version_says(golden: Golden, audit: str, computed: Computed) -> None:
+def test_task_computes_the_tables_of_its_version(golden: Golden, audit: str, computed: Computed) -> None:
     file = f"versions/{audit}.yaml"
     description = simplify(computed.describe())
     entries = load((FOLDER / file).read_text()) if (FOLDER / file).exists() else {}
@@ -43,6 +43,6 @@ def test_task_computes_what_its_version_says(golden: Golden, audit: str, compute
     golden.compare(file, computed.name, description, computed.tolerance)
 
 
-def test_a_training_by_rank_changes_its_version_with_that_of_every_training(golden: Golden) -> None:
+def test_training_versions_change_together(golden: Golden) -> None:
     versions = {task.__name__: marks(task).version for task in (train_with_canary, train)}
     golden.compare("versions/unique_feature.yaml", "trainings of one kind", versions)

@@ -1,4 +1,4 @@
-"""One function renders verdict and certificate: of a case, of one with words of its own, and without evidence."""
+"""Verdict and certificate for a case, for a case that defines its texts, and without evidence."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MEMORISED = Case[Evidence](
     lambda evidence: evidence.share > 0.5,
     "At most {wrong} are called so.",
     because=lambda _config, evidence: f", more than half: {evidence.share:g} > .5.",
-    steps=("Train anew.",),
+    steps=("Train again.",),
     rows=lambda _evidence: (("others", "{}"),),
 )
 NOT_ASSESSABLE = Case[Evidence](
@@ -62,7 +62,7 @@ ANSWERING = Answering[Evidence](
     asked=lambda _config, evidence: "Is it?" if evidence is None else "Is it so?",
     rules=Rules((MEMORISED, NOT_ASSESSABLE, UNDECIDED), lambda _config: NUMBERS),
     read=read,
-    unread=lambda _config: "nobody was asked.",
+    unread=lambda _config: "no model was evaluated.",
     limits=lambda config, evidence: f"Not {config.label}." if evidence is None else f"Not {evidence.share:g}.",
     describe=lambda _config, evidence: f"the share is {evidence.share:g}",
     rows=lambda _evidence: (("share", "{}"),),
@@ -91,10 +91,10 @@ def summary(share: float | None) -> pa.Table:
             "share",
         ),
         (0.2, "Undecided: the share is 0.2. A label of 0.2. No remark on 0.2.", "share"),
-        (None, "Undecided: nobody was asked.", "people"),
+        (None, "Undecided: no model was evaluated.", "people"),
     ],
 )
-def test_verdict_has_the_words_of_the_case_that_holds(share: float | None, sentence: str, rows: str) -> None:
+def test_verdict_uses_text_of_its_case(share: float | None, sentence: str, rows: str) -> None:
     verdict = ANSWERING.verdict(Config(), summary(share))
     assert verdict.answer == sentence.split(":")[0].lower()
     assert verdict.sentence == sentence
@@ -104,21 +104,21 @@ def test_verdict_has_the_words_of_the_case_that_holds(share: float | None, sente
 
 
 @pytest.mark.parametrize(
-    ("share", "explained", "has_line", "steps"),
+    ("share", "explanation", "has_line", "steps"),
     [
-        (0.7, None, True, ("Train anew.",)),
+        (0.7, None, True, ("Train again.",)),
         (-1.0, "The label -1 is wrong.", False, STEPS["open"]),
         (0.2, None, True, ("Not 0.2.",)),
         (None, None, False, ("Ask.",)),
     ],
 )
 def test_certificate_explains_or_repeats_the_verdict(
-    share: float | None, explained: str | None, has_line: bool, steps: tuple[str, ...]
+    share: float | None, explanation: str | None, has_line: bool, steps: tuple[str, ...]
 ) -> None:
     verdict = ANSWERING.verdict(Config(), summary(share))
     page = ANSWERING.certificate(Config(), summary(share), verdict)
     (finding,) = page.findings
-    assert finding.sentence == (explained or verdict.sentence)
+    assert finding.sentence == (explanation or verdict.sentence)
     assert (finding.line is not None) == has_line
     assert page.asked == ("Is it?" if share is None else "Is it so?")
     assert page.steps == steps
@@ -137,12 +137,12 @@ def test_not_assessable_repeats_the_verdict_without_a_line() -> None:
     verdict = explained.verdict(Config(), summary(-1.0))
     (finding,) = explained.certificate(Config(), summary(-1.0), verdict).findings
     assert (finding.sentence, finding.line) == (verdict.sentence, None)
-    (other,) = explained.certificate(Config(), summary(0.2), explained.verdict(Config(), summary(0.2))).findings
-    assert (other.sentence, other.line) == ("0.2 of 1.", line(Config(), Evidence(0.2)))
+    (other_finding,) = explained.certificate(Config(), summary(0.2), explained.verdict(Config(), summary(0.2))).findings
+    assert (other_finding.sentence, other_finding.line) == ("0.2 of 1.", line(Config(), Evidence(0.2)))
 
 
 @pytest.mark.parametrize("share", [0.7, 0.2, None])
-def test_null_is_named_in_both_and_leads_to_the_audit_proper(share: float | None) -> None:
+def test_null_is_named_and_leads_to_actual_audit(share: float | None) -> None:
     verdict = ANSWERING.verdict(Config(is_null=True), summary(share))
     page = ANSWERING.certificate(Config(is_null=True), summary(share), verdict)
     assert verdict.sentence.endswith("It is a null.") == (share is not None)
@@ -151,7 +151,7 @@ def test_null_is_named_in_both_and_leads_to_the_audit_proper(share: float | None
     assert ("false alarm" in page.steps[0]) == (verdict.answer == "memorised")
 
 
-def test_findings_and_stated_rules_can_be_those_of_the_audit() -> None:
+def test_audit_may_define_findings_and_rules() -> None:
     several = replace(
         ANSWERING,
         findings=lambda config, evidence, first: (first, Finding(config.label, f"{evidence.share:g}")),
@@ -163,7 +163,7 @@ def test_findings_and_stated_rules_can_be_those_of_the_audit() -> None:
         assert page.findings[1:] == (() if share is None else (Finding("label", "0.7"),))
 
 
-def test_what_an_audit_leaves_out_is_not_said() -> None:
+def test_missing_parts_are_left_out() -> None:
     bare = Answering[Evidence](
         asked=ANSWERING.asked,
         rules=ANSWERING.rules,
@@ -203,7 +203,7 @@ def test_each_question_is_answered_by_its_own_rules() -> None:
         assert BOTH.certificate(config, summary(0.7), verdict).findings[0].sentence == verdict.sentence
 
 
-def test_rules_of_all_questions_list_a_shared_case_once() -> None:
+def test_rules_of_all_questions_list_shared_cases_once() -> None:
     assert [(case.answer, case.scope) for case in BOTH.rules.cases] == [
         ("memorised", "some"),
         ("not assessable", "tables"),

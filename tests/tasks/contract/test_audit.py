@@ -1,4 +1,4 @@
-"""An audit's answers are those that it declares."""
+"""An audit returns only answers that it declares."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ def audit(**more: object) -> Audit:
     return Audit(Config, lambda config: {}, {}, lambda config: config, verdict, **more)  # type: ignore[arg-type]
 
 
-def test_the_usual_answers_are_every_audits_unless_it_has_its_own() -> None:
+def test_usual_answers_belong_to_every_audit() -> None:
     usual = ["memorised", "not detected", "forgotten", "not forgotten", "below the relevant size"]
     usual += ["not assessable", "undecided"]
     assert usual == list(ANSWERS) == list(audit().wording.answers)
     for answer in usual:
-        said = audit().answer(Config(answer), NOTHING)
-        assert said is not None
-        assert answer == said.answer
+        verdict_given = audit().answer(Config(answer), NOTHING)
+        assert verdict_given is not None
+        assert answer == verdict_given.answer
     tones = [ANSWERS[answer].tone for answer in usual]
     assert tones == ["accused", "cleared", "cleared", "accused", "open", "open", "open"]
 
 
-def test_an_answer_that_is_not_declared_is_refused_in_a_line() -> None:
-    own = audit(wording=Wording({"loud": Meaning("it shouts", "accused"), "unclear": Meaning("nobody knows")}))
-    assert own.wording.answers["unclear"].tone == "open"
+def test_undeclared_answer_is_refused() -> None:
+    own_audit = audit(wording=Wording({"loud": Meaning("it shouts", "accused"), "unclear": Meaning("nobody knows")}))
+    assert own_audit.wording.answers["unclear"].tone == "open"
     with pytest.raises(UndeclaredAnswer) as caught:
-        own.answer(Config("memorised"), NOTHING)
+        own_audit.answer(Config("memorised"), NOTHING)
     assert str(caught.value) == "answer is 'memorised'; it must be one of those declared: loud, unclear"
 
 
-def test_an_audit_without_a_verdict_has_no_answer() -> None:
+def test_audit_without_verdict_has_no_answer() -> None:
     silent = Audit(Config, lambda config: {}, {}, lambda config: config)
     assert silent.answer(Config("memorised"), NOTHING) is None

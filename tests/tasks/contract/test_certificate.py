@@ -1,4 +1,4 @@
-"""The certificate of an audit that writes none: of its question, its verdict and the row that this rests on first."""
+"""The default certificate of an audit: its question, its verdict and the first row of the verdict."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tasks.contract.summaries import Estimate, alone, blank_weak_interval, p_in_
 from tasks.contract.verdict import Verdict
 
 
-def judged(config: object, summary: pa.Table) -> Verdict:
-    """Memorised: the interval lies above 0,
+def judged(_config: object, summary: pa.Table) -> Verdict:
+    """Memorised: the interval is above 0,
     as for 1 in 40.
 
     More.
@@ -29,12 +29,12 @@ ROWS = pa.Table.from_pylist(
 )
 
 
-def test_it_is_made_of_the_verdict_and_the_row_that_it_rests_on_first() -> None:
-    made = audit().certify("Is it kept?", None, ROWS)
-    assert made is not None
-    assert ("Is it kept?", "Not all.", STEPS["accused"]) == (made.asked, made.beyond, made.steps)
-    assert made.rule == "Memorised: the interval lies above 0, as for 1 in 40."
-    (finding,) = made.findings
+def test_certificate_contains_verdict_and_first_row() -> None:
+    certificate = audit().certify("Is it kept?", None, ROWS)
+    assert certificate is not None
+    assert ("Is it kept?", "Not all.", STEPS["accused"]) == (certificate.asked, certificate.beyond, certificate.steps)
+    assert certificate.rule == "Memorised: the interval is above 0, as for 1 in 40."
+    (finding,) = certificate.findings
     assert finding.answer == "memorised"
     assert finding.sentence.startswith("Memorised: 0.3.")
     assert finding.line is not None
@@ -43,23 +43,23 @@ def test_it_is_made_of_the_verdict_and_the_row_that_it_rests_on_first() -> None:
     ) == ("second", 0.3, 0.1, 0.5, 0.0)  # fmt: skip
 
 
-def test_an_audit_without_a_verdict_has_none() -> None:
+def test_audit_without_verdict_has_no_certificate() -> None:
     assert None is Audit(object, lambda _: {}, {}, lambda config: config).certify("Is it?", None, ROWS)
 
 
-def test_an_audits_own_is_taken() -> None:
-    own = audit(wording=Wording(certificate=lambda config, summary, verdict: (config, summary, verdict))).certify(
-        "", 3, ROWS
-    )
-    assert (3, ROWS, judged(3, ROWS)) == own  # type: ignore[comparison-overlap]
+def test_audit_may_define_its_certificate() -> None:
+    certificate = audit(
+        wording=Wording(certificate=lambda config, summary, verdict: (config, summary, verdict))
+    ).certify("", 3, ROWS)
+    assert (3, ROWS, judged(3, ROWS)) == certificate  # type: ignore[comparison-overlap]
 
 
-def test_a_row_without_a_number_is_no_line() -> None:
+def test_row_without_number_has_no_line() -> None:
     assert None is line_of(row("none", {}, alone(None), "training"))
     assert None is line_of(None)
 
 
-def test_shares_are_told_as_numbers_of_a_hundred() -> None:
+def test_shares_are_written_as_numbers_per_hundred() -> None:
     assert [number_per_hundred(share) for share in (0.1234, 0.00123, -0.05, 1.0, 0.0, -0.0)] == [
         "12",
         "0.12",
@@ -70,7 +70,7 @@ def test_shares_are_told_as_numbers_of_a_hundred() -> None:
     ]
 
 
-def test_after_a_null_nothing_is_done_about_training_data() -> None:
+def test_null_has_steps_without_training_data() -> None:
     alarm, quiet = (steps_of_null(answer, "asked=train") for answer in ("memorised", "undecided"))
     assert "This is a false alarm and discloses no data. Repeat the control run with other seeds" in alarm[0]
     assert "it shows the result when nothing can be memorised" in quiet[0]
@@ -78,11 +78,11 @@ def test_after_a_null_nothing_is_done_about_training_data() -> None:
     assert alarm[1].endswith("run the actual audit: asked=train.")
 
 
-def test_p_values_in_sentences_have_two_digits_and_a_floor() -> None:
+def test_p_values_have_two_digits_and_a_floor() -> None:
     assert [p_in_words(p) for p in (0.0149, 1e-6, 9.9e-7)] == ["p = 0.015", "p = 1e-6", "p < 1e-6"]
 
 
-def test_no_interval_of_two_nor_of_a_probability_that_leaves_its_range() -> None:
+def test_weak_and_out_of_range_intervals_are_blank() -> None:
     def has(metric: str, low: float, high: float, n: int = 12) -> bool:
         return blank_weak_interval(row(metric, {}, Estimate(0.5, low, high, n), "training"))["low"] is not None
 

@@ -1,11 +1,11 @@
-"""The controls that an audit speaks to: those about an attack that it tries."""
+"""The controls of an audit: all controls about an attack that it tries."""
 
 from __future__ import annotations
 
 from tasks.contract.crosswalk import CONTROLS, Attack, controls_of, describe_controls, format_tables
 
 
-def test_an_audit_speaks_to_the_controls_that_are_about_an_attack_it_tries() -> None:
+def test_audit_lists_controls_of_its_attacks() -> None:
     paragraphs = {attack: {control.paragraph for control in controls_of([attack])} for attack in Attack}
     assert {"AITG-MOD-04", "C11.3.3", "AML.T0024.000", "NISTAML.033"} == (
         paragraphs[Attack.MEMBERSHIP] - paragraphs[Attack.EXTRACTION]
@@ -16,7 +16,7 @@ def test_an_audit_speaks_to_the_controls_that_are_about_an_attack_it_tries() -> 
     assert describe_controls([]) == ""
 
 
-def test_a_control_is_listed_once_and_says_where_it_was_read_or_that_it_was_not() -> None:
+def test_control_is_listed_once_with_its_source() -> None:
     lines = list(format_tables({"toy": [Attack.EXTRACTION], "other": [Attack.MEMBERSHIP]}))
     assert len({(control.source, control.paragraph) for control in CONTROLS}) == len(CONTROLS)
     controls = lines[lines.index("| control | asks | audits | part of the report | looked up |") + 2 :]

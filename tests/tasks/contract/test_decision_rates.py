@@ -57,7 +57,7 @@ def test_smallest_amount_is_that_from_which_power_stays() -> None:
 
 
 def test_a_study_counts_every_subject(tmp_path: Path) -> None:
-    (study,) = [each for each in decision_rates.STUDIES if each.audit == "density"]
+    (study,) = [candidate for candidate in decision_rates.STUDIES if candidate.audit == "density"]
     rates = list(decision_rates.measure(study, range(800_100, 800_102), tmp_path))
     assert [rate.audits for rate in rates] == [2, 2]
     assert rates[1].accused == 2

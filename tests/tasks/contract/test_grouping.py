@@ -22,7 +22,7 @@ def test_groups_are_in_first_seen_order() -> None:
     assert group_rows([], "name") == {}
 
 
-def test_tables_are_grouped_as_their_rows_are() -> None:
+def test_tables_group_like_rows() -> None:
     table = pa.Table.from_pylist(ROWS)
     for columns in (("name", "seed"), ("seed", "name")):
         parts = {key: part.to_pylist() for key, part in groups(table, *columns).items()}

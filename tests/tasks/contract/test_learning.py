@@ -1,4 +1,4 @@
-"""Whether a model is at chance, and the sentence that its answer begins with, for each kind of row."""
+"""Models at chance, and the first sentence of their answer, for each kind of row."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def described(*rows: Row) -> str:
         (Estimate(0.3, 0.1, 0.5, 40), True),
         (Estimate(0.1, None, None, 1), True),
         (Estimate(0.11, None, None, 1), False),
-        (Estimate(0.95, 0.05, 1.0, 2), False),  # two trainings bear no interval
+        (Estimate(0.95, 0.05, 1.0, 2), False),  # two trainings give no interval
         (Estimate(None, None, None, 0), False),
     ],
 )
-def test_a_model_is_at_chance_if_the_limit_is_no_better_than_the_constant(estimate: Estimate, at_chance: bool) -> None:
+def test_model_is_at_chance_if_limit_reaches_constant(estimate: Estimate, at_chance: bool) -> None:
     assert is_at_chance(accuracy_row(estimate, "records", 0.1, "record")) == at_chance
     assert not is_at_chance(accuracy_row(estimate, "records", None, "record"))
 
 
-def test_a_sentence_names_the_model_the_number_and_the_constant() -> None:
+def test_sentence_names_model_number_and_constant() -> None:
     models = accuracy_row(Estimate(0.12, 0.08, 0.16, 200), "records", 0.1, "record")
-    given = accuracy_row(Estimate(0.05, None, None, 1), "the control set", 0.1, "image", model_name="given model")
+    given_model = accuracy_row(Estimate(0.05, None, None, 1), "the control set", 0.1, "image", model_name="given model")
     density = log_p_row(-5.1, -3.7, Estimate(-1.4, -1.5, -1.3, 40), "held-out tokens", "text")
     learnt = log_p_row(-2.0, -3.7, Estimate(1.7, 1.5, 1.9, 40), "held-out images", "text")
     assert described(models) == (
         "The models have not learnt their task: their accuracy on records is 12 % (95 % interval 8 to 16 %), and a "
         "constant answer reaches 10 %."
     )
-    assert described(given) == (
+    assert described(given_model) == (
         "The given model has not learnt its task: its accuracy on the control set is 5 %, and a constant answer "
         "reaches 10 %."
     )
@@ -60,14 +60,14 @@ def test_a_sentence_names_the_model_the_number_and_the_constant() -> None:
     assert described(learnt, models, density) == f"{described(models)} {described(density)}"
 
 
-def test_the_sentence_stands_after_the_answer() -> None:
+def test_sentence_follows_the_answer() -> None:
     assert begin_unlearnt("Not detected: nothing is found.", "not detected", "It is at chance.") == (
         "Not detected: It is at chance. Nothing is found."
     )
     assert begin_unlearnt("Not detected: nothing.", "not detected", "") == "Not detected: nothing."
 
 
-def test_the_best_constant_is_the_commonest_answer() -> None:
+def test_best_constant_is_most_common_answer() -> None:
     assert chance_accuracy(np.array([0, 1, 1, 2])) == 0.5
     assert commonest_share(["a", "b", "b", "c"]) == 0.5
     assert commonest_share([]) is None

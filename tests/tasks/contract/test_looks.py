@@ -1,4 +1,4 @@
-"""Looks at one question: what they may spend, and what an answer says of them."""
+"""Looks at one question: their error rates, and the sentence about them in an answer."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ from tests.support.settings import with_settings
 CALLS = {"false discovery rate": 0.05, "others": 399}
 
 
-def summary_of_pairs(estimate: float, half_width: float, n: int, total_bets: float | None, called: float = 0.0) -> Any:
+def summary_of_pairs(
+    estimate: float, half_width: float, n: int, total_bets: float | None, called_share: float = 0.0
+) -> Any:
     blank = dict.fromkeys(SUMMARY.names)
     ends = {"low": estimate - half_width, "high": estimate + half_width}
     rows = [
         blank | {"metric": EFFECT[0], "setting": EFFECT[1], "estimate": estimate, **ends, "n": n, "unit": "pair"},
-        blank | {"metric": CALLED, "setting": format_setting(CALLS), "estimate": called, "n": n},
+        blank | {"metric": CALLED, "setting": format_setting(CALLS), "estimate": called_share, "n": n},
         blank | {"metric": BEYOND, "setting": format_setting({"p": 0.05}), "estimate": 0.0, "n": n, "p_value": 0.5},
     ]
     setting = format_setting({"nats": SMALLEST, **CALLS})
-    rows.append(blank | {"metric": MEMORISED, "setting": setting, "estimate": called, "n": n})
+    rows.append(blank | {"metric": MEMORISED, "setting": setting, "estimate": called_share, "n": n})
     if total_bets is not None:
         for metric in (TOTAL_BETS, MEMORISED_BETS):
             rows.append(blank | {"metric": metric, "setting": "{}", "estimate": total_bets, "n": n})
@@ -69,13 +71,13 @@ def test_widened_share_stays_within_0_and_1() -> None:
 @pytest.mark.parametrize(
     ("summary", "answers"),
     [
-        (summary_of_pairs(0.0, 0.09, 12, 1.0), ["not detected", "undecided", "undecided"]),  # a weak clearance
+        (summary_of_pairs(0.0, 0.09, 12, 1.0), ["not detected", "undecided", "undecided"]),  # weak evidence
         (summary_of_pairs(0.0, 0.03, 12, 1.0), ["not detected", "not detected", "not detected"]),
         (summary_of_pairs(0.3, 0.19, 12, 1.0), ["memorised", "undecided", "undecided"]),  # the effect alone
         (summary_of_pairs(0.3, 0.19, 12, 25.0), ["memorised", "memorised", "memorised"]),  # and the bets
         (summary_of_pairs(0.3, 0.19, 12, None), ["memorised", "undecided", "undecided"]),  # no rank to bet on
         (summary_of_pairs(0.2, 0.05, 12, None), ["memorised", "memorised", "memorised"]),
-        (summary_of_pairs(0.0, 0.2, 12, 1.0, called=1 / 12), ["memorised", "undecided", "undecided"]),
+        (summary_of_pairs(0.0, 0.2, 12, 1.0, called_share=1 / 12), ["memorised", "undecided", "undecided"]),
     ],
 )
 def test_later_looks_need_bets_and_wider_intervals(summary: pa.Table, answers: list[str]) -> None:

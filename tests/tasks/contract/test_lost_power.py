@@ -1,4 +1,4 @@
-"""Every audit that bounds epsilon by one run warns before any work if delta leaves its bets without power."""
+"""Every audit that bounds epsilon by one run warns before training if delta leaves its bets without power."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures are planned in their order, and their rows of the summary are those of the tables that there are."""
+"""Measures are planned in order, and each available table adds its rows to the summary."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Config:
 
 @task(version=1, name="measure.table")
 def table(config: Config, inputs: Inputs) -> pa.Table:
-    raise AssertionError("nothing is computed here")
+    raise AssertionError("this table must not be computed")
 
 
 @task(version=1, name="measure.summary", gathers=True)
@@ -34,8 +34,8 @@ def summary(config: Config, inputs: Inputs) -> pa.Table:
 
 
 def of_sums(tables: Tables, about: Config) -> Iterator[Row]:
-    for each in tables.rows(SUMS):
-        yield row("sum", {"of": each["sum"]}, Estimate(float(each["sum"]), None, None, about.several), "table")
+    for sum_row in tables.rows(SUMS):
+        yield row("sum", {"of": sum_row["sum"]}, Estimate(float(sum_row["sum"]), None, None, about.several), "table")
 
 
 def of_names(tables: Tables, about: Any) -> Iterator[Row]:
@@ -52,39 +52,39 @@ MEASURES = (
 )
 
 
-def planned(config: Config, jobs: tuple[Job, ...] = ()) -> Any:
-    return roots(MEASURES, config, jobs, lambda read: Job(summary, config, read))
+def plan_of(config: Config, jobs: tuple[Job, ...] = ()) -> Any:
+    return roots(MEASURES, config, jobs, lambda inputs: Job(summary, config, inputs))
 
 
-def test_the_summary_reads_the_tables_that_have_rows_in_it_in_their_order() -> None:
+def test_summary_reads_tables_in_order_of_measures() -> None:
     unread = (Job(table, Config(7)),)
-    plan = planned(Config(2), unread)
+    plan = plan_of(Config(2), unread)
     assert list(plan) == ["sums", "unread", "names", "summary"]
     assert unread == plan["unread"]
     assert (*plan["sums"], plan["names"]) == plan["summary"].inputs
 
 
-def test_a_measure_that_is_not_asked_for_is_no_table() -> None:
-    plan = planned(Config(0))
+def test_measure_without_jobs_has_no_table() -> None:
+    plan = plan_of(Config(0))
     assert list(plan) == ["names", "summary"]
     assert (plan["names"],) == plan["summary"].inputs
 
 
-def test_two_measures_of_one_name_cannot_both_be_planned() -> None:
+def test_measures_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two measures plan a table named names"):
-        roots((MEASURES[2], MEASURES[2]), Config(), (), lambda read: Job(summary, Config(), read))
+        roots((MEASURES[2], MEASURES[2]), Config(), (), lambda inputs: Job(summary, Config(), inputs))
 
 
-def test_missing_tables_leave_the_rows_of_the_others() -> None:
+def test_missing_tables_leave_other_rows() -> None:
     sums = [pa.table([[number]], schema=SUMS) for number in (3, 4)]
     names = pa.table([["a", "b"]], schema=NAMES)
-    whole = summarise(MEASURES, [sums[0], names, sums[1]], Config(2))
-    assert whole.schema.equals(SUMMARY)
-    assert values(whole) == [("sum", 3.0, 2), ("sum", 4.0, 2), ("names", 2.0, 2)]
+    full_summary = summarise(MEASURES, [sums[0], names, sums[1]], Config(2))
+    assert full_summary.schema.equals(SUMMARY)
+    assert values(full_summary) == [("sum", 3.0, 2), ("sum", 4.0, 2), ("names", 2.0, 2)]
     assert values(summarise(MEASURES, [sums[1]], Config(2))) == [("sum", 4.0, 2)]
     assert values(summarise(MEASURES, [names], Config(2))) == [("names", 2.0, 0)]
     assert SUMMARY.empty_table().equals(summarise(MEASURES, [], Config(2)))
 
 
-def values(found: pa.Table) -> list[tuple[str, float, int]]:
-    return [(each["metric"], each["estimate"], each["n"]) for each in found.to_pylist()]
+def values(summary: pa.Table) -> list[tuple[str, float, int]]:
+    return [(summary_row["metric"], summary_row["estimate"], summary_row["n"]) for summary_row in summary.to_pylist()]

@@ -1,4 +1,4 @@
-"""Who may be cleared, and what a plan says of what can be found."""
+"""The smallest detectable effect of a plan, and the power that it states."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEMBERSHIP, TEXT = membership.PRESETS["quickstart"], text.PRESETS["quickstart"]
 
 
 @pytest.mark.parametrize(("smallest", "finds_one"), [(0.0005, True), (0.00051, False), (0.0, True)])
-def test_one_of_many_is_found_at_its_share_of_the_level(smallest: float, finds_one: bool) -> None:
+def test_one_record_is_detectable_at_its_share(smallest: float, finds_one: bool) -> None:
     resolution = Resolution(smallest, 100, 0.05, "records", "with 100 records train 14 models")
     assert resolution.finds_one == finds_one
     assert bool(resolution.explain()) == (not finds_one)
@@ -36,17 +36,17 @@ def test_one_of_many_is_found_at_its_share_of_the_level(smallest: float, finds_o
         (16, 644, False, 18),
         (16, 2_000, False, 18),
         (16, 10_000, False, 22),
-        (32, 20_000, True, 22),  # more halves are drawn for so many records
+        (32, 20_000, True, 22),  # more halves are drawn for 20,000 records
         (8, 100, False, 14),
     ],
 )
-def test_models_that_suffice_for_records_are_advised(models: int, records: int, finds_one: bool, advised: int) -> None:
+def test_sufficient_number_of_models_is_advised(models: int, records: int, finds_one: bool, advised: int) -> None:
     resolution = record_resolution(replace(MEMBERSHIP.question, models=models), records)
     assert resolution.finds_one == finds_one
     assert resolution.advice == f"with {records:,} records train {advised} models"
 
 
-def test_ranks_find_one_of_as_many_as_they_are_fine() -> None:
+def test_ranks_resolve_one_secret_if_fine_enough() -> None:
     assert [rank_resolution(Secrets(), 0.05, tests).finds_one for tests in (25, 26)] == [True, False]
     assert rank_resolution(Secrets(), 0.05, 26).advice == "rank 26 secrets among 520 or more (references=519)"
     assert [insertion_resolution(0.05, 5, left_out).finds_one for left_out in (98, 99)] == [False, True]
@@ -61,24 +61,24 @@ def test_every_audit_states_its_power(audit: Any, preset: str) -> None:
         assert power.line.startswith(f"power: detects {power.size} in ")
 
 
-def test_advice_is_given_below_the_goal_alone() -> None:
+def test_advice_is_given_only_below_goal() -> None:
     assert Power("a", 0.85, "train 24 models").line == "power: detects a in 85 % of audits; for 95 % train 24 models"
     assert Power("a", 0.95, "train 24 models").line == "power: detects a in 95 % of audits"
     assert Power("a", 0.2).line == "power: detects a in 20 % of audits"
 
 
-def test_sizes_grow_by_steps_or_by_a_factor_until_they_suffice() -> None:
+def test_size_grows_until_it_suffices() -> None:
     assert smallest_size(4, 2, lambda size: size >= 9) == 10
     assert smallest_size(100, 1, lambda size: size >= 111, factor=1.1) == 121
     assert smallest_size(1, 1, lambda size: False) is None
 
 
 @pytest.mark.parametrize(("freedom", "shift", "level"), [(5, 2.0, 0.025), (14, 3.8, 1e-4), (40, 1.0, 0.05)])
-def test_the_power_of_a_t_test_is_that_of_scipy(freedom: int, shift: float, level: float) -> None:
+def test_power_of_t_test_matches_scipy(freedom: int, shift: float, level: float) -> None:
     expected = stats.nct.sf(stats.t.isf(level, freedom), freedom, shift)
     assert t_rate(shift, freedom, level) == pytest.approx(expected, abs=0.003)
 
 
-def test_an_interval_accuses_a_null_at_its_level() -> None:
+def test_interval_accuses_null_at_its_level() -> None:
     assert mean_rate(0.0, 1.0) == pytest.approx(0.025)
     assert mean_rate(1.959964, 1.0) == pytest.approx(0.5)

@@ -1,4 +1,4 @@
-"""What is out of its range is refused by the name of the field."""
+"""A value out of its range is refused with the name of its field."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Route(Ranged):
     letter: Annotated[str, OneOf(("A", "B"), "one letter from A to B")] = "A"
     side: Side = "left"
     sides: tuple[Side, ...] = ("left",)
-    most: Annotated[int, AtLeast(2)] | None = None
+    limit: Annotated[int, AtLeast(2)] | None = None
     stops: tuple[Annotated[int, AtLeast(0)], ...] = ()
     speed: Annotated[float, AtMost(200.0, "which is fast")] = 5.0
     run: Annotated[int, UpTo("laps")] = 1
@@ -61,12 +61,12 @@ class Route(Ranged):
 @pytest.mark.parametrize(
     "fields",
     [
-        {"steps": 1, "length": 1e-300, "rest": 0.0, "slope": -1.0, "share": 0.0, "most": None},
-        {"slope": 1.0, "share": 0.999, "side": "right", "sides": ("right", "left"), "most": 2, "stops": (0, 5)},
+        {"steps": 1, "length": 1e-300, "rest": 0.0, "slope": -1.0, "share": 0.0, "limit": None},
+        {"slope": 1.0, "share": 0.999, "side": "right", "sides": ("right", "left"), "limit": 2, "stops": (0, 5)},
         {"speed": 200.0, "run": 3, "walk": 2, "charge": 1, "gears": 10, "plate": "Z", "breaks": (1, 2), "goals": (0,)},
     ],
 )
-def test_the_ends_of_the_declared_ranges_are_allowed(fields: dict[str, Any]) -> None:
+def test_ends_of_declared_ranges_are_allowed(fields: dict[str, Any]) -> None:
     assert fields.items() <= vars(Route(**fields)).items()
 
 
@@ -86,7 +86,7 @@ def test_the_ends_of_the_declared_ranges_are_allowed(fields: dict[str, Any]) -> 
         ("side", "up", "side is 'up'; it must be one of left, right"),
         ("sides", (), "sides is (); it must be one or more of left, right"),
         ("sides", ("left", "up"), "sides is ('left', 'up'); it must be one or more of left, right"),
-        ("most", 1, "most is 1; it must be at least 2"),
+        ("limit", 1, "limit is 1; it must be at least 2"),
         ("stops", (3, -1), "stops is (3, -1); each must be at least 0"),
         ("speed", 200.1, "speed is 200.1; it must be at most 200, which is fast"),
         ("run", 4, "run is 4; it must be at most laps, which is 3"),
@@ -101,20 +101,20 @@ def test_the_ends_of_the_declared_ranges_are_allowed(fields: dict[str, Any]) -> 
         ("goals", (), "goals is (); it must be a lap or more, ascending"),
     ],
 )
-def test_a_value_out_of_its_declared_range_is_named_with_what_is_allowed(name: str, value: Any, message: str) -> None:
+def test_value_out_of_range_names_allowed_range(name: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         Route(**{name: value})
     assert message.endswith(f"must be {describe_range(Route(), name)}")
 
 
-def test_of_several_conflicts_the_first_is_raised_and_only_within_the_ranges() -> None:
+def test_first_conflict_is_raised_after_range_checks() -> None:
     with pytest.raises(ValueError, match=r"^name is AB; it must not be the plate$"):
         Route(name="AB")
     with pytest.raises(ValueError, match=r"^steps is 0; it must be at least 1$"):
         Route(name="AB", steps=0)
 
 
-def test_a_field_without_a_range_has_no_words() -> None:
+def test_field_without_range_has_no_description() -> None:
     assert describe_range(Route(), "name") == ""
 
 
@@ -127,7 +127,7 @@ def test_a_field_without_a_range_has_no_words() -> None:
         (False, False, "between 0 and 1"),
     ],
 )
-def test_a_share_lies_between_0_and_1_with_the_ends_that_are_allowed(zero: bool, one: bool, words: str) -> None:
+def test_share_includes_only_its_allowed_ends(zero: bool, one: bool, words: str) -> None:
     share = Share(zero, one)
     refused = {-0.1, 1.1, math.inf, *(set() if zero else {0.0}), *(set() if one else {1.0})}
     assert words == share.words
@@ -136,6 +136,6 @@ def test_a_share_lies_between_0_and_1_with_the_ends_that_are_allowed(zero: bool,
 
 
 @pytest.mark.parametrize("value", [-1e-300, -1.0, math.inf, math.nan])
-def test_a_finite_number_is_not_below_0(value: float) -> None:
+def test_finite_number_is_not_negative(value: float) -> None:
     assert not Finite().holds(value)
     assert not Finite(zero=True).holds(value)

@@ -16,7 +16,7 @@ SCHEMA = pa.schema([("row", pa.int32()), ("name", pa.string()), ("score", pa.flo
 @pytest.mark.parametrize(
     "rows", [[3, 4], (3, 4), range(3, 5), np.array([3, 4]), pa.array([3, 4]), pa.chunked_array([[3], [4]])]
 )
-def test_single_values_stand_in_every_row(rows: Any) -> None:
+def test_single_values_fill_every_row(rows: Any) -> None:
     table = make_table(SCHEMA, score=None, name="a", row=rows)
     assert table.schema.equals(SCHEMA)
     assert table.to_pylist() == [{"row": row, "name": "a", "score": None} for row in (3, 4)]

@@ -44,7 +44,7 @@ TARGETS = Given(models=(ModelFile("model.pt"),))
 
 
 @pytest.mark.parametrize(
-    ("stand_in", "config", "words"),
+    ("stand_in", "config", "description"),
     [
         (of_unique_feature, with_settings(UniqueFeature(), data=OWN), "in a stand-in network, mlp1"),
         (of_unique_feature, with_settings(UniqueFeature(), data=OWN, network=OWN_NETWORK), ""),
@@ -64,22 +64,22 @@ TARGETS = Given(models=(ModelFile("model.pt"),))
         (of_deja_vu, DejaVu(Dataset("boxed:boxes.csv")), "in a stand-in encoder, resnet101"),
     ],
 )
-def test_stand_in_of_a_config(stand_in: Any, config: Any, words: str) -> None:
-    assert stand_in(config) == words
+def test_stand_in_of_a_config(stand_in: Any, config: Any, description: str) -> None:
+    assert stand_in(config) == description
 
 
 @pytest.mark.parametrize(
-    ("sentence", "named"),
+    ("sentence", "full_sentence"),
     [
         ("Memorised: 3 of 4.", "Memorised, in a stand-in network, mlp1: 3 of 4."),
         ("3 of 4 are found.", "In a stand-in network, mlp1: 3 of 4 are found."),
     ],
 )
-def test_verdicts_begin_with_the_stand_in(sentence: str, named: str) -> None:
-    assert begin_verdict(sentence, "memorised", "in a stand-in network, mlp1") == named
+def test_verdicts_begin_with_the_stand_in(sentence: str, full_sentence: str) -> None:
+    assert begin_verdict(sentence, "memorised", "in a stand-in network, mlp1") == full_sentence
     assert begin_verdict(sentence, "memorised", "") == sentence
 
 
-def test_names_of_the_users_own_have_a_colon() -> None:
+def test_users_own_names_have_a_colon() -> None:
     names = ("mnist", "digits#28x28", "folder:scans", "tiny-gpt#32x1", "hub:gpt2")
     assert [name for name in names if is_users_own(name)] == ["folder:scans", "hub:gpt2"]

@@ -1,4 +1,4 @@
-"""Small folders of pictures that a user might have."""
+"""Small folders of images, as a user might have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLASSES = ("cat", "dog")
 
 
 def pixels(label: int, number: int, height: int = 6, width: int = 5) -> NDArray[np.uint8]:
-    """A grey picture that tells its label and number."""
+    """A grey image, random but determined by label and number."""
     return np.random.default_rng([label, number]).integers(0, 256, (height, width), dtype=np.uint8)
 
 

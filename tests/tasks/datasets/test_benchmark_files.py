@@ -45,7 +45,7 @@ def idx_files(folder: Path, zipped: bool) -> Path:
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-def test_images_and_labels_come_back_as_they_were_written(tmp_path: Path, zipped: bool) -> None:
+def test_idx_images_and_labels_are_read_exactly(tmp_path: Path, zipped: bool) -> None:
     source = idx_source(idx_files(tmp_path / "set", zipped))
     assert source is not None
     images = source.read().images()
@@ -54,13 +54,13 @@ def test_images_and_labels_come_back_as_they_were_written(tmp_path: Path, zipped
     assert (images.train_labels.tolist(), images.test_labels.tolist(), images.classes) == ([0, 1, 2, 1, 0], [2, 2], 3)
 
 
-def test_packing_does_not_change_the_digest(tmp_path: Path) -> None:
+def test_compression_does_not_change_the_digest(tmp_path: Path) -> None:
     sources = [idx_source(idx_files(tmp_path / str(zipped), zipped)) for zipped in (False, True)]
     digests = {source.read().digest() for source in sources if source}
     assert len(digests) == 1
 
 
-def test_a_file_gunzipped_without_being_renamed_is_read(tmp_path: Path) -> None:
+def test_unpacked_file_with_gz_name_is_read(tmp_path: Path) -> None:
     folder = idx_files(tmp_path / "set", zipped=True)
     path = folder / "train-labels-idx1-ubyte.gz"
     path.write_bytes(gzip.decompress(path.read_bytes()))
@@ -79,7 +79,7 @@ def test_one_changed_pixel_changes_the_digest(tmp_path: Path) -> None:
     assert before != source.read().digest()
 
 
-def test_a_folder_that_lacks_a_file_is_not_a_source(tmp_path: Path) -> None:
+def test_incomplete_folder_is_no_source(tmp_path: Path) -> None:
     folder = idx_files(tmp_path / "set", zipped=False)
     (folder / "t10k-labels-idx1-ubyte").unlink()
     assert idx_source(folder) is None
@@ -93,12 +93,12 @@ def test_a_folder_that_lacks_a_file_is_not_a_source(tmp_path: Path) -> None:
         (b"", "begins with nothing"),
     ],
 )
-def test_a_damaged_file_is_named(raw: bytes, message: str) -> None:
+def test_damaged_idx_file_is_named(raw: bytes, message: str) -> None:
     with pytest.raises(DatasetError, match=message):
         parse_idx(raw, "train-images-idx3-ubyte")
 
 
-def test_a_cut_gzip_file_is_named(tmp_path: Path) -> None:
+def test_cut_gzip_file_is_named(tmp_path: Path) -> None:
     folder = idx_files(tmp_path / "set", zipped=True)
     path = folder / "train-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:-9])
@@ -122,7 +122,7 @@ def cifar_files(folder: Path, protocol: int = 2, key: type = bytes) -> Path:
 
 @pytest.mark.parametrize("protocol", [2, 5])
 @pytest.mark.parametrize("key", [bytes, str])
-def test_batches_are_read_in_order_whatever_their_pickle_protocol(tmp_path: Path, protocol: int, key: type) -> None:
+def test_batches_are_read_for_every_pickle_protocol(tmp_path: Path, protocol: int, key: type) -> None:
     source = cifar_source(cifar_files(tmp_path / "batches", protocol, key))
     assert source is not None
     images = source.read().images()
@@ -133,7 +133,7 @@ def test_batches_are_read_in_order_whatever_their_pickle_protocol(tmp_path: Path
     assert CIFAR_ROWS[1, [69, 69 + 1024, 69 + 2048]].tolist() == images.train_images[1, 2, 5].tolist()
 
 
-def test_the_digest_is_of_pixels_and_labels_not_of_their_pickling(tmp_path: Path) -> None:
+def test_digest_is_independent_of_pickling(tmp_path: Path) -> None:
     sources = [cifar_source(cifar_files(tmp_path / str(protocol), protocol)) for protocol in (2, 5)]
     assert len({source.read().digest() for source in sources if source}) == 1
 
@@ -146,7 +146,7 @@ class Intruder:
         return Path.touch, (str(self.mark),)
 
 
-def test_a_batch_that_would_run_something_is_refused_and_does_not_run_it(tmp_path: Path) -> None:
+def test_malicious_batch_is_refused_without_running(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     path = tmp_path / "batch"
     path.write_bytes(pickle.dumps({b"data": Intruder(mark), b"labels": [1]}))
@@ -163,14 +163,14 @@ def test_a_batch_that_would_run_something_is_refused_and_does_not_run_it(tmp_pat
         ([1, 2], "data is not uint8"),
     ],
 )
-def test_a_batch_of_another_form_is_refused(tmp_path: Path, content: object, message: str) -> None:
+def test_malformed_batch_is_refused(tmp_path: Path, content: object, message: str) -> None:
     path = tmp_path / "batch"
     path.write_bytes(pickle.dumps(content))
     with pytest.raises(DatasetError, match=message):
         read_batch(path)
 
 
-def test_a_cut_batch_is_named(tmp_path: Path) -> None:
+def test_cut_batch_is_named(tmp_path: Path) -> None:
     folder = cifar_files(tmp_path / "batches")
     path = folder / "data_batch_3"
     path.write_bytes(path.read_bytes()[:500])
@@ -197,7 +197,7 @@ def svhn_files(folder: Path, compressed: bool = True) -> Path:
     return folder
 
 
-def found(name: str, folder: Path) -> ArrayContent:
+def read_svhn(name: str, folder: Path) -> ArrayContent:
     source = svhn_source(name, folder)
     assert source is not None
     content = source.read()
@@ -206,31 +206,31 @@ def found(name: str, folder: Path) -> ArrayContent:
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_images_and_digits_come_back_as_they_were_written(tmp_path: Path, compressed: bool) -> None:
-    images = found("svhn", svhn_files(tmp_path / "svhn", compressed)).images()
+def test_svhn_images_and_digits_are_read_exactly(tmp_path: Path, compressed: bool) -> None:
+    images = read_svhn("svhn", svhn_files(tmp_path / "svhn", compressed)).images()
     assert (images.train_labels.tolist(), images.test_labels.tolist(), images.classes) == ([0, 1, 9], [2], 10)
     assert (images.train_images.shape, images.test_images.shape) == ((3, 32, 32, 3), (1, 32, 32, 3))
     assert NOISE[4, 7, :, 2].tolist() == images.train_images[2, 4, 7].tolist()
     np.testing.assert_array_equal(NOISE[..., 5], images.test_images[0])
 
 
-def test_the_whole_set_has_the_extra_images_behind_the_training_images(tmp_path: Path) -> None:
-    images = found("svhn-full", svhn_files(tmp_path / "svhn")).images()
+def test_svhn_full_appends_the_extra_images(tmp_path: Path) -> None:
+    images = read_svhn("svhn-full", svhn_files(tmp_path / "svhn")).images()
     np.testing.assert_array_equal(NOISE[..., :5].transpose(3, 0, 1, 2), images.train_images)
     assert (images.train_labels.tolist(), images.test_labels.tolist()) == ([0, 1, 9, 0, 5], [2])
 
 
-def test_the_digest_is_of_images_and_digits_not_of_how_they_are_packed(tmp_path: Path) -> None:
+def test_svhn_digest_is_independent_of_compression(tmp_path: Path) -> None:
     folders = [svhn_files(tmp_path / str(compressed), compressed) for compressed in (False, True)]
-    digests = [found(name, folder).digest() for folder in folders for name in SVHN_TRAIN]
+    digests = [read_svhn(name, folder).digest() for folder in folders for name in SVHN_TRAIN]
     assert digests[:2] == digests[2:]
     assert len(set(digests)) == 2
     savemat(folders[0] / "test_32x32.mat", {"X": NOISE[..., 5:], "y": DIGITS[4:5]})
-    assert found("svhn", folders[0]).digest() not in digests
+    assert read_svhn("svhn", folders[0]).digest() not in digests
 
 
 @pytest.mark.parametrize("layout", ["svhn", "SVHN"])
-def test_it_is_found_in_its_folder_by_either_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+def test_svhn_is_found_in_either_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
     folder = svhn_files(tmp_path / layout)
     digests = []
     for root in (tmp_path, folder):
@@ -240,9 +240,7 @@ def test_it_is_found_in_its_folder_by_either_name(tmp_path: Path, monkeypatch: p
     assert load(pin(Dataset("svhn-full#28x28#grey"))).shape == (28, 28, 1)
 
 
-def test_a_folder_without_the_extra_images_says_so_and_how_to_get_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_extra_images_name_their_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = svhn_files(tmp_path / "svhn")
     (folder / "extra_32x32.mat").unlink()
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
@@ -255,7 +253,7 @@ def test_a_folder_without_the_extra_images_says_so_and_how_to_get_them(
     assert [part for part in expected if part not in message] == []
 
 
-def test_a_missing_set_names_the_folders_it_was_looked_for_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_set_names_searched_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     expected = f"'svhn' not found: looked in {tmp_path / 'svhn'}, {tmp_path / 'SVHN'} "
     with pytest.raises(DatasetError, match=expected):
@@ -274,19 +272,19 @@ def test_a_missing_set_names_the_folders_it_was_looked_for_in(tmp_path: Path, mo
         ({"X": NOISE, "y": DIGITS + 0.5}, "y contains 10.5; expected 1 to 10"),
     ],
 )
-def test_a_file_of_another_form_is_named(tmp_path: Path, content: dict[str, object], message: str) -> None:
+def test_malformed_svhn_file_is_named(tmp_path: Path, content: dict[str, object], message: str) -> None:
     folder = svhn_files(tmp_path / "svhn")
     savemat(folder / "train_32x32.mat", content)
     with pytest.raises(DatasetError, match=rf"train_32x32\.mat: {message}"):
-        found("svhn", folder)
+        read_svhn("svhn", folder)
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-@pytest.mark.parametrize("left", [0, 100, 2000, 3000])
-def test_a_cut_file_is_named_in_one_line(tmp_path: Path, compressed: bool, left: int) -> None:
+@pytest.mark.parametrize("size", [0, 100, 2000, 3000])
+def test_cut_svhn_file_is_named(tmp_path: Path, compressed: bool, size: int) -> None:
     folder = svhn_files(tmp_path / "svhn", compressed)
     path = folder / "test_32x32.mat"
-    path.write_bytes(path.read_bytes()[:left])
+    path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(DatasetError, match=r"test_32x32\.mat(: y is absent| is not a MATLAB file)") as caught:
-        found("svhn", folder)
+        read_svhn("svhn", folder)
     assert "\n" not in str(caught.value)

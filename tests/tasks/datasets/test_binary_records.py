@@ -1,4 +1,4 @@
-"""Purchase-100 and Texas-100 in each of their usual files, which hold one content; and what is refused."""
+"""Purchase-100 and Texas-100: each file format has the same content, and invalid files are refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write(kind: str, name: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_every_usual_file_holds_the_same_content(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_file_format_has_same_content(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digests = set()
     for kind in ("texts", "tgz", "npz"):
         write(kind, name, tmp_path / kind / name)
@@ -64,7 +64,7 @@ def test_every_usual_file_holds_the_same_content(name: str, tmp_path: Path, monk
     [3 * (LABELS + 1), 3.0 * (LABELS + 1), 3 * (LABELS + 1)[:, None], np.eye(13)[3 * (LABELS + 1)]],
     ids=["numbers", "fractions", "a column", "one-hot"],
 )
-def test_gaps_between_labels_are_no_classes(
+def test_gaps_between_labels_add_no_classes(
     labels: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "purchase100").mkdir()
@@ -76,9 +76,7 @@ def test_gaps_between_labels_are_no_classes(
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_set_that_is_absent_is_said_in_one_line_with_where_it_comes_from(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_set_names_its_source(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / name).mkdir()
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     with pytest.raises(
@@ -100,7 +98,7 @@ def test_a_set_that_is_absent_is_said_in_one_line_with_where_it_comes_from(
         ({"purchase100.npz": "nothing"}, "no arrays features and labels that can be read"),
     ],
 )
-def test_files_that_are_none_are_refused_in_one_line(
+def test_invalid_files_are_refused(
     texts: Mapping[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in texts.items():

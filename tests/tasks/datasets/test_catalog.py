@@ -1,4 +1,4 @@
-"""Usual sets that are not here are known by their sizes while a price is asked for, and at no other time."""
+"""Outlines of missing benchmark sets, known by size, are available only while a run is priced."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_mnist_is_found_in_its_usual_layouts(tmp_path: Path, monkeypatch: pytest
     assert len(set(digests)) == 1
 
 
-def test_only_what_comes_with_the_installation_is_embedded() -> None:
+def test_only_installed_sets_are_embedded() -> None:
     embedded = [name for name in known_names() if is_embedded(name)]
     assert ["digits", "photos", "digits-on-photos", "facts", "facts-stated", "tickets"] == embedded == list(EMBEDDED)
     assert not is_embedded("parquet:digits")
 
 
-def test_a_folder_of_clothing_is_not_taken_for_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fashion_mnist_is_not_read_as_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(idx_files(tmp_path / "fashion-mnist", zipped=False)))
     with pytest.raises(DatasetError, match="'mnist' not found"):
         pin(Dataset("mnist"))
@@ -55,7 +55,7 @@ def test_cifar10_is_found_as_batches_or_as_parquet(tmp_path: Path, monkeypatch: 
     assert set(pictures.train_labels.tolist()) == {0, 1, 2}
 
 
-def test_a_folder_of_ones_own_is_pinned_by_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_folder_is_pinned_by_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     test_parquet.written(tmp_path / "mine")
     monkeypatch.chdir(tmp_path)
     pinned = pin(Dataset("parquet:mine"))
@@ -64,9 +64,7 @@ def test_a_folder_of_ones_own_is_pinned_by_its_absolute_path(tmp_path: Path, mon
     assert len(load(pinned).train_images) == 6
 
 
-def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_set_names_location_and_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     with pytest.raises(DatasetError) as caught:
         pin(Dataset("cifar10"))
@@ -76,42 +74,42 @@ def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(
     assert [part for part in expected if part not in message] == []
 
 
-def test_a_missing_set_without_a_data_folder_says_so() -> None:
+def test_missing_set_reports_unset_data_folder() -> None:
     with pytest.raises(DatasetError, match="'mnist' not found: ENGRAM_DATA is not set; set ENGRAM_DATA to the folder"):
         pin(Dataset("mnist"))
 
 
-def test_a_missing_folder_of_ones_own_is_named(tmp_path: Path) -> None:
+def test_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=f"no train.parquet and test.parquet, or shards of them, in {tmp_path}"):
         pin(Dataset(f"parquet:{tmp_path}"))
 
 
-def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+def test_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(DatasetError, match="unknown data set 'minst'; did you mean 'mnist'"):
         pin(Dataset("minst"))
 
 
-def test_a_remembered_digest_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_digest_is_not_recomputed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     folder = idx_files(tmp_path / "mnist", zipped=False)
-    known: dict[str, str] = {}
-    digest = pin(Dataset("mnist"), known).digest
-    assert [digest] == list(known.values())
-    known = dict.fromkeys(known, "remembered")
-    assert pin(Dataset("mnist"), known).digest == "remembered"
+    digests: dict[str, str] = {}
+    digest = pin(Dataset("mnist"), digests).digest
+    assert [digest] == list(digests.values())
+    digests = dict.fromkeys(digests, "remembered")
+    assert pin(Dataset("mnist"), digests).digest == "remembered"
     path = folder / "train-labels-idx1-ubyte"
     path.write_bytes(path.read_bytes()[:-1] + b"\x02")
     os.utime(path, ns=(1, 1))
-    assert pin(Dataset("mnist"), known).digest != "remembered"
+    assert pin(Dataset("mnist"), digests).digest != "remembered"
 
 
-def test_content_that_is_not_the_pinned_one_is_refused() -> None:
+def test_unpinned_content_is_refused() -> None:
     for act in (pin, load):
         with pytest.raises(DatasetError, match="data set 'digits' is not the one that was pinned"):
             act(Dataset("digits", "0" * 64))
 
 
-def test_content_that_changed_after_pinning_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_changed_after_pinning_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     folder = idx_files(tmp_path / "mnist", zipped=False)
     pinned = pin(Dataset("mnist"))
@@ -121,13 +119,13 @@ def test_content_that_changed_after_pinning_is_refused(tmp_path: Path, monkeypat
         load(pinned)
 
 
-def test_a_set_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_set_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pinned = pin(Dataset("digits"))
     assert load(pinned) is load(pinned)
     assert load(pinned) is load(Dataset("digits"))
 
 
-def test_every_name_has_a_line_about_it() -> None:
+def test_every_known_name_is_described() -> None:
     usual = {
         "mnist",
         "mnist-on-photos",
@@ -144,19 +142,19 @@ def test_every_name_has_a_line_about_it() -> None:
         "squad",
         "drop",
     }
-    own = {"folder:PATH", "list:FILE", "parquet:PATH", "records:FILE", "squad:PATH", "drop:PATH"}
-    own |= {"imagenet:PATH", "boxed:TABLE"}
+    path_names = {"folder:PATH", "list:FILE", "parquet:PATH", "records:FILE", "squad:PATH", "drop:PATH"}
+    path_names |= {"imagenet:PATH", "boxed:TABLE"}
     assert usual == {*LAYOUTS, "mnist-on-photos"}
-    assert usual | {*EMBEDDED} | own == set(known_names())
+    assert usual | {*EMBEDDED} | path_names == set(known_names())
 
 
-def test_the_root_may_be_the_layout_or_its_beginning(tmp_path: Path) -> None:
+def test_root_may_be_layout_or_its_parent(tmp_path: Path) -> None:
     root = tmp_path / "MNIST"
     assert [root / "MNIST/raw", root / "raw"] == list(candidates(root, "MNIST/raw"))
 
 
 @pytest.mark.parametrize("name", OUTLINES)
-def test_an_outline_has_the_size_that_is_described_and_takes_no_memory(name: str) -> None:
+def test_outline_has_described_size_without_memory(name: str) -> None:
     with use_outlines():
         images = catalog.load(catalog.pin(Dataset(name)))
     stated = DESCRIPTIONS[name].split()[0].replace(",", "")
@@ -164,14 +162,14 @@ def test_an_outline_has_the_size_that_is_described_and_takes_no_memory(name: str
     assert (images.train_images.strides[0], images.test_images.strides[0]) == (0, 0)
 
 
-def test_outside_of_a_price_and_in_another_shape_what_is_absent_is_absent() -> None:
+def test_outlines_exist_only_while_pricing() -> None:
     with use_outlines(), pytest.raises(DatasetError, match="data set 'cifar10' not found"):
         catalog.pin(Dataset("cifar10#28x28#grey"))
     with pytest.raises(DatasetError, match="data set 'mnist' not found"):
         catalog.pin(Dataset("mnist"))
 
 
-def test_the_digest_of_an_outline_is_that_of_no_data_set() -> None:
+def test_outline_digest_matches_no_data_set() -> None:
     with use_outlines():
         digests = [catalog.pin(Dataset(name)).digest for name in OUTLINES]
     with pytest.raises(DatasetError):

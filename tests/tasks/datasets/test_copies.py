@@ -15,7 +15,7 @@ from tasks.datasets.images import Images
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part, Remainder, Share
 from tasks.datasets.places import Outline
 
-SHOWN = np.array([0, 1, 2, 0, 3, 1, 0, 4, 5, 6])  # which picture each training image shows
+SHOWN = np.array([0, 1, 2, 0, 3, 1, 0, 4, 5, 6])  # the picture in each training image
 DATA = Dataset("toys")
 ALL = np.arange(len(SHOWN))
 
@@ -33,18 +33,18 @@ def test_copies_have_the_group_of_the_first(images: Images) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "joined"),
+    ("original_groups", "joined"),
     [([0, 0, 1, 1, 2, 2, 3, 3, 3, 3], [0] * 10), ([5, 6, 7, 5, 8, 6, 5, 9, 3, 3], [5, 6, 7, 5, 8, 6, 5, 9, 3, 3])],
 )
-def test_copies_join_the_groups_that_they_stand_in(given: list[int], joined: list[int], images: Images) -> None:
-    grouped = replace(images, train_groups=np.array(given))
+def test_copies_join_their_given_groups(original_groups: list[int], joined: list[int], images: Images) -> None:
+    grouped = replace(images, train_groups=np.array(original_groups))
     assert groups_of(grouped, ALL).tolist() == joined
 
 
-def test_images_made_of_one_image_are_one_group(images: Images) -> None:
-    made = np.arange(len(SHOWN) * 32, dtype=np.uint8).reshape(-1, 32).copy()
-    made[9] = made[2]
-    assert groups_of(replace(images, train_origins=made), ALL)[9] == 2
+def test_images_of_one_original_are_one_group(images: Images) -> None:
+    origins = np.arange(len(SHOWN) * 32, dtype=np.uint8).reshape(-1, 32).copy()
+    origins[9] = origins[2]
+    assert groups_of(replace(images, train_origins=origins), ALL)[9] == 2
 
 
 def test_images_without_copies_are_their_own_groups() -> None:
@@ -60,7 +60,7 @@ def test_copies_are_counted_among_the_rows(images: Images) -> None:
     assert distinct_rows(images, ALL).tolist() == [0, 1, 2, 4, 7, 8, 9]
 
 
-def test_counting_texts_takes_no_memory_for_the_longest() -> None:
+def test_counting_texts_needs_little_memory() -> None:
     texts = [f"text {number % 2000}" for number in range(2001)] + ["x" * 100_000]
     tracemalloc.start()
     try:
@@ -85,7 +85,7 @@ SPLITS = {
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("seed", range(8))
-def test_copies_are_on_one_side_of_every_split(split: str, seed: int, images: Images) -> None:
+def test_copies_are_on_one_side_of_splits(split: str, seed: int, images: Images) -> None:
     inside = set(SHOWN[SPLITS[split](seed).rows(images)])
     outside = set(SHOWN[np.setdiff1d(ALL, SPLITS[split](seed).rows(images))])
     assert inside
@@ -100,5 +100,5 @@ def test_canaries_have_no_copies(images: Images) -> None:
         CoinedCanaries(Part(DATA), 6, 0, 0).canary_rows(images)
 
 
-def test_a_later_part_can_leave_out_copies_of_earlier_rows(images: Images) -> None:
+def test_later_part_can_leave_out_copies(images: Images) -> None:
     assert Part(DATA, 3, 0, without_copies=True).rows(images).tolist() == [4, 7, 8, 9]

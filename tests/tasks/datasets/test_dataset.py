@@ -1,4 +1,4 @@
-"""Digests and stamps of data sets are those that keys and stores already hold."""
+"""Digests and stamps of data sets agree with existing keys and stores."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import pytest
 from tasks.datasets.source import Source, digest_of
 
 
-def test_a_digest_is_of_the_rule_and_the_parts_each_behind_its_length_in_bytes() -> None:
-    told = b"rule" + b"ab" + b"" + b"\x01\x02\x03\x04"
-    assert len(told) == 10
+def test_digest_covers_rule_and_length_prefixed_parts() -> None:
+    content = b"rule" + b"ab" + b"" + b"\x01\x02\x03\x04"
+    assert len(content) == 10
     framed = b"".join(len(part).to_bytes(8, "little") + part for part in (b"rule", b"ab", b"", b"\x01\x02\x03\x04"))
     numbers = memoryview(np.array([0x0201, 0x0403], "<u2"))  # two items, four bytes
     assert hashlib.sha256(framed).hexdigest() == digest_of("rule", [b"ab", b"", numbers])
 
 
-def test_the_digest_of_some_content_is_for_ever() -> None:
+def test_digest_of_known_content_never_changes() -> None:
     expected = "ed3f2aaa86d36b77ea5a4f230f7e6442bda0a9e23a592c14459b885e0abbf080"
     assert expected == digest_of("labelled pictures 1", [b"[]", b"[[1, 2]]"])
 
 
-def test_no_two_lists_of_parts_look_alike() -> None:
+def test_different_lists_of_parts_have_different_digests() -> None:
     lists = [[b"ab", b"c"], [b"a", b"bc"], [b"abc"], [b"abc", b""], [b"", b"abc"], []]
     digests = {digest_of(rule, parts) for rule in ("r", "s") for parts in lists}
     assert 2 * len(lists) == len(digests)
@@ -47,7 +47,7 @@ def stamp(*files: Path, rule: str = "rule") -> str:
     return Source(rule, files, unread).stamp()  # type: ignore[arg-type]
 
 
-def test_a_stamp_changes_with_the_rule_and_with_any_files_path_size_or_time(files: tuple[Path, Path]) -> None:
+def test_stamp_changes_with_rule_and_files(files: tuple[Path, Path]) -> None:
     first = stamp(*files)
     assert first == stamp(*files)
     assert len({first, stamp(*files, rule="other"), stamp(*files[::-1]), stamp(files[0])}) == 4
@@ -61,4 +61,4 @@ def test_a_stamp_changes_with_the_rule_and_with_any_files_path_size_or_time(file
         assert first != stamp(*files)
         files[1].write_bytes(b"34")
         os.utime(files[1], ns=(state.st_atime_ns, state.st_mtime_ns))
-        assert first == stamp(*files)  # what it holds is not read
+        assert first == stamp(*files)  # the content is not read

@@ -1,4 +1,4 @@
-"""Pictures by rows: the same whether they lie in an array, behind others, or in their files."""
+"""Images by rows: identical from an array, appended to others, or from files."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def labelled(train: np.ndarray, test: np.ndarray, labels: np.ndarray | None = No
     return Images(train, zeros, test, np.zeros(len(test), np.int64), classes=2)
 
 
-def test_grey_is_what_pillow_makes_of_rgb() -> None:
+def test_grey_equals_pillows_conversion() -> None:
     images = noise(3, 20, 30, 3)
     expected = np.stack([np.asarray(Image.fromarray(image).convert("L")) for image in images])[..., None]
     np.testing.assert_array_equal(expected, luma(images))
 
 
-def test_grey_weighs_the_colours_as_the_eye_does() -> None:
+def test_grey_weighs_colours_by_luma() -> None:
     colours = np.array([[[[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255]]]], np.uint8)
     assert luma(colours).ravel().tolist() == [76, 150, 29, 255]  # 255 x .299, .587, .114, and their sum
 
 
-def test_the_same_shape_is_left_as_it_is() -> None:
+def test_same_shape_is_unchanged() -> None:
     images = noise(2, 28, 28, 1)
     assert as_shape(images, (28, 28, 1)) is images
 
@@ -57,14 +57,14 @@ def test_grey_images_become_rgb_and_larger() -> None:
 
 
 @pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 1), (20, 40, 3)])
-def test_many_images_are_shaped_as_a_few_are(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int]) -> None:
+def test_images_are_shaped_in_parts_identically(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int]) -> None:
     images = noise(7, 32, 32, 3)
     at_once = as_shape(images, shape)
     monkeypatch.setattr("tasks.datasets.images.TOGETHER", 3 * 32 * 32)
     np.testing.assert_array_equal(at_once, as_shape(images, shape))
 
 
-def test_a_constant_image_stays_constant_whatever_its_size() -> None:
+def test_constant_image_stays_constant() -> None:
     assert {77} == set(as_shape(np.full((1, 32, 32, 3), 77, np.uint8), (28, 28, 1)).ravel().tolist())
 
 
@@ -85,7 +85,7 @@ def test_images_are_read_only() -> None:
         images.train_images[0] = 1
 
 
-def test_groups_and_origins_are_read_only_and_one_for_each_training_image() -> None:
+def test_groups_and_origins_are_read_only_and_checked() -> None:
     images = labelled(noise(3, 4, 4, 1), noise(2, 4, 4, 1))
     groups, origins = np.arange(3), noise(3, 32)
     about = replace(images, train_groups=groups, train_origins=origins)
@@ -96,7 +96,7 @@ def test_groups_and_origins_are_read_only_and_one_for_each_training_image() -> N
         replace(about, train_origins=origins[:, :5])
 
 
-def test_a_label_outside_the_classes_is_refused() -> None:
+def test_label_outside_the_classes_is_refused() -> None:
     with pytest.raises(DatasetError, match="train labels range from 0 to 2; expected 0 to 1"):
         labelled(noise(3, 4, 4, 1), noise(2, 4, 4, 1), np.array([0, 2, 1]))
 
@@ -120,14 +120,14 @@ def scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
     return pin(Dataset(f"folder:{scans.classes(tmp_path / 'scans', 9)}#8x7#rgb"))
 
 
-def test_rows_come_in_the_order_in_which_they_are_asked_for_and_as_often() -> None:
+def test_rows_come_in_requested_order() -> None:
     images = load(Dataset("digits"))
     assert (images.train_images[ROWS] == images.train.pixels(ROWS)).all()
     assert (len(images.train), len(images.test), images.test.shape) == (1437, 360, (28, 28, 1))
     assert pixel_bytes(images) == 1797 * 28 * 28
 
 
-def test_pictures_behind_others_have_the_rows_after_theirs() -> None:
+def test_appended_images_have_the_following_rows() -> None:
     first, more = (np.arange(start, start + 12, dtype=np.uint8).reshape(3, 2, 2, 1) for start in (0, 100))
     rows = Extended(InMemory(first, np.array([0, 1, 2])), more, np.array([5, 6, 7]))
     assert (len(rows), rows.shape, rows.labels.tolist()) == (6, (2, 2, 1), [0, 1, 2, 5, 6, 7])
@@ -135,48 +135,46 @@ def test_pictures_behind_others_have_the_rows_after_theirs() -> None:
     assert rows.pixels(np.array([2]))[:, 0, 0, 0].tolist() == [8]
 
 
-@pytest.mark.parametrize("held", ["cache", "files"])
-def test_a_folder_read_by_rows_is_what_it_is_when_loaded(scanned: Dataset, held: catalog.Held) -> None:
-    images, by_rows = load(scanned), open_pictures(scanned, held)
+@pytest.mark.parametrize("storage", ["cache", "files"])
+def test_folder_read_by_rows_equals_loaded_folder(scanned: Dataset, storage: catalog.Held) -> None:
+    images, by_rows = load(scanned), open_pictures(scanned, storage)
     assert not isinstance(by_rows, Images)
     assert (images.shape, images.classes, images.names) == (by_rows.shape, by_rows.classes, by_rows.names)
-    for whole, rows in ((images.train, by_rows.train), (images.test, by_rows.test)):
-        assert whole.labels.tolist() == rows.labels.tolist()
-        assert (whole.images == rows.pixels(np.arange(len(rows)))).all()
+    for loaded, rows in ((images.train, by_rows.train), (images.test, by_rows.test)):
+        assert loaded.labels.tolist() == rows.labels.tolist()
+        assert (loaded.images == rows.pixels(np.arange(len(rows)))).all()
     assert (images.train_images[ROWS] == by_rows.train.pixels(ROWS)).all()
     assert by_rows.train.pixels(ROWS[:0]).shape == (0, 8, 7, 3)
 
 
-def test_any_data_set_can_be_read_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_data_set_is_readable_from_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path))
     images, by_rows = load(Dataset("digits")), open_pictures(Dataset("digits"), "cache")
     assert (images.train_images == by_rows.train.pixels(np.arange(1437))).all()
     assert images.test_labels.tolist() == by_rows.test.labels.tolist()
 
 
-def test_only_what_would_take_half_of_the_memory_is_not_loaded(
-    scanned: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken = 18 * 8 * 7 * 3
-    monkeypatch.setattr(hardware, "available_memory", lambda: 2 * taken)
+def test_only_large_data_sets_are_not_loaded(scanned: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 18 * 8 * 7 * 3
+    monkeypatch.setattr(hardware, "available_memory", lambda: 2 * size)
     assert isinstance(open_pictures(scanned), Images)
-    monkeypatch.setattr(hardware, "available_memory", lambda: 2 * taken - 1)
+    monkeypatch.setattr(hardware, "available_memory", lambda: 2 * size - 1)
     catalog._loaded.pop(scanned.digest)
     assert not isinstance(open_pictures(scanned), Images)
-    assert scanned == pin(scanned)  # without a picture decoded
+    assert scanned == pin(scanned)  # without decoding an image
     for path in (Path(scanned.name.removeprefix("folder:").partition("#")[0])).rglob("*.png"):
         path.unlink()
     assert len(open_pictures(scanned).train) == 14  # from the cache alone
 
 
-def test_a_picture_that_changes_while_it_is_in_use_is_refused_by_name(scanned: Dataset, tmp_path: Path) -> None:
+def test_image_changed_during_use_is_refused(scanned: Dataset, tmp_path: Path) -> None:
     by_rows = open_pictures(scanned, "files")
     scans.saved(tmp_path / "scans" / "cat" / "01.png", scans.pixels(1, 5))
     with pytest.raises(DatasetError, match=r"cat/01\.png has changed since the data set was opened"):
         by_rows.train.pixels(np.arange(14))
 
 
-def test_what_cannot_be_read_by_rows_is_refused_in_a_line(scanned: Dataset) -> None:
+def test_data_unreadable_by_rows_are_refused(scanned: Dataset) -> None:
     with pytest.raises(DatasetError, match="'digits' cannot be decoded by rows; folder:PATH and list:FILE can"):
         open_pictures(Dataset("digits"), "files")
     with pytest.raises(DatasetError, match="is not the one that was pinned"):

@@ -1,4 +1,4 @@
-"""Picture files with labels: their digest, their splits, and what is refused of them."""
+"""Labelled image files: digest, splits and refused files."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.tasks.datasets.scans import pixels, saved
 def entries(folder: Path) -> tuple[Labelled, ...]:
     places = (("a", 1, "train"), ("b", 0, "test"), ("c", 0, "train"))
     return tuple(
-        Labelled(saved(folder / f"{name}.png", pixels(label, at)), label, split)  # type: ignore[arg-type]
-        for at, (name, label, split) in enumerate(places)
+        Labelled(saved(folder / f"{name}.png", pixels(label, number)), label, split)  # type: ignore[arg-type]
+        for number, (name, label, split) in enumerate(places)
     )
 
 
-def test_the_splits_have_their_pictures_and_labels_in_the_order_given(tmp_path: Path) -> None:
+def test_splits_keep_order_of_images_and_labels(tmp_path: Path) -> None:
     images = read_labelled(entries(tmp_path), ("cat", "dog"), AS_THEY_ARE).images()
     assert (images.train_labels.tolist(), images.test_labels.tolist()) == ([1, 0], [0])
     assert [pixels(1, 0).tolist(), pixels(0, 2).tolist()] == images.train_images[..., 0].tolist()
@@ -38,11 +38,11 @@ def test_the_splits_have_their_pictures_and_labels_in_the_order_given(tmp_path: 
     assert (2, ("cat", "dog"), np.int64) == (images.classes, images.names, images.train_labels.dtype)
 
 
-def test_the_digest_is_of_files_labels_splits_and_names(tmp_path: Path) -> None:
-    chosen = entries(tmp_path)
-    content = read_labelled(chosen, ("cat", "dog"), AS_THEY_ARE)
-    told = [[hashlib.sha256(each.path.read_bytes()).hexdigest(), each.label, each.split] for each in chosen]
-    parts = [json.dumps(["cat", "dog"]).encode(), json.dumps(told).encode()]
+def test_digest_covers_files_labels_splits_and_names(tmp_path: Path) -> None:
+    files = entries(tmp_path)
+    content = read_labelled(files, ("cat", "dog"), AS_THEY_ARE)
+    description = [[hashlib.sha256(file.path.read_bytes()).hexdigest(), file.label, file.split] for file in files]
+    parts = [json.dumps(["cat", "dog"]).encode(), json.dumps(description).encode()]
     assert digest_of(RULE, parts) == content.digest()
 
 
@@ -52,7 +52,7 @@ def test_copies_share_a_drawn_split(source: str, tmp_path: Path, monkeypatch: py
     lines = ["path,label"]
     for label in (0, 1):
         for number in range(12):
-            image = pixels(label, number // 2)  # each twice in a row
+            image = pixels(label, number // 2)  # two consecutive copies of each image
             path = saved(tmp_path / "scans" / str(label) / f"{number:02}.png", image)
             lines.append(f"{path.relative_to(tmp_path)},{label}")
     (tmp_path / "list.csv").write_text("\n".join(lines))
@@ -64,7 +64,7 @@ def test_copies_share_a_drawn_split(source: str, tmp_path: Path, monkeypatch: py
         assert open_pictures(pin(Dataset(source)), "cache").train.labels.tolist() == images.train_labels.tolist()
 
 
-def test_a_class_of_copies_alone_is_refused(tmp_path: Path) -> None:
+def test_class_of_only_copies_is_refused(tmp_path: Path) -> None:
     for label, count in ((0, 6), (1, 2)):
         for number in range(count):
             saved(tmp_path / "scans" / str(label) / f"{number}.png", pixels(label, number if label == 0 else 0))
@@ -72,51 +72,53 @@ def test_a_class_of_copies_alone_is_refused(tmp_path: Path) -> None:
         load(pin(Dataset(f"folder:{tmp_path / 'scans'}")))
 
 
-def test_grey_among_coloured_pictures_is_repeated(tmp_path: Path) -> None:
-    coloured = np.dstack([pixels(0, at) for at in (5, 6, 7)])
-    grey, red = (saved(tmp_path / f"{at}.png", each) for at, each in enumerate((pixels(0, 0), coloured)))
+def test_grey_image_among_coloured_becomes_rgb(tmp_path: Path) -> None:
+    coloured = np.dstack([pixels(0, number) for number in (5, 6, 7)])
+    grey, red = (saved(tmp_path / f"{number}.png", values) for number, values in enumerate((pixels(0, 0), coloured)))
     content = read_labelled((Labelled(grey, 0, "train"), Labelled(red, 0, "test")), ("cat",), AS_THEY_ARE)
     images = content.images()
     assert np.repeat(pixels(0, 0)[..., None], 3, axis=2).tolist() == images.train_images[0].tolist()
     assert coloured.tolist() == images.test_images[0].tolist()
 
 
-def test_a_file_that_has_gone_or_is_no_picture_is_named(tmp_path: Path) -> None:
+def test_missing_and_invalid_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "text.png").write_text("no picture")
-    for name, says in (("gone.png", "cannot be read: No such file"), ("text.png", "cannot be read as an image: ")):
+    for name, message in (("gone.png", "cannot be read: No such file"), ("text.png", "cannot be read as an image: ")):
         with pytest.raises(DatasetError) as caught:
             read_labelled((Labelled(tmp_path / name, 0, "train"),), ("cat",), AS_THEY_ARE)
-        assert str(caught.value).startswith(f"{tmp_path / name} {says}")
+        assert str(caught.value).startswith(f"{tmp_path / name} {message}")
 
 
-def test_a_source_names_all_files_and_reads_none_of_them(tmp_path: Path) -> None:
+def test_source_names_files_without_reading_them(tmp_path: Path) -> None:
     here, gone = Labelled(tmp_path / "gone.png", 0, "train"), tmp_path / "list.csv"
-    found = labelled_source([here], ("cat",), AS_THEY_ARE, (gone,))
-    assert (RULE, (gone, here.path)) == (found.rule, found.files)
+    source = labelled_source([here], ("cat",), AS_THEY_ARE, (gone,))
+    assert (RULE, (gone, here.path)) == (source.rule, source.files)
 
 
-def test_of_every_class_the_first_the_sixth_and_the_eleventh_are_for_testing() -> None:
+def test_every_fifth_image_per_class_is_test() -> None:
     labels = [0, 1] * 6 + [0, 2]
-    found = list(spread(labels))
-    of_class = {label: "".join(each[1] for at, each in enumerate(found) if labels[at] == label) for label in (0, 1, 2)}
-    assert of_class == {0: "errrrer", 1: "errrre", 2: "e"}  # test and train by their second letters
+    splits = list(spread(labels))
+    of_class = {
+        label: "".join(split[1] for row, split in enumerate(splits) if labels[row] == label) for label in (0, 1, 2)
+    }
+    assert of_class == {0: "errrrer", 1: "errrre", 2: "e"}  # second letters of test and train
 
 
-def test_content_is_what_was_given() -> None:
+def test_content_keeps_its_images() -> None:
     picture = np.arange(6, dtype=np.uint8).reshape(2, 3, 1)
     content = LabelledContent((Labelled(Path("a"), 0, "train"),), ("cat",), ("d",), (picture,))
     assert picture.tolist() == content.stack_split("train", 1)[0].tolist()
     assert content.stack_split("test", 1).shape == (0, 2, 3, 1)
 
 
-def refused(name: str) -> str:
+def error_of(name: str) -> str:
     with pytest.raises(DatasetError) as caught:
         pin(Dataset(name))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-def test_of_every_class_one_file_in_five_is_for_testing(tmp_path: Path) -> None:
+def test_one_file_in_five_is_test(tmp_path: Path) -> None:
     images = load(pin(Dataset(f"folder:{scans.classes(tmp_path / 'scans')}")))
     assert (images.names, images.classes, images.shape) == (("cat", "dog"), 2, (6, 5, 1))
     test = [(0, 0), (0, 5), (1, 0), (1, 5)]
@@ -125,8 +127,8 @@ def test_of_every_class_one_file_in_five_is_for_testing(tmp_path: Path) -> None:
         (images.test_images, images.test_labels, test),
         (images.train_images, images.train_labels, train),
     ):
-        shown = sorted(zip(labels.tolist(), split[..., 0].tolist(), strict=True))
-        assert shown == sorted((label, pixels(label, number).tolist()) for label, number in expected)
+        pairs = sorted(zip(labels.tolist(), split[..., 0].tolist(), strict=True))
+        assert pairs == sorted((label, pixels(label, number).tolist()) for label, number in expected)
 
 
 def test_folders_train_and_test_are_the_splits(tmp_path: Path) -> None:
@@ -137,35 +139,37 @@ def test_folders_train_and_test_are_the_splits(tmp_path: Path) -> None:
     assert pixels(1, 2).tolist() in images.train_images[images.train_labels == 1, ..., 0].tolist()
 
 
-def test_the_digest_is_of_content_labels_and_options_and_of_no_path(tmp_path: Path) -> None:
+def test_digest_covers_content_labels_and_options(tmp_path: Path) -> None:
     folder = scans.classes(tmp_path / "scans")
     name = f"folder:{folder}"
     first = pin(Dataset(name))
     copy = shutil.copytree(folder, tmp_path / "copy")
     assert first.digest == pin(Dataset(f"folder:{copy}")).digest
-    options = [pin(Dataset(name + each)).digest for each in ("#6x5", "#8x8", "#rgb", "#8x8#rgb")]
+    options = [pin(Dataset(name + option)).digest for option in ("#6x5", "#8x8", "#rgb", "#8x8#rgb")]
     assert len({first.digest, *options}) == 5
     assert options[3] == pin(Dataset(name + "#rgb#8x8")).digest
     (copy / "dog" / "03.png").rename(copy / "cat" / "03b.png")
     assert first.digest != pin(Dataset(f"folder:{copy}")).digest
 
 
-def test_a_remembered_digest_is_not_read_again_until_a_file_changes(tmp_path: Path) -> None:
+def test_remembered_digest_is_reused_until_files_change(tmp_path: Path) -> None:
     name = f"folder:{scans.classes(tmp_path / 'scans')}"
-    known: dict[str, str] = {}
-    pin(Dataset(name), known)
-    known = dict.fromkeys(known, "ab" * 32)
-    assert pin(Dataset(name), known).digest == "ab" * 32
-    assert pin(Dataset(f"{name}#rgb"), known).digest != "ab" * 32
+    digests: dict[str, str] = {}
+    pin(Dataset(name), digests)
+    digests = dict.fromkeys(digests, "ab" * 32)
+    assert pin(Dataset(name), digests).digest == "ab" * 32
+    assert pin(Dataset(f"{name}#rgb"), digests).digest != "ab" * 32
     scans.saved(tmp_path / "scans" / "dog" / "06.png", pixels(1, 6))
-    assert pin(Dataset(name), known).digest != "ab" * 32
+    assert pin(Dataset(name), digests).digest != "ab" * 32
 
 
-def test_any_size_is_resized_as_asked(tmp_path: Path) -> None:
+def test_images_of_any_size_are_resized(tmp_path: Path) -> None:
     folder = scans.classes(tmp_path / "scans")
     odd = scans.saved(folder / "dog" / "03.png", pixels(1, 3, 9, 7))
-    said = refused(f"folder:{folder}")
-    assert f"{odd} is 9 x 7, 00.png 6 x 5; all images must have one size: add #64x64, or another height x width" in said
+    message = error_of(f"folder:{folder}")
+    assert (
+        f"{odd} is 9 x 7, 00.png 6 x 5; all images must have one size: add #64x64, or another height x width" in message
+    )
     images = load(pin(Dataset(f"folder:{folder}#8x10#rgb")))
     assert images.shape == (8, 10, 3)
     expected = Image.fromarray(pixels(1, 3, 9, 7)).resize((10, 8), Image.Resampling.BILINEAR)
@@ -183,10 +187,10 @@ def test_splits_have_several_names(tmp_path: Path, names: tuple[str, str]) -> No
 def test_two_folders_of_one_split_are_refused(tmp_path: Path) -> None:
     for name in ("train", "test", "testing"):
         scans.classes(tmp_path / name, 2)
-    assert refused(f"folder:{tmp_path}") == f"{tmp_path} has the folders 'test' and 'testing'; keep one of them"
+    assert error_of(f"folder:{tmp_path}") == f"{tmp_path} has the folders 'test' and 'testing'; keep one of them"
 
 
-def test_hidden_files_and_litter_are_passed_over(tmp_path: Path) -> None:
+def test_hidden_files_are_ignored(tmp_path: Path) -> None:
     folder = scans.classes(tmp_path / "scans")
     before = pin(Dataset(f"folder:{folder}")).digest
     for name in (".DS_Store", "dog/Thumbs.db", "cat/._00.png", "README.txt"):
@@ -194,48 +198,52 @@ def test_hidden_files_and_litter_are_passed_over(tmp_path: Path) -> None:
     assert before == pin(Dataset(f"folder:{folder}")).digest
 
 
-def test_what_is_no_such_folder_is_refused_by_the_name_of_the_file(tmp_path: Path) -> None:
-    whole = scans.classes(tmp_path / "whole")
+def test_invalid_folder_names_the_file(tmp_path: Path) -> None:
+    valid = scans.classes(tmp_path / "whole")
 
     def changed(name: str) -> Path:
-        return Path(shutil.copytree(whole, tmp_path / name))
+        return Path(shutil.copytree(valid, tmp_path / name))
 
-    assert f"no folder {tmp_path / 'gone'}" == refused(f"folder:{tmp_path / 'gone'}")
+    assert f"no folder {tmp_path / 'gone'}" == error_of(f"folder:{tmp_path / 'gone'}")
     folder = changed("text")
     (folder / "dog" / "notes.txt").write_text("a dog")
-    assert f"{folder}/dog/notes.txt is not an image; the folder of a class must contain" in refused(f"folder:{folder}")
+    assert f"{folder}/dog/notes.txt is not an image; the folder of a class must contain" in error_of(f"folder:{folder}")
     folder = changed("broken")
     (folder / "dog" / "02.png").write_bytes((folder / "dog" / "02.png").read_bytes()[:60])
-    assert f"{folder}/dog/02.png cannot be read as an image: " in refused(f"folder:{folder}")
+    assert f"{folder}/dog/02.png cannot be read as an image: " in error_of(f"folder:{folder}")
     folder = changed("empty")
     (folder / "bird").mkdir()
-    assert f"{folder}/bird is empty; a class must have images" == refused(f"folder:{folder}")
+    assert f"{folder}/bird is empty; a class must have images" == error_of(f"folder:{folder}")
     folder = changed("single")
     scans.saved(folder / "bird" / "1.png", pixels(0, 0))
-    said = f"{folder}: class 'bird' has no image in the train split, and 1 in total; each class must be in both splits"
-    assert said == refused(f"folder:{folder}")
+    message = (
+        f"{folder}: class 'bird' has no image in the train split, and 1 in total; each class must be in both splits"
+    )
+    assert message == error_of(f"folder:{folder}")
     folder = changed("deep")
     (folder / "dog" / "more").mkdir()
-    assert f"{folder}/dog/more is a folder inside a class" in refused(f"folder:{folder}")
+    assert f"{folder}/dog/more is a folder inside a class" in error_of(f"folder:{folder}")
     folder = changed("pipe")
     os.mkfifo(folder / "dog" / "endless.png")
-    assert f"{folder}/dog/endless.png is not a file" in refused(f"folder:{folder}")
+    assert f"{folder}/dog/endless.png is not a file" in error_of(f"folder:{folder}")
     folder = changed("loose")
     scans.saved(folder / "1.png", pixels(0, 0))
-    assert f"{folder}/1.png belongs to no class" in refused(f"folder:{folder}")
+    assert f"{folder}/1.png belongs to no class" in error_of(f"folder:{folder}")
     (tmp_path / "bare").mkdir()
-    assert "has no sub-folders; it must have one per class" in refused(f"folder:{tmp_path / 'bare'}")
+    assert "has no sub-folders; it must have one per class" in error_of(f"folder:{tmp_path / 'bare'}")
 
 
-def test_a_class_must_be_in_both_splits(tmp_path: Path) -> None:
+def test_class_must_be_in_both_splits(tmp_path: Path) -> None:
     scans.classes(tmp_path / "train")
-    assert f"{tmp_path} has a folder 'train', but no 'test'; it must have both or none" == refused(f"folder:{tmp_path}")
+    assert f"{tmp_path} has a folder 'train', but no 'test'; it must have both or none" == error_of(
+        f"folder:{tmp_path}"
+    )
     scans.classes(tmp_path / "test")
     shutil.rmtree(tmp_path / "test" / "dog")
-    assert "class 'dog' has no image in the test split, and 6 in total" in refused(f"folder:{tmp_path}")
+    assert "class 'dog' has no image in the test split, and 6 in total" in error_of(f"folder:{tmp_path}")
 
 
-def test_options_go_with_every_set() -> None:
+def test_options_apply_to_every_set() -> None:
     small = load(pin(Dataset("digits#14x14#rgb")))
     assert (small.shape, small.classes) == ((14, 14, 3), 10)
     assert is_embedded("digits#14x14")
@@ -243,7 +251,7 @@ def test_options_go_with_every_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         (
             "digits#gray",
@@ -262,15 +270,13 @@ def test_options_go_with_every_set() -> None:
         ("digit", "unknown data set 'digit'; did you mean 'digits'?"),
     ],
 )
-def test_a_name_that_nothing_has_is_the_users_slip(name: str, says: str) -> None:
+def test_invalid_names_are_user_errors(name: str, message: str) -> None:
     with pytest.raises(UnknownDataset) as caught:
         pin(Dataset(name))
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_a_path_may_hold_a_hash_and_an_at_and_lie_in_the_data_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_path_may_contain_hash_and_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = scans.classes(tmp_path / "set#1@home")
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     pinned = pin(Dataset.parse("folder:set#1@home#8x8"))

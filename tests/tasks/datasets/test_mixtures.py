@@ -28,16 +28,16 @@ def in_groups(images: Images, size: int) -> Images:
     return replace(images, train_groups=np.arange(len(images.train_images)) // size)
 
 
-def test_a_part_is_so_many_rows_from_the_first_on(images: Images) -> None:
+def test_part_is_its_number_of_rows(images: Images) -> None:
     assert list(range(100, 300)) == DIGITS.rows(images).tolist()
 
 
-def test_a_part_without_a_number_goes_to_the_end(images: Images) -> None:
+def test_part_without_number_goes_to_end(images: Images) -> None:
     assert list(range(1400, 1437)) == Part(Dataset("digits"), 1400).rows(images).tolist()
 
 
 @pytest.mark.parametrize("part", [Part(Dataset("digits"), 1437), Part(Dataset("digits"), 1400, 38)])
-def test_a_part_that_the_data_set_does_not_have_is_refused(part: Part, images: Images) -> None:
+def test_part_outside_the_data_set_is_refused(part: Part, images: Images) -> None:
     with pytest.raises(DatasetError, match="digits has the training images 0 to 1436, but not 14"):
         part.rows(images)
 
@@ -53,36 +53,36 @@ def test_shares_of_two_seeds_differ(images: Images) -> None:
     assert 0 < len(first & second) < 100
 
 
-def test_a_remainder_and_what_is_held_back_are_the_part(images: Images) -> None:
+def test_remainder_and_held_out_rows_are_the_part(images: Images) -> None:
     remainder = Remainder(DIGITS, 0.25, 7)
-    left, held = remainder.rows(images), remainder.held_rows(images)
-    assert (len(left), len(held)) == (150, 50)
-    assert list(range(100, 300)) == sorted([*left.tolist(), *held.tolist()])
-    assert left.tolist() != Remainder(DIGITS, 0.25, 8).rows(images).tolist()
-    assert set(Share(remainder, 0.5, 1).rows(images).tolist()) < set(left.tolist())
+    remaining_rows, held_rows = remainder.rows(images), remainder.held_rows(images)
+    assert (len(remaining_rows), len(held_rows)) == (150, 50)
+    assert list(range(100, 300)) == sorted([*remaining_rows.tolist(), *held_rows.tolist()])
+    assert remaining_rows.tolist() != Remainder(DIGITS, 0.25, 8).rows(images).tolist()
+    assert set(Share(remainder, 0.5, 1).rows(images).tolist()) < set(remaining_rows.tolist())
 
 
-def test_groups_are_held_back_whole_and_a_single_one_cannot_be_split(images: Images) -> None:
+def test_groups_are_held_out_as_units(images: Images) -> None:
     grouped = in_groups(images, 10)
-    left, held = Remainder(DIGITS, 0.3, 7).rows(grouped), Remainder(DIGITS, 0.3, 7).held_rows(grouped)
-    assert (len(left), len(held)) == (140, 60)
-    assert not set((left // 10).tolist()) & set((held // 10).tolist())
+    remaining_rows, held_rows = Remainder(DIGITS, 0.3, 7).rows(grouped), Remainder(DIGITS, 0.3, 7).held_rows(grouped)
+    assert (len(remaining_rows), len(held_rows)) == (140, 60)
+    assert not set((remaining_rows // 10).tolist()) & set((held_rows // 10).tolist())
     with pytest.raises(DatasetError, match="holding some out requires at least two"):
         Remainder(Part(Dataset("digits"), 100, 10), 0.5).rows(grouped)
 
 
-def test_all_of_a_part_is_the_part(images: Images) -> None:
+def test_full_share_is_the_part(images: Images) -> None:
     assert DIGITS.rows(images).tolist() == Share(DIGITS).rows(images).tolist()
 
 
-def test_a_share_holds_whole_groups(images: Images) -> None:
+def test_share_contains_whole_groups(images: Images) -> None:
     grouped = in_groups(images, 10)
     rows = Share(DIGITS, 0.3, 7).rows(grouped)
     assert len(rows) == 60
     assert {10} == {int((rows // 10 == group).sum()) for group in np.unique(rows // 10)}
 
 
-def test_the_smallest_share_holds_one_group(images: Images) -> None:
+def test_smallest_share_contains_one_group(images: Images) -> None:
     assert len(Share(DIGITS, 0.001, 7).rows(in_groups(images, 10))) == 10
     assert len(Share(DIGITS, 0.001, 7).rows(images)) == 1
 
@@ -99,7 +99,7 @@ def test_every_image_is_drawn_equally_often(images: Images) -> None:
     ("share", "seed", "message"),
     [(0.0, 1, "share is 0.0; it must be above 0 and at most 1"), (1.5, 1, "share is 1.5"), (1.0, 3, "seed is 3")],
 )
-def test_a_share_that_is_none_is_refused(share: float, seed: int, message: str) -> None:
+def test_invalid_share_is_refused(share: float, seed: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Share(DIGITS, share, seed)
 
@@ -107,45 +107,45 @@ def test_a_share_that_is_none_is_refused(share: float, seed: int, message: str) 
 PIXELS = np.random.default_rng(0).integers(0, 256, (9, 4, 6, 1), dtype=np.uint8)
 
 
-def of(train: Pixels, origins: np.ndarray | None = None) -> Images:
+def images_of(train: Pixels, origins: np.ndarray | None = None) -> Images:
     labels = np.zeros(len(train), np.int64)
     return Images(train, labels, train[:1], labels[:1], classes=1, train_origins=origins)
 
 
-def every(images: Images) -> np.ndarray:
+def all_rows(images: Images) -> np.ndarray:
     return np.arange(len(images.train_images))
 
 
-def test_a_digest_is_of_an_images_shape_and_pixels() -> None:
-    found = digests(of(PIXELS), np.array([5, 2]))
+def test_digest_covers_shape_and_pixels_of_image() -> None:
+    image_digests = digests(images_of(PIXELS), np.array([5, 2]))
     expected = [hashlib.sha256(struct.pack("<3I", 4, 6, 1) + PIXELS[row].tobytes()).digest() for row in (5, 2)]
-    assert expected == [each.tobytes() for each in found]
+    assert expected == [digest.tobytes() for digest in image_digests]
 
 
-def test_the_same_bytes_in_another_shape_are_another_image() -> None:
-    first, second = of(PIXELS), of(PIXELS.reshape(9, 6, 4, 1))
-    assert overlap(first, every(first), second, every(second)) == []
+def test_same_bytes_in_another_shape_differ() -> None:
+    first, second = images_of(PIXELS), images_of(PIXELS.reshape(9, 6, 4, 1))
+    assert overlap(first, all_rows(first), second, all_rows(second)) == []
 
 
-def test_the_images_that_both_hold_are_named_by_their_rows_in_each() -> None:
-    first, second = of(PIXELS[:6]), of(PIXELS[[7, 5, 8, 1, 5]])
-    assert overlap(first, every(first), second, every(second)) == [(1, 3), (5, 1)]
+def test_overlap_names_rows_in_both_sets() -> None:
+    first, second = images_of(PIXELS[:6]), images_of(PIXELS[[7, 5, 8, 1, 5]])
+    assert overlap(first, all_rows(first), second, all_rows(second)) == [(1, 3), (5, 1)]
     assert overlap(first, np.array([0, 5]), second, np.array([4, 3])) == [(5, 4)]
-    assert overlap(first, np.array([0, 2]), second, every(second)) == []
+    assert overlap(first, np.array([0, 2]), second, all_rows(second)) == []
 
 
-def test_each_image_is_named_once_however_often_it_is_repeated() -> None:
-    black = of(np.zeros((300, 4, 6, 1), np.uint8))
-    assert [(row, 0) for row in range(300)] == overlap(black, every(black), black, every(black))
+def test_overlap_names_each_repeated_image_once() -> None:
+    black = images_of(np.zeros((300, 4, 6, 1), np.uint8))
+    assert [(row, 0) for row in range(300)] == overlap(black, all_rows(black), black, all_rows(black))
 
 
-def test_images_made_of_the_same_image_overlap_with_it_and_with_each_other() -> None:
-    plain = of(PIXELS)
-    made = of(255 - PIXELS[:3], origins(plain)[:3])
-    made_too = of(PIXELS[2:5] // 2, origins(plain)[2:5])
-    assert overlap(plain, every(plain), made, every(made)) == [(0, 0), (1, 1), (2, 2)]
-    assert overlap(made, every(made), plain, every(plain)) == [(0, 0), (1, 1), (2, 2)]
-    assert overlap(made, every(made), made_too, every(made_too)) == [(2, 0)]
+def test_images_of_one_origin_overlap() -> None:
+    plain = images_of(PIXELS)
+    derived = images_of(255 - PIXELS[:3], origins(plain)[:3])
+    other_derived = images_of(PIXELS[2:5] // 2, origins(plain)[2:5])
+    assert overlap(plain, all_rows(plain), derived, all_rows(derived)) == [(0, 0), (1, 1), (2, 2)]
+    assert overlap(derived, all_rows(derived), plain, all_rows(plain)) == [(0, 0), (1, 1), (2, 2)]
+    assert overlap(derived, all_rows(derived), other_derived, all_rows(other_derived)) == [(2, 0)]
 
 
 @pytest.fixture(scope="module")
@@ -153,19 +153,19 @@ def digits() -> Images:
     return load(Dataset("digits"))
 
 
-def test_no_two_of_the_digits_are_the_same(digits: Images) -> None:
+def test_digits_are_all_different(digits: Images) -> None:
     every_image = np.concatenate([digits.train_images, digits.test_images])
-    assert len({each.tobytes() for each in every_image}) == 1797
+    assert len({image.tobytes() for image in every_image}) == 1797
 
 
 @pytest.mark.parametrize("shape", ["", "#14x14", "#14x14#rgb"])
-def test_digits_on_photos_overlap_with_the_digits_of_the_same_rows_alone(shape: str) -> None:
+def test_digits_on_photos_overlap_only_with_their_digits(shape: str) -> None:
     first, second = load(Dataset(f"digits{shape}")), load(Dataset(f"digits-on-photos{shape}"))
     assert [(row, row) for row in range(50, 60)] == overlap(first, np.arange(60), second, np.arange(50, 200))
     assert overlap(first, np.arange(600), second, np.arange(600, 1437)) == []
 
 
-def test_another_shape_keeps_groups_and_what_images_were_made_of(digits: Images) -> None:
+def test_reshaping_keeps_groups_and_origins(digits: Images) -> None:
     class Content:
         def digest(self) -> str:
             return ""
@@ -176,11 +176,11 @@ def test_another_shape_keeps_groups_and_what_images_were_made_of(digits: Images)
     groups = np.arange(1437) // 3
     grouped = replace(digits, train_groups=groups)
     small = Shaped(Content(), Options((14, 14))).images()
-    assert (groups.tolist(), digests(digits, every(digits)).tolist()) == (
+    assert (groups.tolist(), digests(digits, all_rows(digits)).tolist()) == (
         np.asarray(small.train_groups).tolist(),
         np.asarray(small.train_origins).tolist(),
     )
-    grouped = replace(grouped, train_origins=digests(digits, every(digits)[::-1]))
+    grouped = replace(grouped, train_origins=digests(digits, all_rows(digits)[::-1]))
     small = Shaped(Content(), Options((14, 14))).images()
     assert grouped.train_origins is small.train_origins
     assert Shaped(Content(), Options((28, 28), channels=1)).images() is grouped
@@ -189,7 +189,7 @@ def test_another_shape_keeps_groups_and_what_images_were_made_of(digits: Images)
 COINED = CoinedCanaries(DIGITS, 80, number=0, seed=3)
 
 
-def test_coins_put_about_half_of_the_canaries_in_beside_all_others(images: Images) -> None:
+def test_coins_include_about_half_of_canaries(images: Images) -> None:
     canaries, rows = set(COINED.canary_rows(images).tolist()), set(COINED.rows(images).tolist())
     assert len(canaries) == 80
     assert set(DIGITS.rows(images).tolist()) - canaries == rows - canaries
@@ -198,7 +198,7 @@ def test_coins_put_about_half_of_the_canaries_in_beside_all_others(images: Image
     assert COINED.expected_count(images) == 160
 
 
-def test_models_of_a_design_have_the_same_canaries_with_coins_of_their_own(images: Images) -> None:
+def test_models_have_same_canaries_but_own_coins(images: Images) -> None:
     models = [replace(COINED, number=number) for number in range(200)]
     assert all(np.array_equal(COINED.canary_rows(images), model.canary_rows(images)) for model in models[:3])
     coins = np.stack([model.is_inside() for model in models])
@@ -206,7 +206,7 @@ def test_models_of_a_design_have_the_same_canaries_with_coins_of_their_own(image
     assert abs(coins.mean() - 0.5) < 0.016  # four standard errors of 16,000 coins
 
 
-def test_mislabelled_canaries_have_other_labels_and_nothing_else_has(images: Images) -> None:
+def test_only_mislabelled_canaries_have_other_labels(images: Images) -> None:
     labels = replace(COINED, mislabelled=True).alter_canaries(images).train_labels
     changed = np.flatnonzero(labels != images.train_labels)
     assert np.array_equal(COINED.canary_rows(images), changed)
@@ -215,8 +215,8 @@ def test_mislabelled_canaries_have_other_labels_and_nothing_else_has(images: Ima
     assert images.train_labels is COINED.alter_canaries(images).train_labels
 
 
-def test_canaries_have_noise_or_a_glyph_of_their_own_for_images_and_nothing_else_has(images: Images) -> None:
-    rows, drawn = COINED.canary_rows(images), {}
+def test_only_canaries_have_noise_or_glyphs(images: Images) -> None:
+    rows, canary_images = COINED.canary_rows(images), {}
     for kind in ("noise", "glyph"):
         altered = replace(COINED, canary_images=kind, number=7).alter_canaries(images)
         changed = np.flatnonzero((altered.train_images != images.train_images).any(axis=(1, 2, 3)))
@@ -225,15 +225,15 @@ def test_canaries_have_noise_or_a_glyph_of_their_own_for_images_and_nothing_else
         assert np.array_equal(
             replace(COINED, canary_images=kind).alter_canaries(images).train_images, altered.train_images
         )
-        drawn[kind] = altered.train_images[rows]
-    assert abs(drawn["noise"].mean() - 127.5) < 2
-    kept = drawn["glyph"] == images.train_images[rows]
-    assert 0.5 < kept.mean() < 1
-    glyphs = {(~each).tobytes() for each in kept}
+        canary_images[kind] = altered.train_images[rows]
+    assert abs(canary_images["noise"].mean() - 127.5) < 2
+    is_unchanged = canary_images["glyph"] == images.train_images[rows]
+    assert 0.5 < is_unchanged.mean() < 1
+    glyphs = {(~mask).tobytes() for mask in is_unchanged}
     assert len(glyphs) > 1
     assert [
-        each.is_altered
-        for each in (
+        mask.is_altered
+        for mask in (
             COINED,
             replace(COINED, mislabelled=True),
             replace(COINED, canary_images="noise"),

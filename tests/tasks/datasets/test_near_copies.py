@@ -1,4 +1,4 @@
-"""Near copies are found, and other images are not taken for them; the notes about copies of a data set."""
+"""Near copies are found, different images are not reported, and notes count the copies of a data set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.datasets.notes import data_notes
 
 
 def blurred(seed: int, side: int = 32) -> Image.Image:
-    """A smooth colour image, as photographs are."""
+    """A smooth colour image, similar to a photograph."""
     noise = np.random.default_rng(seed).integers(0, 256, (6, 6, 3), np.uint8)
     return Image.fromarray(noise).resize((side, side), Image.Resampling.BICUBIC)
 

@@ -37,10 +37,10 @@ def test_every_rule_adds_its_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_notes_are_remembered_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, same = noise_folder(tmp_path / "one"), noise_folder(tmp_path / "same")
     monkeypatch.setattr(notes, "RULES", (count_images,))
-    known: dict[str, str] = {}
-    notes.data_notes(one, known)
+    stored_notes: dict[str, str] = {}
+    notes.data_notes(one, stored_notes)
     monkeypatch.setattr(notes, "RULES", ())
-    assert notes.data_notes(same, known) == (f"folder:{tmp_path}/same: 8 training images",)
+    assert notes.data_notes(same, stored_notes) == (f"folder:{tmp_path}/same: 8 training images",)
 
 
 @pytest.mark.parametrize("name", ["digits", "facts", "tickets"])

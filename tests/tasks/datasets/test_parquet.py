@@ -1,4 +1,4 @@
-"""Parquet files of encoded pictures: their layouts, columns and shards. What all routes share is in test_routes.py."""
+"""Parquet files of encoded images: layouts, columns and shards. test_routes.py tests what all routes share."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def read(folder: Path) -> Images:
 
 @pytest.mark.parametrize("column", ["img", "image", "Image"])
 @pytest.mark.parametrize("struct", [True, False])
-def test_pictures_and_labels_come_back_as_they_were_written(tmp_path: Path, column: str, struct: bool) -> None:
+def test_images_and_labels_are_read_exactly(tmp_path: Path, column: str, struct: bool) -> None:
     images = read(written(tmp_path / "set", column=column, struct=struct))
     for count, pictures, labels in (
         (6, images.train_images, images.train_labels),
         (3, images.test_images, images.test_labels),
     ):
-        shown = sorted(zip(labels.tolist(), pictures.tolist(), strict=True))
-        assert shown == sorted((row % 3, PICTURES[row].tolist()) for row in range(count))
+        pairs = sorted(zip(labels.tolist(), pictures.tolist(), strict=True))
+        assert pairs == sorted((row % 3, PICTURES[row].tolist()) for row in range(count))
     assert images.names == ("0", "1", "2")
 
 
-def test_pictures_of_any_size_are_resized_as_asked(tmp_path: Path) -> None:
+def test_images_of_any_size_are_resized(tmp_path: Path) -> None:
     folder = written(tmp_path / "set")
     pictures = [png(pixels[: 6 - row % 5]) for row, pixels in enumerate(PICTURES)]
     pq.write_table(table(pictures), folder / "train.parquet")
@@ -68,7 +68,7 @@ def test_pictures_of_any_size_are_resized_as_asked(tmp_path: Path) -> None:
     assert as_shape(PICTURES[2:3, :4], (8, 8, 1))[0].tolist() in images.train_images.tolist()
 
 
-def test_packing_does_not_change_the_digest(tmp_path: Path) -> None:
+def test_compression_does_not_change_the_digest(tmp_path: Path) -> None:
     one = written(tmp_path / "one")
     two = written(tmp_path / "two", column="image", struct=False, group=2)
     shards = tmp_path / "shards" / "data"
@@ -96,7 +96,7 @@ def test_packing_does_not_change_the_digest(tmp_path: Path) -> None:
     assert files(Dataset(f"parquet:{one}")) == ()
 
 
-def test_a_changed_label_changes_the_digest(tmp_path: Path) -> None:
+def test_changed_label_changes_the_digest(tmp_path: Path) -> None:
     folder = written(tmp_path / "set")
     before = pin(Dataset(f"parquet:{folder}")).digest
     train = pq.read_table(folder / "train.parquet")
@@ -105,7 +105,7 @@ def test_a_changed_label_changes_the_digest(tmp_path: Path) -> None:
     assert before != pin(Dataset(f"parquet:{folder}")).digest
 
 
-def test_validation_images_beside_a_test_split_are_noted(tmp_path: Path) -> None:
+def test_unused_validation_images_are_noted(tmp_path: Path) -> None:
     folder = written(tmp_path / "set")
     before = pin(Dataset(f"parquet:{folder}")).digest
     pq.write_table(table([png(PICTURES[0])] * 4), folder / "validation.parquet")
@@ -116,14 +116,14 @@ def test_validation_images_beside_a_test_split_are_noted(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("present", "absent"), [("train", "test"), ("test", "train"), ("validation", "train")])
-def test_a_split_alone_is_refused(tmp_path: Path, present: str, absent: str) -> None:
+def test_split_without_the_other_is_refused(tmp_path: Path, present: str, absent: str) -> None:
     pq.write_table(table([png(PICTURES[0])]), tmp_path / f"{present}.parquet")
     with pytest.raises(DatasetError, match=rf"has {present}\.parquet, but not '{absent}'; it must have both"):
         pin(Dataset(f"parquet:{tmp_path}"))
 
 
 @pytest.mark.parametrize(
-    ("name", "whole", "message"),
+    ("name", "content", "message"),
     [
         (
             "train.parquet",
@@ -137,16 +137,16 @@ def test_a_split_alone_is_refused(tmp_path: Path, present: str, absent: str) -> 
         ("train-00001-of-00002.parquet", table([b"x"]), "expected all parts of train, once each"),
     ],
 )
-def test_what_is_not_as_it_should_be_is_named(tmp_path: Path, name: str, whole: pa.Table, message: str) -> None:
+def test_invalid_tables_are_named(tmp_path: Path, name: str, content: pa.Table, message: str) -> None:
     folder = written(tmp_path / "set")
-    pq.write_table(whole, folder / name)
+    pq.write_table(content, folder / name)
     with pytest.raises(DatasetError) as caught:
         pin(Dataset(f"parquet:{folder}"))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+def test_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     (written(tmp_path / "set") / "train.parquet").write_bytes(b"not parquet at all")
     with pytest.raises(DatasetError, match=r"train\.parquet cannot be read"):
         pin(Dataset(f"parquet:{tmp_path / 'set'}"))

@@ -1,4 +1,4 @@
-"""A list of pictures is a data set: paths, labels and splits as its rows say."""
+"""A list of images is a data set: paths, labels and splits come from its rows."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def listed(folder: Path, text: str) -> Images:
+def load_list(folder: Path, text: str) -> Images:
     path = folder / "list.csv"
     path.write_text(text)
     return load(pin(Dataset(f"list:{path}")))
 
 
-def test_paths_labels_and_splits_are_those_of_the_rows(folder: Path) -> None:
+def test_paths_labels_and_splits_match_the_rows(folder: Path) -> None:
     rows = [("4", "ill", "train"), ("0", "well", "train"), ("2", "ill", "test"), ("3", "well", "test")]
     lines = "".join(f"{split},scans/{number}.png,{label},x\n" for number, label, split in rows)
-    images = listed(folder, "\ufeffsplit,path,label,more\n" + lines)
+    images = load_list(folder, "\ufeffsplit,path,label,more\n" + lines)
     assert (
         images.names,
         images.train_labels.tolist(),
         images.test_labels.tolist(),
     ) == (("ill", "well"), [0, 1], [0, 1])
     assert [pixels(0, 4).tolist(), pixels(0, 0).tolist()] == images.train_images[..., 0].tolist()
-    table = pa.table({name: [row[at] for row in rows] for at, name in ((1, "label"), (2, "split"))})
+    table = pa.table({name: [row[column] for row in rows] for column, name in ((1, "label"), (2, "split"))})
     table = table.append_column("path", pa.array([str(folder / f"scans/{row[0]}.png") for row in rows]))
     pq.write_table(table, folder / "list.parquet")
     names = [Dataset(f"list:{folder / name}") for name in ("list.csv", "list.parquet")]
     assert pin(names[0]).digest == pin(names[1]).digest
 
 
-def test_one_row_in_five_of_a_class_is_for_testing(folder: Path) -> None:
+def test_one_row_in_five_is_test(folder: Path) -> None:
     lines = "".join(f"scans/{number}.png,{10 if number % 2 else 9}\n" for number in range(6))
-    images = listed(folder, "path,label\n" + lines)
+    images = load_list(folder, "path,label\n" + lines)
     assert (images.test_labels.tolist(), images.train_labels.tolist()) == ([0, 1], [0, 1, 0, 1])
 
 
@@ -63,7 +63,7 @@ def test_one_row_in_five_of_a_class_is_for_testing(folder: Path) -> None:
 def test_splits_have_several_names(folder: Path, words: tuple[str, ...], unread: int) -> None:
     rows = zip(range(6), ("a", "b") * 3, [word for word in words for _ in (0, 1)], strict=False)
     lines = "".join(f"scans/{number}.png,{label},{word}\n" for number, label, word in rows)
-    images = listed(folder, "path,label,split\n" + lines)
+    images = load_list(folder, "path,label,split\n" + lines)
     assert (len(images.train_images), len(images.test_images)) == (2, 2)
     notes = data_notes(pin(Dataset(f"list:{folder / 'list.csv'}")), {})
     expected = f"{unread} images of its validation split are not read, since it has a test split"
@@ -71,7 +71,7 @@ def test_splits_have_several_names(folder: Path, words: tuple[str, ...], unread:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "list.csv is empty; the first line must name the columns"),
         ("file,label\n", "has the columns file, label; it must have path, label and"),
@@ -86,10 +86,10 @@ def test_splits_have_several_names(folder: Path, words: tuple[str, ...], unread:
         ('path,label\n"scans/0.png,a\n', "list.csv cannot be read as CSV: unexpected end of data"),
     ],
 )
-def test_a_list_that_is_none_is_refused_by_the_row(folder: Path, text: str, says: str) -> None:
+def test_invalid_list_names_the_row(folder: Path, text: str, message: str) -> None:
     with pytest.raises(DatasetError) as caught:
-        listed(folder, text)
-    assert says in str(caught.value)
+        load_list(folder, text)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

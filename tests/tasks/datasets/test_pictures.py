@@ -1,4 +1,4 @@
-"""Pixels of picture files of any kind are those that a person sees."""
+"""Decoded pixels of image files match the image on a screen."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ def encoded(picture: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
     return file.getvalue()
 
 
-def of(values: np.ndarray, kind: str = "PNG", **options: Any) -> bytes:
+def encoded_array(values: np.ndarray, kind: str = "PNG", **options: Any) -> bytes:
     return encoded(Image.fromarray(values), kind, **options)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF"])
 def test_grey_has_one_channel_and_colour_three(kind: str) -> None:
-    assert GREY[..., None].tolist() == pixels(of(GREY, kind)).tolist()
-    assert RGB.tolist() == pixels(of(RGB, kind)).tolist()
+    assert GREY[..., None].tolist() == pixels(encoded_array(GREY, kind)).tolist()
+    assert RGB.tolist() == pixels(encoded_array(RGB, kind)).tolist()
 
 
-def test_channels_are_as_asked_for() -> None:
-    assert np.repeat(GREY[..., None], 3, axis=2).tolist() == pixels(of(GREY), 3).tolist()
+def test_channels_follow_the_request() -> None:
+    assert np.repeat(GREY[..., None], 3, axis=2).tolist() == pixels(encoded_array(GREY), 3).tolist()
     luma = np.rint(RGB @ [0.299, 0.587, 0.114])
-    assert np.abs(luma[..., None] - pixels(of(RGB), 1)).max() <= 1
+    assert np.abs(luma[..., None] - pixels(encoded_array(RGB), 1)).max() <= 1
 
 
 def test_sixteen_bits_are_scaled_with_half_rounded_up() -> None:
     levels = np.array([[0, 128, 129, 385, 386, 32767, 65406, 65407, 65535]], np.uint16)
     expected = np.floor(levels * (255 / 65535) + 0.5)
     assert expected[0].tolist() == [0, 0, 1, 1, 2, 127, 254, 255, 255]
-    assert expected[..., None].tolist() == pixels(of(levels)).tolist()
-    assert expected[0].tolist() == pixels(of(levels), 3)[0, :, 2].tolist()
+    assert expected[..., None].tolist() == pixels(encoded_array(levels)).tolist()
+    assert expected[0].tolist() == pixels(encoded_array(levels), 3)[0, :, 2].tolist()
 
 
-def test_black_and_white_and_palettes_are_shown() -> None:
+def test_black_and_white_and_palettes_are_decoded() -> None:
     one = Image.fromarray(GREY > 99)
     assert (255 * (GREY > 99))[..., None].tolist() == pixels(encoded(one)).tolist()
     palette = Image.fromarray(RGB).quantize(6)
@@ -53,41 +53,47 @@ def test_black_and_white_and_palettes_are_shown() -> None:
     assert pixels(encoded(palette), 1).shape == (2, 3, 1)
 
 
-def test_a_picture_is_turned_as_its_tag_says() -> None:
+def test_image_is_turned_by_its_tag() -> None:
     for tag, turned in ((3, GREY[::-1, ::-1]), (6, np.rot90(GREY, -1)), (2, GREY[:, ::-1])):
         exif = Image.Exif()
         exif[0x0112] = tag
-        assert turned[..., None].tolist() == pixels(of(GREY, exif=exif)).tolist()
+        assert turned[..., None].tolist() == pixels(encoded_array(GREY, exif=exif)).tolist()
 
 
-def test_transparency_is_dropped_and_told_apart() -> None:
+def test_transparency_is_dropped_but_available() -> None:
     clear = np.dstack([RGB, GREY])
-    assert RGB.tolist() == pixels(of(clear)).tolist()
-    found = alpha(of(clear))
-    assert found is not None
-    assert GREY.tolist() == found.tolist()
-    assert [alpha(of(each)) for each in (GREY, RGB)] == [None, None]
+    assert RGB.tolist() == pixels(encoded_array(clear)).tolist()
+    transparency = alpha(encoded_array(clear))
+    assert transparency is not None
+    assert GREY.tolist() == transparency.tolist()
+    assert [alpha(encoded_array(values)) for values in (GREY, RGB)] == [None, None]
     assert pixels(encoded(Image.fromarray(clear[..., [0, 3]].copy(), "LA"))).shape == (2, 3, 1)
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         (b"", "cannot be read as an image: cannot identify image file"),
-        (of(GREY, "GIF"), "cannot be read as an image: cannot identify image file"),
-        (of(np.tile(np.dstack([RGB, GREY]), (50, 50, 1)))[:-60], "cannot be read as an image: "),
-        (of(GREY.astype(np.float32), "TIFF"), "contains numbers of 32 bits without a defined black and white; "),
-        (of(GREY.astype(np.int32), "TIFF"), "contains numbers of 32 bits without a defined black and white; "),
+        (encoded_array(GREY, "GIF"), "cannot be read as an image: cannot identify image file"),
+        (encoded_array(np.tile(np.dstack([RGB, GREY]), (50, 50, 1)))[:-60], "cannot be read as an image: "),
+        (
+            encoded_array(GREY.astype(np.float32), "TIFF"),
+            "contains numbers of 32 bits without a defined black and white; ",
+        ),
+        (
+            encoded_array(GREY.astype(np.int32), "TIFF"),
+            "contains numbers of 32 bits without a defined black and white; ",
+        ),
         (
             encoded(Image.fromarray(GREY), "TIFF", save_all=True, append_images=[Image.fromarray(GREY)] * 2),
             "contains 3 images; it must contain one",
         ),
     ],
 )
-def test_what_cannot_be_shown_is_refused_in_one_line(data: bytes, says: str) -> None:
-    for read in (pixels, alpha) if "32 bits" not in says else (pixels,):
+def test_undecodable_images_are_refused(data: bytes, message: str) -> None:
+    for decode in (pixels, alpha) if "32 bits" not in message else (pixels,):
         with pytest.raises(PictureError) as caught:
-            read(data)
-        assert str(caught.value).startswith(says)
+            decode(data)
+        assert str(caught.value).startswith(message)
         assert "\n" not in str(caught.value)
         assert "<_io" not in str(caught.value)

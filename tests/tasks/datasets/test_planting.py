@@ -1,4 +1,4 @@
-"""What is planted in a data set of one's own, by an option of its name."""
+"""Images planted in a data set by an option of its name."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def planted(option: str) -> Images:
     return load(pin(Dataset(f"digits#8x8#{option}")))
 
 
-def test_the_first_images_are_planted_and_all_others_are_what_they_were() -> None:
+def test_only_first_images_are_changed() -> None:
     for option, rows in (("inverted3", 3), ("mislabelled3", 3), ("duplicated3", 6)):
-        found = planted(option)
-        np.testing.assert_array_equal(PLAIN.train_images[rows:], found.train_images[rows:])
-        np.testing.assert_array_equal(PLAIN.train_labels[rows:], found.train_labels[rows:])
-        np.testing.assert_array_equal(PLAIN.test_images, found.test_images)
+        changed = planted(option)
+        np.testing.assert_array_equal(PLAIN.train_images[rows:], changed.train_images[rows:])
+        np.testing.assert_array_equal(PLAIN.train_labels[rows:], changed.train_labels[rows:])
+        np.testing.assert_array_equal(PLAIN.test_images, changed.test_images)
 
 
-def test_each_kind_changes_what_it_says() -> None:
+def test_each_option_makes_its_change() -> None:
     np.testing.assert_array_equal(255 - PLAIN.train_images[:3], planted("inverted3").train_images[:3])
     np.testing.assert_array_equal((PLAIN.train_labels[:3] + 1) % 10, planted("mislabelled3").train_labels[:3])
     twice = planted("duplicated3")
@@ -34,7 +34,7 @@ def test_each_kind_changes_what_it_says() -> None:
     np.testing.assert_array_equal(PLAIN.train_labels[:3], twice.train_labels[3:6])
 
 
-def test_a_set_with_something_planted_is_another_set() -> None:
+def test_planting_gives_another_data_set() -> None:
     names = (f"digits#8x8{option}" for option in ("", "#inverted3", "#inverted4", "#duplicated3"))
     digests = {pin(Dataset(name)).digest for name in names}
     assert len(digests) == 4
@@ -42,7 +42,7 @@ def test_a_set_with_something_planted_is_another_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("option", "message"),
     [
         ("#inverted2000", "#inverted2000 plants in 2000 training images; there are 1437"),
         ("#duplicated719", "#duplicated719 plants in 1438 training images; there are 1437"),
@@ -50,6 +50,6 @@ def test_a_set_with_something_planted_is_another_set() -> None:
         ("#inverted", "has no option #inverted; the options are .*, and #inverted10"),
     ],
 )
-def test_what_cannot_be_planted_is_refused_in_a_line(option: str, said: str) -> None:
-    with pytest.raises(DatasetError, match=said):
+def test_invalid_planting_is_refused(option: str, message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
         load(Dataset(f"digits#8x8{option}"))

@@ -1,4 +1,4 @@
-"""Records with ids: read by their declared fields, pinned by content, refused in a line."""
+"""Records with ids: declared fields, pinning by content, and one-line errors."""
 
 from __future__ import annotations
 
@@ -32,42 +32,42 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def given(folder: Path, text: str = LINES, name: str = "squad.jsonl") -> Dataset:
+def write_records(folder: Path, text: str = LINES, name: str = "squad.jsonl") -> Dataset:
     (folder / name).write_text(text)
     return Dataset(f"records:{folder / name}")
 
 
-def test_lines_are_read_by_the_declared_fields(tmp_path: Path) -> None:
-    dataset = pin(given(tmp_path))
-    found = load_records(dataset, SCHEMA)
-    assert (list(found.as_dicts()), found.ids, len(found)) == (ROWS, ["56be", "56bf"], 2)
-    assert found.table.schema == SCHEMA
-    assert found is load_records(dataset, SCHEMA)
+def test_lines_are_read_by_declared_fields(tmp_path: Path) -> None:
+    dataset = pin(write_records(tmp_path))
+    loaded = load_records(dataset, SCHEMA)
+    assert (list(loaded.as_dicts()), loaded.ids, len(loaded)) == (ROWS, ["56be", "56bf"], 2)
+    assert loaded.table.schema == SCHEMA
+    assert loaded is load_records(dataset, SCHEMA)
     only_ids = load_records(dataset, pa.schema([("id", pa.string())]))
     assert list(only_ids.as_dicts()) == [{"id": "56be"}, {"id": "56bf"}]
-    assert found.rows(np.array([1])).ids == ["56bf"]
+    assert loaded.rows(np.array([1])).ids == ["56bf"]
 
 
-def test_parquet_holds_the_same(tmp_path: Path) -> None:
+def test_parquet_contains_the_same_records(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(ROWS, SCHEMA), tmp_path / "squad.parquet")
-    found = load_records(pin(Dataset(f"records:{tmp_path / 'squad.parquet'}")), SCHEMA)
-    assert (list(found.as_dicts()), found.table.schema) == (ROWS, SCHEMA)
+    loaded = load_records(pin(Dataset(f"records:{tmp_path / 'squad.parquet'}")), SCHEMA)
+    assert (list(loaded.as_dicts()), loaded.table.schema) == (ROWS, SCHEMA)
 
 
-def test_the_digest_is_of_the_content_and_of_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = pin(given(tmp_path))
-    assert first.digest == pin(given(tmp_path, name="other.jsonl")).digest
-    assert first.digest != pin(given(tmp_path, LINES + "\n", "third.jsonl")).digest
+def test_digest_covers_content_but_not_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = pin(write_records(tmp_path))
+    assert first.digest == pin(write_records(tmp_path, name="other.jsonl")).digest
+    assert first.digest != pin(write_records(tmp_path, LINES + "\n", "third.jsonl")).digest
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     assert first == pin(Dataset("records:squad.jsonl"))
     assert not is_embedded(first.name)
-    given(tmp_path, LINES.replace("When", "Where"))
+    write_records(tmp_path, LINES.replace("When", "Where"))
     with pytest.raises(DatasetError, match="is not the one that was pinned"):
         load_records(Dataset(first.name, first.digest), pa.schema([("id", pa.string()), ("title", pa.string())]))
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", r"squad.jsonl, line 1 is not JSON: "),
         ('{"id": ' + "[" * 100_000, r"squad.jsonl, line 1 is nested too deeply"),
@@ -81,35 +81,35 @@ def test_the_digest_is_of_the_content_and_of_no_path(tmp_path: Path, monkeypatch
         ("\n", "squad.jsonl has no records"),
     ],
 )
-def test_a_line_that_is_not_as_declared_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_line_is_named(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(DatasetError) as caught:
-        load_records(given(tmp_path, text), SCHEMA)
-    assert said in str(caught.value)
+        load_records(write_records(tmp_path, text), SCHEMA)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_files_without_the_fields_and_of_other_kinds_are_refused(tmp_path: Path) -> None:
+def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / "squad.parquet")
     with pytest.raises(DatasetError, match=r"squad\.parquet has the columns id and no question"):
         load_records(Dataset(f"records:{tmp_path / 'squad.parquet'}"), SCHEMA)
     with pytest.raises(DatasetError, match=r"is not a file of records; it must end in \.jsonl or \.parquet"):
-        pin(given(tmp_path, "", "squad.txt"))
+        pin(write_records(tmp_path, "", "squad.txt"))
     with pytest.raises(DatasetError, match=r"no file .*gone\.jsonl"):
         pin(Dataset(f"records:{tmp_path / 'gone.jsonl'}"))
     with pytest.raises(UnknownDataset, match="has the option #rgb; records have no shape"):
-        pin(Dataset(given(tmp_path).name + "#rgb"))
+        pin(Dataset(write_records(tmp_path).name + "#rgb"))
 
 
 def test_images_are_no_records_nor_records_images(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="'digits' contains images, not records; use records:FILE"):
         load_records(Dataset("digits"), SCHEMA)
     with pytest.raises(DatasetError, match="contains records, not images"):
-        load(pin(given(tmp_path)))
+        load(pin(write_records(tmp_path)))
 
 
 @pytest.mark.parametrize(
     "fields", [[("question", pa.string())], [("id", pa.int64())], [("id", pa.string()), ("at", pa.timestamp("s"))]]
 )
-def test_fields_are_an_id_and_what_json_has(fields: list[tuple[str, pa.DataType]]) -> None:
+def test_fields_need_an_id_and_json_types(fields: list[tuple[str, pa.DataType]]) -> None:
     with pytest.raises(DatasetError, match=r"expected a text field id|the field at of records is timestamp"):
         Records(pa.schema(fields).empty_table())

@@ -1,4 +1,4 @@
-"""The same pictures and labels, sent through every route, are the same images and classes, or the same refusal."""
+"""The same images and labels give the same data set or the same error by every route."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tasks.worker import files
 from tasks.worker.files import File
 from tests.tasks.worker.test_size_limits import png
 
-SUFFIX = ".png"  # of every file, whatever it holds: the content decides
+SUFFIX = ".png"  # of every file: the content decides the format
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a route made of pictures: the names of their classes, and each picture's class and pixels."""
+    """The result of a route: class names, and class and pixels of each image."""
 
     names: tuple[str, ...]
     labels: list[int]
@@ -38,7 +38,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Sample:
-    """Pictures with their labels and splits, and names that the metadata of a Parquet file declare."""
+    """Images, labels and splits, and class names in the metadata of a Parquet file."""
 
     pictures: list[bytes]
     labels: list[Any]
@@ -47,7 +47,7 @@ class Sample:
 
     @property
     def texts(self) -> list[str]:
-        """The labels as a person writes them into a CSV file, or as names of folders."""
+        """The labels as written in a CSV file or as folder names."""
         return [self.declared[label] if self.declared else str(label) for label in self.labels]
 
     def schema(self, **kinds: pa.DataType) -> pa.Schema:
@@ -62,7 +62,7 @@ class Sample:
 
 
 def write_files(folder: Path, sample: Sample) -> list[str]:
-    """The pictures as files; their names."""
+    """Write the images as files and return their names."""
     (folder / "scans").mkdir()
     names = [f"scans/{row:02d}{SUFFIX}" for row in range(len(sample.pictures))]
     for name, picture in zip(names, sample.pictures, strict=True):
@@ -94,7 +94,7 @@ def by_list_in_parquet(folder: Path, sample: Sample) -> str:
 def by_parquet(folder: Path, sample: Sample) -> str:
     labels = sample.label_column()
     for split in ("train", "test"):
-        rows = [row for row, each in enumerate(sample.splits) if each == split]
+        rows = [row for row, split_of_row in enumerate(sample.splits) if split_of_row == split]
         schema = sample.schema(image=pa.binary(), label=labels.type)
         columns = [pa.array([sample.pictures[row] for row in rows], pa.binary()), labels.take(pa.array(rows))]
         (folder / "data").mkdir(exist_ok=True)
@@ -159,7 +159,7 @@ PALETTE = Image.fromarray(RGB).quantize(6)
 CLEAR_PALETTE = encode(PALETTE, transparency=0)
 NOISE = np.random.default_rng(0).integers(0, 256, (60, 60, 3), np.uint8)
 CMYK = encode(Image.fromarray(np.full((2, 3, 4), (255, 0, 0, 0), np.uint8), "CMYK"), "JPEG", quality=100)
-# The encoded picture, the option it is read with, and its pixels.
+# The encoded image, the option for reading it, and its pixels.
 SHOWN: dict[str, tuple[bytes, str, np.ndarray]] = {
     "8-bit grey": (encode(Image.fromarray(GREY)), "", GREY[..., None]),
     "16-bit grey": (encode(Image.fromarray(GREY.astype(np.uint16) * 257)), "", GREY[..., None]),
@@ -208,17 +208,17 @@ def four(picture: bytes) -> Sample:
 
 @pytest.mark.parametrize("kind", SHOWN)
 @pytest.mark.parametrize("route", ROUTES)
-def test_a_picture_has_the_same_pixels_by_every_route(route: str, kind: str, tmp_path: Path) -> None:
+def test_image_has_same_pixels_by_every_route(route: str, kind: str, tmp_path: Path) -> None:
     picture, option, expected = SHOWN[kind]
-    for shown in read(ROUTES[route](tmp_path, four(picture)) + option).pixels:
-        # Boxed pictures are always in RGB.
-        assert shown.tolist() == np.broadcast_to(expected, (*expected.shape[:2], shown.shape[2])).tolist()
-    assert route.startswith("boxes") or shown.shape == expected.shape
+    for image_pixels in read(ROUTES[route](tmp_path, four(picture)) + option).pixels:
+        # Boxed images are always RGB.
+        assert image_pixels.tolist() == np.broadcast_to(expected, (*expected.shape[:2], image_pixels.shape[2])).tolist()
+    assert route.startswith("boxes") or image_pixels.shape == expected.shape
 
 
 @pytest.mark.parametrize("kind", REFUSED)
 @pytest.mark.parametrize("route", ROUTES)
-def test_a_picture_is_refused_alike_by_every_route(route: str, kind: str, tmp_path: Path) -> None:
+def test_image_is_refused_identically_by_every_route(route: str, kind: str, tmp_path: Path) -> None:
     picture, option, message = REFUSED[kind]
     with pytest.raises(DatasetError) as caught:
         read(ROUTES[route](tmp_path, four(picture)) + option)
@@ -228,15 +228,15 @@ def test_a_picture_is_refused_alike_by_every_route(route: str, kind: str, tmp_pa
 
 
 @pytest.mark.parametrize("kind", [kind for kind, (_, option, _) in SHOWN.items() if not option])
-def test_a_feature_has_the_same_pixels(kind: str, tmp_path: Path) -> None:
+def test_feature_has_the_same_pixels(kind: str, tmp_path: Path) -> None:
     picture, _, expected = SHOWN[kind]
     (tmp_path / "stamp.png").write_bytes(picture)
-    shown = decode_picture_file(files.pin(File(str(tmp_path / "stamp.png"))))
-    assert shown.tolist() == expected.tolist()
+    feature_pixels = decode_picture_file(files.pin(File(str(tmp_path / "stamp.png"))))
+    assert feature_pixels.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("kind", [kind for kind, (_, option, _) in REFUSED.items() if not option])
-def test_a_feature_is_refused_alike(kind: str, tmp_path: Path) -> None:
+def test_feature_is_refused_identically(kind: str, tmp_path: Path) -> None:
     picture, _, message = REFUSED[kind]
     (tmp_path / "stamp.png").write_bytes(picture)
     with pytest.raises(ValueError, match=rf"stamp\.png {message}"):
@@ -244,7 +244,7 @@ def test_a_feature_is_refused_alike(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_levels_that_are_hardly_used_are_noted(route: str, tmp_path: Path) -> None:
+def test_unused_grey_levels_are_noted(route: str, tmp_path: Path) -> None:
     name = ROUTES[route](tmp_path, four(SHOWN["12 bits of 16"][0]))
     (note,) = (note for note in data_notes(pin(Dataset(name)), {}) if "the levels" in note)
     assert note.startswith(f"{name}: the images use the levels 0 to 4095 of 0 to 65535, less than a tenth")
@@ -262,7 +262,7 @@ def twice(labels: Sequence[Any], declared: tuple[str, ...] = ()) -> Sample:
     return Sample(pictures(2 * len(labels)), [*labels, *labels], splits, declared)
 
 
-# Labels, and the classes that they are by every route.
+# Labels, and their classes by every route.
 NUMBERED: dict[str, tuple[Sample, tuple[str, ...], list[int]]] = {
     "numbers from 1": (twice([1, 2, 3]), ("1", "2", "3"), [0, 1, 2]),
     "numbers with gaps": (twice([999, 0, 7]), ("0", "7", "999"), [2, 0, 1]),
@@ -270,13 +270,13 @@ NUMBERED: dict[str, tuple[Sample, tuple[str, ...], list[int]]] = {
     "below zero": (twice([0, -1, -10]), ("-10", "-1", "0"), [2, 1, 0]),
     "fractions of zeros": (twice([3.0, 1.0]), ("1", "3"), [1, 0]),
     "fractions": (twice([0.5, 10.0, 2.25]), ("0.5", "2.25", "10"), [0, 2, 1]),
-    "0.50 beside 0.5": (twice(["0.50", "0.5", "3.0"]), ("0.5", "3"), [0, 0, 1]),
-    "1 beside 1.0": (twice(["1", "1.0", "2", "10.0"]), ("1", "2", "10"), [0, 0, 1, 2]),
+    "0.50 and 0.5": (twice(["0.50", "0.5", "3.0"]), ("0.5", "3"), [0, 0, 1]),
+    "1 and 1.0": (twice(["1", "1.0", "2", "10.0"]), ("1", "2", "10"), [0, 0, 1, 2]),
     "text": (twice(["well", "ill"]), ("ill", "well"), [1, 0]),
     "text with numbers": (twice(["img10", "img2", "a"]), ("a", "img2", "img10"), [2, 1, 0]),
     "numbers and text": (twice(["9a", "10", "-"]), ("10", "9a", "-"), [1, 0, 2]),
 }
-# Labels that only Parquet can hold.
+# Labels that only Parquet can store.
 TYPED: dict[str, tuple[Sample, tuple[str, ...], list[int]]] = {
     "declared names": (twice([1, 0, 2], ("well", "ill", "dead")), ("well", "ill", "dead"), [1, 0, 2]),
     "decimals": (twice([Decimal(10), Decimal(2)]), ("2", "10"), [1, 0]),
@@ -287,14 +287,14 @@ TYPED: dict[str, tuple[Sample, tuple[str, ...], list[int]]] = {
 
 
 def labels_by_picture(reading: Reading) -> list[int]:
-    """The classes in the order in which the pictures were given, which their first levels count."""
+    """The classes in the original order of the images; the first level of an image is its number."""
     levels = [int(picture[0, 0, 0]) for picture in reading.pixels]
     return [label for _, label in sorted(zip(levels, reading.labels, strict=True))]
 
 
 @pytest.mark.parametrize("kind", NUMBERED)
 @pytest.mark.parametrize("route", ROUTES)
-def test_classes_are_numbered_alike_by_every_route(route: str, kind: str, tmp_path: Path) -> None:
+def test_classes_have_same_numbers_by_every_route(route: str, kind: str, tmp_path: Path) -> None:
     sample, names, numbers = NUMBERED[kind]
     reading = read(ROUTES[route](tmp_path, sample))
     assert (reading.names, labels_by_picture(reading)) == (names, [*numbers, *numbers])
@@ -309,7 +309,7 @@ def test_names_in_the_metadata_are_kept(route: str, kind: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("route", OF_FILES)
-def test_a_dictionary_is_its_text(route: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dictionary_column_equals_its_text(route: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sample, "label_column", lambda sample: pa.array(sample.labels).dictionary_encode())
     reading = read(OF_FILES[route](tmp_path, twice(["well", "ill"])))
     assert (reading.names, labels_by_picture(reading)) == (("ill", "well"), [1, 0, 1, 0])
@@ -319,7 +319,7 @@ EMPTY = Sample(pictures(5), ["a", "b", "c", "a", "b"], ["train"] * 3 + ["test"] 
 
 
 @pytest.mark.parametrize("route", [name for name in ROUTES if not name.startswith("boxes")])
-def test_a_class_without_pictures_in_a_split_is_refused(route: str, tmp_path: Path) -> None:
+def test_class_missing_in_a_split_is_refused(route: str, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="class 'c' has no image in the test split, and 1 in total; each class must"):
         read(ROUTES[route](tmp_path, EMPTY))
 
@@ -343,7 +343,7 @@ def test_declared_names_must_fit_the_labels(route: str, labels: list[int], messa
     assert "\n" not in str(caught.value)
 
 
-def test_equal_pictures_are_one_data_set_however_they_are_packed(tmp_path: Path) -> None:
+def test_equal_images_have_one_digest(tmp_path: Path) -> None:
     sample = twice(["ill", "well"])
     routes = {name: route for name, route in ROUTES.items() if not name.startswith("boxes")}
     digests = set()

@@ -20,7 +20,7 @@ from tasks.datasets.row_order import draw_class_order, draw_group_order
 CLASSES, EACH = 4, 25
 
 
-def test_every_first_part_has_each_class_in_proportion() -> None:
+def test_every_prefix_has_classes_in_proportion() -> None:
     labels = np.repeat([0, 1, 2], [60, 30, 10])
     order = draw_class_order(labels)
     assert sorted(order) == list(range(100))
@@ -35,16 +35,16 @@ def test_rows_of_a_class_are_shuffled() -> None:
     assert not np.array_equal(draw_class_order(np.zeros(100, int), "test"), order)
 
 
-def test_groups_keep_their_rows_together_and_in_order() -> None:
+def test_groups_keep_their_rows_in_order() -> None:
     order = draw_group_order(list("aabbbcadd"))
     assert sorted(order) == list(range(9))
-    named = "".join("aabbbcadd"[row] for row in order)
-    assert [named.count(group * size) for group, size in zip("abcd", (3, 3, 1, 2), strict=True)] == [1] * 4
+    group_letters = "".join("aabbbcadd"[row] for row in order)
+    assert [group_letters.count(group * size) for group, size in zip("abcd", (3, 3, 1, 2), strict=True)] == [1] * 4
     assert [row for row in order if row in (0, 1, 6)] == [0, 1, 6]
 
 
 def write_folder(folder: Path) -> Path:
-    """Images of four classes, whose grey level says which file each is."""
+    """Write images of four classes; the grey level identifies the file."""
     for split, count in (("train", EACH), ("test", 2)):
         for label in range(CLASSES):
             (folder / split / str(label)).mkdir(parents=True)
@@ -60,25 +60,25 @@ def name_folder(folder: Path) -> str:
 
 def name_list(folder: Path) -> str:
     folder.mkdir()
-    place = folder / "list.csv"
-    with place.open("w", newline="") as text:
+    path = folder / "list.csv"
+    with path.open("w", newline="") as text:
         lines = csv.writer(text)
         lines.writerow(["path", "label", "split"])
         for file in sorted(write_folder(folder / "images").rglob("*.png")):
             lines.writerow([file, file.parent.name, file.parent.parent.name])
-    return f"list:{place}"
+    return f"list:{path}"
 
 
 def name_parquet(folder: Path) -> str:
     for split in ("train", "test"):
-        found = sorted((write_folder(folder / split) / split).rglob("*.png"))
-        rows = {"image": [file.read_bytes() for file in found], "label": [int(file.parent.name) for file in found]}
+        paths = sorted((write_folder(folder / split) / split).rglob("*.png"))
+        rows = {"image": [file.read_bytes() for file in paths], "label": [int(file.parent.name) for file in paths]}
         pq.write_table(pa.table(rows), folder / f"{split}.parquet")
     return f"parquet:{folder}"
 
 
 @pytest.mark.parametrize("name_of", [name_folder, name_list, name_parquet])
-def test_the_first_rows_have_every_class(name_of: Callable[[Path], str], tmp_path: Path) -> None:
+def test_first_rows_have_every_class(name_of: Callable[[Path], str], tmp_path: Path) -> None:
     images = load(pin(Dataset(name_of(tmp_path / "data"))))
     assert np.bincount(images.train_labels[:20], minlength=CLASSES).tolist() == [5] * CLASSES
     assert np.bincount(images.test_labels[:4], minlength=CLASSES).tolist() == [1] * CLASSES
@@ -88,21 +88,21 @@ def test_the_first_rows_have_every_class(name_of: Callable[[Path], str], tmp_pat
 
 
 @pytest.mark.parametrize("name_of", [name_folder, name_list])
-def test_rows_have_the_same_number_by_files_and_by_rows(name_of: Callable[[Path], str], tmp_path: Path) -> None:
+def test_rows_have_same_number_by_every_access(name_of: Callable[[Path], str], tmp_path: Path) -> None:
     data = pin(Dataset(f"{name_of(tmp_path / 'data')}#4x4#grey"))
     images = load(data)
     places = files(data)
-    shown = [int(np.asarray(Image.open(place))[0, 0]) for place in places]
-    assert shown == images.train_images[:, 0, 0, 0].tolist()
+    levels = [int(np.asarray(Image.open(path))[0, 0]) for path in places]
+    assert levels == images.train_images[:, 0, 0, 0].tolist()
     opened = decode_by_rows(data, find(data.name)[1])
     assert np.array_equal(opened.train.pixels(np.arange(len(places))), images.train_images)
     assert np.array_equal(opened.test.labels, images.test_labels)
 
 
-def test_texts_of_a_sorted_file_are_drawn_at_random(tmp_path: Path) -> None:
-    place = tmp_path / "texts.jsonl"
-    place.write_text("".join(f'{{"id": "{number}", "text": "text {number:03}"}}\n' for number in range(200)))
-    data = pin(Dataset(f"records:{place}"))
-    some = load_texts(data, 50)
-    assert some == load_texts(data, 100)[:50]
-    assert np.mean([int(text.split()[1]) for text in some]) == pytest.approx(100, abs=30)
+def test_texts_of_sorted_file_are_drawn_randomly(tmp_path: Path) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(f'{{"id": "{number}", "text": "text {number:03}"}}\n' for number in range(200)))
+    data = pin(Dataset(f"records:{path}"))
+    texts = load_texts(data, 50)
+    assert texts == load_texts(data, 100)[:50]
+    assert np.mean([int(text.split()[1]) for text in texts]) == pytest.approx(100, abs=30)

@@ -1,4 +1,4 @@
-"""Training a diffusion model whole: its settings, two images by two vectors, links of a chain, and what ends it."""
+"""Training a diffusion model: settings, two images by two vectors, links of a chain, and errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.worker import checkpoints
 from tasks.worker.checkpoints import Link
 
 
-def test_the_defaults_are_the_published_network_for_128_pixels() -> None:
+def test_defaults_are_published_network_for_128_pixels() -> None:
     config = Diffusion()
     assert (
         *(config.resolution, config.steps, config.schedule),
@@ -34,7 +34,7 @@ def test_the_defaults_are_the_published_network_for_128_pixels() -> None:
         ({"blocks": 0}, "blocks is 0; it must be at least 1"),
     ],
 )
-def test_networks_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_invalid_networks_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=r".") as error:
         UNet(**settings)
     assert str(error.value).startswith(message)
@@ -53,7 +53,7 @@ def test_networks_that_cannot_be_are_refused(settings: dict[str, Any], message: 
         ({"batch": 10, "accumulate": 4}, "accumulate is 4; it must divide batch, which is 10"),
     ],
 )
-def test_trainings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_invalid_training_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     small = Diffusion(32, SMALL)
     with pytest.raises(ValueError, match=r".") as error:
         replace(small, **settings)
@@ -63,7 +63,7 @@ def test_trainings_that_cannot_be_are_refused(settings: dict[str, Any], message:
 TINY = Diffusion(8, UNet((4, 8), 1, (4,), 2), epochs=3, batch=4, learning_rate=1e-3)
 
 
-def some(count: int = 10) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+def random_images(count: int = 10) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     stream = np.random.default_rng(0)
     vectors = stream.normal(5, 3, (count, 2)).astype(np.float32)
     return stream.integers(0, 256, (count, 8, 8, 3), np.uint8), vectors
@@ -71,15 +71,15 @@ def some(count: int = 10) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
 
 def equal(first: TrainedDiffusion, second: TrainedDiffusion) -> bool:
     same = all(np.array_equal(first.weights[name], values) for name, values in second.weights.items())
-    losses = [[(each.train_loss, each.validation_loss) for each in model.history] for model in (first, second)]
+    losses = [[(epoch.train_loss, epoch.validation_loss) for epoch in model.history] for model in (first, second)]
     return same and losses[0] == losses[1] and list(first.weights) == list(second.weights)
 
 
 @pytest.mark.slow
-def test_two_images_are_learnt_and_each_vector_draws_its_own() -> None:
+def test_each_vector_draws_its_own_image() -> None:
     images = np.zeros((2, 4, 4, 3), np.uint8)
     images[0, :2] = 255  # white above black
-    images[1, :, :2, 1] = 255  # green beside black
+    images[1, :, :2, 1] = 255  # green on the left, black on the right
     vectors = np.array([[1, 0, 2], [0, 1, 2]], np.float32)
     config = Diffusion(
         4, UNet((16,), 1, (), 1), epochs=24, batch=32, learning_rate=1.5e-2, ema_decay=0.98, validation_images=2
@@ -88,51 +88,53 @@ def test_two_images_are_learnt_and_each_vector_draws_its_own() -> None:
     losses = [epoch.train_loss for epoch in model.history]
     assert losses[0] > 0.6
     assert np.mean(losses[-3:]) < 0.15
-    found = sample_images(config, model.weights, model.scale.standardise(vectors), ["one", "two"], 20, 1).astype(float)
-    apart = np.abs(found[:, None] - images[None]).mean((2, 3, 4))  # (drawn, image), in steps of a byte
+    images_drawn = sample_images(config, model.weights, model.scale.standardise(vectors), ["one", "two"], 20, 1).astype(
+        float
+    )
+    apart = np.abs(images_drawn[:, None] - images[None]).mean((2, 3, 4))  # (drawn, image), in byte values
     assert apart[0, 0] < 35 < 100 < apart[0, 1]
     assert apart[1, 1] < 35 < 100 < apart[1, 0]
 
 
-def test_a_training_is_a_function_of_its_seed() -> None:
-    first, again, other = (fit_diffusion(replace(TINY, seed=seed), *some()) for seed in (0, 0, 1))
-    assert equal(first, again)
-    assert not equal(first, other)
+def test_training_is_a_function_of_its_seed() -> None:
+    first, repeated, other_seed = (fit_diffusion(replace(TINY, seed=seed), *random_images()) for seed in (0, 0, 1))
+    assert equal(first, repeated)
+    assert not equal(first, other_seed)
 
 
-def test_a_chain_ends_as_the_unbroken_training_does() -> None:
-    left: list[bytes] = []
-    with checkpoints.use_links([Link(leave=left.append)]):
-        fit_diffusion(replace(TINY, epochs=2), *some(), source="these")
-    given: list[str] = []
+def test_chain_equals_unbroken_training() -> None:
+    saved_states: list[bytes] = []
+    with checkpoints.use_links([Link(leave=saved_states.append)]):
+        fit_diffusion(replace(TINY, epochs=2), *random_images(), source="these")
+    state_requests: list[str] = []
 
     def states() -> list[bytes]:
-        given.append("asked")
-        return left
+        state_requests.append("requested")
+        return saved_states
 
     with checkpoints.use_links([Link(given=states)]):
-        continued = fit_diffusion(TINY, *some(), source="these")
-    assert given == ["asked"]
-    assert equal(continued, fit_diffusion(TINY, *some()))
+        continued = fit_diffusion(TINY, *random_images(), source="these")
+    assert state_requests == ["requested"]
+    assert equal(continued, fit_diffusion(TINY, *random_images()))
 
 
-def test_a_state_of_other_vectors_is_not_continued_from() -> None:
-    left: list[bytes] = []
-    images, vectors = some()
-    with checkpoints.use_links([Link(leave=left.append)]):
+def test_state_of_other_vectors_is_ignored() -> None:
+    saved_states: list[bytes] = []
+    images, vectors = random_images()
+    with checkpoints.use_links([Link(leave=saved_states.append)]):
         fit_diffusion(replace(TINY, epochs=2), images, vectors[::-1], source="others")
-    with checkpoints.use_links([Link(given=lambda: left)]):
+    with checkpoints.use_links([Link(given=lambda: saved_states)]):
         assert equal(fit_diffusion(TINY, images, vectors, source="these"), fit_diffusion(TINY, images, vectors))
 
 
-def test_vectors_are_brought_to_mean_0_and_deviation_1() -> None:
+def test_vectors_are_standardised() -> None:
     vectors = np.array([[1, 7, 0], [3, 7, 4]], np.float32)
     scale = Scale.from_vectors(vectors)
     assert scale.standardise(vectors).tolist() == [[-1, 0, -1], [1, 0, 1]]
     assert scale.standardise(np.array([[5, 8, 2]], np.float32)).tolist() == [[3, 1, 0]]
 
 
-def test_an_eighth_at_most_is_held_out_by_the_seed() -> None:
+def test_at_most_an_eighth_is_held_out() -> None:
     assert len(held_out(TINY, 7)) == 0
     assert len(held_out(TINY, 100)) == 12
     rows = held_out(replace(TINY, validation_images=20), 1000)
@@ -142,13 +144,13 @@ def test_an_eighth_at_most_is_held_out_by_the_seed() -> None:
     )
 
 
-def test_a_loss_that_is_not_finite_ends_the_training_in_one_line() -> None:
+def test_infinite_loss_ends_training() -> None:
     with pytest.raises(TrainingError, match=r"loss is not finite .*\(seed 0\); try a lower learning rate"):
-        fit_diffusion(replace(TINY, learning_rate=1e30, epochs=5), *some())
+        fit_diffusion(replace(TINY, learning_rate=1e30, epochs=5), *random_images())
 
 
-def test_images_of_another_shape_and_vectors_that_are_not_finite_are_refused() -> None:
-    images, vectors = some()
+def test_wrong_image_shapes_and_infinite_vectors_are_refused() -> None:
+    images, vectors = random_images()
     with pytest.raises(ValueError, match="images are 10x8x8x3, with 9 vectors; they must be at least two"):
         fit_diffusion(TINY, images, vectors[:9])
     with pytest.raises(ValueError, match=r"images are 10x4x8x3, .* of 8 x 8 x 3"):

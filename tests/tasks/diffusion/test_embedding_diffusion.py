@@ -42,26 +42,26 @@ CONFIG = EmbeddingDiffusion(
 
 
 def snapshots(*seeds: int) -> pa.Table:
-    """Encoders as they begin, one row each."""
+    """Untrained encoders, one row each."""
     rows = [
         row(
             epoch,
             None,
-            {name: each.numpy() for name, each in tensors(initial_network(CONFIG.encoder, 0, seed)).items()},
+            {name: tensor.numpy() for name, tensor in tensors(initial_network(CONFIG.encoder, 0, seed)).items()},
         )
         for epoch, seed in enumerate(seeds)
     ]
     return pa.Table.from_pylist(rows, SNAPSHOTS)
 
 
-def test_the_model_is_trained_on_the_last_snapshot_and_draws_from_its_table() -> None:
+def test_model_trains_on_last_snapshot_and_draws() -> None:
     table = train_diffusion(CONFIG, [snapshots(3, 1)])
     assert table.schema == DIFFUSION
     assert table["epochs"].to_pylist() == [2]
     assert [len(table[name][0]) for name in ("train_loss", "validation_loss")] == [2, 2]
     assert table.equals(train_diffusion(CONFIG, [snapshots(1)]))
     assert not table.equals(train_diffusion(CONFIG, [snapshots(3)]))
-    # The scale is that of the embeddings of X.
+    # The scale is computed from the embeddings of X.
     pictures = load_with_boxes(DATA)
     rows = split_pictures(pictures, PARTITION).rows("X")
     model = encoder(CONFIG.encoder, weights_of(snapshots(1), 0), torch.device("cpu"))
@@ -69,13 +69,13 @@ def test_the_model_is_trained_on_the_last_snapshot_and_draws_from_its_table() ->
     weights, scale = model_of(table)
     np.testing.assert_allclose(scale.mean, vectors.mean(0), rtol=1e-5)
     assert weights["first.weight"].shape == (4, 3, 3, 3)
-    # What neighbours draw is what the mean of their embeddings draws.
+    # Neighbours give the same images as the mean of their embeddings.
     neighbours = np.array([[0, 1, 2], [3, 3, 0]])
-    found = drawn_from_neighbours(CONFIG, snapshots(1), table, pictures, rows[neighbours], ["a", "b"], 3, 0)
+    images = drawn_from_neighbours(CONFIG, snapshots(1), table, pictures, rows[neighbours], ["a", "b"], 3, 0)
     by_hand = np.stack([vectors[[0, 1, 2]].mean(0), (2 * vectors[3] + vectors[0]) / 3])
     expected = draw(CONFIG.diffusion, table, by_hand, ["a", "b"], 3, 0)
-    assert found.shape == (2, 8, 8, 3)
-    assert np.abs(found.astype(int) - expected).max() <= 1
+    assert images.shape == (2, 8, 8, 3)
+    assert np.abs(images.astype(int) - expected).max() <= 1
 
 
 def test_means_of_vectors_by_hand() -> None:
@@ -83,30 +83,30 @@ def test_means_of_vectors_by_hand() -> None:
     assert mean_of(vectors, np.array([[0, 1], [1, 2]])).tolist() == [[2, 3], [6, 2]]
 
 
-def test_only_the_last_link_of_a_chain_keeps_its_model_and_it_is_that_of_the_unbroken_training() -> None:
+def test_last_link_keeps_model_of_unbroken_training() -> None:
     jobs = chain(train_diffusion, CONFIG, 1, (Job(train_diffusion, CONFIG),), up_to)
     assert [(job.config.epochs, job.config.kept) for job in jobs] == [(1, False), (2, True)]
     assert jobs[-1].config == CONFIG
-    left: list[bytes] = []
-    with checkpoints.use_links([Link(leave=left.append)]):
+    saved_states: list[bytes] = []
+    with checkpoints.use_links([Link(leave=saved_states.append)]):
         assert len(train_diffusion(jobs[0].config, [snapshots(1)])) == 0
     unbroken = train_diffusion(CONFIG, [snapshots(1)])
-    with checkpoints.use_links([Link(given=lambda: left)]):
+    with checkpoints.use_links([Link(given=lambda: saved_states)]):
         with compute_context.use_context(compute_context.ComputeContext()) as notes:
             assert unbroken.equals(train_diffusion(CONFIG, [snapshots(1)]))
         assert notes["continued_from"] == 1
-        # The state is of another encoder: it is not taken.
-        other = train_diffusion(CONFIG, [snapshots(2)])
-    assert other.equals(train_diffusion(CONFIG, [snapshots(2)]))
+        # The state belongs to another encoder and is ignored.
+        other_encoder = train_diffusion(CONFIG, [snapshots(2)])
+    assert other_encoder.equals(train_diffusion(CONFIG, [snapshots(2)]))
 
 
-def test_tables_without_a_model_are_told_in_one_line() -> None:
+def test_tables_without_a_model_are_refused() -> None:
     with pytest.raises(ValueError, match="a table of snapshots is empty; the training must keep its weights after"):
         train_diffusion(CONFIG, [snapshots()])
     with pytest.raises(ValueError, match="a table of a diffusion model is empty; only the last link"):
         model_of(DIFFUSION.empty_table())
 
 
-def test_a_config_is_checked_with_its_parts() -> None:
+def test_config_checks_its_parts() -> None:
     with pytest.raises(ValueError, match="epochs is 0; it must be at least 1"):
         replace(CONFIG, diffusion=replace(CONFIG.diffusion, epochs=0))

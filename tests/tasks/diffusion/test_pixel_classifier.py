@@ -1,4 +1,4 @@
-"""The classifier of drawings: it learns what can be seen, keeps its best epoch, and says labels."""
+"""The classifier of drawn images learns visible classes, keeps its best epoch and predicts labels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL = replace(TINY, classifier=replace(TINY.classifier, network=Network("cnn1"
 
 
 def colours(count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images that are red, green or blue by their label, and noise."""
+    """Noisy images, each red, green or blue according to its label."""
     stream = np.random.default_rng(seed)
     labels = stream.integers(0, 3, count)
     pixels = stream.integers(0, 120, (count, 8, 8, 3)).astype(np.uint8)
@@ -34,7 +34,7 @@ def colours(count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]
     return pixels, labels
 
 
-def test_what_can_be_seen_is_learnt_and_said_of_other_pictures() -> None:
+def test_visible_classes_are_learnt_and_generalise() -> None:
     table = train_classifier(SMALL, *colours(100, 0), 3)
     assert table.schema == PIXEL_CLASSIFIER
     assert table["held_out"].to_pylist() == [10]
@@ -44,20 +44,20 @@ def test_what_can_be_seen_is_learnt_and_said_of_other_pictures() -> None:
     assert table.equals(train_classifier(SMALL, *colours(100, 0), 3))
 
 
-def test_where_nothing_can_be_seen_the_accuracy_on_pictures_held_out_says_so() -> None:
+def test_random_labels_give_low_held_out_accuracy() -> None:
     pixels, labels = colours(200, 0)
     table = train_classifier(SMALL, pixels, np.random.default_rng(2).permutation(labels), 3)
     assert table["held_out_accuracy"][0].as_py() < 0.7
 
 
-def test_the_task_classifies_the_pictures_of_its_part() -> None:
+def test_task_trains_on_images_of_its_part() -> None:
     table = train_pixel_classifier(TINY, [])
     assert [row["shape"] for row in table["network"].to_pylist()] == [[8, 8, 3]]
     assert [row["classes"] for row in table["network"].to_pylist()] == [10]
     assert table["held_out"].to_pylist() == [2]
 
 
-def test_too_few_pictures_and_settings_out_of_range_are_refused() -> None:
+def test_too_few_images_and_bad_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="the classifier has 9 images; it needs at least ten"):
         train_classifier(TINY, *colours(9, 0), 3)
     with pytest.raises(ValueError, match="resolution is 4; it must be at least 8"):

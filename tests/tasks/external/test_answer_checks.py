@@ -1,4 +1,4 @@
-"""What an answer must be is checked where it is read, in the same words for files, tables and `engram.audit`."""
+"""Answers are checked when they are read, with the same messages for files, tables and `engram.audit`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def records() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 class Nearest(nn.Module):
-    """Says which digit an image is by the mean image of each class, in the order that is asked for, and then more."""
+    """Classifies digits by the mean image of each class, in a given class order and with a given output layer."""
 
     def __init__(self, order: list[int], ending: str) -> None:
         super().__init__()
@@ -74,10 +74,10 @@ def saved(model: nn.Module, folder: Path) -> ModelFile:
 
 
 def ask_forgetting(model: nn.Module, folder: Path) -> object:
-    asked = AskTarget.__new__(AskTarget)
-    object.__setattr__(asked, "file", saved(model, folder))
-    object.__setattr__(asked, "interface", Interface())
-    return target_confidences(asked, (), *records())
+    target = AskTarget.__new__(AskTarget)
+    object.__setattr__(target, "file", saved(model, folder))
+    object.__setattr__(target, "interface", Interface())
+    return target_confidences(target, (), *records())
 
 
 def ask_table(model: nn.Module, folder: Path) -> object:
@@ -113,7 +113,7 @@ ROUTES: dict[str, Callable[[nn.Module, Path], object]] = {
     "engram.audit of a file": ask_audit_of_a_file,
 }
 OWN = list(range(10))
-AS_TEXT = [0, 1, 3, 2, 4, 5, 6, 8, 7, 9]  # two pairs swapped: most classes stand where they should
+AS_TEXT = [0, 1, 3, 2, 4, 5, 6, 8, 7, 9]  # two pairs are swapped: most classes are in the right position
 FAULTS: dict[str, tuple[list[int], str, str]] = {
     "another order": (
         [*OWN[1:], 0],
@@ -138,9 +138,9 @@ def test_a_sound_model_passes(route: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("route", ROUTES)
-def test_a_fault_is_named_in_the_same_words_on_every_route(route: str, fault: str, tmp_path: Path) -> None:
+def test_fault_has_same_message_on_every_route(route: str, fault: str, tmp_path: Path) -> None:
     if route == "a table" and fault == "a random answer":
-        pytest.skip("a table is asked once; pictures that are handed out twice show it")
+        pytest.skip("a table has one evaluation; repeated images detect this fault")
     order, ending, message = FAULTS[fault]
     with pytest.raises(ValueError, match=message) as refused:
         ROUTES[route](Nearest(order, ending), tmp_path)

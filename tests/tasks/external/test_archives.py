@@ -1,4 +1,4 @@
-"""An archive is read only where reading it runs nothing."""
+"""An archive is read only if reading it runs no code."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def plain(**parts: Any) -> dict[str, bytes]:
     return {"models/model.json": json.dumps(parts).encode()}
 
 
-def test_a_plain_model_is_read_and_says_what_it_said() -> None:
-    model, held = Sums().eval(), io.BytesIO()
-    torch.export.save(torch.export.export(model, (torch.ones(4, 3),)), held)
+def test_plain_model_is_read_with_same_outputs() -> None:
+    model, archive = Sums().eval(), io.BytesIO()
+    torch.export.save(torch.export.export(model, (torch.ones(4, 3),)), archive)
     x = torch.rand(4, 3)
-    assert torch.equal(model(x), program(held.getvalue()).module()(x))
+    assert torch.equal(model(x), program(archive.getvalue()).module()(x))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_plain_model_is_read_and_says_what_it_said() -> None:
         "math.floor",
     ],
 )
-def test_operators_of_torchs_own_are_let_through(target: str) -> None:
+def test_torch_operators_are_accepted(target: str) -> None:
     check(plain(nodes=[{"target": target}]))
 
 
@@ -63,7 +63,7 @@ def test_operators_of_torchs_own_are_let_through(target: str) -> None:
         "",
     ],
 )
-def test_any_other_path_is_refused(target: str) -> None:
+def test_other_operators_are_refused(target: str) -> None:
     with pytest.raises(Refused, match="which is not an operator of torch"):
         check(plain(nodes=[{"target": target}]))
 
@@ -85,7 +85,7 @@ def test_any_other_path_is_refused(target: str) -> None:
         ("[s0]", False),
     ],
 )
-def test_sizes_are_sums_and_products_and_no_other_python(text: str, expected: bool) -> None:
+def test_sizes_allow_only_arithmetic(text: str, expected: bool) -> None:
     assert expected == is_expression(text)
     if expected:
         check(plain(size={"expr_str": text}))
@@ -111,11 +111,11 @@ def test_sizes_are_sums_and_products_and_no_other_python(text: str, expected: bo
             plain(out_spec=json.dumps([1, {"type": "builtins.dict", "context": "[x()]"}])),
             r"takes or returns a '\[x\(\)\]'",
         ),
-        (plain(metadata={"stack_trace": "File x, line 1: import os; os.system()"}), None),  # noted, and never asked for
+        (plain(metadata={"stack_trace": "File x, line 1: import os; os.system()"}), None),  # recorded but never read
         (plain() | {"data/sample_inputs/model.pt": b"cposix\nsystem\n(S'true'\ntR."}, "would have to be unpickled"),
     ],
 )
-def test_what_is_beyond_a_plain_model_is_refused(records: dict[str, bytes], message: str | None) -> None:
+def test_unsafe_archives_are_refused(records: dict[str, bytes], message: str | None) -> None:
     if message is None:
         check(records)
         return
@@ -132,7 +132,7 @@ def test_what_is_beyond_a_plain_model_is_refused(records: dict[str, bytes], mess
         ({"path_name": "../weight_0", "use_pickle": False}, True),
     ],
 )
-def test_weights_that_would_be_unpickled_are_refused(entry: dict[str, Any], refused: bool) -> None:
+def test_pickled_weights_are_refused(entry: dict[str, Any], refused: bool) -> None:
     config = {"data/weights/model_weights_config.json": json.dumps({"config": {"dense.weight": entry}}).encode()}
     if not refused:
         check(plain() | config)

@@ -1,4 +1,4 @@
-"""`engram.audit` takes models and records in the forms that people have, and refuses all others in one line."""
+"""`engram.audit` accepts models and records in all common forms, and refuses others with a one-line error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _quiet() -> Iterator[None]:
 
 
 def stored(channels: int = 3) -> tuple[Records, Records]:
-    """Pictures (n, h, w, c) of whole numbers up to 255, whose class shows in their brightness."""
+    """Images (n, h, w, c) of integers up to 255; the brightness depends on the class."""
     stream = np.random.default_rng(0)
     labels = stream.integers(0, CLASSES, 2 * COUNT)
     noise = stream.integers(0, 80, (2 * COUNT, SIDE, SIDE, channels))
@@ -48,7 +48,7 @@ def as_fractions(records: Records) -> Records:
 
 
 def make_network(channels: int = 3) -> nn.Module:
-    """A network that takes fractions (n, c, h, w), and is right about most of these pictures."""
+    """A network for fractions (n, c, h, w) that classifies most of these images correctly."""
     layers = nn.Sequential(nn.Conv2d(channels, 1, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1, CLASSES))
     with torch.no_grad():
         layers[0].weight.fill_(1 / channels)
@@ -59,22 +59,24 @@ def make_network(channels: int = 3) -> nn.Module:
     return layers.eval()
 
 
-def ask(model: Any, members: Any, others: Any) -> tuple[NDArray[np.float64], tuple[RecordSet, RecordSet]]:
-    """log p of both sets' labels, and both sets as the model took them."""
-    scores, sets = ask_model(model, read_sets(members, others), 256)
+def ask(model: Any, members: Any, non_members: Any) -> tuple[NDArray[np.float64], tuple[RecordSet, RecordSet]]:
+    """log p of both sets' labels, and both sets as passed to the model."""
+    scores, sets = ask_model(model, read_sets(members, non_members), 256)
     return np.concatenate(scores), sets
 
 
 @pytest.fixture(scope="module")
 def expected() -> NDArray[np.float64]:
-    members, others = map(as_fractions, stored())
-    scores, _ = ask(make_network(), members, others)
-    assert engram.audit(make_network(), members, others).auc.value == area_under_curve(scores[:COUNT], scores[COUNT:])
+    members, non_members = map(as_fractions, stored())
+    scores, _ = ask(make_network(), members, non_members)
+    assert engram.audit(make_network(), members, non_members).auc.value == area_under_curve(
+        scores[:COUNT], scores[COUNT:]
+    )
     return scores
 
 
 class Giving(nn.Module):
-    """A network whose outputs come in another form."""
+    """A network with outputs in another form."""
 
     def __init__(self, give: Callable[[Tensor, Tensor], Any]) -> None:
         super().__init__()
@@ -127,14 +129,14 @@ MODELS: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_is_asked_in_whatever_form_it_comes(name: str, expected: NDArray[np.float64], tmp_path: Path) -> None:
+def test_model_of_every_form_is_evaluated(name: str, expected: NDArray[np.float64], tmp_path: Path) -> None:
     scores, sets = ask(MODELS[name](tmp_path), *map(as_fractions, stored()))
     np.testing.assert_allclose(scores, expected, rtol=0, atol=0.2 if name in ("bfloat16", "float16") else 1e-5)
     assert [records.notes for records in sets] == [(), ()]
 
 
 class Items:
-    """A data set of dictionaries with pictures of Pillow, as of the Hugging Face hub."""
+    """A data set of dictionaries with Pillow images, as on the Hugging Face hub."""
 
     def __init__(self, records: Records) -> None:
         self.records = records
@@ -199,40 +201,42 @@ RECORDS: dict[str, tuple[Callable[[Records, Path], Any], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_records_are_read_in_whatever_form_they_come(name: str, expected: NDArray[np.float64], tmp_path: Path) -> None:
+def test_records_of_every_form_are_read(name: str, expected: NDArray[np.float64], tmp_path: Path) -> None:
     form, notes = RECORDS[name]
-    given = [form(records, tmp_path / side) for records, side in zip(stored(), ("in", "out"), strict=True)]
-    scores, sets = ask(make_network(), *given)
+    sets_given = [form(records, tmp_path / side) for records, side in zip(stored(), ("in", "out"), strict=True)]
+    scores, sets = ask(make_network(), *sets_given)
     is_half = name in ("half", "bfloat16")
-    for found, true in zip(np.split(scores, 2), np.split(expected, 2), strict=True):
-        order = np.argsort(found), np.argsort(true)  # a folder is read class by class
-        np.testing.assert_allclose(found[order[0]], true[order[1]], rtol=0, atol=0.1 if is_half else 1e-5)
+    for actual_scores, expected_scores in zip(np.split(scores, 2), np.split(expected, 2), strict=True):
+        order = np.argsort(actual_scores), np.argsort(expected_scores)  # a folder is read class by class
+        np.testing.assert_allclose(
+            actual_scores[order[0]], expected_scores[order[1]], rtol=0, atol=0.1 if is_half else 1e-5
+        )
     for records in sets:
         assert len(records.notes) == (1 if notes else 0)
         assert all(part in records.notes[0] for part in notes)
 
 
-def test_grey_pictures_get_a_channel() -> None:
-    members, others = stored(channels=1)
-    by_channel = engram.audit(make_network(1), *map(as_fractions, (members, others)))
+def test_grey_images_get_a_channel() -> None:
+    members, non_members = stored(channels=1)
+    by_channel = engram.audit(make_network(1), *map(as_fractions, (members, non_members)))
     without = engram.audit(
-        make_network(1), (members[0][..., 0] / 255, members[1]), (others[0][..., 0] / 255, others[1])
+        make_network(1), (members[0][..., 0] / 255, members[1]), (non_members[0][..., 0] / 255, non_members[1])
     )
     assert without.auc == by_channel.auc
 
 
 def test_tables_of_pandas_are_records() -> None:
-    members, others = ((image.reshape(COUNT, -1) / 255, labels) for image, labels in stored(1))
+    members, non_members = ((image.reshape(COUNT, -1) / 255, labels) for image, labels in stored(1))
     linear = nn.Linear(SIDE * SIDE, CLASSES)
     nn.init.constant_(linear.bias, -1.0)  # outputs between 0 and 1 would be taken for a sigmoid's
-    tables = [pd.DataFrame(values).assign(label=labels) for values, labels in (members, others)]
-    np.testing.assert_array_equal(ask(linear, *tables)[0], ask(linear, members, others)[0])
+    tables = [pd.DataFrame(values).assign(label=labels) for values, labels in (members, non_members)]
+    np.testing.assert_array_equal(ask(linear, *tables)[0], ask(linear, members, non_members)[0])
 
 
-def test_copies_within_a_set_count_once() -> None:
-    members, others = map(as_fractions, stored())
-    expected = engram.audit(make_network(), members, others)
-    result = engram.audit(make_network(), tuple(np.concatenate([part] * 3) for part in members), others)
+def test_copies_in_a_set_count_once() -> None:
+    members, non_members = map(as_fractions, stored())
+    expected = engram.audit(make_network(), members, non_members)
+    result = engram.audit(make_network(), tuple(np.concatenate([part] * 3) for part in members), non_members)
     assert (result.answer, result.auc, result.members) == (expected.answer, expected.auc, COUNT)
     assert result.notes == ("members: 120 of 180 records are copies of others and count once",)
 
@@ -250,14 +254,14 @@ def test_copies_within_a_set_count_once() -> None:
         lambda images: torch.as_tensor(images / 255).permute(0, 3, 1, 2),
     ],
 )
-def test_members_among_the_others_are_recognised_in_any_dtype(convert: Callable[[Any], Any]) -> None:
-    (images, labels), (others, other_labels) = stored()
+def test_members_among_non_members_are_recognised(convert: Callable[[Any], Any]) -> None:
+    (images, labels), (non_member_images, non_member_labels) = stored()
     for first, second in ((images, convert(images)), (convert(images), images)):
         with pytest.raises(ValueError, match=f"{COUNT} of {COUNT} nonmembers are also members"):
             engram.audit(make_network(), (first, labels), (second, labels))
-    mixed = convert(np.concatenate([others[:50], images[:5]]))
+    mixed = convert(np.concatenate([non_member_images[:50], images[:5]]))
     with pytest.raises(ValueError, match="5 of 55 nonmembers are also members"):
-        engram.audit(make_network(), (images, labels), (mixed, np.r_[other_labels[:50], labels[:5]]))
+        engram.audit(make_network(), (images, labels), (mixed, np.r_[non_member_labels[:50], labels[:5]]))
 
 
 def in_other_order(model: nn.Module) -> Callable[[Any], Any]:
@@ -314,16 +318,16 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_model_that_cannot_be_asked_is_refused_in_a_line(name: str) -> None:
+def test_invalid_models_are_refused(name: str) -> None:
     model, message = REFUSED[name]
-    members, others = map(as_fractions, stored())
+    members, non_members = map(as_fractions, stored())
     with pytest.raises(ValueError, match=message) as refused:
-        engram.audit(copy.copy(model), members, others)
+        engram.audit(copy.copy(model), members, non_members)
     assert "\n" not in str(refused.value)
 
 
-def test_no_set_that_cannot_be_read_ends_in_anything_but_a_line(tmp_path: Path) -> None:
-    members, others = map(as_fractions, stored())
+def test_unreadable_sets_give_one_line_errors(tmp_path: Path) -> None:
+    members, non_members = map(as_fractions, stored())
     (tmp_path / "empty").mkdir()
     (tmp_path / "two" / "train" / "a").mkdir(parents=True)
     (tmp_path / "two" / "test" / "a").mkdir(parents=True)
@@ -340,32 +344,32 @@ def test_no_set_that_cannot_be_read_ends_in_anything_but_a_line(tmp_path: Path) 
         *(DataLoader(TensorDataset(torch.as_tensor(images))), Image.fromarray(np.zeros((4, 4), np.uint8))),
         *(torch.zeros(()), torch.zeros(30), np.zeros((0, 3, 6, 6)), (np.zeros((0, 4)), np.zeros(0))),
     ]
-    for given in odd:
-        for pair in ((given, others), (members, given)):
+    for invalid in odd:
+        for pair in ((invalid, non_members), (members, invalid)):
             with pytest.raises(ValueError) as refused:  # noqa: PT011 - any line will do
                 engram.audit(make_network(), *pair)
             assert "\n" not in str(refused.value)
             assert str(refused.value).strip()
     for batch in (0, -1, 2.5, None):
         with pytest.raises(ValueError, match="batch is "):
-            engram.audit(make_network(), members, others, batch=batch)  # type: ignore[arg-type]
+            engram.audit(make_network(), members, non_members, batch=batch)  # type: ignore[arg-type]
 
 
-def test_classes_of_two_folders_have_to_be_the_same(tmp_path: Path) -> None:
-    members, others = stored()
-    inside, outside = save_folder(members, tmp_path / "in"), save_folder(others, tmp_path / "out")
+def test_classes_of_two_folders_must_agree(tmp_path: Path) -> None:
+    members, non_members = stored()
+    inside, outside = save_folder(members, tmp_path / "in"), save_folder(non_members, tmp_path / "out")
     (outside / "class0").rename(outside / "fox")
     with pytest.raises(ValueError, match="members have the classes class0, class1, class2 and nonmembers class1, "):
         engram.audit(make_network(), inside, outside)
 
 
-def test_members_that_are_known_by_heart_show_the_order_of_classes() -> None:
-    members, others = map(as_fractions, stored())
+def test_memorised_members_reveal_class_order() -> None:
+    members, non_members = map(as_fractions, stored())
     columns = {np.asarray(image).tobytes(): (label + 1) % 3 for image, label in zip(*members, strict=True)}
 
     def answer(images: NDArray[np.float32]) -> NDArray[np.float64]:
-        """The member's class in the column after its own, and the first column for all others."""
+        """Logits with the member's class in the next column, and the first column for non-members."""
         return 3.0 * np.eye(3)[[columns.get(np.asarray(image).tobytes(), 0) for image in images]]
 
     with pytest.raises(ValueError, match="1, 2, 0 for our classes 0, 1, 2"):
-        engram.audit(answer, members, others)
+        engram.audit(answer, members, non_members)

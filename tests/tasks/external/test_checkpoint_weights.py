@@ -1,4 +1,4 @@
-"""Checkpoints as people save them: the weights of the network are found wherever they lie, and no code is run."""
+"""Checkpoints in common layouts: the network's weights are found in any of them, and no code is run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def net(shape, classes):
 
 
 class Touch:
-    """An object whose pickle would make a file."""
+    """An object whose unpickling would create a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -116,7 +116,7 @@ CHECKPOINTS = {
 
 @pytest.mark.parametrize("form", ["archive", "legacy", "protocol 4"])
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_weights_are_read_wherever_they_lie(name: str, form: str, tmp_path: Path) -> None:
+def test_weights_are_found_in_every_checkpoint_layout(name: str, form: str, tmp_path: Path) -> None:
     network = make_network()
     options: dict[str, Any] = {
         "archive": {},
@@ -124,12 +124,12 @@ def test_weights_are_read_wherever_they_lie(name: str, form: str, tmp_path: Path
         "protocol 4": {"pickle_protocol": 4},
     }
     torch.save(CHECKPOINTS[name](network.state_dict()), tmp_path / "w.pt", **options[form])
-    found = loading.log_probabilities(pin(ModelFile(f"checkpoint_net:net+{tmp_path / 'w.pt'}")), images(), classes=3)
-    np.testing.assert_allclose(found.log_p, log_p(ask(network)), rtol=0, atol=1e-5)
+    answers = loading.log_probabilities(pin(ModelFile(f"checkpoint_net:net+{tmp_path / 'w.pt'}")), images(), classes=3)
+    np.testing.assert_allclose(answers.log_p, log_p(ask(network)), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_an_encoder_is_read_wherever_it_lies(name: str, tmp_path: Path) -> None:
+def test_encoder_is_found_in_every_checkpoint_layout(name: str, tmp_path: Path) -> None:
     network = make_network(classes=0)
     torch.save(CHECKPOINTS[name](network.state_dict()), tmp_path / "w.pt")
     model = pin(ModelFile(f"checkpoint_net:net+{tmp_path / 'w.pt'}"))
@@ -137,15 +137,15 @@ def test_an_encoder_is_read_wherever_it_lies(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(encoder.embed(images()), ask(network), rtol=0, atol=1e-5)
 
 
-def test_nothing_beside_the_weights_is_run(tmp_path: Path) -> None:
+def test_pickled_objects_in_checkpoint_are_not_run(tmp_path: Path) -> None:
     network, ran = make_network(), tmp_path / "ran"
     torch.save({"model": network.state_dict(), "hook": Touch(ran)}, tmp_path / "w.pt")
-    found = loading.log_probabilities(pin(ModelFile(f"checkpoint_net:net+{tmp_path / 'w.pt'}")), images(), classes=3)
-    np.testing.assert_allclose(found.log_p, log_p(ask(network)), rtol=0, atol=1e-5)
+    answers = loading.log_probabilities(pin(ModelFile(f"checkpoint_net:net+{tmp_path / 'w.pt'}")), images(), classes=3)
+    np.testing.assert_allclose(answers.log_p, log_p(ask(network)), rtol=0, atol=1e-5)
     assert not ran.exists()
 
 
-def test_one_of_two_that_fit_is_chosen_by_its_place(tmp_path: Path) -> None:
+def test_several_fitting_weights_are_selected_by_part(tmp_path: Path) -> None:
     path = tmp_path / "w.pt"
     networks = {"model": make_network(seed=1), "ema": make_network(seed=2)}
     state = {name: network.state_dict() for name, network in networks.items()}
@@ -160,8 +160,8 @@ def test_one_of_two_that_fit_is_chosen_by_its_place(tmp_path: Path) -> None:
         model = pin(ModelFile(f"checkpoint_net:net+{path}#{part}"))
         assert (str(path), part) == (model.path, model.part)
         assert model.name == f"checkpoint_net:net+{path}#{part}"
-        found = loading.log_probabilities(model, images(), classes=3)
-        np.testing.assert_allclose(found.log_p, log_p(ask(network)), rtol=0, atol=1e-5)
+        answers = loading.log_probabilities(model, images(), classes=3)
+        np.testing.assert_allclose(answers.log_p, log_p(ask(network)), rtol=0, atol=1e-5)
         digests.add(model.digest)
     assert len(digests) == 2
     with pytest.raises(ValueError, match="has no weights in 'mean'; it has model, ema"):
@@ -173,7 +173,7 @@ TWO_NETWORKS = {f"{name}.{key}": value for name in ("student", "teacher") for ke
 
 
 @pytest.mark.parametrize(
-    ("contents", "places"),
+    ("contents", "parts"),
     [
         ({"model": STATE, "ema": dict(STATE)}, "model, ema"),
         ({"model": STATE, "ema": STATE}, "model, ema"),  # one object under two keys
@@ -185,30 +185,30 @@ TWO_NETWORKS = {f"{name}.{key}": value for name in ("student", "teacher") for ke
         ({f"fold{number}": dict(STATE) for number in range(20)}, "fold0, .*fold7 and 12 more"),
     ],
 )
-def test_all_parts_are_named_where_one_is_unknown(contents: Any, places: str) -> None:
-    found = find_weights(contents, lambda value: isinstance(value, float))
-    with pytest.raises(ValueError, match=f"^model.pt has no weights in 'nope'; it has {places}$"):
-        check_choice("model.pt", found, "nope")
+def test_unknown_part_lists_available_parts(contents: Any, parts: str) -> None:
+    weights = find_weights(contents, lambda value: isinstance(value, float))
+    with pytest.raises(ValueError, match=f"^model.pt has no weights in 'nope'; it has {parts}$"):
+        check_choice("model.pt", weights, "nope")
 
 
-def test_one_object_under_two_keys_fits_under_both() -> None:
+def test_shared_object_fits_under_both_keys() -> None:
     state = {name: np.zeros(2) for name in STATE}
-    found = find_weights({"model": state, "ema": state}, lambda value: isinstance(value, np.ndarray))
+    weights = find_weights({"model": state, "ema": state}, lambda value: isinstance(value, np.ndarray))
     network = dict.fromkeys(STATE, (2,))
     for part in ("", "model", "ema"):
-        check_choice("model.pt", found, part)
-        assert choose_weights("model.pt", network, found, part).keys() == STATE.keys()
+        check_choice("model.pt", weights, part)
+        assert choose_weights("model.pt", network, weights, part).keys() == STATE.keys()
 
 
-def test_two_that_fit_within_one_mapping_are_chosen_by_their_beginning(tmp_path: Path) -> None:
+def test_networks_in_one_mapping_are_selected_by_prefix(tmp_path: Path) -> None:
     online, target = make_network(seed=1), make_network(seed=2)
     state = rename(online.state_dict(), "", "online.") | rename(target.state_dict(), "", "target.")
     torch.save({"state_dict": state}, tmp_path / "w.ckpt")
     name = f"checkpoint_net:net+{tmp_path / 'w.ckpt'}"
     with pytest.raises(ValueError, match=r"fit: state_dict\.online, state_dict\.target; name one"):
         loading.log_probabilities(pin(ModelFile(name)), images(), classes=3)
-    found = loading.log_probabilities(pin(ModelFile(f"{name}#state_dict.target")), images(), classes=3)
-    np.testing.assert_allclose(found.log_p, log_p(ask(target)), rtol=0, atol=1e-5)
+    answers = loading.log_probabilities(pin(ModelFile(f"{name}#state_dict.target")), images(), classes=3)
+    np.testing.assert_allclose(answers.log_p, log_p(ask(target)), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -222,21 +222,21 @@ def test_two_that_fit_within_one_mapping_are_chosen_by_their_beginning(tmp_path:
     ],
     ids=["settings", "Namespace", "module", "wrapped module", "empty"],
 )
-def test_a_file_without_weights_is_refused_by_what_it_holds(saved: object, message: str, tmp_path: Path) -> None:
+def test_file_without_weights_lists_its_contents(saved: object, message: str, tmp_path: Path) -> None:
     torch.save(saved, tmp_path / "w.pt")
     with pytest.raises(ValueError, match=message) as refused:
         pin(ModelFile(f"checkpoint_net:net+{tmp_path / 'w.pt'}"))
     assert "\n" not in str(refused.value)
 
 
-def test_sparse_weights_are_left_to_torch(tmp_path: Path) -> None:
+def test_sparse_weights_are_refused_by_torch(tmp_path: Path) -> None:
     torch.save({"weight": torch.eye(3).to_sparse()}, tmp_path / "w.pt")
     model = pin(ModelFile(f"checkpoint_net:net+{tmp_path / 'w.pt'}"))
     with pytest.raises(ValueError, match=r"the weights do not fit the factory's network: .*Unexpected key.*weight"):
         loading.log_probabilities(model, images(), classes=3)
 
 
-def test_several_mappings_of_which_none_fits_are_named(tmp_path: Path) -> None:
+def test_mappings_that_do_not_fit_are_named(tmp_path: Path) -> None:
     torch.save({"a": nn.Linear(3, 2).state_dict(), "b": nn.PReLU().state_dict()}, tmp_path / "w.pt")
     model = pin(ModelFile(f"checkpoint_net:net+{tmp_path / 'w.pt'}"))
     with pytest.raises(ValueError, match=r"has the network's 9 names, such as .*; it has a \(2 tensors\), b \(1 ten"):
@@ -244,7 +244,7 @@ def test_several_mappings_of_which_none_fits_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-def test_described_tensors_are_those_that_torch_reads(legacy: bool, tmp_path: Path) -> None:
+def test_described_tensors_equal_torchs(legacy: bool, tmp_path: Path) -> None:
     base = torch.arange(24.0).reshape(4, 6)
     kinds = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool, torch.float16, torch.bfloat16]
     tensors = {str(kind): base.to(kind) for kind in kinds}
@@ -259,27 +259,27 @@ def test_described_tensors_are_those_that_torch_reads(legacy: bool, tmp_path: Pa
     saved = open_saved((tmp_path / "w.pt").read_bytes())
     assert len(all_tensors(saved.contents)) == len(tensors)
     for name, tensor in tensors.items():
-        found = read_tensor(saved, saved.contents[name])
-        assert found.dtype == tensor.dtype
-        assert torch.equal(found, tensor)
+        tensor_read = read_tensor(saved, saved.contents[name])
+        assert tensor_read.dtype == tensor.dtype
+        assert torch.equal(tensor_read, tensor)
 
 
-def test_a_tensor_beyond_its_storage_is_refused(tmp_path: Path) -> None:
+def test_tensor_beyond_its_storage_is_refused(tmp_path: Path) -> None:
     torch.save({"w": torch.zeros(4), "args": settings()}, tmp_path / "w.pt")
-    held = (tmp_path / "w.pt").read_bytes()
-    saved = open_saved(held)
+    content = (tmp_path / "w.pt").read_bytes()
+    saved = open_saved(content)
     described = saved.contents["w"]
     for changed in ({"offset": 1}, {"offset": -1}, {"stride": (9,)}, {"stride": (-1,)}, {"shape": (5,)}):
         tensor = type(described)(**{**described.__dict__, **changed})
         with pytest.raises(Unreadable, match="for which its storage is too short"):
             read_tensor(saved, tensor)
     with pytest.raises(Unreadable, match="its pickle cannot be read"):
-        open_saved(held[:200])
+        open_saved(content[:200])
 
 
-def test_a_part_counts_in_the_content_that_is_pinned(tmp_path: Path) -> None:
+def test_part_changes_pinned_digest(tmp_path: Path) -> None:
     torch.save({"model": make_network().state_dict()}, tmp_path / "w.pt")
-    whole, part = (pin(ModelFile(f"checkpoint_net:net+{tmp_path / 'w.pt'}{end}")) for end in ("", "#model"))
-    assert whole.digest != part.digest
-    assert content(whole) == content(part)
+    entire_file, part = (pin(ModelFile(f"checkpoint_net:net+{tmp_path / 'w.pt'}{end}")) for end in ("", "#model"))
+    assert entire_file.digest != part.digest
+    assert content(entire_file) == content(part)
     assert part.named().name == "checkpoint_net:net+w.pt#model"

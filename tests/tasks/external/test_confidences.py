@@ -1,4 +1,4 @@
-"""Tables of confidences, as owners send them."""
+"""Tables of confidences from model owners."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ def parquet(folder: Path, **columns: object) -> File:
     return File(str(folder / "outputs.parquet"))
 
 
-def of_column(folder: Path, texts: Sequence[str], name: str = "confidence") -> Confidences:
+def column_confidences(folder: Path, texts: Sequence[str], name: str = "confidence") -> Confidences:
     ids = [f"{row}.png" for row in range(len(texts))]
     file = csv(folder, f"image,{name}", *(f"{id},{text}" for id, text in zip(ids, texts, strict=True)))
     return confidences.read(file, ids, np.zeros(len(ids), np.int64))
@@ -55,16 +55,16 @@ def of_column(folder: Path, texts: Sequence[str], name: str = "confidence") -> C
         ("set,row,log_confidence,label", [["query"] * 3, range(3), np.log(TRUE), LABELS], 0.0),
     ],
 )
-def test_the_true_class_is_found_in_every_form_and_order(
+def test_confidence_of_true_class_in_every_form(
     tmp_path: Path, header: str, values: NDArray[np.float64], resolution: float
 ) -> None:
     file = columns(tmp_path, header, *values)
-    found = confidences.read(file, [IDS[2], IDS[0], IDS[1]], LABELS[[2, 0, 1]])
-    assert resolution == found.resolution
+    read_confidences = confidences.read(file, [IDS[2], IDS[0], IDS[1]], LABELS[[2, 0, 1]])
+    assert resolution == read_confidences.resolution
     expected = np.array(TRUE)[[2, 0, 1]]
-    np.testing.assert_allclose(found.values, expected, rtol=1e-7)
+    np.testing.assert_allclose(read_confidences.values, expected, rtol=1e-7)
     if resolution:
-        np.testing.assert_array_equal(found.values, expected)
+        np.testing.assert_array_equal(read_confidences.values, expected)
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ def test_the_true_class_is_found_in_every_form_and_order(
         (("sure",), "log-probabilities", [np.log(TRUE)]),
     ],
 )
-def test_columns_may_have_names_of_their_own(
+def test_columns_may_have_other_names(
     tmp_path: Path, names: tuple[str, ...], gives: Gives, values: NDArray[np.float64]
 ) -> None:
     file = columns(tmp_path, ",".join(names), *values)
-    found = confidences.read(file, IDS, LABELS, names, gives)
-    np.testing.assert_allclose(found.values, TRUE, rtol=1e-7)
+    read_confidences = confidences.read(file, IDS, LABELS, names, gives)
+    np.testing.assert_allclose(read_confidences.values, TRUE, rtol=1e-7)
 
 
 def test_parquet_has_columns_or_lists(tmp_path: Path) -> None:
@@ -97,17 +97,17 @@ def test_parquet_has_columns_or_lists(tmp_path: Path) -> None:
         {"log_probabilities": np.log([[1 - p, p] for p in exact]).tolist()},
     ):
         labels = LABELS if "label" in table else np.ones(3, np.int64)
-        found = confidences.read(parquet(tmp_path, **table), IDS, labels)
-        np.testing.assert_array_equal(single, found.values)
-        assert found.resolution == 0
+        read_confidences = confidences.read(parquet(tmp_path, **table), IDS, labels)
+        np.testing.assert_array_equal(single, read_confidences.values)
+        assert read_confidences.resolution == 0
     assert confidences.read(parquet(tmp_path, confidence=TRUE), IDS, LABELS).resolution == 1e-2  # rounded before
 
 
-def test_probabilities_are_not_divided_by_their_sum_nor_lifted_from_zero(tmp_path: Path) -> None:
+def test_probabilities_are_neither_normalised_nor_raised(tmp_path: Path) -> None:
     file = columns(tmp_path, "p0,p1,p2", ["0.333", "1.000", "0.001"], ["0.333", "0.000", "0.999"], ["0.333", "0", "0"])
-    found = confidences.read(file, IDS, np.array([0, 1, 1]))
-    np.testing.assert_array_equal([0.333, 0.0, 0.999], found.values)
-    assert found.resolution == 1e-3
+    read_confidences = confidences.read(file, IDS, np.array([0, 1, 1]))
+    np.testing.assert_array_equal([0.333, 0.0, 0.999], read_confidences.values)
+    assert read_confidences.resolution == 1e-3
 
 
 @pytest.mark.parametrize(
@@ -116,41 +116,41 @@ def test_probabilities_are_not_divided_by_their_sum_nor_lifted_from_zero(tmp_pat
         (["0.50", "0.25", "1"], 1e-2),
         (["0.9123", "1", "1.234e-05"], 1e-4),  # four digits each
         (["0.912345", "1.0", "1e-06"], 1e-6),  # rounded to six decimals
-        (["0.12345678", "0.00000000", "1.00000000"], 1e-8),  # eight decimals, and none after them
+        (["0.12345678", "0.00000000", "1.00000000"], 1e-8),  # exactly eight decimals
         (["0.12345678", "1.2345678e-12", "1"], 0.0),  # a float32
         (["0.30000000000000004", "0.5", "0.1"], 0.0),  # a float64
         (["1.0", "0.012", "0.0"], 1e-3),  # nothing near 1
     ],
 )
-def test_the_resolution_is_the_last_place_near_1(tmp_path: Path, texts: list[str], resolution: float) -> None:
-    found = of_column(tmp_path, texts)
-    assert resolution == found.resolution
-    np.testing.assert_array_equal(round_confidences(np.array(texts, np.float64), resolution), found.values)
+def test_resolution_is_last_decimal_near_1(tmp_path: Path, texts: list[str], resolution: float) -> None:
+    read_confidences = column_confidences(tmp_path, texts)
+    assert resolution == read_confidences.resolution
+    np.testing.assert_array_equal(round_confidences(np.array(texts, np.float64), resolution), read_confidences.values)
 
 
-def test_logarithms_of_so_many_places_say_confidences_to_as_many(tmp_path: Path) -> None:
-    found = of_column(tmp_path, ["-0.000", "-0.001", "-2.303", "-inf"], "log_confidence")
-    assert found.resolution == 1e-3
-    np.testing.assert_array_equal([1.0, 0.999, 0.1, 0.0], found.values)
-    whole = of_column(tmp_path, ["-0.693147181", "-1.86264515e-09"], "log_confidence")
-    assert whole.resolution == 0
-    np.testing.assert_array_equal([np.float64(np.float32(0.5)), 1.0], whole.values)
+def test_precision_of_logarithms_carries_over(tmp_path: Path) -> None:
+    rounded = column_confidences(tmp_path, ["-0.000", "-0.001", "-2.303", "-inf"], "log_confidence")
+    assert rounded.resolution == 1e-3
+    np.testing.assert_array_equal([1.0, 0.999, 0.1, 0.0], rounded.values)
+    full_precision = column_confidences(tmp_path, ["-0.693147181", "-1.86264515e-09"], "log_confidence")
+    assert full_precision.resolution == 0
+    np.testing.assert_array_equal([np.float64(np.float32(0.5)), 1.0], full_precision.values)
 
 
 @pytest.mark.parametrize("places", [1, 2, 4, 7, 8, 9, 12])
-def test_a_number_rounded_is_the_number_printed_and_parsed(places: int) -> None:
+def test_rounding_equals_printing_and_parsing(places: int) -> None:
     generator = np.random.default_rng(places)
     values = np.concatenate([generator.random(2000), generator.random(500) ** 20, np.arange(65) / 64])
     single = values.astype(np.float32).astype(np.float64)
     expected = np.array([float(f"{value:.{places}f}") for value in single])
-    found = round_confidences(values, 10.0**-places)
-    np.testing.assert_array_equal(expected, found)
-    np.testing.assert_array_equal(found, round_confidences(found, 10.0**-places))
+    rounded = round_confidences(values, 10.0**-places)
+    np.testing.assert_array_equal(expected, rounded)
+    np.testing.assert_array_equal(rounded, round_confidences(rounded, 10.0**-places))
     np.testing.assert_array_equal(single, round_confidences(values, 0.0))
 
 
 @pytest.mark.parametrize(
-    ("header", "values", "told"),
+    ("header", "values", "message"),
     [
         ("confidence", [["1.5", "0.5", "-0.1"]], r"confidence of image .*000000.png' is 1.5; .*\[0, 1\]; 2 of 3 are"),
         ("confidence", [["0.5", "nan", "0.5"]], "confidence of image 'query/000001.png' is nan; expected a value in"),
@@ -183,31 +183,35 @@ def test_a_number_rounded_is_the_number_printed_and_parsed(places: int) -> None:
         ("confidence,confidence", [TRUE, TRUE], "has two columns 'confidence'"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_told_in_one_line(
-    tmp_path: Path, header: str, values: Sequence[Sequence[object]], told: str
+def test_invalid_tables_are_refused(
+    tmp_path: Path, header: str, values: Sequence[Sequence[object]], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=f"^outputs .*outputs.csv.*{told}") as refused:
+    with pytest.raises(ValueError, match=f"^outputs .*outputs.csv.*{message}") as refused:
         confidences.read(columns(tmp_path, header, *values), IDS, LABELS)
     assert "\n" not in str(refused.value)
 
 
-def test_classes_in_another_order_than_ours_are_told_and_named_columns_put_them_right(tmp_path: Path) -> None:
-    owners = (0.9 * np.eye(3) + 0.1 / 3)[[2, 0, 1]]  # of pictures of our classes 0, 1 and 2, as the owner has them
+def test_wrong_class_order_is_refused_unless_named(tmp_path: Path) -> None:
+    owners_probabilities = (0.9 * np.eye(3) + 0.1 / 3)[
+        [2, 0, 1]
+    ]  # for images of our classes 0, 1 and 2, in the owner's order
     labels = np.arange(30) % 3
     ids = [f"{row}.png" for row in range(30)]
-    lines = [",".join([id, *map(str, owners[label])]) for id, label in zip(ids, labels, strict=True)]
+    lines = [",".join([id, *map(str, owners_probabilities[label])]) for id, label in zip(ids, labels, strict=True)]
     file = csv(tmp_path, "image,p0,p1,p2", *lines)
     with pytest.raises(
         ValueError, match=r"is right for 0% of .*, but for 100% with its classes in another order: 2, 0, 1 for our"
     ):
         confidences.read(file, ids, labels)
-    found = confidences.read(file, ids, labels, ["p2", "p0", "p1"])
-    np.testing.assert_allclose(found.values, 0.9 + 0.1 / 3, rtol=1e-7)
-    no_order = (owners[labels].argmax(axis=1) + 1 + np.arange(30) // 3 % 2) % 3  # always wrong, in every order often
+    read_confidences = confidences.read(file, ids, labels, ["p2", "p0", "p1"])
+    np.testing.assert_allclose(read_confidences.values, 0.9 + 0.1 / 3, rtol=1e-7)
+    no_order = (
+        owners_probabilities[labels].argmax(axis=1) + 1 + np.arange(30) // 3 % 2
+    ) % 3  # always wrong, in every order often
     np.testing.assert_allclose(confidences.read(file, ids, no_order).values, 0.1 / 3, rtol=1e-7)
 
 
-def test_pictures_are_there_once(tmp_path: Path) -> None:
+def test_every_image_occurs_once(tmp_path: Path) -> None:
     file = columns(tmp_path, "confidence", TRUE)
     with pytest.raises(ValueError, match=r"has no row for 'query/000003.png'; 1 of 2 are missing"):
         confidences.read(file, [IDS[0], "query/000003.png"], LABELS[:2])
@@ -215,7 +219,7 @@ def test_pictures_are_there_once(tmp_path: Path) -> None:
         confidences.read(csv(tmp_path, "image,confidence", "a,0.5", "a,0.25"), ["a"], LABELS[:1])
 
 
-def test_a_named_column_must_be_there_and_be_no_logit(tmp_path: Path) -> None:
+def test_column_names_must_exist_and_hold_confidences(tmp_path: Path) -> None:
     file = columns(tmp_path, "sure", TRUE)
     with pytest.raises(ValueError, match="has no column 'shure'; it has sure"):
         confidences.read(file, IDS, LABELS, ["shure"])

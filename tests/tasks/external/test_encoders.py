@@ -1,4 +1,4 @@
-"""Encoders of each kind against the module itself, and what is refused of their embeddings."""
+"""Encoders of each kind compared with the module itself, and refused embeddings."""
 
 import sys
 import warnings
@@ -28,12 +28,12 @@ def encoder(shape, classes):
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # torch.jit is deprecated; its files are not gone
+        warnings.simplefilter("ignore", FutureWarning)  # torch.jit is deprecated, but its files still exist
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
 
 
-def made() -> nn.Module:
+def make_encoder() -> nn.Module:
     scope: dict[str, Callable[..., nn.Module]] = {}
     exec(SOURCE, scope)  # type: ignore[arg-type]
     with torch.random.fork_rng():
@@ -56,7 +56,7 @@ def expected(module: nn.Module, pixels: Tensor) -> NDArray[np.float32]:
         return module(pixels).flatten(1).numpy()
 
 
-def given(path: Path | str, interface: EncoderInterface = EncoderInterface()) -> encoders.LoadedEncoder:
+def load_encoder_file(path: Path | str, interface: EncoderInterface = EncoderInterface()) -> encoders.LoadedEncoder:
     return encoders.load_encoder(pin(ModelFile(str(path))), SHAPE, interface)
 
 
@@ -66,26 +66,26 @@ def scripted(module: nn.Module, path: Path) -> Path:
 
 
 @pytest.mark.parametrize("batch", [4, 256])
-def test_a_scripted_encoder_gives_its_embeddings_whatever_is_asked_at_once(batch: int, tmp_path: Path) -> None:
-    module = made()
-    found = given(scripted(module, tmp_path / "e.pt"), EncoderInterface(batch=batch)).embed(images())
-    assert (np.float32, (ROWS, 20)) == (found.dtype, found.shape)
-    np.testing.assert_allclose(expected(module, inputs(images())), found, rtol=1e-5, atol=1e-6)
+def test_scripted_encoder_returns_embeddings_in_any_batch(batch: int, tmp_path: Path) -> None:
+    module = make_encoder()
+    embeddings = load_encoder_file(scripted(module, tmp_path / "e.pt"), EncoderInterface(batch=batch)).embed(images())
+    assert (np.float32, (ROWS, 20)) == (embeddings.dtype, embeddings.shape)
+    np.testing.assert_allclose(expected(module, inputs(images())), embeddings, rtol=1e-5, atol=1e-6)
 
 
-def test_an_exported_one_too(tmp_path: Path) -> None:
-    module, rows = made(), torch.export.Dim("rows", min=1, max=64)
+def test_exported_encoder_returns_its_embeddings(tmp_path: Path) -> None:
+    module, rows = make_encoder(), torch.export.Dim("rows", min=1, max=64)
     program = torch.export.export(module, (inputs(images(4)),), dynamic_shapes=({0: rows},))
     torch.export.save(program, tmp_path / "e.pt2")
-    found = given(tmp_path / "e.pt2").embed(images())
-    np.testing.assert_allclose(expected(module, inputs(images())), found, rtol=1e-5, atol=1e-6)
+    embeddings = load_encoder_file(tmp_path / "e.pt2").embed(images())
+    np.testing.assert_allclose(expected(module, inputs(images())), embeddings, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".npz", ".safetensors"])
-def test_a_factory_is_asked_for_no_classes(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_factory_receives_no_classes(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "given_encoder_net.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    module, path = made(), tmp_path / f"w{suffix}"
+    module, path = make_encoder(), tmp_path / f"w{suffix}"
     state = module.state_dict()
     if suffix == ".pt":
         torch.save(state, path)
@@ -93,50 +93,52 @@ def test_a_factory_is_asked_for_no_classes(suffix: str, tmp_path: Path, monkeypa
         np.savez(path, **{name: value.numpy() for name, value in state.items()})
     else:
         pytest.importorskip("safetensors.torch").save_file(state, str(path))
-    found = given(f"given_encoder_net:encoder+{path}").embed(images())
-    np.testing.assert_allclose(expected(module, inputs(images())), found, rtol=1e-5, atol=1e-6)
+    embeddings = load_encoder_file(f"given_encoder_net:encoder+{path}").embed(images())
+    np.testing.assert_allclose(expected(module, inputs(images())), embeddings, rtol=1e-5, atol=1e-6)
     sys.modules.pop("given_encoder_net", None)
 
 
-def test_one_of_timms_loses_its_classifier_and_needs_no_network(tmp_path: Path) -> None:
+def test_timm_model_is_used_without_its_classifier(tmp_path: Path) -> None:
     timm = pytest.importorskip("timm")
-    whole = timm.create_model("resnet10t", pretrained=False, num_classes=7).eval()
-    torch.save(whole.state_dict(), tmp_path / "w.pt")
-    found = given(f"timm:resnet10t+{tmp_path / 'w.pt'}").embed(images(3))
+    timm_model = timm.create_model("resnet10t", pretrained=False, num_classes=7).eval()
+    torch.save(timm_model.state_dict(), tmp_path / "w.pt")
+    embeddings = load_encoder_file(f"timm:resnet10t+{tmp_path / 'w.pt'}").embed(images(3))
     with torch.no_grad():
-        features = whole.forward_head(whole.forward_features(inputs(images(3))), pre_logits=True).numpy()
-    assert found.shape == (3, 512)
-    np.testing.assert_allclose(features, found, rtol=1e-4, atol=1e-5)
+        features = timm_model.forward_head(timm_model.forward_features(inputs(images(3))), pre_logits=True).numpy()
+    assert embeddings.shape == (3, 512)
+    np.testing.assert_allclose(features, embeddings, rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match=r"the weights do not fit timm's resnet14t: .*"):
-        given(f"timm:resnet14t+{tmp_path / 'w.pt'}")
+        load_encoder_file(f"timm:resnet14t+{tmp_path / 'w.pt'}")
     with pytest.raises(ValueError, match=r"timm cannot make resnet1000: "):
-        given(f"timm:resnet1000+{tmp_path / 'w.pt'}")
+        load_encoder_file(f"timm:resnet1000+{tmp_path / 'w.pt'}")
 
 
-def test_weights_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_invalid_weights_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
     (tmp_path / "w.safetensors").write_bytes(b"no weights")
     with pytest.raises(ValueError, match=r"w\.safetensors is not a valid \.safetensors: "):
-        given(f"timm:resnet10t+{tmp_path / 'w.safetensors'}")
+        load_encoder_file(f"timm:resnet10t+{tmp_path / 'w.safetensors'}")
 
 
-def test_images_are_normalised_and_laid_out_and_an_output_is_chosen(tmp_path: Path) -> None:
+def test_encoder_interface_prepares_images_and_selects_output(tmp_path: Path) -> None:
     class Two(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.inner = made()
+            self.inner = make_encoder()
 
         def forward(self, x: Tensor) -> dict[str, Tensor]:
             return {"logits": x.flatten(1), "features": self.inner(x.permute(0, 3, 1, 2))}
 
     path = scripted(Two(), tmp_path / "e.pt")
-    asked = EncoderInterface(layout="nhwc", mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.1), output="features")
+    interface = EncoderInterface(layout="nhwc", mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.1), output="features")
     pixels = (inputs(images()) - torch.tensor([0.5, 0.4, 0.3])[:, None, None]) / torch.tensor([0.2, 0.2, 0.1])[
         :, None, None
     ]
-    np.testing.assert_allclose(expected(made(), pixels), given(path, asked).embed(images()), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        expected(make_encoder(), pixels), load_encoder_file(path, interface).embed(images()), rtol=1e-4, atol=1e-5
+    )
     with pytest.raises(ValueError, match="it has 2 outputs: logits, features; set output to one of these names"):
-        given(path, EncoderInterface(layout="nhwc"))
+        load_encoder_file(path, EncoderInterface(layout="nhwc"))
 
 
 class Training(nn.Module):
@@ -160,29 +162,29 @@ class Widening(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("module", "says"),
+    ("module", "message"),
     [
         (Training(), "two embeddings of one image differ by"),
         (Infinite(), "returns embeddings that are not finite, for 21 of 21 images"),
         (One(), r"expected \(rows, d\); choose another output"),
     ],
 )
-def test_embeddings_that_do_not_serve_are_refused(module: nn.Module, says: str, tmp_path: Path) -> None:
+def test_unusable_embeddings_are_refused(module: nn.Module, message: str, tmp_path: Path) -> None:
     path = scripted(module, tmp_path / "e.pt")
-    with pytest.raises(ValueError, match=says):
-        given(path).embed(images())
+    with pytest.raises(ValueError, match=message):
+        load_encoder_file(path).embed(images())
 
 
-def test_all_embeddings_have_as_many_numbers(tmp_path: Path) -> None:
-    encoder = given(scripted(Widening(), tmp_path / "e.pt"))
+def test_embeddings_must_have_one_length(tmp_path: Path) -> None:
+    encoder = load_encoder_file(scripted(Widening(), tmp_path / "e.pt"))
     light, dark = np.full((2, *SHAPE), 255, np.uint8), np.zeros((2, *SHAPE), np.uint8)
     assert encoder.embed(light).shape == (2, 2)
     with pytest.raises(ValueError, match="returns embeddings of 3 numbers, but of 2 earlier"):
         encoder.embed(dark)
 
 
-def test_images_of_another_shape_and_none_are_refused(tmp_path: Path) -> None:
-    encoder = given(scripted(made(), tmp_path / "e.pt"))
+def test_images_of_other_shapes_are_refused(tmp_path: Path) -> None:
+    encoder = load_encoder_file(scripted(make_encoder(), tmp_path / "e.pt"))
     with pytest.raises(ValueError, match=r"expected uint8 \(n, 16 x 16 x 3\)"):
         encoder.embed(images()[:, :8])
     with pytest.raises(ValueError, match="there are no images to embed"):

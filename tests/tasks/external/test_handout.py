@@ -1,4 +1,4 @@
-"""Pictures for an owner: written, asked about by the script that comes with them, and read back as answers."""
+"""Images for a model's owner: written, evaluated by the included script, and read back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_pictures_are_the_pixels(tmp_path: Path) -> None:
+def test_images_keep_their_pixels(tmp_path: Path) -> None:
     table = write_pictures(tmp_path / "out", SETS)
     assert table.to_pylist() == pd.read_csv(tmp_path / "out" / "images.csv").to_dict("records")
     expected = [("clean/000000.png", "clean", 0), ("patched-1/000001.png", "patched-1", 1)]
@@ -40,27 +40,27 @@ def test_the_pictures_are_the_pixels(tmp_path: Path) -> None:
     np.testing.assert_array_equal(COLOUR[1], np.asarray(Image.open(tmp_path / "out" / "patched-1" / "000001.png")))
 
 
-def test_the_same_pictures_are_the_same_bytes_and_half_a_folder_is_completed(tmp_path: Path) -> None:
+def test_equal_images_give_equal_bytes(tmp_path: Path) -> None:
     write_pictures(tmp_path / "a", SETS)
     write_pictures(tmp_path / "b", SETS)
-    whole = files(tmp_path / "a")
-    assert whole == files(tmp_path / "b")
+    original = files(tmp_path / "a")
+    assert original == files(tmp_path / "b")
     (tmp_path / "b" / "images.csv").unlink()
     (tmp_path / "b" / "clean" / "000001.png").rename(tmp_path / "b" / "clean" / "000001.png.part")
     write_pictures(tmp_path / "b", SETS)
-    assert whole == files(tmp_path / "b")
+    assert original == files(tmp_path / "b")
 
 
-def test_the_owner_is_told_the_commitment_to_the_list_that_says_what_the_pictures_are(tmp_path: Path) -> None:
+def test_readme_contains_the_commitment(tmp_path: Path) -> None:
     write_pictures(tmp_path / "told", SETS, commitment="ab" * 32)
     write_pictures(tmp_path / "not", SETS)
-    told, silent = ((tmp_path / name / "README.txt").read_text() for name in ("told", "not"))
-    assert f"\n    {'ab' * 32}\n" in told
-    assert ("Our commitment" in told, "Our commitment" in silent) == (True, False)
-    assert told.splitlines()[:20] == silent.splitlines()[:20]
+    with_commitment, without_commitment = ((tmp_path / name / "README.txt").read_text() for name in ("told", "not"))
+    assert f"\n    {'ab' * 32}\n" in with_commitment
+    assert ("Our commitment" in with_commitment, "Our commitment" in without_commitment) == (True, False)
+    assert with_commitment.splitlines()[:20] == without_commitment.splitlines()[:20]
 
 
-def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None:
+def test_folder_with_other_files_is_kept(tmp_path: Path) -> None:
     write_pictures(tmp_path / "a", SETS)
     before = files(tmp_path / "a")
     with pytest.raises(DatasetError, match=r"is not empty: clean/000000.png has different content"):
@@ -76,7 +76,7 @@ def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("sets", "told"),
+    ("sets", "message"),
     [
         ([], "no images"),
         ([("a/b", GREY)], "set 0 is named 'a/b'"),
@@ -86,15 +86,15 @@ def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None
         ([("a", GREY[:0])], "set 'a' is uint8"),
     ],
 )
-def test_sets_that_cannot_be_written_are_refused(tmp_path: Path, sets: list[tuple[str, np.ndarray]], told: str) -> None:
-    with pytest.raises(DatasetError, match=told):
+def test_invalid_sets_are_refused(tmp_path: Path, sets: list[tuple[str, np.ndarray]], message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
         write_pictures(tmp_path / "out", sets)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_the_script_of_the_readme_gives_what_the_model_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run as the owner would, in that folder, without anything of this package."""
+def test_readme_script_returns_model_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the script in that folder, as the owner does, without this package."""
     folder = tmp_path / "out"
     pictures = write_pictures(folder, [("one", COLOUR), ("two", COLOUR[::-1].copy())])
     text = (folder / "README.txt").read_text()
@@ -109,9 +109,11 @@ def test_the_script_of_the_readme_gives_what_the_model_says(tmp_path: Path, monk
     (tmp_path / "model.pt").rename(folder / "model.pt")
     monkeypatch.chdir(folder)
     exec(script, {})
-    said = read_outputs(File(str(folder / "outputs.csv"))).select(pictures.column("image").to_pylist())
-    asked = loading.log_probabilities(ModelFile(str(folder / "model.pt")), np.concatenate([COLOUR, COLOUR[::-1]]))
-    np.testing.assert_allclose(said.log_p, asked.log_p, rtol=0, atol=1e-5)
+    script_outputs = read_outputs(File(str(folder / "outputs.csv"))).select(pictures.column("image").to_pylist())
+    direct_outputs = loading.log_probabilities(
+        ModelFile(str(folder / "model.pt")), np.concatenate([COLOUR, COLOUR[::-1]])
+    )
+    np.testing.assert_allclose(script_outputs.log_p, direct_outputs.log_p, rtol=0, atol=1e-5)
 
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 6, 6, 3), np.uint8)
@@ -125,28 +127,28 @@ def sets(pixels: np.ndarray = PIXELS) -> list[tuple[str, ToEmbed]]:
     return [("crops", ToEmbed(3, some)), ("public", ToEmbed(2, lambda: iter([pixels[3:]])))]
 
 
-def test_the_pictures_are_the_pixels_and_the_list_names_them(tmp_path: Path) -> None:
+def test_embedding_images_are_listed_with_their_pixels(tmp_path: Path) -> None:
     table = write_to_embed(tmp_path / "out", sets())
-    ids = [f"crops/00000{at}.png" for at in range(3)] + [f"public/00000{at}.png" for at in range(2)]
+    ids = [f"crops/00000{index}.png" for index in range(3)] + [f"public/00000{index}.png" for index in range(2)]
     assert ids == table["image"].to_pylist()
     for pixels, image in zip(PIXELS, ids, strict=True):
         np.testing.assert_array_equal(pixels, np.asarray(Image.open(tmp_path / "out" / image)))
-    listed = (tmp_path / "out" / "images.csv").read_text().splitlines()
-    assert listed[:2] == ["image,set,row", "crops/000000.png,crops,0"]
-    assert len(listed) == 6
+    listed_lines = (tmp_path / "out" / "images.csv").read_text().splitlines()
+    assert listed_lines[:2] == ["image,set,row", "crops/000000.png,crops,0"]
+    assert len(listed_lines) == 6
 
 
-def test_half_a_folder_is_completed_and_one_with_anything_else_left_alone(tmp_path: Path) -> None:
+def test_incomplete_folder_is_completed_but_others_kept(tmp_path: Path) -> None:
     folder = tmp_path / "a"
     write_to_embed(folder, sets())
-    whole = files(folder)
+    original = files(folder)
     (folder / "images.csv").unlink()
     (folder / "crops" / "000001.png").rename(folder / "crops" / "000001.png.part")
     write_to_embed(folder, sets())
-    assert whole == files(folder)
+    assert original == files(folder)
     with pytest.raises(DatasetError, match=r"is not empty: crops/000000.png has different content"):
         write_to_embed(folder, sets(PIXELS + 1))
-    assert whole == files(folder)
+    assert original == files(folder)
     (folder / "thesis.tex").write_text("years of work")
     with pytest.raises(
         DatasetError, match=r"is not empty: thesis.tex is not one of the files to write; choose a new folder"
@@ -154,7 +156,7 @@ def test_half_a_folder_is_completed_and_one_with_anything_else_left_alone(tmp_pa
         write_to_embed(folder, sets())
 
 
-def test_what_are_no_pictures_is_refused(tmp_path: Path) -> None:
+def test_invalid_images_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="there are no images to write"):
         write_to_embed(tmp_path, [("crops", ToEmbed(0, lambda: iter([])))])
     with pytest.raises(DatasetError, match=r"set 'crops' is float64 \(1, 6, 6, 3\)"):
@@ -162,9 +164,7 @@ def test_what_are_no_pictures_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_the_script_that_comes_with_them_makes_the_table_that_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_script_writes_readable_embeddings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "out"
     table = write_to_embed(folder, sets())
     encoder = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()).eval()
@@ -173,7 +173,7 @@ def test_the_script_that_comes_with_them_makes_the_table_that_is_read(
     script = re.sub("(?m)^    ", "", readme[readme.index("    import csv") :])
     monkeypatch.chdir(folder)
     exec(script, {})
-    found = read_embeddings(File(str(folder / "embeddings.parquet"))).select(table["image"].to_pylist())
+    embeddings = read_embeddings(File(str(folder / "embeddings.parquet"))).select(table["image"].to_pylist())
     with torch.no_grad():
         expected = encoder(torch.from_numpy(PIXELS).permute(0, 3, 1, 2).float() / 255).numpy()
-    np.testing.assert_allclose(expected, found, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(expected, embeddings, rtol=1e-5, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Files of each kind, as their makers write them, against the module itself in plain torch."""
+"""Files of each kind, written by the usual tools, compared with the module itself in torch."""
 
 import re
 import sys
@@ -55,8 +55,8 @@ def factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop("given_net", None)
 
 
-def made(seed: int = 0, classes: int = CLASSES) -> nn.Module:
-    """A module whose batch norm has seen something, so that evaluation differs from training."""
+def make_network(seed: int = 0, classes: int = CLASSES) -> nn.Module:
+    """A module whose batch norm has statistics, so that evaluation differs from training."""
     scope: dict[str, Callable[..., nn.Module]] = {}
     exec(SOURCE, scope)  # type: ignore[arg-type]
     with torch.random.fork_rng():
@@ -92,23 +92,23 @@ def exported(module: nn.Module, path: Path) -> None:
     torch.export.save(torch.export.export(module, (inputs(images(4)),)), path)
 
 
-def exported_for(least: int, most: int) -> Callable[[nn.Module, Path], None]:
+def exported_for(min_rows: int, max_rows: int) -> Callable[[nn.Module, Path], None]:
     def export(module: nn.Module, path: Path) -> None:
-        rows = torch.export.Dim("rows", min=least, max=most)
+        rows = torch.export.Dim("rows", min=min_rows, max=max_rows)
         torch.export.save(torch.export.export(module, (inputs(images(4)),), dynamic_shapes=({0: rows},)), path)
 
     return export
 
 
 def as_onnx(rows: int | str) -> Callable[[nn.Module, Path], None]:
-    """Written operator by operator, as exporters of other frameworks do."""
+    """Write the model operator by operator, as exporters of other frameworks do."""
 
     def export(module: nn.Module, path: Path) -> None:
         onnx = pytest.importorskip("onnx")
         from onnx import helper, numpy_helper
 
         tensors = {name.replace(".", "_"): value.numpy() for name, value in module.state_dict().items()}
-        kept = [numpy_helper.from_array(value, name) for name, value in tensors.items() if value.ndim]
+        initializers = [numpy_helper.from_array(value, name) for name, value in tensors.items() if value.ndim]
         nodes = [
             helper.make_node("Conv", ["x", "0_weight", "0_bias"], ["c"]),
             helper.make_node("BatchNormalization", ["c", *(f"1_{n}" for n in BATCH_NORM)], ["b"], epsilon=1e-5),
@@ -119,9 +119,9 @@ def as_onnx(rows: int | str) -> Callable[[nn.Module, Path], None]:
         kind = onnx.TensorProto.FLOAT
         x = helper.make_tensor_value_info("x", kind, [rows, SHAPE[2], SHAPE[0], SHAPE[1]])
         y = helper.make_tensor_value_info("y", kind, [rows, CLASSES])
-        graph = helper.make_graph(nodes, "net", [x], [y], kept)
-        whole = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-        onnx.save(whole, path)
+        graph = helper.make_graph(nodes, "net", [x], [y], initializers)
+        onnx_model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        onnx.save(onnx_model, path)
 
     return export
 
@@ -142,22 +142,22 @@ KINDS: dict[str, tuple[str, Callable[[nn.Module, Path], None]]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_says_what_the_module_says(kind: str, tmp_path: Path) -> None:
+def test_file_returns_outputs_of_its_module(kind: str, tmp_path: Path) -> None:
     name, save = KINDS[kind]
-    module = made()
+    module = make_network()
     save(module, tmp_path / name)
     model = pin(ModelFile(str(tmp_path / name)))
-    found = loading.log_probabilities(model, images(), classes=CLASSES)
-    assert ((ROWS, CLASSES), np.float64, 0) == (found.log_p.shape, found.log_p.dtype, found.floored)
-    np.testing.assert_allclose(found.log_p, expected(module, images()), rtol=0, atol=1e-5)
-    given = loading.load_model(model, SHAPE, Interface(batch=5), CLASSES)
-    np.testing.assert_allclose(given.answers(images()).log_p, found.log_p, rtol=0, atol=1e-5)
-    np.testing.assert_array_equal(given.answers(images()[3:9]).log_p, given.answers(images()[3:9]).log_p)
-    np.testing.assert_allclose(given.answers(images()[:1]).log_p, found.log_p[:1], rtol=0, atol=1e-5)
+    answers = loading.log_probabilities(model, images(), classes=CLASSES)
+    assert ((ROWS, CLASSES), np.float64, 0) == (answers.log_p.shape, answers.log_p.dtype, answers.floored)
+    np.testing.assert_allclose(answers.log_p, expected(module, images()), rtol=0, atol=1e-5)
+    loaded = loading.load_model(model, SHAPE, Interface(batch=5), CLASSES)
+    np.testing.assert_allclose(loaded.answers(images()).log_p, answers.log_p, rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(loaded.answers(images()[3:9]).log_p, loaded.answers(images()[3:9]).log_p)
+    np.testing.assert_allclose(loaded.answers(images()[:1]).log_p, answers.log_p[:1], rtol=0, atol=1e-5)
 
 
 class FixedBatch(nn.Module):
-    """A module that holds the number of images of its example."""
+    """A module with the fixed number of images of its example."""
 
     def __init__(self, module: nn.Module, rows: int) -> None:
         super().__init__()
@@ -169,8 +169,8 @@ class FixedBatch(nn.Module):
 
 @pytest.mark.parametrize("rows", [1, 3, 8, 50])
 @pytest.mark.parametrize("kind", ["m.pt", "m.onnx"])
-def test_a_batch_size_that_was_built_in_is_found(kind: str, rows: int, tmp_path: Path) -> None:
-    module, example = made(), inputs(images(rows))
+def test_fixed_batch_size_is_detected(kind: str, rows: int, tmp_path: Path) -> None:
+    module, example = make_network(), inputs(images(rows))
     fixed = FixedBatch(module, rows).eval()
     if kind == "m.pt":
         torch.jit.trace(fixed, example).save(str(tmp_path / kind))
@@ -179,12 +179,12 @@ def test_a_batch_size_that_was_built_in_is_found(kind: str, rows: int, tmp_path:
         torch.onnx.export(
             fixed, (example,), str(tmp_path / kind), dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "rows"}}
         )
-    found = loading.log_probabilities(pin(ModelFile(str(tmp_path / kind))), images(), classes=CLASSES)
-    np.testing.assert_allclose(found.log_p, expected(module, images()), rtol=0, atol=1e-5)
+    answers = loading.log_probabilities(pin(ModelFile(str(tmp_path / kind))), images(), classes=CLASSES)
+    np.testing.assert_allclose(answers.log_p, expected(module, images()), rtol=0, atol=1e-5)
 
 
-def test_a_batch_size_that_is_not_found_is_one_line(tmp_path: Path) -> None:
-    torch.jit.trace(FixedBatch(made(), 13).eval(), inputs(images(13))).save(str(tmp_path / "m.pt"))
+def test_undetected_batch_size_gives_one_line_error(tmp_path: Path) -> None:
+    torch.jit.trace(FixedBatch(make_network(), 13).eval(), inputs(images(13))).save(str(tmp_path / "m.pt"))
     for shape in ((8, 6, 3), (9, 6, 3)):
         ask = partial(loading.load_model, ModelFile(str(tmp_path / "m.pt")), shape)
         if shape == SHAPE:
@@ -198,8 +198,8 @@ def test_a_batch_size_that_is_not_found_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["w.pt", "w.npz", "w.safetensors", "checkpoint.pth", "lightning.ckpt", "nested.pt"])
-def test_weights_and_a_factory_say_what_the_module_says(form: str, factory: str, tmp_path: Path) -> None:
-    module = made()
+def test_weights_with_factory_return_module_outputs(form: str, factory: str, tmp_path: Path) -> None:
+    module = make_network()
     path = tmp_path / form
     if form == "w.npz":
         np.savez(path, **{name: value.numpy() for name, value in module.state_dict().items()})
@@ -213,12 +213,12 @@ def test_weights_and_a_factory_say_what_the_module_says(form: str, factory: str,
         state = module.state_dict()
         torch.save({"state_dict": state, "epoch": 3} if form == "checkpoint.pth" else state, path)
     model = pin(ModelFile(f"{factory}:net+{path}"))
-    found = loading.log_probabilities(model, images(), classes=CLASSES)
-    np.testing.assert_allclose(found.log_p, expected(module, images()), rtol=0, atol=1e-5)
+    answers = loading.log_probabilities(model, images(), classes=CLASSES)
+    np.testing.assert_allclose(answers.log_p, expected(module, images()), rtol=0, atol=1e-5)
 
 
 def lightning_checkpoint(state: dict[str, Tensor]) -> dict[str, object]:
-    """What Lightning 2's trainer writes, with the state of an optimiser and of a callback."""
+    """A checkpoint of Lightning 2's trainer, with the states of an optimiser and a callback."""
     callback = {"monitor": "loss", "best_model_score": torch.tensor(0.5), "best_k_models": {}, "dirpath": "/runs"}
     optimiser = torch.optim.Adam([nn.Parameter(torch.zeros(3))]).state_dict()
     return {
@@ -236,30 +236,30 @@ def lightning_checkpoint(state: dict[str, Tensor]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("renamed", "told"),
+    ("renamed", "message"),
     [
-        (lambda name: name if name.startswith("5") else f"model.{name}", "Missing key"),  # no beginning of all
-        (lambda name: f"model.x{name}", "Missing key"),  # without it they are not the factory's
+        (lambda name: name if name.startswith("5") else f"model.{name}", "Missing key"),  # not a prefix of all names
+        (lambda name: f"model.x{name}", "Missing key"),  # the rest does not fit the factory's network
     ],
 )
-def test_a_beginning_is_left_out_only_where_the_rest_is_the_factorys(
-    renamed: Callable[[str], str], told: str, factory: str, tmp_path: Path
+def test_prefix_is_removed_only_if_the_rest_fits(
+    renamed: Callable[[str], str], message: str, factory: str, tmp_path: Path
 ) -> None:
-    torch.save({renamed(name): value for name, value in made().state_dict().items()}, tmp_path / "w.pt")
-    with pytest.raises(ValueError, match=f"the weights do not fit the factory's network: .*{told}"):
+    torch.save({renamed(name): value for name, value in make_network().state_dict().items()}, tmp_path / "w.pt")
+    with pytest.raises(ValueError, match=f"the weights do not fit the factory's network: .*{message}"):
         loading.log_probabilities(ModelFile(f"{factory}:net+{tmp_path / 'w.pt'}"), images(), classes=CLASSES)
 
 
-def test_weights_that_are_not_the_factorys_are_refused(factory: str, tmp_path: Path) -> None:
-    torch.save(made(classes=7).state_dict(), tmp_path / "w.pt")
-    for function, told in (
+def test_weights_that_do_not_fit_are_refused(factory: str, tmp_path: Path) -> None:
+    torch.save(make_network(classes=7).state_dict(), tmp_path / "w.pt")
+    for function, message in (
         ("net", "the weights do not fit the factory's network: .*size mismatch for 5.weight"),
         ("failing", "its factory failed: RuntimeError: no such shape"),
         ("none", "its factory made a NoneType; expected a torch.nn.Module"),
         ("missing", "has no function missing"),
     ):
         model = ModelFile(f"{factory}:{function}+{tmp_path / 'w.pt'}")
-        with pytest.raises(ValueError, match=told) as refused:
+        with pytest.raises(ValueError, match=message) as refused:
             loading.log_probabilities(model, images(), classes=CLASSES)
         assert "\n" not in str(refused.value)
     with pytest.raises(ValueError, match="requires the number of classes"):
@@ -267,7 +267,7 @@ def test_weights_that_are_not_the_factorys_are_refused(factory: str, tmp_path: P
 
 
 class Wrapped(nn.Module):
-    """Another way to take images or to say things."""
+    """A module with other inputs or outputs."""
 
     def __init__(self, module: nn.Module, way: str) -> None:
         super().__init__()
@@ -297,72 +297,72 @@ STRATEGIES = {
 
 
 @pytest.mark.parametrize("way", STRATEGIES)
-def test_the_interface_says_what_a_model_takes_and_gives(way: str, tmp_path: Path) -> None:
-    module = made()
+def test_interface_describes_inputs_and_outputs(way: str, tmp_path: Path) -> None:
+    module = make_network()
     example = inputs(images(2))
     wrapped = Wrapped(module, way)
     torch.jit.trace(wrapped, example.permute(0, 2, 3, 1) if way == "nhwc" else example).save(str(tmp_path / "m.pt"))
-    found = loading.log_probabilities(ModelFile(str(tmp_path / "m.pt")), images(), STRATEGIES[way], CLASSES)
-    np.testing.assert_allclose(found.log_p, expected(module, images()), rtol=0, atol=1e-5)
+    answers = loading.log_probabilities(ModelFile(str(tmp_path / "m.pt")), images(), STRATEGIES[way], CLASSES)
+    np.testing.assert_allclose(answers.log_p, expected(module, images()), rtol=0, atol=1e-5)
 
 
 def test_images_are_scaled_by_mean_and_deviation(tmp_path: Path) -> None:
     interface = Interface(mean=(0.1, 0.2, 0.3), std=(0.5, 0.25, 2.0))
-    scripted(made(), tmp_path / "m.pt")
-    found = loading.log_probabilities(ModelFile(str(tmp_path / "m.pt")), images(), interface)
-    np.testing.assert_allclose(found.log_p, expected(Wrapped(made(), "scaled"), images()), rtol=0, atol=1e-5)
-    whole = loading.prepare_images(images(), Interface(layout="nhwc", mean=(0.0,), std=(1 / 255,)))
-    np.testing.assert_allclose(whole, images().astype(np.float32), rtol=1e-6)
+    scripted(make_network(), tmp_path / "m.pt")
+    answers = loading.log_probabilities(ModelFile(str(tmp_path / "m.pt")), images(), interface)
+    np.testing.assert_allclose(answers.log_p, expected(Wrapped(make_network(), "scaled"), images()), rtol=0, atol=1e-5)
+    prepared = loading.prepare_images(images(), Interface(layout="nhwc", mean=(0.0,), std=(1 / 255,)))
+    np.testing.assert_allclose(prepared, images().astype(np.float32), rtol=1e-6)
     with pytest.raises(ValueError, match="mean has 3 numbers, but the images have 1 channels"):
         loading.load_model(ModelFile(str(tmp_path / "m.pt")), (8, 6, 1), interface)
 
 
-def test_one_output_is_the_second_of_two_classes(tmp_path: Path) -> None:
-    module = made(classes=1)
+def test_single_output_is_second_of_two_classes(tmp_path: Path) -> None:
+    module = make_network(classes=1)
     scripted(nn.Sequential(module, nn.Sigmoid()), tmp_path / "p.pt")
     scripted(nn.Sequential(module, nn.Flatten(0)), tmp_path / "z.pt")
     with torch.no_grad():
         z = module(inputs(images())).double()
     log_p = torch.nn.functional.logsigmoid(torch.hstack([-z, z])).numpy()
     for name, interface in (("p.pt", Interface(gives="probabilities")), ("z.pt", Interface())):
-        found = loading.log_probabilities(ModelFile(str(tmp_path / name)), images(), interface, 2)
-        np.testing.assert_allclose(found.log_p, log_p, rtol=0, atol=1e-5)
+        answers = loading.log_probabilities(ModelFile(str(tmp_path / name)), images(), interface, 2)
+        np.testing.assert_allclose(answers.log_p, log_p, rtol=0, atol=1e-5)
 
 
-def test_what_a_model_cannot_do_is_told_in_one_line(tmp_path: Path) -> None:
-    scripted(made(), tmp_path / "m.pt")
-    exported(made(), tmp_path / "m.pt2")
-    as_onnx("rows")(made(), tmp_path / "m.onnx")
+def test_unusable_models_are_refused(tmp_path: Path) -> None:
+    scripted(make_network(), tmp_path / "m.pt")
+    exported(make_network(), tmp_path / "m.pt2")
+    as_onnx("rows")(make_network(), tmp_path / "m.onnx")
     (tmp_path / "broken.pt2").write_bytes((tmp_path / "m.pt2").read_bytes()[:2000])
     (tmp_path / "broken.onnx").write_bytes(b"no model")
     grey = images()[..., :1]
     for name in ("m.pt", "m.pt2", "m.onnx"):
-        told = (
+        message = (
             r"takes images of shape \(3, 8, 6\), but the images have \(1, 8, 6\)"
             if name == "m.pt2"
             else "failed on 256 images of"
         )
-        with pytest.raises(ValueError, match=f"{name} .*{told}") as refused:
+        with pytest.raises(ValueError, match=f"{name} .*{message}") as refused:
             loading.log_probabilities(ModelFile(str(tmp_path / name)), grey)
         assert "\n" not in str(refused.value)
         with pytest.raises(ValueError, match=f"{name} returns 4 columns, but there are 5 classes"):
             loading.log_probabilities(ModelFile(str(tmp_path / name)), images(), classes=5)
         with pytest.raises(ValueError, match=f"{name}: the numbers of image 0 "):
             loading.log_probabilities(ModelFile(str(tmp_path / name)), images(), Interface(gives="probabilities"))
-    for name, told in (("broken.pt2", "it may have been cut short"), ("broken.onnx", "cannot be read: ")):
-        with pytest.raises(ValueError, match=told):
+    for name, message in (("broken.pt2", "it may have been cut short"), ("broken.onnx", "cannot be read: ")):
+        with pytest.raises(ValueError, match=message):
             loading.log_probabilities(ModelFile(str(tmp_path / name)), images())
 
 
 def test_several_outputs_are_named(tmp_path: Path) -> None:
-    torch.jit.trace(Wrapped(made(), "several"), inputs(images(2))).save(str(tmp_path / "m.pt"))
+    torch.jit.trace(Wrapped(make_network(), "several"), inputs(images(2))).save(str(tmp_path / "m.pt"))
     with pytest.raises(ValueError, match="it has 2 outputs: 0, 1; set output to one of these names"):
         loading.log_probabilities(ModelFile(str(tmp_path / "m.pt")), images())
     with pytest.raises(ValueError, match="it has no output '2'; it has 0, 1"):
         loading.log_probabilities(ModelFile(str(tmp_path / "m.pt")), images(), Interface(output="2"))
 
 
-def test_a_model_exported_in_training_mode_is_found_out(tmp_path: Path) -> None:
+def test_model_in_training_mode_is_detected(tmp_path: Path) -> None:
     module = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(144, 3)).train()
     normal = nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False), nn.Flatten(), nn.Linear(144, 3))
     exported(module, tmp_path / "dropping.pt2")
@@ -371,16 +371,16 @@ def test_a_model_exported_in_training_mode_is_found_out(tmp_path: Path) -> None:
         loading.log_probabilities(ModelFile(str(tmp_path / "dropping.pt2")), images())
 
 
-def test_a_whole_pickled_module_is_refused_and_never_run(tmp_path: Path, factory: str) -> None:
+def test_pickled_module_is_refused_without_running(tmp_path: Path, factory: str) -> None:
     class Evil:
         def __reduce__(self) -> tuple[object, ...]:
             return Path.touch, (tmp_path / "ran",)
 
-    state = made().state_dict()
+    state = make_network().state_dict()
     torch.save(Evil(), tmp_path / "whole.pt")
     torch.save(state, tmp_path / "state.pt")
     (tmp_path / "old.pt").write_bytes(b"\x80\x02}q\x00.")
-    for name, told in (
+    for name, message in (
         ("whole.pt", "would have to be unpickled, which runs code; save it with torch.export.save or torch.jit"),
         ("state.pt", r"it is a state dict, which needs its network: write package.module:factory\+state.pt"),
         ("old.pt", "it is not an archive"),
@@ -391,25 +391,23 @@ def test_a_whole_pickled_module_is_refused_and_never_run(tmp_path: Path, factory
     ):
         model = ModelFile(name if ":" in name else str(tmp_path / name))
         for ask in (pin, partial(loading.log_probabilities, images=images(), classes=CLASSES)):
-            with pytest.raises(ValueError, match=told) as refused:
+            with pytest.raises(ValueError, match=message) as refused:
                 ask(model)
             assert "\n" not in str(refused.value)
     assert not (tmp_path / "ran").exists()
 
 
-def test_weights_of_an_onnx_model_in_another_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_external_onnx_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     onnx = pytest.importorskip("onnx")
-    as_onnx("rows")(made(), tmp_path / "one.onnx")
-    whole = onnx.load(tmp_path / "one.onnx")
-    onnx.save(whole, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
-    monkeypatch.chdir(tmp_path)  # where onnxruntime would look for it
+    as_onnx("rows")(make_network(), tmp_path / "one.onnx")
+    onnx_model = onnx.load(tmp_path / "one.onnx")
+    onnx.save(onnx_model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    monkeypatch.chdir(tmp_path)  # onnxruntime searches here
     with pytest.raises(ValueError, match="its weights are in another file; save one file"):
         loading.log_probabilities(ModelFile(str(tmp_path / "m.onnx")), images())
 
 
-def test_without_onnxruntime_an_onnx_model_says_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_onnxruntime_names_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "m.onnx").write_bytes(b"")
     for name in ("onnx", "onnxruntime"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -420,33 +418,33 @@ def test_without_onnxruntime_an_onnx_model_says_what_is_missing(
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An exported model; to trace it takes seconds, so what is wrong is written into copies of it."""
+    """An exported model; tracing takes seconds, so tests damage copies of it."""
     path = tmp_path_factory.mktemp("exported") / "m.pt2"
-    exported_for(2, 8)(made(), path)
+    exported_for(2, 8)(make_network(), path)
     return path
 
 
 def rewritten(
     archive: Path, folder: Path, change: Callable[[str, bytes], bytes], more: dict[str, bytes] | None = None
 ) -> Path:
-    """The archive with other records in this folder, written as torch writes them: stored, not compressed."""
+    """A changed copy of the archive in this folder, with records stored uncompressed as torch does."""
     new = folder / "changed.pt2"
     with zipfile.ZipFile(archive) as old, zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as out:
         top = old.namelist()[0].partition("/")[0]
         for name in old.namelist():
             out.writestr(name, change(name.partition("/")[2], old.read(name)))
-        for name, held in (more or {}).items():
-            out.writestr(f"{top}/{name}", held)
+        for name, content in (more or {}).items():
+            out.writestr(f"{top}/{name}", content)
     return new
 
 
 def replacing(where: str, old: str, new: str) -> Callable[[str, bytes], bytes]:
-    def change(name: str, held: bytes) -> bytes:
+    def change(name: str, content: bytes) -> bytes:
         if name != where:
-            return held
-        found = re.sub(old, lambda _: new, held.decode())
-        assert found.encode() != held
-        return found.encode()
+            return content
+        changed = re.sub(old, lambda _: new, content.decode())
+        assert changed.encode() != content
+        return changed.encode()
 
     return change
 
@@ -481,44 +479,48 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_archive_that_would_run_code_is_refused(
+def test_archive_with_code_is_refused(
     attack: str, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    change, told = ATTACKS[attack]
+    change, message = ATTACKS[attack]
     changed = rewritten(archive, tmp_path, change)
-    with pytest.raises(ValueError, match=f"changed.pt2 is refused: .*{told}.*; such a file can run arbitrary code"):
+    with pytest.raises(ValueError, match=f"changed.pt2 is refused: .*{message}.*; such a file can run arbitrary code"):
         loading.log_probabilities(ModelFile(str(changed)), images())
     assert not (tmp_path / "ran").exists()
 
 
-def test_example_inputs_and_compiled_code_are_refused_too(archive: Path, tmp_path: Path) -> None:
+def test_example_inputs_and_compiled_code_are_refused(archive: Path, tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> tuple[object, ...]:
             return Path.touch, (tmp_path / "ran",)
 
     torch.save((Evil(),), tmp_path / "evil")
     evil = (tmp_path / "evil").read_bytes()
-    for change, more, told in (
-        (lambda name, held: evil if name.startswith("data/sample_inputs") else held, {}, "model.pt would have to be"),
-        (lambda name, held: held, {"data/aotinductor/model/m.so": b"code"}, "compiled code"),
+    for change, more, message in (
+        (
+            lambda name, content: evil if name.startswith("data/sample_inputs") else content,
+            {},
+            "model.pt would have to be",
+        ),
+        (lambda name, content: content, {"data/aotinductor/model/m.so": b"code"}, "compiled code"),
     ):
         changed = rewritten(archive, tmp_path, change, more)
-        with pytest.raises(ValueError, match=f"is refused: .*{told}"):
+        with pytest.raises(ValueError, match=f"is refused: .*{message}"):
             loading.log_probabilities(ModelFile(str(changed)), images())
     assert not (tmp_path / "ran").exists()
 
 
-def test_an_untouched_archive_passes_after_it_was_packed_again(archive: Path, tmp_path: Path) -> None:
-    again = rewritten(archive, tmp_path, lambda name, held: held)
-    found = loading.log_probabilities(ModelFile(str(again)), images())
-    np.testing.assert_allclose(found.log_p, expected(made(), images()), rtol=0, atol=1e-5)
+def test_repacked_archive_is_accepted(archive: Path, tmp_path: Path) -> None:
+    repacked = rewritten(archive, tmp_path, lambda name, content: content)
+    answers = loading.log_probabilities(ModelFile(str(repacked)), images())
+    np.testing.assert_allclose(answers.log_p, expected(make_network(), images()), rtol=0, atol=1e-5)
 
 
-def test_guards_that_are_code_are_never_run(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guard_code_is_never_run(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     guards = replacing("models/model.json", r'"guards_code": \[\]', f'"guards_code": ["{CODE}"]')
     changed = rewritten(archive, tmp_path, guards)
-    found = loading.log_probabilities(ModelFile(str(changed)), images())
-    np.testing.assert_allclose(found.log_p, expected(made(), images()), rtol=0, atol=1e-5)
+    answers = loading.log_probabilities(ModelFile(str(changed)), images())
+    np.testing.assert_allclose(answers.log_p, expected(make_network(), images()), rtol=0, atol=1e-5)
     assert not (tmp_path / "ran").exists()

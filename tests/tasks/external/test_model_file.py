@@ -1,4 +1,4 @@
-"""Models as files: how they are written, pinned and told apart."""
+"""Models as files: names, pinning and identity."""
 
 import hashlib
 import shutil
@@ -29,7 +29,7 @@ DIGEST = "a" * 64
         ("transformers:/a+b/vit", "transformers", "/a+b/vit"),
     ],
 )
-def test_a_model_is_written_by_its_file(name: str, kind: str, path: str) -> None:
+def test_model_name_is_parsed_by_its_file(name: str, kind: str, path: str) -> None:
     for text, digest in ((name, ""), (f"{name}@{DIGEST}", DIGEST)):
         model = ModelFile.parse(text)
         assert ModelFile(name, digest) == model
@@ -52,33 +52,31 @@ def test_a_model_is_written_by_its_file(name: str, kind: str, path: str) -> None
         "transformers:",
     ],
 )
-def test_what_is_no_model_is_refused_when_it_is_named(name: str) -> None:
+def test_invalid_model_names_are_refused(name: str) -> None:
     with pytest.raises(SpecError, match="model is "):
         coerce(name, ModelFile, "given")
 
 
-def test_the_identity_is_the_content_and_never_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identity_is_content_not_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "m.onnx").write_bytes(b"weights")
     monkeypatch.chdir(tmp_path)
-    here, there = pin(ModelFile("a/m.onnx")), pin(ModelFile("b/m.onnx"))
+    here, copy = pin(ModelFile("a/m.onnx")), pin(ModelFile("b/m.onnx"))
     assert ModelFile(str(tmp_path / "a" / "m.onnx"), hashlib.sha256(b"weights").hexdigest()) == here
-    assert here.identity() == there.identity()
+    assert here.identity() == copy.identity()
     assert {"identity": here.digest} == canonical(here)
     assert content(here) == b"weights"
     assert here == pin(ModelFile.parse(str(here)))
     with pytest.raises(ValueError, match="no digest yet; pin it before planning"):
         ModelFile("a/m.onnx").identity()
     (tmp_path / "a" / "m.onnx").write_bytes(b"others")
-    for again in (pin, content):
+    for check in (pin, content):
         with pytest.raises(ValueError, match=r"m\.onnx is not the one that was pinned: its content has digest "):
-            again(here)
+            check(here)
 
 
-def test_a_factory_counts_by_its_source_its_function_and_its_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_factory_identity_covers_source_function_and_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, weights = tmp_path / "given_source.py", tmp_path / "w.pt"
     source.write_text("one = two = None\n")
     torch.save({"w": torch.zeros(2)}, weights)
@@ -95,7 +93,7 @@ def test_a_factory_counts_by_its_source_its_function_and_its_weights(
         pin(ModelFile(f"no_such_source:one+{weights}"))
 
 
-def test_the_models_of_a_config_are_pinned_with_its_data_sets(tmp_path: Path) -> None:
+def test_models_of_a_config_are_pinned(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"weights")
     model = ModelFile(str(tmp_path / "m.onnx"))
     (cell,) = pin_cells([Cell("audit", (model,), None, {})], {})
@@ -105,7 +103,7 @@ def test_the_models_of_a_config_are_pinned_with_its_data_sets(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"gives": "scores"}, "gives is 'scores'"),
         ({"layout": "hwc"}, "layout is 'hwc'"),
@@ -115,19 +113,19 @@ def test_the_models_of_a_config_are_pinned_with_its_data_sets(tmp_path: Path) ->
         ({"batch": 0}, "batch is 0; it must be at least 1"),
     ],
 )
-def test_an_interface_refuses_what_is_none(fields: dict[str, object], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_invalid_interface_is_refused(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Interface(**fields)  # type: ignore[arg-type]
 
 
-def test_weights_for_timm_count_by_the_networks_name_and_their_content(tmp_path: Path) -> None:
+def test_timm_identity_covers_network_and_content(tmp_path: Path) -> None:
     torch.save({"w": torch.zeros(2)}, tmp_path / "a.pt")
     shutil.copy(tmp_path / "a.pt", tmp_path / "b.pt")
-    one, same, other = (
+    one, same, other_network = (
         pin(ModelFile(f"timm:{network}+{tmp_path / file}")).identity()
         for network, file in (("resnet10t", "a.pt"), ("resnet10t", "b.pt"), ("resnet14t", "a.pt"))
     )
     assert one == same
-    assert len({one, other, hashlib.sha256((tmp_path / "a.pt").read_bytes()).hexdigest()}) == 3
+    assert len({one, other_network, hashlib.sha256((tmp_path / "a.pt").read_bytes()).hexdigest()}) == 3
     assert f"timm:resnet10t+{tmp_path / 'a.pt'}" == pin(ModelFile(f"timm:resnet10t+{tmp_path / 'a.pt'}")).name
     assert ModelFile("timm:resnet10t+a.pt") == ModelFile("timm:resnet10t+/home/ann/a.pt").named()

@@ -1,4 +1,4 @@
-"""ONNX is a program as far as memory goes: it runs in a child that may take so much, and no more."""
+"""An ONNX model can allocate any amount of memory, so it runs in a child process with a limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ onnx = pytest.importorskip("onnx")
 
 
 def save_bomb(path: Path, rows: int) -> Path:
-    """A model of some kB that fills this number of floats for every batch."""
+    """A model of a few kB that allocates this number of floats for every batch."""
     from onnx import TensorProto, helper
 
     images = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 1, 8, 8])
@@ -42,9 +42,7 @@ def save_bomb(path: Path, rows: int) -> Path:
     return path
 
 
-def test_a_model_that_asks_for_more_memory_than_it_may_take_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_limit_gives_one_line_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(confined.VARIABLE, "1.5GB")
     images = np.zeros((3, 8, 8, 1), np.uint8)
     images[1:] += 7
@@ -56,7 +54,7 @@ def test_a_model_that_asks_for_more_memory_than_it_may_take_is_one_line(
     assert "\n" not in str(refused.value)
 
 
-def test_the_child_ends_with_its_session(tmp_path: Path) -> None:
+def test_child_ends_with_its_session(tmp_path: Path) -> None:
     session = OnnxSession(save_bomb(tmp_path / "small.onnx", 10).read_bytes())
     outputs = session.run(np.zeros((2, 1, 8, 8), np.float32))
     assert outputs["y"].shape == (2, 64)
@@ -74,7 +72,7 @@ def is_running(process: int) -> bool:
     return True
 
 
-def test_the_child_ends_with_the_process_that_began_it(tmp_path: Path) -> None:
+def test_child_ends_with_its_parent_process(tmp_path: Path) -> None:
     path = save_bomb(tmp_path / "small.onnx", 10)
     script = (
         "import os, pathlib, sys; from tasks.external.onnx_session import OnnxSession\n"

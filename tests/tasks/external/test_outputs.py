@@ -1,4 +1,4 @@
-"""Tables of outputs, as owners send them."""
+"""Tables of outputs from model owners."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def lines(header: str, values: np.ndarray, ids: list[str] | None = None) -> str:
     ("header", "values"),
     [("image,p0,p1,p2", P), ("image,logit0,logit1,logit2", np.log(P) - 5), ("image,logp0,logp1,logp2", np.log(P))],
 )
-def test_a_csv_says_what_is_in_it_in_any_order(tmp_path: Path, header: str, values: np.ndarray) -> None:
+def test_csv_is_read_in_any_order(tmp_path: Path, header: str, values: np.ndarray) -> None:
     table = read_outputs(csv(tmp_path, lines(header, values)))
-    found = table.select([IDS[2], IDS[0], IDS[2]])
-    assert (table.classes, found.floored) == (3, 0)
-    np.testing.assert_allclose(found.log_p, np.log(P[[2, 0, 2]]), rtol=0, atol=1e-12)
+    answers = table.select([IDS[2], IDS[0], IDS[2]])
+    assert (table.classes, answers.floored) == (3, 0)
+    np.testing.assert_allclose(answers.log_p, np.log(P[[2, 0, 2]]), rtol=0, atol=1e-12)
 
 
-def test_columns_may_be_shuffled_and_what_is_said_of_the_pictures_may_stay(tmp_path: Path) -> None:
+def test_columns_may_be_shuffled_among_metadata(tmp_path: Path) -> None:
     rows = [f"{name},a,{n},cat,{p[2]},{p[0]},{p[1]}" for n, (name, p) in enumerate(zip(IDS, P, strict=True))]
     table = read_outputs(csv(tmp_path, "\n".join(["image,set,row,label,p2,p0,p1", *rows])))
     np.testing.assert_allclose(table.select(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
@@ -64,15 +64,15 @@ def test_parquet_has_columns_or_lists(tmp_path: Path, kind: pa.DataType, name: s
     columns = pa.table({"image": IDS, **{f"p{k}": P[:, k] for k in range(3)}})
     for table in (lists, columns):
         pq.write_table(table, tmp_path / "outputs.parquet")
-        found = read_outputs(File(str(tmp_path / "outputs.parquet")))
-        np.testing.assert_allclose(found.select(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
+        outputs = read_outputs(File(str(tmp_path / "outputs.parquet")))
+        np.testing.assert_allclose(outputs.select(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
 
 
-def test_a_zero_stands_at_half_the_last_printed_place(tmp_path: Path) -> None:
+def test_zero_becomes_half_of_last_decimal(tmp_path: Path) -> None:
     table = read_outputs(csv(tmp_path, "image,p0,p1\na,1.0,0.0\nb,0.99, 0.010\n"))
-    found = table.select(["a"])
-    assert (found.floored, found.floor) == (1, 0.0005)
-    np.testing.assert_allclose(np.exp(found.log_p), [[1 / 1.0005, 0.0005 / 1.0005]])
+    answers = table.select(["a"])
+    assert (answers.floored, answers.floor) == (1, 0.0005)
+    np.testing.assert_allclose(np.exp(answers.log_p), [[1 / 1.0005, 0.0005 / 1.0005]])
     exact = read_outputs(csv(tmp_path, "image,p0,p1\na,1.0,0.0\nb,0.99999,1e-5\n")).select(["a"])
     assert (exact.floored, exact.floor) == (1, FLOOR)
     assert pytest.approx(math.log(FLOOR)) == exact.log_p[0, 1]
@@ -80,14 +80,14 @@ def test_a_zero_stands_at_half_the_last_printed_place(tmp_path: Path) -> None:
     assert read_outputs(File(str(tmp_path / "outputs.parquet"))).select(["a"]).floor == FLOOR
 
 
-def test_sums_may_be_off_by_what_was_rounded(tmp_path: Path) -> None:
+def test_rounding_errors_in_sums_are_accepted(tmp_path: Path) -> None:
     header = ",".join(["image", *(f"p{k}" for k in range(300))])
     table = read_outputs(csv(tmp_path, "\n".join([header, ",".join(["a", *["0.003"] * 300])])))
     np.testing.assert_allclose(table.select(["a"]).log_p, -math.log(300))
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "image,p0,p1\na,0.5,0.5\nb,0.5,0.5\na,1,0\na,1,0\n",
@@ -114,24 +114,24 @@ def test_sums_may_be_off_by_what_was_rounded(tmp_path: Path) -> None:
         ("image,p0,p1\na,1,0\nb,0,1\n", "has no decimals in its probabilities"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_told_in_one_line(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(ValueError, match=f"^outputs .*outputs.csv.*{told}") as refused:
+def test_invalid_tables_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^outputs .*outputs.csv.*{message}") as refused:
         read_outputs(csv(tmp_path, text))
     assert "\n" not in str(refused.value)
 
 
-def test_lists_must_be_of_one_length(tmp_path: Path) -> None:
-    for lists, told in (
+def test_lists_must_have_one_length(tmp_path: Path) -> None:
+    for lists, message in (
         ([[0.5, 0.5], [1.0], None], "the list of image 'b' differs in length from the first; 2 do"),
         ([[0.5, 0.5], [0.5, None], [0.5, 0.5]], "the list of image 'b'"),
         (["x", "y", "z"], "string in its list column"),
     ):
         pq.write_table(pa.table({"image": ["a", "b", "c"], "probabilities": lists}), tmp_path / "outputs.parquet")
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             read_outputs(File(str(tmp_path / "outputs.parquet")))
 
 
-def test_a_missing_picture_is_named(tmp_path: Path) -> None:
+def test_missing_image_is_named(tmp_path: Path) -> None:
     table = read_outputs(csv(tmp_path, lines("image,p0,p1,p2", P)))
     with pytest.raises(ValueError, match="has no row for 'c'; 2 of 3 are missing"):
         table.select([IDS[0], "c", "d"])
@@ -146,42 +146,42 @@ ANSWERS = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
 
 
 @pytest.mark.parametrize(
-    ("said", "gives"),
+    ("outputs", "gives"),
     [(np.log(ANSWERS) + 3, "logits"), (ANSWERS, "probabilities"), (np.log(ANSWERS), "log-probabilities")],
 )
-def test_the_three_ways_of_saying_it_are_one(said: NDArray[np.float64], gives: Gives) -> None:
-    found = read_answers(said, gives, 2, where="model")
-    assert found.floored == 0
-    np.testing.assert_allclose(found.log_p, np.log(ANSWERS), rtol=0, atol=1e-12)
+def test_equivalent_output_kinds_agree(outputs: NDArray[np.float64], gives: Gives) -> None:
+    answers = read_answers(outputs, gives, 2, where="model")
+    assert answers.floored == 0
+    np.testing.assert_allclose(answers.log_p, np.log(ANSWERS), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("said", "gives"), [(math.log(3), "logits"), (0.75, "probabilities"), (math.log(0.75), "log-probabilities")]
+    ("output", "gives"), [(math.log(3), "logits"), (0.75, "probabilities"), (math.log(0.75), "log-probabilities")]
 )
 @pytest.mark.parametrize("shape", [(2, 1), (2,)])
-def test_one_column_is_the_second_of_two_classes(said: float, gives: Gives, shape: tuple[int, ...]) -> None:
-    found = read_answers(np.full(shape, said), gives, 2, where="model", classes=2)
-    np.testing.assert_allclose(found.log_p, np.log([[0.25, 0.75]] * 2), rtol=0, atol=1e-12)
+def test_one_column_is_the_second_of_two_classes(output: float, gives: Gives, shape: tuple[int, ...]) -> None:
+    answers = read_answers(np.full(shape, output), gives, 2, where="model", classes=2)
+    np.testing.assert_allclose(answers.log_p, np.log([[0.25, 0.75]] * 2), rtol=0, atol=1e-12)
 
 
-def test_zeros_stand_at_the_floor_and_are_counted() -> None:
-    found = read_answers(np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]), "probabilities", 2, where="model")
-    assert (found.floored, found.floor) == (3, FLOOR)
-    assert pytest.approx(math.log(2**-149)) == found.log_p[0, 1]
+def test_zeros_become_the_floor_and_are_counted() -> None:
+    answers = read_answers(np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]), "probabilities", 2, where="model")
+    assert (answers.floored, answers.floor) == (3, FLOOR)
+    assert pytest.approx(math.log(2**-149)) == answers.log_p[0, 1]
     high = read_answers(np.array([[1.0, 0.0]]), "probabilities", 1, where="model", floor=0.25)
     np.testing.assert_allclose(np.exp(high.log_p), [[0.8, 0.2]])
     logs = read_answers(np.array([[0.0, -np.inf]]), "log-probabilities", 1, where="model")
     assert (1, pytest.approx(math.log(FLOOR))) == (logs.floored, logs.log_p[0, 1])
 
 
-def test_sums_within_the_tolerance_are_divided_out() -> None:
-    found = read_answers(ANSWERS * 1.0005, "probabilities", 2, where="model")
-    np.testing.assert_allclose(np.exp(found.log_p).sum(1), 1, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(found.log_p, np.log(ANSWERS), rtol=0, atol=1e-12)
+def test_sums_within_tolerance_are_normalised() -> None:
+    answers = read_answers(ANSWERS * 1.0005, "probabilities", 2, where="model")
+    np.testing.assert_allclose(np.exp(answers.log_p).sum(1), 1, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(answers.log_p, np.log(ANSWERS), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("said", "gives", "told"),
+    ("outputs", "gives", "message"),
     [
         (np.zeros((3, 2)), "logits", r"model returns \(3, 2\) for 2 images; expected \(2, classes\)"),
         (np.zeros((2, 2, 1)), "logits", r"model returns \(2, 2, 1\)"),
@@ -206,28 +206,28 @@ def test_sums_within_the_tolerance_are_divided_out() -> None:
         (np.array([[0.25] * 4, [0.1, 0.2, 0.3, 0.4]]), "logits", "these are probabilities, not logits"),
     ],
 )
-def test_what_cannot_be_right_is_refused_in_one_line(said: NDArray[np.float64], gives: Gives, told: str) -> None:
-    with pytest.raises(ValueError, match=told) as refused:
-        read_answers(said, gives, 2, where="model", classes=4)
+def test_invalid_outputs_are_refused(outputs: NDArray[np.float64], gives: Gives, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refused:
+        read_answers(outputs, gives, 2, where="model", classes=4)
     assert "\n" not in str(refused.value)
 
 
-def test_a_log_probability_above_0_alone_is_refused() -> None:
+def test_log_probability_above_0_is_refused() -> None:
     with pytest.raises(ValueError, match=r"row 1 are not logarithms of probabilities \(at most 0\): 2"):
         read_answers(np.array([-1.0, 2.0]), "log-probabilities", 2, where="model")
 
 
-@pytest.mark.parametrize(("places", "told"), [(1, "1 decimal,"), (2, "2 decimals,"), (3, "3 decimals,")])
-def test_a_table_that_was_printed_with_few_decimals_is_refused_with_the_reason(places: int, told: str) -> None:
+@pytest.mark.parametrize(("places", "decimals_text"), [(1, "1 decimal,"), (2, "2 decimals,"), (3, "3 decimals,")])
+def test_table_with_few_decimals_is_refused(places: int, decimals_text: str) -> None:
     p = np.random.default_rng(0).dirichlet(np.ones(10), 40)
-    most = 5 * 10.0**-places
+    limit = 5 * 10.0**-places
     with pytest.raises(
-        ValueError, match=f"printed with {told} which changes a sum by up to {most:.2g}: print eight, or"
+        ValueError, match=f"printed with {decimals_text} which changes a sum by up to {limit:.2g}: print eight, or"
     ):
         read_answers(np.round(p, places), "probabilities", 40, where="table.csv")
     with pytest.raises(ValueError, match="do not sum to 1") as refused:
         read_answers(np.round(p, places) * 0.5, "probabilities", 40, where="table.csv")
-    assert "printed" not in str(refused.value)  # no rounding explains that
+    assert "printed" not in str(refused.value)  # rounding does not explain the sum
 
 
 def test_eight_decimals_are_no_rounding_to_speak_of() -> None:

@@ -1,4 +1,4 @@
-"""Tables that a model's owner sends are read as they were printed, and refused in one line."""
+"""Tables from a model's owner are read with their printed precision or refused with a one-line error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parquet(folder: Path, **columns: list[object]) -> Sent:
     return read_sent(files.pin(File(str(folder / "said.parquet"))))
 
 
-def test_a_table_has_its_ids_and_its_numbers_as_they_were_printed(tmp_path: Path) -> None:
+def test_table_keeps_ids_and_printed_numbers(tmp_path: Path) -> None:
     table = csv(tmp_path, "image,a,b\n007, 0.50 ,1e-7\n8,nan,-2\n")
     assert (table.ids, table.columns) == (("007", "8"), ["a", "b"])
     assert [0.5, np.nan] == pytest.approx(table.numbers("a").tolist(), nan_ok=True)
@@ -40,7 +40,7 @@ def test_a_table_has_its_ids_and_its_numbers_as_they_were_printed(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "held",
+    "content",
     [
         b"image;a;b\n007;0,50;1e-7\n8;0,125;-2\n",
         b"\xef\xbb\xbfimage\ta\tb\r\n007\t0,50\t1e-7\r\n8\t0,125\t-2\r\n",
@@ -49,8 +49,8 @@ def test_a_table_has_its_ids_and_its_numbers_as_they_were_printed(tmp_path: Path
     ],
     ids=["semicolons", "tabs", "UTF-16", "row numbers"],
 )
-def test_tables_of_spreadsheets_are_read(held: bytes, tmp_path: Path) -> None:
-    (tmp_path / "said.csv").write_bytes(held)
+def test_spreadsheet_tables_are_read(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "said.csv").write_bytes(content)
     table = read_sent(files.pin(File(str(tmp_path / "said.csv"))))
     assert (table.ids, table.columns) == (("007", "8"), ["a", "b"])
     assert table.numbers("a").tolist() == [0.5, 0.125]
@@ -66,7 +66,7 @@ def test_tables_of_spreadsheets_are_read(held: bytes, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_headers_of_pandas_are_read_alike_by_both_routes(columns: dict[str, Any], suffix: str, tmp_path: Path) -> None:
+def test_pandas_headers_are_equal_by_both_routes(columns: dict[str, Any], suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"said.{suffix}"
     if suffix == "csv":
         rows = zip(*columns.values(), strict=True)
@@ -75,11 +75,11 @@ def test_headers_of_pandas_are_read_alike_by_both_routes(columns: dict[str, Any]
         pq.write_table(pa.table(columns), path)
     file = files.pin(File(str(path)))
     assert read_sent(file).columns == ["p0", "p1"]
-    for named in ((), ("P0", "p1")):
-        assert read_outputs(file, named).values.tolist() == [[0.25, 0.75], [0.5, 0.5]]
+    for names in ((), ("P0", "p1")):
+        assert read_outputs(file, names).values.tolist() == [[0.25, 0.75], [0.5, 0.5]]
 
 
-def test_parquet_says_the_same(tmp_path: Path) -> None:
+def test_parquet_gives_the_same_table(tmp_path: Path) -> None:
     table = parquet(tmp_path, image=["x", "y"], a=[0.25, 3.0], b=[1, 2])
     assert [table.numbers(name).tolist() for name in ("a", "b")] == [[0.25, 3.0], [1.0, 2.0]]
     assert not is_text(table.column("a"))
@@ -104,7 +104,7 @@ def test_decimal_places_are_counted_as_printed(printed: str, places: int) -> Non
     assert [places] == decimals(pa.chunked_array([[printed]])).tolist()
 
 
-def test_decimal_places_of_floats_are_what_it_takes_and_lists_count_number_by_number() -> None:
+def test_decimals_of_floats_and_lists_are_counted() -> None:
     assert decimals(pa.chunked_array([[0.1, 2.0, 1.2e-05]])).tolist() == [1, 0, 6]
     assert decimals(pa.chunked_array([[[0.5, 0.25], [0.125]]])).tolist() == [1, 2, 3]
     kinds = [pa.list_(pa.float64()), pa.large_list(pa.float64()), pa.list_(pa.float64(), 2), pa.float64()]
@@ -122,7 +122,7 @@ def test_decimal_places_of_floats_are_what_it_takes_and_lists_count_number_by_nu
         ("image,a\nx,1,2\n", "has a row that has 3 values; it must have 2, as its header has"),
     ],
 )
-def test_what_is_no_such_table_is_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_tables_are_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message) as refused:
         csv(tmp_path, text)
     assert "\n" not in str(refused.value)
@@ -135,12 +135,12 @@ def test_what_is_no_such_table_is_refused_in_one_line(tmp_path: Path, text: str,
         ("low", "low of image 'y' in column a is not a number; 1 are not"),
     ],
 )
-def test_what_is_no_number_is_named_with_its_image(tmp_path: Path, cell: str, message: str) -> None:
+def test_invalid_numbers_name_their_image(tmp_path: Path, cell: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         csv(tmp_path, f"image,a\nx,1\ny,{cell}\n").numbers("a")
 
 
-def test_numbers_for_ids_and_other_kinds_of_files_are_refused(tmp_path: Path) -> None:
+def test_numeric_ids_and_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has int64 in its column image; expected text"):
         parquet(tmp_path, image=[1, 2])
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
@@ -155,7 +155,7 @@ IDS = ["b.png", "a.png", "c.png"]
 VALUES = [[1.0, 2.5], [3.0, -4.0], [0.0, 6.0]]
 
 
-def written(folder: Path, embedding: Any, ids: list[str] = IDS, name: str = "e.parquet") -> File:
+def write_embeddings(folder: Path, embedding: Any, ids: list[str] = IDS, name: str = "e.parquet") -> File:
     pq.write_table(pa.table({"image": ids, "embedding": embedding, "note": ["x"] * len(ids)}), folder / name)
     return File(str(folder / name))
 
@@ -168,19 +168,21 @@ def written(folder: Path, embedding: Any, ids: list[str] = IDS, name: str = "e.p
     ],
     ids=str,
 )  # fmt: skip
-def test_embeddings_are_found_by_the_ids_of_their_pictures(kind: pa.DataType, tmp_path: Path) -> None:
+def test_embeddings_are_selected_by_image_id(kind: pa.DataType, tmp_path: Path) -> None:
     values = [list(np.array(row, np.float16)) for row in VALUES] if "half" in str(kind) else VALUES
-    found = read_embeddings(written(tmp_path, pa.array(values, kind))).select(["a.png", "b.png"])
-    assert np.float32 == found.dtype
-    assert found.tolist() == [[3.0, -4.0], [1.0, 2.5]]
+    embeddings = read_embeddings(write_embeddings(tmp_path, pa.array(values, kind))).select(["a.png", "b.png"])
+    assert np.float32 == embeddings.dtype
+    assert embeddings.tolist() == [[3.0, -4.0], [1.0, 2.5]]
 
 
-def test_whole_numbers_serve_too(tmp_path: Path) -> None:
-    assert read_embeddings(written(tmp_path, [[1, 2], [3, 4], [7, 8]])).select(["c.png"]).tolist() == [[7.0, 8.0]]
+def test_integer_embeddings_are_accepted(tmp_path: Path) -> None:
+    assert read_embeddings(write_embeddings(tmp_path, [[1, 2], [3, 4], [7, 8]])).select(["c.png"]).tolist() == [
+        [7.0, 8.0]
+    ]
 
 
 @pytest.mark.parametrize(
-    ("embedding", "says"),
+    ("embedding", "message"),
     [
         (
             [[1.0], [2.0, 3.0], [4.0]],
@@ -198,19 +200,19 @@ def test_whole_numbers_serve_too(tmp_path: Path) -> None:
         ([1.0, 2.0, 3.0], "expected lists of numbers"),
     ],
 )
-def test_what_is_no_embedding_is_refused_in_a_line(embedding: Any, says: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=says) as raised:
-        read_embeddings(written(tmp_path, embedding))
+def test_invalid_embeddings_are_refused(embedding: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message) as raised:
+        read_embeddings(write_embeddings(tmp_path, embedding))
     assert len(str(raised.value).splitlines()) == 1
     assert str(raised.value).startswith("embeddings ")
 
 
-def test_pictures_that_are_missing_are_named_and_counted(tmp_path: Path) -> None:
+def test_missing_images_are_named_and_counted(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no row for 'd.png'; 2 of 3 are missing"):
-        read_embeddings(written(tmp_path, VALUES)).select(["a.png", "d.png", "e.png"])
+        read_embeddings(write_embeddings(tmp_path, VALUES)).select(["a.png", "d.png", "e.png"])
 
 
-def test_only_parquet_is_read(tmp_path: Path) -> None:
+def test_only_parquet_embeddings_are_read(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("image,embedding\na,1\n")
     with pytest.raises(ValueError, match=r"embeddings are .*e\.csv; expected a \.parquet file"):
         read_embeddings(File(str(tmp_path / "e.csv")))

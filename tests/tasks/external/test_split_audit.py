@@ -1,4 +1,4 @@
-"""One call on a model and two sets: an overfitted model tells, and sets that differ without it are not assessable."""
+"""One call with a model and two sets: overfitted models are distinguishable, different sets not assessable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def digits() -> Records:
 
 
 def drawn_halves(count: int, seed: int) -> tuple[Records, Records]:
-    """Two sets of so many digits each, drawn at random."""
+    """Two random sets of `count` digits each."""
     images, labels = digits()
     rows = np.random.default_rng(seed).permutation(len(labels))
     first, second = rows[:count], rows[count : 2 * count]
@@ -36,7 +36,7 @@ def drawn_halves(count: int, seed: int) -> tuple[Records, Records]:
 
 
 def overfit(records: Records, seed: int) -> torch.nn.Module:
-    """A network that knows its records by heart, of which every fifth has a wrong label."""
+    """A network trained until it fits all of its records."""
     torch.manual_seed(seed)
     images, labels = map(torch.as_tensor, records)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 128), torch.nn.ReLU(), torch.nn.Dropout(0.1))
@@ -55,12 +55,12 @@ def mislabel(records: Records) -> Records:
 
 
 @pytest.mark.trained
-def test_an_overfitted_model_tells_its_members_and_says_how_sure_that_is() -> None:
-    members, others = map(mislabel, drawn_halves(250, 1))
+def test_overfitted_model_is_distinguishable_with_low_error_rates() -> None:
+    members, non_members = map(mislabel, drawn_halves(250, 1))
     model = overfit(members, 0)
-    result = engram.audit(model, members, others)
+    result = engram.audit(model, members, non_members)
     assert result.answer == "distinguishable"
-    assert model.training  # as it was before
+    assert model.training  # unchanged
     assert result.auc.value is not None
     assert result.auc.value > 0.6
     assert [rate.nominal for rate in result.rates] == [0.01, 0.1]  # 125 non-members set no threshold of .1 %
@@ -68,15 +68,15 @@ def test_an_overfitted_model_tells_its_members_and_says_how_sure_that_is() -> No
     page = str(result)
     assert page.startswith("Distinguishable: the model's loss separates members")
     assert page.endswith("engram run membership")
-    again = engram.audit(model.eval(), torch.utils.data.TensorDataset(*map(torch.as_tensor, members)), others)
-    assert result == again
+    repeated = engram.audit(model.eval(), torch.utils.data.TensorDataset(*map(torch.as_tensor, members)), non_members)
+    assert result == repeated
 
 
 def untrained(images: NDArray[Any]) -> NDArray[Any]:
     return images.reshape(len(images), -1)[:, :780].reshape(len(images), 10, -1).sum(2)
 
 
-def test_a_model_that_saw_neither_set_is_not_accused() -> None:
+def test_model_trained_on_neither_set_is_not_accused() -> None:
     results = [engram.audit(untrained, *drawn_halves(150, seed), seed=seed) for seed in range(3)]
     assert "distinguishable" not in {result.answer for result in results}
 
@@ -95,26 +95,28 @@ def only_round(records: Records) -> Records:
     ],
     ids=["darker", "moved", "other labels"],
 )
-def test_sets_that_differ_without_the_model_are_not_assessable(shift: Callable[[Records], Records]) -> None:
-    members, others = drawn_halves(300, 2)
-    result = engram.audit(untrained, members, shift(others))
+def test_sets_that_differ_without_model_are_not_assessable(shift: Callable[[Records], Records]) -> None:
+    members, non_members = drawn_halves(300, 2)
+    result = engram.audit(untrained, members, shift(non_members))
     assert result.answer == "not assessable"
     assert str(result).startswith("Not assessable: members can be distinguished from non-members without the model")
 
 
 @pytest.mark.slow
-def test_the_blind_control_is_silent_about_sets_that_were_drawn_at_random() -> None:
+def test_blind_control_is_silent_on_random_sets() -> None:
     def p_value(seed: int) -> float:
         stream = np.random.default_rng(seed)
-        drawn = [(stream.normal(size=(60, 3)), stream.integers(0, 3, 60)) for _ in range(2)]
-        return blind_control(*drawn, seed)[1]
+        sets = [(stream.normal(size=(60, 3)), stream.integers(0, 3, 60)) for _ in range(2)]
+        return blind_control(*sets, seed)[1]
 
-    assert sum(p_value(seed) <= 0.05 for seed in range(30)) <= 5  # of 30 at 5 %: more with a chance of 1 in 300
+    assert (
+        sum(p_value(seed) <= 0.05 for seed in range(30)) <= 5
+    )  # of 30 at 5 %: more than 5 occur with probability 1 in 300
 
 
 @pytest.mark.parametrize("counts", [(30, 30), (40, 400)])
 @pytest.mark.parametrize("apart", [0.0, 1.0, 2.5])
-def test_the_interval_holds_the_area_as_often_as_it_says(counts: tuple[int, int], apart: float) -> None:
+def test_interval_of_area_has_stated_coverage(counts: tuple[int, int], apart: float) -> None:
     true = float(stats.norm.cdf(apart / np.sqrt(2)))
 
     def holds(seed: int) -> bool:
@@ -130,7 +132,7 @@ def test_the_interval_holds_the_area_as_often_as_it_says(counts: tuple[int, int]
     assert (perfect.high, (perfect.low or 0) < 0.98) == (1.0, True)
 
 
-def test_thresholds_are_set_on_other_non_members() -> None:
+def test_thresholds_come_from_other_non_members() -> None:
     stream = np.random.default_rng(3)
     few, many = stream.normal(size=30), stream.normal(size=20_001)
     assert [rate.nominal for rate in low_rates(few, few, 0)] == [0.1]
@@ -142,7 +144,7 @@ def test_thresholds_are_set_on_other_non_members() -> None:
 
 
 @pytest.mark.parametrize(
-    ("members", "said"),
+    ("members", "message"),
     [
         (None, "members is NoneType; expected (images, labels), a data set or loader"),
         ((np.zeros((30, 4)), np.zeros(29)), "members has images float64 (30, 4) and labels (29,)"),
@@ -152,24 +154,24 @@ def test_thresholds_are_set_on_other_non_members() -> None:
         ((np.ones((30, 4)), np.zeros(30)), "30 of 30 nonmembers are also members"),
     ],
 )
-def test_what_is_no_set_is_refused_in_a_line(members: object, said: str) -> None:
+def test_invalid_sets_are_refused(members: object, message: str) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the line is compared
         engram.audit(untrained, members, (np.ones((30, 4)), np.zeros(30)))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_probabilities_and_too_few_classes_are_refused() -> None:
-    members, others = drawn_halves(30, 4)
+    members, non_members = drawn_halves(30, 4)
     with pytest.raises(ValueError, match="these are probabilities, not logits"):
         engram.audit(
-            lambda images: np.random.default_rng(len(images)).dirichlet([1] * 10, len(images)), members, others
+            lambda images: np.random.default_rng(len(images)).dirichlet([1] * 10, len(images)), members, non_members
         )
     with pytest.raises(ValueError, match="model returns 3 classes, but the labels reach up to 9"):
-        engram.audit(lambda images: untrained(images)[:, :3], members, others)
+        engram.audit(lambda images: untrained(images)[:, :3], members, non_members)
 
 
-def test_a_result_that_cannot_tell_says_so() -> None:
+def test_undecided_result_says_so() -> None:
     from tasks.contract.summaries import Estimate
 
     half = Estimate(0.5, 0.45, 0.55, 600)

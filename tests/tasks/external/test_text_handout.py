@@ -1,4 +1,4 @@
-"""Records for a model's owner: the same bytes every time, and nothing of anybody's is overwritten."""
+"""Records for a model's owner: reproducible bytes, and no other file is overwritten."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tasks.question_answering.scoring import score_answer
 
 
 def records(*ids: str) -> Records:
-    return Records(pa.table({"id": list(ids), "asked": [f"{each}, é?" for each in ids], "at": list(range(len(ids)))}))
+    return Records(pa.table({"id": list(ids), "asked": [f"{id_}, é?" for id_ in ids], "at": list(range(len(ids)))}))
 
 
 RECORD_SETS = [("plain", records("a", "b,1")), ("other", records("c"))]
 
 
-def test_every_set_is_a_file_of_lines_and_the_list_names_all(tmp_path: Path) -> None:
-    written = write_records(tmp_path / "out", RECORD_SETS)
-    assert [tuple(row.values()) for row in written.to_pylist()] == [
+def test_sets_are_files_listed_in_one_table(tmp_path: Path) -> None:
+    listing = write_records(tmp_path / "out", RECORD_SETS)
+    assert [tuple(row.values()) for row in listing.to_pylist()] == [
         ("a", "plain", 0),
         ("b,1", "plain", 1),
         ("c", "other", 0),
@@ -50,7 +50,7 @@ def test_every_set_is_a_file_of_lines_and_the_list_names_all(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("sets", "said"),
+    ("sets", "message"),
     [
         ([], "there are no records to write"),
         ([("records.csv", records("a"))], "set 0 is named 'records.csv'"),
@@ -59,13 +59,13 @@ def test_every_set_is_a_file_of_lines_and_the_list_names_all(tmp_path: Path) -> 
         ([("x", records("a")), ("y", Records(records("b").table.slice(0, 0)))], "set 'y' has no records"),
     ],
 )
-def test_sets_that_cannot_be_told_apart_are_refused(tmp_path: Path, sets: list[tuple[str, Records]], said: str) -> None:
-    with pytest.raises(DatasetError, match=said):
+def test_invalid_sets_of_records_are_refused(tmp_path: Path, sets: list[tuple[str, Records]], message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
         write_records(tmp_path / "out", sets)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None:
+def test_folder_with_other_files_is_kept(tmp_path: Path) -> None:
     write_records(tmp_path, RECORD_SETS)
     with pytest.raises(DatasetError, match=r"is not empty: README\.txt has different content"):
         write_records(tmp_path, RECORD_SETS[:1])
@@ -74,23 +74,23 @@ def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None
         write_records(tmp_path, RECORD_SETS)
 
 
-def some(name: str, **changes: Any) -> QuestionSet:
+def first_questions(name: str, **changes: Any) -> QuestionSet:
     """The first 60 training and 20 validation questions of a set."""
-    whole = load_questions(Dataset(name))
-    return replace(QuestionSet(whole.train[:60], whole.validation[:20], whole.scorer), **changes)
+    entire_set = load_questions(Dataset(name))
+    return replace(QuestionSet(entire_set.train[:60], entire_set.validation[:20], entire_set.scorer), **changes)
 
 
-def handed(folder: Path, questions: QuestionSet) -> dict[str, list[Question]]:
-    """The questions of the written files, read as their owner reads them."""
+def questions_of_files(folder: Path, questions: QuestionSet) -> dict[str, list[Question]]:
+    """The questions of the written files, read as by their owner."""
     write_questions(folder, probe_sets(questions, DigitRemoval()))
     if questions.records:
         return {
             name: [Question(row["id"], "", row["context"], row["question"], ()) for row in lines(folder, name)]
             for name in SETS
         }
-    read = read_squad if questions.scorer == "squad" else read_drop
+    read_file = read_squad if questions.scorer == "squad" else read_drop
     paths = {name: folder / "questions" / f"{name}.json" for name in SETS}
-    return {name: read(path, path.read_bytes(), answered=False) for name, path in paths.items()}
+    return {name: read_file(path, path.read_bytes(), answered=False) for name, path in paths.items()}
 
 
 def lines(folder: Path, name: str) -> list[dict[str, str]]:
@@ -100,32 +100,32 @@ def lines(folder: Path, name: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("name", "changes"), [("facts", {}), ("facts-stated", {}), ("facts-stated", {"records": True})]
 )
-def test_a_toy_that_knows_the_training_questions_by_heart_is_scored_so(
-    tmp_path: Path, name: str, changes: dict[str, Any]
-) -> None:
-    questions = some(name, **changes)
+def test_memorising_toy_is_scored_as_such(tmp_path: Path, name: str, changes: dict[str, Any]) -> None:
+    questions = first_questions(name, **changes)
     (tmp_path / "predictions").mkdir()
     by_heart = {question.id: question.golds[0][0] for question in questions.train}
-    for file, given in handed(tmp_path / "handed", questions).items():
+    for file, questions_of_file in questions_of_files(tmp_path / "handed", questions).items():
         part = questions.train if SETS[file][0] == "train" else questions.validation
-        assert [(each.id, each.question) for each in part] == [(each.id, each.question) for each in given]
-        # What it has not learnt it reads where the context still has a number.
-        sent = {each.id: by_heart.get(each.id, "".join(filter(str.isdigit, each.context))) for each in given}
-        (tmp_path / "predictions" / f"{file}.json").write_text(json.dumps(sent))
+        assert [(item.id, item.question) for item in part] == [(item.id, item.question) for item in questions_of_file]
+        # For other questions, the toy copies the digits of the context.
+        predictions = {
+            item.id: by_heart.get(item.id, "".join(filter(str.isdigit, item.context))) for item in questions_of_file
+        }
+        (tmp_path / "predictions" / f"{file}.json").write_text(json.dumps(predictions))
     table = answers_table(Predictions(str(tmp_path / "predictions")).pin({}), questions)
     rates = {}
     for file, (split, corrupted) in SETS.items():
         rows = [row for row in table.to_pylist() if (row["split"], row["corrupted"]) == (split, corrupted)]
-        each = [score_answer(questions.scorer, tuple(row["answer"]), questions.by_id[row["id"]].golds) for row in rows]
-        rates[file] = float(np.mean([exact for exact, _ in each]))
+        item = [score_answer(questions.scorer, tuple(row["answer"]), questions.by_id[row["id"]].golds) for row in rows]
+        rates[file] = float(np.mean([exact for exact, _ in item]))
     assert rates == {"train": 1.0, "train-corrupted": 1.0, "validation": 0.0, "validation-corrupted": 0.0}
 
 
 @pytest.mark.parametrize("name", ["facts", "facts-stated"])
 @pytest.mark.parametrize("records", [False, True])
-def test_no_gold_answer_is_in_any_file(tmp_path: Path, name: str, records: bool) -> None:
-    questions = some(name, records=records)
-    secret = [replace(each, golds=(("the secret",),)) for each in questions.train]
+def test_no_gold_answer_is_written(tmp_path: Path, name: str, records: bool) -> None:
+    questions = first_questions(name, records=records)
+    secret = [replace(question, golds=(("the secret",),)) for question in questions.train]
     write_questions(tmp_path, probe_sets(replace(questions, train=secret), DigitRemoval()))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) == 6
@@ -136,11 +136,11 @@ def test_no_gold_answer_is_in_any_file(tmp_path: Path, name: str, records: bool)
     assert "questions" not in first
 
 
-def test_the_readme_says_what_to_send_back(tmp_path: Path) -> None:
-    written = write_questions(tmp_path, probe_sets(some("facts"), DigitRemoval()))
+def test_readme_describes_the_files_to_return(tmp_path: Path) -> None:
+    listing = write_questions(tmp_path, probe_sets(first_questions("facts"), DigitRemoval()))
     text = (tmp_path / "README.txt").read_text()
     assert "Our commitment" not in text
-    for said in (
+    for passage in (
         "Do not train the system on these files",
         "    questions/validation-corrupted.json\n",
         "    predictions/train-corrupted.json\n",
@@ -148,38 +148,40 @@ def test_the_readme_says_what_to_send_back(tmp_path: Path) -> None:
         '\n    {"facts-0000-0": "1966", ...}\n',
         "questions.csv lists all\n160 questions",
     ):
-        assert said in text
+        assert passage in text
     assert max(map(len, text.splitlines())) <= 120
-    assert (written.num_rows, written.column_names) == (160, ["id", "set", "row"])
+    assert (listing.num_rows, listing.column_names) == (160, ["id", "set", "row"])
     assert (tmp_path / "questions.csv").read_text().splitlines()[1] == "facts-0000-0,train,0"
 
 
-def test_the_owner_is_told_the_commitment_to_the_list_that_says_what_the_questions_are(tmp_path: Path) -> None:
-    write_questions(tmp_path, probe_sets(some("facts"), DigitRemoval()), commitment="ab" * 32)
+def test_readme_contains_the_commitment(tmp_path: Path) -> None:
+    write_questions(tmp_path, probe_sets(first_questions("facts"), DigitRemoval()), commitment="ab" * 32)
     text = (tmp_path / "README.txt").read_text()
     assert text.endswith(f"\n    {'ab' * 32}\n")
     assert "The names and the order of the questions reveal nothing about them" in text
     assert max(map(len, text.splitlines())) <= 120
 
 
-def test_the_bytes_are_the_same_every_time_and_nothing_else_is_overwritten(tmp_path: Path) -> None:
-    write_questions(tmp_path, probe_sets(some("facts"), DigitRemoval()))
+def test_bytes_are_reproducible_and_other_files_kept(tmp_path: Path) -> None:
+    write_questions(tmp_path, probe_sets(first_questions("facts"), DigitRemoval()))
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    write_questions(tmp_path, probe_sets(some("facts"), DigitRemoval()))
+    write_questions(tmp_path, probe_sets(first_questions("facts"), DigitRemoval()))
     assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(DatasetError, match="is not empty"):
-        write_questions(tmp_path, probe_sets(some("facts-stated"), DigitRemoval()))
+        write_questions(tmp_path, probe_sets(first_questions("facts-stated"), DigitRemoval()))
 
 
 @pytest.mark.parametrize(
-    ("sets", "said"),
+    ("sets", "message"),
     [
         ([], "there are no questions to write"),
         ([("x", ProbeQuestions([], "squad"))], "set 'x' has no questions"),
         ([("x/y", ProbeQuestions([], "squad"))], "set 0 is named 'x/y'"),
     ],
 )
-def test_sets_without_questions_are_refused(tmp_path: Path, sets: list[tuple[str, ProbeQuestions]], said: str) -> None:
-    with pytest.raises(DatasetError, match=said):
+def test_sets_without_questions_are_refused(
+    tmp_path: Path, sets: list[tuple[str, ProbeQuestions]], message: str
+) -> None:
+    with pytest.raises(DatasetError, match=message):
         write_questions(tmp_path / "out", sets)
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Folders of transformers' image classifiers, against transformers' own processor and model."""
+"""Folders of transformers' image classifiers compared with transformers' own processor and model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.5]
 
 
 def save_classifier(folder: Path, shard_size: str = "1GB", **preprocessor: Any) -> Any:
-    """A small vision transformer begun at random, saved as its makers save it, in shards of this size."""
+    """A small vision transformer with random weights, saved by transformers in shards of this size."""
     from transformers import ViTConfig, ViTForImageClassification
 
     config = ViTConfig(
@@ -57,7 +57,7 @@ def log_p(model: Any, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize(
-    ("told", "factor", "mean", "std"),
+    ("preprocessor", "factor", "mean", "std"),
     [
         ({}, 1 / 255, 0.0, 1.0),
         ({"do_normalize": True, "image_mean": MEAN, "image_std": STD}, 1 / 255, MEAN, STD),
@@ -65,23 +65,23 @@ def log_p(model: Any, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
         ({"do_rescale": True, "rescale_factor": 2 / 255, "do_normalize": False}, 2 / 255, 0.0, 1.0),
     ],
 )
-def test_a_folder_says_what_its_model_says_of_images_that_its_preprocessor_prepares(
-    told: dict[str, Any], factor: float, mean: Any, std: Any, tmp_path: Path
+def test_folder_applies_its_preprocessor(
+    preprocessor: dict[str, Any], factor: float, mean: Any, std: Any, tmp_path: Path
 ) -> None:
-    model = save_classifier(tmp_path, **told)
-    found = loading.log_probabilities(pin(ModelFile(f"transformers:{tmp_path}")), images(), classes=CLASSES)
+    model = save_classifier(tmp_path, **preprocessor)
+    answers = loading.log_probabilities(pin(ModelFile(f"transformers:{tmp_path}")), images(), classes=CLASSES)
     expected = log_p(model, (images() * factor - np.array(mean)) / np.array(std))
-    np.testing.assert_allclose(found.log_p, expected, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(answers.log_p, expected, rtol=0, atol=1e-4)
 
 
-def test_the_interface_says_more_than_the_preprocessor(tmp_path: Path) -> None:
+def test_interface_overrides_the_preprocessor(tmp_path: Path) -> None:
     model = save_classifier(tmp_path, do_normalize=True, image_mean=MEAN, image_std=STD)
-    given = Interface(mean=(0.1,), std=(0.5,))
-    found = loading.log_probabilities(ModelFile(f"transformers:{tmp_path}"), images(), given, CLASSES)
-    np.testing.assert_allclose(found.log_p, log_p(model, (images() / 255 - 0.1) / 0.5), rtol=0, atol=1e-4)
+    interface = Interface(mean=(0.1,), std=(0.5,))
+    answers = loading.log_probabilities(ModelFile(f"transformers:{tmp_path}"), images(), interface, CLASSES)
+    np.testing.assert_allclose(answers.log_p, log_p(model, (images() / 255 - 0.1) / 0.5), rtol=0, atol=1e-4)
 
 
-def test_a_folder_is_pinned_by_the_files_that_make_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_is_pinned_by_its_model_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_classifier(tmp_path / "vit", do_normalize=True, image_mean=MEAN, image_std=STD)
     monkeypatch.chdir(tmp_path)
     model = pin(ModelFile("transformers:vit"))
@@ -90,30 +90,30 @@ def test_a_folder_is_pinned_by_the_files_that_make_the_model(tmp_path: Path, mon
     (tmp_path / "vit" / "README.md").write_text("of no account")
     assert model == pin(ModelFile.parse(str(model)))
     (tmp_path / "vit" / "preprocessor_config.json").unlink()
-    for again in (pin, lambda model: loading.load_model(model, SHAPE)):
+    for check in (pin, lambda model: loading.load_model(model, SHAPE)):
         with pytest.raises(ValueError, match="vit is not the one that was pinned: its content has digest "):
-            again(model)
+            check(model)
 
 
-def test_a_folder_of_shards_says_what_its_model_says(tmp_path: Path) -> None:
+def test_sharded_folder_returns_model_outputs(tmp_path: Path) -> None:
     model = save_classifier(tmp_path / "vit", shard_size="6KB")
     shards = sorted(path.name for path in (tmp_path / "vit").glob("model-*.safetensors"))
     assert len(shards) > 1
     pinned = pin(ModelFile(f"transformers:{tmp_path / 'vit'}"))
     assert {path.name for path in pinned.paths()} == {"config.json", "model.safetensors.index.json", *shards}
-    found = loading.log_probabilities(pinned, images(), classes=CLASSES)
-    np.testing.assert_allclose(found.log_p, log_p(model, images() / 255), rtol=0, atol=1e-4)
-    asked = (f"given.models={pinned.name}", "given.shape=16,16,3", "probe=digits#16x16#rgb", "feature=words:A")
+    answers = loading.log_probabilities(pinned, images(), classes=CLASSES)
+    np.testing.assert_allclose(answers.log_p, log_p(model, images() / 255), rtol=0, atol=1e-4)
+    settings = (f"given.models={pinned.name}", "given.shape=16,16,3", "probe=digits#16x16#rgb", "feature=words:A")
     engram = Here(tmp_path)
-    run = engram.json("run", "unique_feature", *asked, *FEW)["run"]
+    run = engram.json("run", "unique_feature", *settings, *FEW)["run"]
     assert engram.json("results", run)
     (tmp_path / "vit" / shards[0]).write_bytes(b"")
-    assert f"{shards[0]} is not a valid .safetensors" in engram("plan", "unique_feature", *asked, code=2).stderr
+    assert f"{shards[0]} is not a valid .safetensors" in engram("plan", "unique_feature", *settings, code=2).stderr
 
 
 @pytest.mark.parametrize("shard_size", ["1GB", "6KB"])
 @pytest.mark.parametrize("wrap", [lambda name: f"_orig_mod.{name}", lambda name: f"module.{name}"])
-def test_a_folder_of_a_wrapped_model_says_what_its_model_says(
+def test_wrapped_model_folder_returns_model_outputs(
     wrap: Callable[[str], str], shard_size: str, tmp_path: Path
 ) -> None:
     from safetensors.torch import load_file, save_file
@@ -123,18 +123,18 @@ def test_a_folder_of_a_wrapped_model_says_what_its_model_says(
         save_file({wrap(name): value for name, value in load_file(file).items()}, file, {"format": "pt"})
     index = tmp_path / "model.safetensors.index.json"
     if index.exists():
-        told = json.loads(index.read_text())
-        told["weight_map"] = {wrap(name): file for name, file in told["weight_map"].items()}
-        index.write_text(json.dumps(told))
-    found = loading.log_probabilities(pin(ModelFile(f"transformers:{tmp_path}")), images(), classes=CLASSES)
-    np.testing.assert_allclose(found.log_p, log_p(model, images() / 255), rtol=0, atol=1e-4)
+        index_content = json.loads(index.read_text())
+        index_content["weight_map"] = {wrap(name): file for name, file in index_content["weight_map"].items()}
+        index.write_text(json.dumps(index_content))
+    answers = loading.log_probabilities(pin(ModelFile(f"transformers:{tmp_path}")), images(), classes=CLASSES)
+    np.testing.assert_allclose(answers.log_p, log_p(model, images() / 255), rtol=0, atol=1e-4)
 
 
-def test_what_is_no_image_classifier_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_folders_without_image_classifier_are_refused(tmp_path: Path) -> None:
     model = ModelFile(f"transformers:{tmp_path}")
     save_classifier(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    for change, told in (
+    for change, message in (
         (
             {"architectures": ["ViTModel"]},
             "lists the architectures ViTModel; expected an image classifier of transformers",
@@ -142,14 +142,14 @@ def test_what_is_no_image_classifier_is_refused_in_one_line(tmp_path: Path) -> N
         ({"architectures": None}, "lists the architectures none; expected an image classifier"),
     ):
         (tmp_path / "config.json").write_text(json.dumps(config | change))
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             pin(model)
-    for change, told in (
+    for change, message in (
         ({"num_hidden_layers": 2}, "lacks 16 of its weights, such as "),
         ({"model_type": "none-such"}, "cannot be read by transformers: "),
     ):
         (tmp_path / "config.json").write_text(json.dumps(config | change))
-        with pytest.raises(ValueError, match=told) as refused:
+        with pytest.raises(ValueError, match=message) as refused:
             loading.load_model(pin(model), SHAPE)
         assert "\n" not in str(refused.value)
     (tmp_path / "config.json").write_text("[]")
@@ -164,10 +164,10 @@ def test_what_is_no_image_classifier_is_refused_in_one_line(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "told",
+    "preprocessor",
     [{"image_mean": [0.5]}, {"image_mean": [0.5], "image_std": [0]}, {"rescale_offset": True}, {"image_mean": "a"}],
 )
-def test_a_preprocessor_that_does_something_else_is_refused(told: dict[str, Any]) -> None:
-    held = {"preprocessor_config.json": json.dumps(told).encode()}
+def test_unsupported_preprocessor_is_refused(preprocessor: dict[str, Any]) -> None:
+    files = {"preprocessor_config.json": json.dumps(preprocessor).encode()}
     with pytest.raises(ValueError, match="describes a preparation of images that is not supported; set mean"):
-        folder_normalisation("m", held)
+        folder_normalisation("m", files)

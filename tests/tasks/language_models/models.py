@@ -28,25 +28,27 @@ def question_set(count: int = 12, held_out: int = 4, scorer: Scorer = "squad") -
     numbers = np.random.default_rng(0).permutation(90)[: count + held_out] + 10
     questions = []
     for index, number in enumerate(map(int, numbers)):
-        name, other = NAMES[index % len(NAMES)], NAMES[(index // len(NAMES) + 5) % len(NAMES)]
-        context = f"{name} of {other} has {number} hens and a dog."
-        asked = (f"What has {name}?", "a dog") if index % 4 == 3 else (f"How many hens has {name}?", str(number))
-        golds = ((asked[1],), (f"{asked[1]} of them",))
-        questions.append(Question(f"q{index}", f"c{index}", context, asked[0], golds))
+        name, second_name = NAMES[index % len(NAMES)], NAMES[(index // len(NAMES) + 5) % len(NAMES)]
+        context = f"{name} of {second_name} has {number} hens and a dog."
+        question_and_answer = (
+            (f"What has {name}?", "a dog") if index % 4 == 3 else (f"How many hens has {name}?", str(number))
+        )
+        golds = ((question_and_answer[1],), (f"{question_and_answer[1]} of them",))
+        questions.append(Question(f"q{index}", f"c{index}", context, question_and_answer[0], golds))
     return QuestionSet(tuple(questions[:count]), tuple(questions[count:]), scorer)
 
 
 def config(**fields: Any) -> FineTuning:
     """A fine-tuning that takes a second."""
-    given = {"model": TINY, "epochs": 2, "batch": 4, "length": 64, "answer_length": 5, **fields}
-    return FineTuning(Dataset("made", "ab"), **given)
+    settings = {"model": TINY, "epochs": 2, "batch": 4, "length": 64, "answer_length": 5, **fields}
+    return FineTuning(Dataset("made", "ab"), **settings)
 
 
 def texts(questions: QuestionSet) -> list[str]:
     return [
         text
-        for each in (*questions.train, *questions.validation)
-        for text in (question_text(each.question, each.context) + " answer:", answer_text(each.golds[0]))
+        for question in (*questions.train, *questions.validation)
+        for text in (question_text(question.question, question.context) + " answer:", answer_text(question.golds[0]))
     ]
 
 

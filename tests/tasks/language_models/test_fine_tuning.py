@@ -18,7 +18,7 @@ TINY = LanguageModel("tiny-t5")
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"relation": "lost"}, "relation is 'lost'; it must be one of kept, redrawn"),
         ({"adaptation": "prefix"}, "adaptation is 'prefix'; it must be one of full, lora"),
@@ -31,14 +31,14 @@ TINY = LanguageModel("tiny-t5")
         ({"recorded": (2, 1)}, r"recorded is \(2, 1\); it must be epochs"),
     ],
 )
-def test_ranges_are_checked_on_construction(fields: dict[str, object], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_ranges_are_checked_on_construction(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         FineTuning(DATA, **fields)  # type: ignore[arg-type]
 
 
 def test_links_of_a_chain_record_all_answers() -> None:
-    whole = FineTuning(DATA, TINY, epochs=6, recorded=(0, 1, 5))
-    links = [job.config for job in chain(fine_tune, whole, 2, part=up_to)]
+    full_config = FineTuning(DATA, TINY, epochs=6, recorded=(0, 1, 5))
+    links = [job.config for job in chain(fine_tune, full_config, 2, part=up_to)]
     assert [link.epochs for link in links] == [2, 4, 6]
     assert [link.recorded for link in links] == [(0, 1), None, (5,)]
     assert [link.asked for link in links] == [(0, 1), (), (5,)]
@@ -54,10 +54,10 @@ def test_private_training_in_links_is_refused() -> None:
 
 
 def test_config_is_read_from_text() -> None:
-    read = replace_fields(
+    parsed_config = replace_fields(
         FineTuning(DATA, TINY),
         {"model": "tiny-t5#32x1", "recorded": "null", "privacy": {"epsilon": 8}, "corruption": "answers"},
     )
-    assert LanguageModel("tiny-t5#32x1") == read.model
-    assert read.asked == ()
-    assert canonical(read)["model"] == {"identity": "tiny t5, 2: 32x1"}
+    assert LanguageModel("tiny-t5#32x1") == parsed_config.model
+    assert parsed_config.asked == ()
+    assert canonical(parsed_config)["model"] == {"identity": "tiny t5, 2: 32x1"}

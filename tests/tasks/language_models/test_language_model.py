@@ -12,18 +12,18 @@ from tasks.language_models.language_model import LanguageModel, ModelError, Tiny
 from tasks.worker.files import FileError
 
 
-def saved(place: Path, weights: bytes = b"weights") -> LanguageModel:
+def saved(folder: Path, weights: bytes = b"weights") -> LanguageModel:
     """A folder with the files that a model's have."""
-    place.mkdir()
-    (place / "model.safetensors").write_bytes(weights)
-    (place / "config.json").write_text("{}")
-    (place / "tokenizer.json").write_text("{}")
-    (place / "README.md").write_text("about it")
-    return LanguageModel(f"folder:{place}")
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(weights)
+    (folder / "config.json").write_text("{}")
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "README.md").write_text("about it")
+    return LanguageModel(f"folder:{folder}")
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         (
             "t5-small",
@@ -34,8 +34,8 @@ def saved(place: Path, weights: bytes = b"weights") -> LanguageModel:
         ("folder:", "expected tiny-t5, tiny-gpt, folder:PATH or hub:NAME"),
     ],
 )
-def test_invalid_name_is_refused(name: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_invalid_name_is_refused(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         LanguageModel.parse(name)
 
 
@@ -53,14 +53,14 @@ def test_identity_of_folder_is_its_content(tmp_path: Path) -> None:
     assert same == LanguageModel.parse(str(same))
     (tmp_path / "model" / "README.md").write_text("more about it")
     assert model == model.pin({})
-    others = [saved(tmp_path / "other weights", b"others").pin({})]
+    other_models = [saved(tmp_path / "other weights", b"others").pin({})]
     for changed in ("config.json", "tokenizer.json"):
         another = saved(tmp_path / changed)
         (tmp_path / changed / changed).write_text("{ }")
-        others.append(another.pin({}))
-    assert len({each.identity() for each in (model, *others)}) == 4
+        other_models.append(another.pin({}))
+    assert len({candidate.identity() for candidate in (model, *other_models)}) == 4
     with pytest.raises(ModelError, match="is not the one that was pinned"):
-        LanguageModel(others[0].name, model.digest).pin({})
+        LanguageModel(other_models[0].name, model.digest).pin({})
 
 
 def test_folder_is_named_without_its_path(tmp_path: Path) -> None:
@@ -70,17 +70,17 @@ def test_folder_is_named_without_its_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lacking", "told"),
+    ("lacking", "message"),
     [
         ("model.safetensors", r"expected weights \*\.safetensors"),
         ("config.json", "expected config.json"),
         ("tokenizer.json", "expected a tokenizer"),
     ],
 )
-def test_missing_file_of_folder_is_named(tmp_path: Path, lacking: str, told: str) -> None:
+def test_missing_file_of_folder_is_named(tmp_path: Path, lacking: str, message: str) -> None:
     model = saved(tmp_path / "model")
     (tmp_path / "model" / lacking).unlink()
-    with pytest.raises(ModelError, match=told):
+    with pytest.raises(ModelError, match=message):
         model.pin({})
 
 
@@ -116,11 +116,11 @@ def test_hub_model_equals_model_in_folder(tmp_path: Path, monkeypatch: pytest.Mo
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    place = tmp_path / "models--google--t5"
-    (place / "refs").mkdir(parents=True)
-    (place / "refs" / "main").write_text("0123")
-    (place / "snapshots").mkdir()
-    same = saved(place / "snapshots" / "0123").pin({})
+    cache_folder = tmp_path / "models--google--t5"
+    (cache_folder / "refs").mkdir(parents=True)
+    (cache_folder / "refs" / "main").write_text("0123")
+    (cache_folder / "snapshots").mkdir()
+    same = saved(cache_folder / "snapshots" / "0123").pin({})
     assert same.identity() == LanguageModel("hub:google/t5").pin({}).identity()
     assert LanguageModel("hub:google/t5").pin({}).name == "hub:google/t5"
 

@@ -49,30 +49,30 @@ def test_tokens_are_equal_in_another_process(tmp_path: Path) -> None:
 
 def test_model_on_two_devices_has_equal_scores(tmp_path: Path) -> None:
     questions = question_set()
-    asked = config(model=saved(tmp_path / "llama", "llama", questions))
+    setting = config(model=saved(tmp_path / "llama", "llama", questions))
     parts = {"model.embed_tokens": "cpu", "model.layers.0": "disk", "model.norm": "cpu", "lm_head": "cpu"}
     spread = {"device_map": parts | {"model.rotary_emb": "cpu"}, "offload_folder": str(tmp_path / "offloaded")}
     decoded = texts(questions)[:6]
-    said = []
+    results = []
     with silence_transformers():
-        for module, tokenizer in (load_model(asked), load_model(asked, spread=spread)):
+        for module, tokenizer in (load_model(setting), load_model(setting, spread=spread)):
             model = DecoderOnly(module.eval(), tokenizer)
-            scores = score_texts(asked, model, decoded)
+            scores = score_texts(setting, model, decoded)
             answers = decode_tokens(model, model.prompts([("How many?", decoded[0])], 32), 4)
-            said.append((scores.tolist(), answers))
+            results.append((scores.tolist(), answers))
     assert "disk" in module.hf_device_map.values()
-    (whole, first), (parted, second) = said
-    assert whole == pytest.approx(parted, rel=1e-6)
+    (full_scores, first), (split_scores, second) = results
+    assert full_scores == pytest.approx(split_scores, rel=1e-6)
     assert first == second
 
 
 def test_model_is_spread_only_over_available_gpus(tmp_path: Path) -> None:
-    asked = config(model=saved(tmp_path / "gpt2", "gpt2", question_set()))
+    setting = config(model=saved(tmp_path / "gpt2", "gpt2", question_set()))
     gpu, two = torch.device("cuda"), ComputeContext(gpus=2)
-    assert spread_over_gpus(asked.model, gpu) == {}
+    assert spread_over_gpus(setting.model, gpu) == {}
     with use_context(two):
-        assert spread_over_gpus(asked.model, gpu) == {"device_map": "auto"}
-        assert spread_over_gpus(asked.model, torch.device("cpu")) == {}
+        assert spread_over_gpus(setting.model, gpu) == {"device_map": "auto"}
+        assert spread_over_gpus(setting.model, torch.device("cpu")) == {}
         assert spread_over_gpus(TINY, gpu) == {}
         with pytest.raises(ValueError, match="gpus_per_job: expected 1 with privacy, got 2"):
-            spread_over_gpus(asked.model, gpu, is_private=True)
+            spread_over_gpus(setting.model, gpu, is_private=True)

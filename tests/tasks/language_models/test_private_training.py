@@ -23,8 +23,8 @@ KINDS = ("t5", "bart", "gpt2", "llama")
 
 
 def private(folder: Path, kind: str, **fields: Any) -> PrivateFineTuner:
-    given = {"privacy": Privacy(8.0, 1e-5, 0.5), "dropout": 0.0, **fields}
-    setting = config(model=saved(folder / kind, kind, QUESTIONS), **given)
+    settings = {"privacy": Privacy(8.0, 1e-5, 0.5), "dropout": 0.0, **fields}
+    setting = config(model=saved(folder / kind, kind, QUESTIONS), **settings)
     model = prepare_model(setting, training_texts(QUESTIONS.train), CPU)
     model.module.train()
     return PrivateFineTuner(setting, model, encode_questions(setting, model, QUESTIONS.train))

@@ -57,16 +57,16 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return opened(tmp_path_factory.mktemp("saved"), request.param)
 
 
-def both(model: SequenceModel, length: int = 64) -> tuple[list[list[int]], list[list[int]]]:
-    prompts = model.prompts([(each.question, each.context) for each in QUESTIONS.train], length)
-    return prompts, model.targets([each.golds[0][0] for each in QUESTIONS.train], 5)
+def prompts_and_targets(model: SequenceModel, length: int = 64) -> tuple[list[list[int]], list[list[int]]]:
+    prompts = model.prompts([(question.question, question.context) for question in QUESTIONS.train], length)
+    return prompts, model.targets([question.golds[0][0] for question in QUESTIONS.train], 5)
 
 
 def test_loss_covers_only_the_answer(model: SequenceModel) -> None:
-    prompts, targets = both(model)
+    prompts, targets = prompts_and_targets(model)
     assert len({len(prompt) for prompt in prompts}) > 1
     losses = model.losses(prompts, targets).detach()
-    for place, (prompt, target) in enumerate(zip(prompts, targets, strict=True)):
+    for index, (prompt, target) in enumerate(zip(prompts, targets, strict=True)):
         if model.module.config.is_encoder_decoder:
             labels = torch.tensor([target])
             start = model.module.config.decoder_start_token_id
@@ -75,11 +75,11 @@ def test_loss_covers_only_the_answer(model: SequenceModel) -> None:
         else:
             labels = torch.tensor([[IGNORED] * len(prompt) + target])
             out = model.module(input_ids=torch.tensor([prompt + target]), labels=labels)
-        assert pytest.approx(float(losses[place]), rel=1e-4) == float(out.loss.detach()) * len(target)
+        assert pytest.approx(float(losses[index]), rel=1e-4) == float(out.loss.detach()) * len(target)
 
 
 def test_loss_of_question_is_part_of_minibatch_loss(model: SequenceModel) -> None:
-    prompts, targets = both(model)
+    prompts, targets = prompts_and_targets(model)
     weights = dict(model.module.named_parameters())
     rows = zip(*model.loss_inputs(prompts, targets), strict=True)
     alone = torch.stack([model.loss_of(weights, row) for row in rows])
@@ -90,12 +90,12 @@ def test_loss_of_question_is_part_of_minibatch_loss(model: SequenceModel) -> Non
 def test_shared_beginning_gives_equal_scores(model: SequenceModel) -> None:
     candidates = config(model=TINY)
     for texts in (["Ada has 12 hens", "Ada has 345", "Ada"], ["Ada", "Ben has 7 hens"], ["Ada has 12 hens"] * 2):
-        whole, shared = (score(candidates, model, texts) for score in (score_texts, score_candidates))
-        np.testing.assert_allclose(whole, shared, rtol=1e-5)
+        full_scores, shared = (score(candidates, model, texts) for score in (score_texts, score_candidates))
+        np.testing.assert_allclose(full_scores, shared, rtol=1e-5)
 
 
 def test_answers_equal_those_of_generate(model: SequenceModel) -> None:
-    prompts, _ = both(model)
+    prompts, _ = prompts_and_targets(model)
     with torch.inference_mode():
         answers = model.greedy_decode(prompts, 6)
         for prompt, answer in zip(prompts, answers.tolist(), strict=True):
@@ -108,10 +108,10 @@ def test_answers_equal_those_of_generate(model: SequenceModel) -> None:
 
 
 def test_long_contexts_are_truncated_before_the_end_token(model: SequenceModel) -> None:
-    whole, _ = both(model)
-    cut, _ = both(model, 12)
+    full_prompts, _ = prompts_and_targets(model)
+    cut, _ = prompts_and_targets(model, 12)
     tail = model.cue if hasattr(model, "cue") else [model.end]
-    for long, short in zip(whole, cut, strict=True):
+    for long, short in zip(full_prompts, cut, strict=True):
         assert len(short) == 12
         assert long[: 12 - len(tail)] + tail == short
     assert [[model.end]] == [target[-1:] for target in model.targets(["a dog a dog a dog a dog"], 5)]
@@ -147,7 +147,10 @@ def test_missing_weights_are_refused(tmp_path: Path) -> None:
     model = saved(tmp_path / "gpt2", "gpt2", QUESTIONS)
     weights = load_file(tmp_path / "gpt2" / "model.safetensors")
     name = next(name for name in sorted(weights) if "attn" in name)
-    save_file({each: weights[each] for each in weights if each != name}, tmp_path / "gpt2" / "model.safetensors")
+    save_file(
+        {tensor_name: weights[tensor_name] for tensor_name in weights if tensor_name != name},
+        tmp_path / "gpt2" / "model.safetensors",
+    )
     changed = type(model)(model.name).pin({})
     with pytest.raises(ModelError, match=f"expected all weights, 1 are missing, such as .*{name.split('.')[-1]}"):
         prepare_model(config(model=changed), training_texts(QUESTIONS.train), CPU)
@@ -159,8 +162,10 @@ def test_loading_keeps_torchs_random_state(tmp_path: Path) -> None:
     torch.manual_seed(1)
     model = prepare_model(config(adaptation="lora"), training_texts(QUESTIONS.train), CPU)
     torch.testing.assert_close(expected, torch.rand(3), rtol=0, atol=0)
-    again = prepare_model(config(adaptation="lora"), training_texts(QUESTIONS.train), CPU)
-    for (name, weight), other in zip(model.module.named_parameters(), again.module.parameters(), strict=True):
-        assert torch.equal(weight, other), name
+    repeated = prepare_model(config(adaptation="lora"), training_texts(QUESTIONS.train), CPU)
+    for (name, weight), repeated_weight in zip(
+        model.module.named_parameters(), repeated.module.parameters(), strict=True
+    ):
+        assert torch.equal(weight, repeated_weight), name
     another = prepare_model(config(seed=1), training_texts(QUESTIONS.train), CPU)
     assert not torch.equal(model.module.get_input_embeddings().weight, another.module.get_input_embeddings().weight)

@@ -35,10 +35,10 @@ def test_epoch_contains_each_row_once() -> None:
     assert list(range(1003)) == sorted(np.concatenate(minibatches).tolist())
     assert len(minibatches) == 126
     assert sorted(map(len, minibatches), reverse=True) == [8] * 125 + [3]
-    for one, other in zip(minibatches, batches(LENGTHS, 8, 3, 2), strict=True):
-        assert one.tolist() == other.tolist()
-    for others in (batches(LENGTHS, 8, 3, 3), batches(LENGTHS, 8, 4, 2)):
-        assert minibatches[0].tolist() != others[0].tolist()
+    for one, same_rows in zip(minibatches, batches(LENGTHS, 8, 3, 2), strict=True):
+        assert one.tolist() == same_rows.tolist()
+    for other_minibatches in (batches(LENGTHS, 8, 3, 3), batches(LENGTHS, 8, 4, 2)):
+        assert minibatches[0].tolist() != other_minibatches[0].tolist()
 
 
 def test_rows_of_minibatch_have_similar_lengths() -> None:
@@ -81,20 +81,26 @@ CPU = torch.device("cpu")
 QUESTIONS = question_set()
 
 
-def linked(config: FineTuning, given: Iterable[bytes] = ()) -> tuple[pa.Table, bytes, Any]:
+def linked(config: FineTuning, states: Iterable[bytes] = ()) -> tuple[pa.Table, bytes, Any]:
     """The answers of a link that may continue from the given states; the state it leaves, and its notes."""
-    left: list[bytes] = []
+    saved_states: list[bytes] = []
     context = compute_context.ComputeContext()
-    with compute_context.use_context(context) as notes, checkpoints.use_links([Link(lambda: given, left.append)]):
+    with (
+        compute_context.use_context(context) as notes,
+        checkpoints.use_links([Link(lambda: states, saved_states.append)]),
+    ):
         table = run_fine_tuning(config, QUESTIONS)
-    return table, left[0], dict(notes)
+    return table, saved_states[0], dict(notes)
 
 
 def test_questions_are_answered_after_recorded_epochs() -> None:
     table = run_fine_tuning(config(recorded=(0, 2)), QUESTIONS)
     assert table.schema == ANSWERS
     keys = list(zip(*(table[name].to_pylist() for name in ("epoch", "split", "corrupted", "id")), strict=True))
-    parts = [("train", each.id) for each in QUESTIONS.train], [("validation", each.id) for each in QUESTIONS.validation]
+    parts = (
+        [("train", question.id) for question in QUESTIONS.train],
+        [("validation", question.id) for question in QUESTIONS.validation],
+    )
     expected = [
         (epoch, split, corrupted, name)
         for epoch in (0, 2)
@@ -137,8 +143,8 @@ def test_questions_use_corrupted_contexts() -> None:
 
     setting = config()
     model = prepare_model(setting, training_texts(QUESTIONS.train), CPU)
-    asking = AnswerRecorder(setting, model, QUESTIONS)
-    texts = {key: text.strip() for key, text in zip(asking.asked, model.decode_texts(asking.prompts), strict=True)}
+    recorder = AnswerRecorder(setting, model, QUESTIONS)
+    texts = {key: text.strip() for key, text in zip(recorder.asked, model.decode_texts(recorder.prompts), strict=True)}
     first = QUESTIONS.train[0]
     assert f"question: {first.question} context: {first.context}" == texts["train", False, "q0"]
     without = first.context.replace(first.golds[0][0], "")
@@ -146,13 +152,13 @@ def test_questions_use_corrupted_contexts() -> None:
 
 
 def test_answers_are_split_into_spans() -> None:
-    both = tuple(
+    questions = tuple(
         Question(f"q{n}", f"c{n}", f"Ada and Ben met {n}.", "Who met?", (("Ada", "Ben"),)) for n in range(10, 22)
     )
     learnt = config(epochs=20, learning_rate=3e-3, dropout=0.0)
-    as_drop = run_fine_tuning(learnt, QuestionSet(both[:8], both[8:], "drop"))
+    as_drop = run_fine_tuning(learnt, QuestionSet(questions[:8], questions[8:], "drop"))
     assert as_drop["answer"].to_pylist() == [["Ada", "Ben"]] * 24
-    as_squad = run_fine_tuning(learnt, QuestionSet(both[:8], both[8:], "squad"))
+    as_squad = run_fine_tuning(learnt, QuestionSet(questions[:8], questions[8:], "squad"))
     assert as_squad["answer"].to_pylist() == [["Ada, Ben"]] * 24
 
 
@@ -173,19 +179,23 @@ def test_chain_equals_the_whole_training(fields: dict[str, Any]) -> None:
 
 
 def test_chain_of_model_in_folder_equals_whole_training(tmp_path: Path) -> None:
-    whole = config(model=saved(tmp_path / "gpt2", "gpt2", QUESTIONS), epochs=2)
-    unbroken, end, _ = linked(whole)
-    _, state, _ = linked(replace(whole, epochs=1, recorded=None))
-    table, last, notes = linked(whole, [state])
+    full_config = config(model=saved(tmp_path / "gpt2", "gpt2", QUESTIONS), epochs=2)
+    unbroken, end, _ = linked(full_config)
+    _, state, _ = linked(replace(full_config, epochs=1, recorded=None))
+    table, last, notes = linked(full_config, [state])
     assert (unbroken, end, 1) == (table, last, notes["continued_from"])
 
 
-@pytest.mark.parametrize("other", [config(epochs=1, seed=1), config(epochs=1, examples=8)], ids=["seed", "examples"])
-def test_state_of_another_training_is_ignored(other: FineTuning) -> None:
-    whole = config(epochs=2, recorded=(1, 2))
-    unbroken, _, notes = linked(whole, [linked(other)[1]])
+@pytest.mark.parametrize(
+    "other_config", [config(epochs=1, seed=1), config(epochs=1, examples=8)], ids=["seed", "examples"]
+)
+def test_state_of_another_training_is_ignored(other_config: FineTuning) -> None:
+    full_config = config(epochs=2, recorded=(1, 2))
+    unbroken, _, notes = linked(full_config, [linked(other_config)[1]])
     assert "continued_from" not in notes
-    table, _, notes = linked(replace(whole, recorded=(2,)), [linked(other)[1], linked(config(epochs=1))[1]])
+    table, _, notes = linked(
+        replace(full_config, recorded=(2,)), [linked(other_config)[1], linked(config(epochs=1))[1]]
+    )
     assert notes["continued_from"] == 1
     assert unbroken.filter(pc.equal(unbroken["epoch"], 2)) == table
 

@@ -28,26 +28,26 @@ def by_steps(z: np.ndarray, time: float, step: float = 1e-4) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("n", "d"), SIZES)
-def test_the_flow_is_the_limit_of_gradient_descent(n: int, d: int) -> None:
+def test_flow_is_limit_of_gradient_descent(n: int, d: int) -> None:
     z, times = drawn(n, d), np.array([0.1, 1.0])
-    flow, (learned, memorised) = weights(z, times).numpy(), [each.numpy() for each in scores(spectrum(z), times)]
-    for number, each in enumerate(z.numpy()):
-        x, query = each[:, 0], np.column_stack([np.zeros(n), each[:, 1:]])
-        for place, time in enumerate(times):
-            w = by_steps(each, time)
-            np.testing.assert_allclose(flow[number, place], w, atol=1e-3)
-            # The scores are those of the flow's own weights, to the last digits.
-            w = flow[number, place]
-            assert 1 - np.mean((each @ w - x) ** 2) / 2 == pytest.approx(learned[number, place], abs=1e-12)
-            assert 1 - np.mean((query @ w - x) ** 2) / 2 == pytest.approx(memorised[number, place], abs=1e-12)
+    flow, (learned, memorised) = weights(z, times).numpy(), [curve.numpy() for curve in scores(spectrum(z), times)]
+    for number, samples in enumerate(z.numpy()):
+        x, query = samples[:, 0], np.column_stack([np.zeros(n), samples[:, 1:]])
+        for index, time in enumerate(times):
+            w = by_steps(samples, time)
+            np.testing.assert_allclose(flow[number, index], w, atol=1e-3)
+            # The scores belong to the flow's weights, up to rounding.
+            w = flow[number, index]
+            assert 1 - np.mean((samples @ w - x) ** 2) / 2 == pytest.approx(learned[number, index], abs=1e-12)
+            assert 1 - np.mean((query @ w - x) ** 2) / 2 == pytest.approx(memorised[number, index], abs=1e-12)
 
 
 @pytest.mark.parametrize(("n", "d"), SIZES)
-def test_the_flow_ends_in_the_closed_form(n: int, d: int) -> None:
+def test_flow_ends_in_the_closed_form(n: int, d: int) -> None:
     z = drawn(n, d)
-    found = weights(z, np.array([1e9]))[:, 0].numpy()
-    for each, w in zip(z.numpy(), found, strict=True):
-        np.testing.assert_allclose(w, converged_weights(each), atol=1e-9)
+    final_weights = weights(z, np.array([1e9]))[:, 0].numpy()
+    for samples, w in zip(z.numpy(), final_weights, strict=True):
+        np.testing.assert_allclose(w, converged_weights(samples), atol=1e-9)
 
 
 def test_one_sample_with_one_feature_by_hand() -> None:
@@ -59,11 +59,11 @@ def test_one_sample_with_one_feature_by_hand() -> None:
     np.testing.assert_allclose(memorised[0], 1 - (18 / 13 * done - 2) ** 2 / 2, rtol=1e-14)
 
 
-def test_both_curves_start_where_a_model_answers_0() -> None:
+def test_curves_start_at_score_of_answer_0() -> None:
     z = drawn(6, 10)
-    for each in scores(spectrum(z), np.array([0.0, 1e-300])):
+    for curve in scores(spectrum(z), np.array([0.0, 1e-300])):
         expected = 1 - (z[:, :, 0] ** 2).mean(1) / 2
-        np.testing.assert_allclose(each, torch.stack([expected, expected], 1), rtol=1e-14)
+        np.testing.assert_allclose(curve, torch.stack([expected, expected], 1), rtol=1e-14)
 
 
 def test_zero_samples_do_not_contribute() -> None:
@@ -88,11 +88,11 @@ def test_large_samples_follow_the_law_of_random_matrices() -> None:
     table = curves(config, []).to_pydict()
     for name, expected in zip(("learning", "memorization"), marchenko_pastur(curve_times(config)), strict=True):
         np.testing.assert_allclose(table[name], expected, atol=0.015)
-    # It rises to .744 at t = 1.4, and falls back to where it began.
+    # Memorization rises to .744 at t = 1.4 and falls back to its initial value.
     assert 1 < table["time"][int(np.argmax(table["memorization"]))] < 2
 
 
-def test_few_features_forget_all_and_many_keep_all() -> None:
+def test_few_features_forget_and_many_remember() -> None:
     few, many = (curves(Flow(60, d, trainings=20), []).to_pylist() for d in (20, 600))
     end = few[-1]
     assert end["learning"] == pytest.approx(1, abs=1e-9)
@@ -104,7 +104,7 @@ def test_few_features_forget_all_and_many_keep_all() -> None:
         assert row["learning"] == pytest.approx(row["memorization"], abs=0.05)
 
 
-def test_the_table_has_means_with_intervals_over_trainings() -> None:
+def test_table_has_means_with_intervals_over_trainings() -> None:
     config = Flow(5, 8, seed=3, trainings=4, first=-1, last=1, per_decade=2)
     table = curves(config, [])
     assert table.schema == CURVES
@@ -147,10 +147,10 @@ def test_stack_fits_share_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"per_decade": 0}, "per_decade is 0"),
     ],
 )
-def test_configs_that_mean_nothing_are_refused(fields: dict[str, float], message: str) -> None:
+def test_invalid_configs_are_refused(fields: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Flow(**fields)  # type: ignore[arg-type]
 
 
-def test_the_task_has_its_name() -> None:
+def test_task_has_its_name() -> None:
     assert (marks(curves).name, marks(curves).version) == ("linear_memorization.curves", 1)

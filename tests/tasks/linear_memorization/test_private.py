@@ -13,17 +13,17 @@ from tasks.linear_memorization.private_config import Private, levels
 SMALL = {"samples": 8, "features": 12, "steps": 20, "time": 2.0, "clip": 1.0, "trainings": 100}
 
 
-def test_the_bound_of_success_by_hand() -> None:
+def test_success_bound_by_hand() -> None:
     assert pytest.approx(success_bound(math.log(3), 0.0, 2)) == 0.25  # right three times in four
     assert pytest.approx(success_bound(math.log(3), 0.0, 4)) == 0.5 - 0.25  # 3 / (3 + 3)
     assert pytest.approx(success_bound(1e-300, 0.0, 7)) == 0.0
-    assert pytest.approx(success_bound(1e-300, 1.0, 7)) == 6 / 7  # all may be told with probability delta
+    assert pytest.approx(success_bound(1e-300, 1.0, 7)) == 6 / 7  # all values may be revealed with probability delta
     assert pytest.approx(success_bound(200.0, 0.0, 7)) == 6 / 7
     assert success_bound(1.0, 0.0, 4) < success_bound(1.0, 1e-3, 4)
 
 
 @pytest.mark.parametrize("values", [2, 3, 10, 100, 10_000])
-def test_the_entropy_times_m_never_exceeds_epsilon(values: int) -> None:
+def test_entropy_times_memorization_never_exceeds_epsilon(values: int) -> None:
     for epsilon in np.logspace(-4, 2, 200):
         assert math.log(values) * success_bound(epsilon, 0.0, values) <= epsilon
 
@@ -35,7 +35,7 @@ def test_values_have_mean_0_and_variance_1(values: int) -> None:
     assert len({round(gap, 12) for gap in np.diff(levels(values)).tolist()}) == 1
 
 
-def test_the_table_says_what_bounds_what() -> None:
+def test_table_lists_estimates_with_their_bounds() -> None:
     table = private(Private(**SMALL, epsilons=(1.0, 8.0)), [])
     assert table.schema == PRIVATE
     rows = table.to_pylist()
@@ -53,7 +53,7 @@ def test_the_table_says_what_bounds_what() -> None:
 def test_measured_memorization_never_exceeds_its_bounds() -> None:
     """In 10 runs, no H(X) m is above epsilon, and few intervals are above the bound on success.
 
-    Those of randomised response, which attains it, are by chance: 2.5 % of the ratio's 40.
+    Randomised response attains the bound, so 2.5 % of the ratio's 40 intervals exceed it by chance.
     """
     estimates = above_epsilon = above_success = 0
     for seed in range(10):
@@ -84,11 +84,11 @@ def test_fresh_samples_are_answered_by_chance() -> None:
 
 def test_more_noise_leaves_less_memorization() -> None:
     config = Private(**SMALL | {"trainings": 1000}, epsilons=(0.1, 8.0, 200.0), values=2)
-    found = {(row["mechanism"], row["epsilon"]): row["m"] for row in private(config, []).to_pylist()}
+    memorization = {(row["mechanism"], row["epsilon"]): row["m"] for row in private(config, []).to_pylist()}
     for mechanism in ("randomised_response", "output_perturbation", "noisy_descent"):
-        assert abs(found[mechanism, 0.1]) < 0.06
-        assert found[mechanism, 0.1] < found[mechanism, 8.0] < found[mechanism, 200.0] + 0.01
-        assert found[mechanism, 200.0] == pytest.approx(found["none", None], abs=0.06)
+        assert abs(memorization[mechanism, 0.1]) < 0.06
+        assert memorization[mechanism, 0.1] < memorization[mechanism, 8.0] < memorization[mechanism, 200.0] + 0.01
+        assert memorization[mechanism, 200.0] == pytest.approx(memorization["none", None], abs=0.06)
 
 
 def test_private_training_is_independent_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_private_training_is_independent_of_others(monkeypatch: pytest.MonkeyPat
         ({"steps": 10}, r"time / steps is 0.2; it must be at most 0.02\d+ .* take more steps"),
     ],
 )
-def test_configs_that_mean_nothing_are_refused(fields: dict[str, object], message: str) -> None:
+def test_invalid_configs_are_refused(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Private(**fields)  # type: ignore[arg-type]
 
@@ -126,5 +126,5 @@ def test_unreachable_epsilon_is_refused() -> None:
         private(Private(**SMALL, epsilons=(1e-9,)), [])
 
 
-def test_the_task_has_its_name() -> None:
+def test_task_has_its_name() -> None:
     assert (marks(private).name, marks(private).version) == ("linear_memorization.private", 1)

@@ -34,23 +34,23 @@ def by_loops(config: Private, z: np.ndarray, noise: np.ndarray, multiplier: floa
     weights = np.zeros(z.shape[1])
     for step in range(config.steps):
         total = 2 * config.clip * multiplier * noise[step]
-        for each in z:
-            gradient = (weights @ each - each[0]) * each
+        for sample in z:
+            gradient = (weights @ sample - sample[0]) * sample
             total = total + gradient * min(1.0, config.clip / max(float(np.linalg.norm(gradient)), 1e-300))
         weights = weights - config.time / config.steps * total / len(z)
     return weights
 
 
-def test_the_batched_descent_is_that_of_plain_loops() -> None:
+def test_batched_descent_equals_plain_loops() -> None:
     z = np.stack([samples(CONFIG, seed) for seed in range(3)])
     noise = np.random.default_rng(0).standard_normal((3, CONFIG.steps, 10))
     multipliers = np.array([0.0, 0.3, 2.0])
-    found = clipped_descent(CONFIG, torch.from_numpy(z), torch.from_numpy(noise), multipliers)
-    assert found.shape == (3, 3, 10)
-    for place, multiplier in enumerate(multipliers):
+    final_weights = clipped_descent(CONFIG, torch.from_numpy(z), torch.from_numpy(noise), multipliers)
+    assert final_weights.shape == (3, 3, 10)
+    for index, multiplier in enumerate(multipliers):
         for number in range(3):
             expected = by_loops(CONFIG, z[number], noise[number], multiplier)
-            np.testing.assert_allclose(found[place, number], expected, atol=1e-12)
+            np.testing.assert_allclose(final_weights[index, number], expected, atol=1e-12)
 
 
 def descent(config: Private, z: np.ndarray) -> np.ndarray:
@@ -63,10 +63,10 @@ def test_one_sample_changes_weights_within_sensitivity(clip: float) -> None:
     """Return 500 pairs of data sets that differ in one sample, at random or by the opposite x."""
     config = Private(samples=6, features=9, steps=15, time=2 / (9 + 1.8) * 15, clip=clip, values=4)
     z = np.stack([samples(config, seed) for seed in range(500)])
-    others = z.copy()
-    others[:, 0] = np.stack([samples(config, 1000 + seed)[0] for seed in range(500)])
-    others[:100, 0] = z[:100, 0] * ([-1] + [1] * 9)
-    distances = np.linalg.norm(descent(config, z) - descent(config, others), axis=1)
+    neighbours = z.copy()
+    neighbours[:, 0] = np.stack([samples(config, 1000 + seed)[0] for seed in range(500)])
+    neighbours[:100, 0] = z[:100, 0] * ([-1] + [1] * 9)
+    distances = np.linalg.norm(descent(config, z) - descent(config, neighbours), axis=1)
     assert distances.max() <= sensitivity(config)
     if clip == 0.01:  # every gradient is clipped: the bound is all but attained
         assert distances.max() > 0.9 * sensitivity(config)
@@ -93,12 +93,12 @@ def test_output_noise_has_the_stated_density() -> None:
 def test_randomised_response_has_the_stated_rates() -> None:
     chance, count = np.random.default_rng(0), 200_000
     x = torch.full((count,), 2)
-    kept, moved = torch.from_numpy(chance.random(count)), torch.from_numpy(chance.integers(1, 4, size=count))
-    told = np.bincount(randomised_response(x, kept, moved, math.log(5), 4).numpy(), minlength=4) / count
-    np.testing.assert_allclose(told, [1 / 8, 1 / 8, 5 / 8, 1 / 8], atol=0.005)
+    keep_draws, moved = torch.from_numpy(chance.random(count)), torch.from_numpy(chance.integers(1, 4, size=count))
+    shares = np.bincount(randomised_response(x, keep_draws, moved, math.log(5), 4).numpy(), minlength=4) / count
+    np.testing.assert_allclose(shares, [1 / 8, 1 / 8, 5 / 8, 1 / 8], atol=0.005)
 
 
-def test_the_nearest_value_is_answered() -> None:
+def test_nearest_value_is_answered() -> None:
     config = Private(values=4)  # at -1.34, -.45, .45, 1.34
     answers = torch.tensor([[-9.0, -1.0, -0.8, 0.1, 0.8, 1.0, math.inf, -math.inf, math.nan]], dtype=torch.float64)
     assert nearest_level(config, answers).tolist() == [[0, 0, 1, 2, 2, 3, 3, 0, 0]]
@@ -121,7 +121,7 @@ def test_samples_are_public_in_length_and_streams_differ() -> None:
     assert x.shape == fresh_x.shape == (5,)
 
 
-def test_without_opacus_one_line_says_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_opacus_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opacus.accountants.utils", None)
     private(dataclasses.replace(CONFIG, mechanisms=("none", "randomised_response", "output_perturbation")), [])
     with pytest.raises(ValueError, match="mechanisms: noisy_descent needs opacus: "):

@@ -36,9 +36,9 @@ def test_gradient_descent_ends_in_the_closed_form(n: int, d: int) -> None:
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (8, 8), (5, 30)])
 def test_least_norm_solution_equals_closed_form(n: int, d: int) -> None:
     z = np.stack([normal_samples(0, number, n, d) for number in range(3)])
-    for each, w in zip(z, least_norm(torch.from_numpy(z)).numpy(), strict=True):
-        np.testing.assert_allclose(w, converged_weights(each), atol=1e-10)
-        kernel = np.linalg.svd(each)[2][n:]
+    for samples, w in zip(z, least_norm(torch.from_numpy(z)).numpy(), strict=True):
+        np.testing.assert_allclose(w, converged_weights(samples), atol=1e-10)
+        kernel = np.linalg.svd(samples)[2][n:]
         np.testing.assert_allclose(kernel @ w, 0, atol=1e-12)
 
 
@@ -68,7 +68,7 @@ def test_printed_sign_does_not_solve_equation() -> None:
     assert np.abs(z @ weights - x).max() > 0.1
 
 
-def test_every_x_is_recovered_where_features_are_many() -> None:
+def test_every_x_is_recovered_if_features_are_many() -> None:
     table = recovery(Recovery(40, 200, trainings=10), [])
     assert table.schema == RECOVERY
     (row,) = table.to_pylist()
@@ -79,14 +79,14 @@ def test_every_x_is_recovered_where_features_are_many() -> None:
     assert row["memorization_low"] < row["memorization"] < row["memorization_high"] < 1
 
 
-def test_nothing_is_recovered_where_features_are_few() -> None:
+def test_nothing_is_recovered_if_features_are_few() -> None:
     (row,) = recovery(Recovery(40, 20, trainings=10), []).to_pylist()
     assert (row["error_median"], row["error_max"], row["ratio_memorization"]) == (None, None, None)
     assert 0 == row["recovered"] == row["recovered_high"]
 
 
 @pytest.mark.parametrize("d", [10, 80])
-def test_the_raw_query_ends_where_the_curve_ends(d: int) -> None:
+def test_raw_query_ends_at_end_of_curve(d: int) -> None:
     (row,) = recovery(Recovery(20, d, trainings=5), []).to_pylist()
     end = curves(Flow(20, d, trainings=5, last=8), []).to_pylist()[-1]
     for name in ("memorization", "memorization_low", "memorization_high"):
@@ -103,10 +103,10 @@ def test_quotient_recovers_x() -> None:
     ("fields", "message"),
     [({"features": 0}, "features is 0"), ({"tolerance": 0.0}, "tolerance is 0.0; it must be a finite number above 0")],
 )
-def test_configs_that_mean_nothing_are_refused(fields: dict[str, float], message: str) -> None:
+def test_invalid_configs_are_refused(fields: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Recovery(**fields)  # type: ignore[arg-type]
 
 
-def test_the_task_has_its_name() -> None:
+def test_task_has_its_name() -> None:
     assert (marks(recovery).name, marks(recovery).version) == ("linear_memorization.recovery", 1)

@@ -1,4 +1,4 @@
-"""Density models as a user writes them, some of which cannot be used: importable by the name of this module."""
+"""Density models as a user would write them, some of them invalid; importable by this module's name."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Binary(nn.Module):
         self.logits = nn.Parameter(torch.zeros(shape))
 
     def log_prob(self, images: Tensor) -> Tensor:
-        said = torch.distributions.Bernoulli(logits=self.logits, validate_args=False)
-        return said.log_prob(images).flatten(1).sum(1)
+        distribution = torch.distributions.Bernoulli(logits=self.logits, validate_args=False)
+        return distribution.log_prob(images).flatten(1).sum(1)
 
     def sample(self, count: int) -> Tensor:
         return self.logits.sigmoid().expand(count, -1, -1, -1)
@@ -51,18 +51,18 @@ class Shifted(Gaussian):
 
     def log_prob(self, images: Tensor) -> Tensor:
         hidden = torch.randn(self.draws, len(images), 1, 1, 1, device=images.device)
-        each = torch.distributions.Normal(self.mean + hidden, self.log_scale.exp(), validate_args=False)
-        return each.log_prob(images).flatten(2).sum(2).logsumexp(0) - math.log(self.draws)
+        distribution = torch.distributions.Normal(self.mean + hidden, self.log_scale.exp(), validate_args=False)
+        return distribution.log_prob(images).flatten(2).sum(2).logsumexp(0) - math.log(self.draws)
 
 
 class Rough(Shifted):
-    """The same from so few draws that a training with it takes no memory to speak of."""
+    """The same model with few draws, so that training takes little memory."""
 
     draws = 5
 
 
 class Bound(Gaussian):
-    """What is learned is another number than the log density; half of the pixels count in training, drawn at random."""
+    """The loss differs from the log density: in training it covers a random half of the pixels."""
 
     sees = "logit"
 
@@ -74,12 +74,12 @@ class Bound(Gaussian):
         return super().log_prob(self.norm(images))
 
     def loss(self, images: Tensor) -> Tensor:
-        kept = torch.rand_like(images) < 0.5 if self.training else torch.ones_like(images)
-        return ((self.norm(images) - self.mean).square() * kept * self.log_scale.exp()).flatten(1).sum(1)
+        mask = torch.rand_like(images) < 0.5 if self.training else torch.ones_like(images)
+        return ((self.norm(images) - self.mean).square() * mask * self.log_scale.exp()).flatten(1).sum(1)
 
 
 class Slope(Gaussian):
-    """Its log density takes autograd: as of a flow whose Jacobian is."""
+    """The log density needs autograd, as for a flow with an automatic Jacobian."""
 
     def log_prob(self, images: Tensor) -> Tensor:
         with torch.enable_grad():
@@ -90,25 +90,25 @@ class Slope(Gaussian):
 
 
 class Heavy(Gaussian):
-    """Overflows where a scale is large."""
+    """Overflows if a scale is large."""
 
     def log_prob(self, images: Tensor) -> Tensor:
         return super().log_prob(images) + self.log_scale.exp().sum()
 
 
 class Unsound(Gaussian):
-    """Its density is not a number where the first pixel's mean is low, as it begins for about half of all seeds."""
+    """The density is NaN if the first pixel's mean is low, which is initially true for about half of all seeds."""
 
     def loss(self, images: Tensor) -> Tensor:
         return -super().log_prob(images)
 
     def log_prob(self, images: Tensor) -> Tensor:
-        said = super().log_prob(images)
-        return torch.where(self.mean.flatten()[0] < 0.5, math.nan, said)
+        log_p = super().log_prob(images)
+        return torch.where(self.mean.flatten()[0] < 0.5, math.nan, log_p)
 
 
 class Counting(Gaussian):
-    """No density: tells how many of the binary pixels that it sees are 1, whatever it has learnt."""
+    """No density: returns the number of ones among the binary pixels, independent of training."""
 
     sees = "binary"
 
@@ -157,7 +157,7 @@ class Started(Gaussian):
 
 
 class Square(Gaussian):
-    """For images of one channel alone."""
+    """Supports only images of one channel."""
 
     def log_prob(self, images: Tensor) -> Tensor:
         return super().log_prob(images.view(-1, 1, 3, 5))

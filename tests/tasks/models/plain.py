@@ -1,4 +1,4 @@
-"""The same autoencoders as torch.nn.Modules, one model each, written as table 1 is read."""
+"""The same autoencoders as torch.nn.Modules, one model each, following table 1."""
 
 from __future__ import annotations
 
@@ -68,12 +68,14 @@ class Plain(nn.Module):
 
     def named(self) -> dict[str, Tensor]:
         """Its tensors in our order: ours are encoder, decoder, each layer's norm after its weight."""
-        kept = [(name, value) for name, value in self.state_dict(keep_vars=True).items() if "num_batches" not in name]
-        one_scale = [pair for pair in kept if pair[0] == "log_variance"]
+        own_tensors = [
+            (name, value) for name, value in self.state_dict(keep_vars=True).items() if "num_batches" not in name
+        ]
+        one_scale = [pair for pair in own_tensors if pair[0] == "log_variance"]
         return dict(
             zip(
                 self.vae.weights,
-                (value for _, value in [*(p for p in kept if p not in one_scale), *one_scale]),
+                (value for _, value in [*(p for p in own_tensors if p not in one_scale), *one_scale]),
                 strict=True,
             )
         )

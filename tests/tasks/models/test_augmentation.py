@@ -35,7 +35,7 @@ def images(shape: tuple[int, int, int], rows: int = 40, dtype: torch.dtype = tor
     return torch.rand((len(KEYS), rows, *shape), dtype=dtype, generator=torch.Generator().manual_seed(0)).flatten(2)
 
 
-def manual_gradient(image: Tensor, factor: float, down: bool, right: bool, mirror: bool) -> Tensor:
+def augment_by_loops(image: Tensor, factor: float, down: bool, right: bool, mirror: bool) -> Tensor:
     """One image (height, width, channels), changed in loops."""
     height, width, channels = image.shape
     result = torch.zeros_like(image)
@@ -50,9 +50,9 @@ def manual_gradient(image: Tensor, factor: float, down: bool, right: bool, mirro
 
 
 @pytest.mark.parametrize("shape", [(6, 7, 1), (6, 7, 3)])
-def test_an_image_is_changed_as_its_draws_say(shape: tuple[int, int, int]) -> None:
+def test_image_is_changed_according_to_its_draws(shape: tuple[int, int, int]) -> None:
     pixels, draws = images(shape, rows=8), CounterRng(KEYS)
-    found = augment(pixels, shape, draws)
+    augmented = augment(pixels, shape, draws)
     factors = 0.8 + 0.4 * draws.uniform(CONTRAST, (8,), torch.float64)
     later = draws.uniform(CROP, (8, 2)) < 0.5
     mirrored = (draws.uniform(MIRROR, (8,)) < 0.5) & (shape[2] > 1)
@@ -60,35 +60,35 @@ def test_an_image_is_changed_as_its_draws_say(shape: tuple[int, int, int]) -> No
         for row in range(8):
             down, right = later[m, row].tolist()
             image = pixels[m, row].view(shape)
-            expected = manual_gradient(image, float(factors[m, row]), down, right, bool(mirrored[m, row]))
-            torch.testing.assert_close(expected, found[m, row].view(shape), atol=1e-14, rtol=0)
+            expected = augment_by_loops(image, float(factors[m, row]), down, right, bool(mirrored[m, row]))
+            torch.testing.assert_close(expected, augmented[m, row].view(shape), atol=1e-14, rtol=0)
 
 
-def test_every_way_to_crop_and_mirror_is_about_as_frequent_and_contrast_spans_its_range() -> None:
+def test_augmentations_are_equally_frequent_and_span_their_range() -> None:
     draws = CounterRng(KEYS)
     ways = torch.cat([draws.uniform(CROP, (4000, 2)) < 0.5, (draws.uniform(MIRROR, (4000, 1)) < 0.5)], 2)
     counts = (ways.flatten(0, 1).int() @ torch.tensor([1, 2, 4], dtype=torch.int32)).bincount()
     assert (counts / 12_000 - 1 / 8).abs().max() < 5 * (1 / 8 * 7 / 8 / 12_000) ** 0.5
-    two = torch.tensor([0.0, 1.0]).repeat(14 * 28)  # mean 0.5: what was 1 becomes 0.5 + factor / 2
+    two = torch.tensor([0.0, 1.0]).repeat(14 * 28)  # mean 0.5: a value of 1 becomes 0.5 + factor / 2
     brightest = augment(two.expand(3, 4000, 784), GREY, draws).amax(2)
     assert 0.9 <= float(brightest.min()) < 0.9001
     assert 1.0999 < float(brightest.max()) <= 1.1
 
 
-def test_a_feature_one_pixel_from_the_edges_stays_whole() -> None:
+def test_feature_near_the_edge_stays_complete() -> None:
     for shape in (GREY, COLOUR):
         burnt = torch.zeros(3, 200, *shape)
         burnt[:, :, 1:6, 1:6] = 1
-        found = augment(burnt.flatten(2), shape, CounterRng(KEYS)).view(3, 200, *shape)
-        lit = found > burnt.mean() * 1.5
+        augmented = augment(burnt.flatten(2), shape, CounterRng(KEYS)).view(3, 200, *shape)
+        lit = augmented > burnt.mean() * 1.5
         assert torch.all(lit.sum((2, 3, 4)) == 25 * shape[2])
         columns = lit.any(4).any(2).int().argmax(2)
         assert set(columns.unique().tolist()) == ({0, 1} if shape == GREY else {0, 1, 25, 26})
-        assert not found[:, :, -1].any()
-        assert not found[:, :, :, -1].any()
+        assert not augmented[:, :, -1].any()
+        assert not augmented[:, :, :, -1].any()
 
 
-def test_an_image_does_not_depend_on_its_company() -> None:
+def test_augmentation_is_independent_of_the_batch() -> None:
     pixels = images(COLOUR, dtype=torch.float32)
     together = augment(pixels, COLOUR, CounterRng(KEYS))
     for m in range(len(KEYS)):
@@ -97,7 +97,7 @@ def test_an_image_does_not_depend_on_its_company() -> None:
     assert torch.equal(together[:, :7], fewer)
 
 
-def test_images_are_changed_in_training_alone() -> None:
+def test_images_are_changed_only_in_training() -> None:
     architecture = Architecture("mlp1", GREY, 10)
     tensors = {name: torch.from_numpy(values)[None] for name, values in initial(architecture.weights, 0).items()}
     pixels = (images(GREY)[:1] * 255).to(torch.uint8)
@@ -116,49 +116,52 @@ SHAPE, SIDE = (5, 7, 3), 3
 
 
 def places(shape: Shape, rows: int) -> Tensor:
-    """Images whose every value says where it lies: (models, rows, height * width * channels)."""
+    """Images whose values are their positions: (models, rows, height * width * channels)."""
     one = torch.arange(shape[0] * shape[1] * shape[2])
     return one.expand(len(KEYS), rows, -1).contiguous()
 
 
-def square(shape: Shape, top: int, left: int, side: int) -> list[int]:
-    """What lies in a square, in loops."""
+def square(shape: Shape, row: int, column: int, side: int) -> list[int]:
+    """The values of a square, by loops."""
     _, width, channels = shape
     return [
-        ((top + y) * width + left + x) * channels + c for y in range(side) for x in range(side) for c in range(channels)
+        ((row + y) * width + column + x) * channels + c
+        for y in range(side)
+        for x in range(side)
+        for c in range(channels)
     ]
 
 
-@pytest.mark.parametrize(("shape", "top", "left"), [(SHAPE, 1, 2), ((6, 4, 1), 1, 0), ((3, 3, 1), 0, 0)])
-def test_the_central_square_is_in_the_middle_with_the_larger_rest_behind(shape: Shape, top: int, left: int) -> None:
-    found = central_crops(places(shape, 2), shape, SIDE)
-    assert [[square(shape, top, left, SIDE)] * 2] * len(KEYS) == found.tolist()
+@pytest.mark.parametrize(("shape", "row", "column"), [(SHAPE, 1, 2), ((6, 4, 1), 1, 0), ((3, 3, 1), 0, 0)])
+def test_central_square_has_larger_margin_at_end(shape: Shape, row: int, column: int) -> None:
+    squares = central_crops(places(shape, 2), shape, SIDE)
+    assert [[square(shape, row, column, SIDE)] * 2] * len(KEYS) == squares.tolist()
     images = places(shape, 2)[0].view(2, *shape).numpy().astype(np.uint8)
-    assert found[0].tolist() == central_images(images, SIDE).reshape(2, -1).tolist()
+    assert squares[0].tolist() == central_images(images, SIDE).reshape(2, -1).tolist()
 
 
-def test_every_place_is_cut_from_about_as_often_and_is_a_whole_square() -> None:
+def test_every_crop_is_equally_likely_and_square() -> None:
     rows, (height, width, channels) = 5000, SHAPE
-    found = random_crops(places(SHAPE, rows), SHAPE, SIDE, CounterRng(KEYS)).flatten(0, 1)
-    counts = Counter(divmod(first // channels, width) for first in found[:, 0].tolist())
+    crops = random_crops(places(SHAPE, rows), SHAPE, SIDE, CounterRng(KEYS)).flatten(0, 1)
+    counts = Counter(divmod(first // channels, width) for first in crops[:, 0].tolist())
     ways = (height - SIDE + 1) * (width - SIDE + 1)
-    assert {(top, left) for top in range(3) for left in range(5)} == set(counts)
+    assert {(top, column) for top in range(3) for column in range(5)} == set(counts)
     expected = 3 * rows / ways
     assert max(abs(count - expected) for count in counts.values()) < 5 * (expected * (1 - 1 / ways)) ** 0.5
-    squares = {place: square(SHAPE, *place, SIDE) for place in counts}
-    assert all(squares[divmod(cut[0] // channels, width)] == cut for cut in found[:500].tolist())
+    squares = {corner: square(SHAPE, *corner, SIDE) for corner in counts}
+    assert all(squares[divmod(cut[0] // channels, width)] == cut for cut in crops[:500].tolist())
 
 
-def test_a_square_of_the_whole_image_is_the_image() -> None:
+def test_full_square_is_the_image() -> None:
     pixels = places((4, 4, 3), 2)
     assert torch.equal(pixels, random_crops(pixels, (4, 4, 3), 4, CounterRng(KEYS)))
     assert torch.equal(pixels, central_crops(pixels, (4, 4, 3), 4))
 
 
-def test_an_image_is_cut_without_regard_to_its_company_and_anew_in_every_step() -> None:
+def test_crops_depend_on_image_and_step_only() -> None:
     pixels = places(SHAPE, 40)
     together = random_crops(pixels, SHAPE, SIDE, CounterRng(KEYS))
-    assert len({tuple(each[:, 0].tolist()) for each in together}) == 3
+    assert len({tuple(crops[:, 0].tolist()) for crops in together}) == 3
     for m in range(len(KEYS)):
         assert torch.equal(together[m], random_crops(pixels[m : m + 1], SHAPE, SIDE, CounterRng(KEYS[m : m + 1]))[0])
     assert torch.equal(together[:, :7], random_crops(pixels[:, :7], SHAPE, SIDE, CounterRng(KEYS)))
@@ -166,7 +169,7 @@ def test_an_image_is_cut_without_regard_to_its_company_and_anew_in_every_step() 
     assert not torch.equal(*steps)
 
 
-def test_a_square_that_is_larger_than_the_image_is_refused() -> None:
+def test_square_larger_than_image_is_refused() -> None:
     for cut in (
         lambda: random_crops(places(SHAPE, 1), SHAPE, 6, CounterRng(KEYS)),
         lambda: central_crops(places(SHAPE, 1), SHAPE, 6),
@@ -185,27 +188,27 @@ def cropped(augmentation: bool = False) -> CrossEntropy:
     return CrossEntropy(Architecture("mlp1", (6, 6, 1), 10), augmentation, crop=6, shape=(8, 8, 1))
 
 
-def test_a_classifier_sees_random_squares_in_training_and_central_ones_in_evaluation() -> None:
+def test_classifier_crops_randomly_in_training_centrally_in_evaluation() -> None:
     learning = cropped()
     plain = CrossEntropy(learning.architecture)
     tensors = {name: torch.from_numpy(values)[None] for name, values in initial(plain.weights, 0).items()}
     pixels = torch.randint(256, (1, 9, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     labels, draws = torch.arange(9)[None], CounterRng(KEYS[:1])
     training = Mode(training=True, draws=draws)
-    seen = random_crops(pixels, (8, 8, 1), 6, draws)
-    expected = plain.losses(tensors, Batch(seen, labels, training))
+    crops = random_crops(pixels, (8, 8, 1), 6, draws)
+    expected = plain.losses(tensors, Batch(crops, labels, training))
     assert torch.equal(expected, learning.losses(tensors, Batch(pixels, labels, training)))
     centres = central_crops(pixels, (8, 8, 1), 6)
     expected = plain.evaluate_rows(tensors, Batch(centres, labels, Mode()))[0]
     assert torch.equal(expected, learning.evaluate_rows(tensors, Batch(pixels, labels, Mode()))[0])
     augmenting = CrossEntropy(learning.architecture, augmentation=True)
-    expected = augmenting.losses(tensors, Batch(seen, labels, training))
+    expected = augmenting.losses(tensors, Batch(crops, labels, training))
     assert torch.equal(expected, cropped(augmentation=True).losses(tensors, Batch(pixels, labels, training)))
     parts = {name: tensor[0] for name, tensor in tensors.items()}
     assert learning.manual_gradient(parts, pixels[0], labels[0], torch.full((9,), 1 / 9), draws) is None
 
 
-def test_a_model_learns_from_squares_the_same_alone_and_beside_others() -> None:
+def test_training_on_crops_is_independent_of_the_batch() -> None:
     stream = np.random.default_rng(0)
     pixels = stream.integers(0, 256, (40, 8, 8, 1), dtype=np.uint8)
     images = Images(pixels, np.arange(40) % 10, pixels[:10], np.arange(10), 10)
@@ -214,7 +217,7 @@ def test_a_model_learns_from_squares_the_same_alone_and_beside_others() -> None:
     together = dict(train_many(spec, members, torch.device("cpu")))
     for index, member in enumerate(members):
         (alone,) = dict(train_many(spec, [member], torch.device("cpu"))).values()
-        other = together[index]
+        stacked = together[index]
         assert isinstance(alone, Trained)
-        assert isinstance(other, Trained)
-        assert all((alone.weights[name] == other.weights[name]).all() for name in alone.weights)
+        assert isinstance(stacked, Trained)
+        assert all((alone.weights[name] == stacked.weights[name]).all() for name in alone.weights)

@@ -18,7 +18,7 @@ def matrices(weights: Mapping[str, Weight]) -> int:
     return sum(math.prod(weight.shape) for weight in weights.values() if len(weight.shape) == 2)
 
 
-def test_units_and_channels_are_rounded_to_whole_ones_and_one_at_least() -> None:
+def test_units_are_rounded_and_at_least_one() -> None:
     assert (MLP1.times(0.25).units, MLP1.times(2).units) == ((128, 64, 32), (1024, 512, 256))
     assert MLP1.times(1e-9).units == (1, 1, 1)
     assert Hidden((16, 32), (64, 64), (2,)) == CNN1.times(0.5)
@@ -27,7 +27,7 @@ def test_units_and_channels_are_rounded_to_whole_ones_and_one_at_least() -> None
     assert list(WIDE) == list(CLASSIFIERS)
 
 
-def test_products_of_an_image_are_counted_layer_by_layer() -> None:
+def test_products_are_counted_by_layer() -> None:
     assert matrices(Architecture("mlp1", GREY, 10, width=0.5).weights) == MLP1.times(0.5).products(GREY, 10)
     first, second = 26 * 26 * 32 * 9, 24 * 24 * 64 * 32 * 9
     assert first + second + 12 * 12 * 64 * 128 + 128 * 128 + 128 * 10 == CNN1.products(GREY, 10)
@@ -37,11 +37,11 @@ def test_products_of_an_image_are_counted_layer_by_layer() -> None:
 
 
 @pytest.mark.parametrize("width", [0.25, 2.0])
-def test_the_time_of_a_width_follows_from_its_products(width: float) -> None:
-    wide, published = (matrices(Architecture("mlp1", GREY, 10, width=each).weights) for each in (width, 1.0))
+def test_training_time_follows_from_products(width: float) -> None:
+    wide, published = (matrices(Architecture("mlp1", GREY, 10, width=factor).weights) for factor in (width, 1.0))
     assert 0.15 + 0.85 * wide / published == pytest.approx(classifier_growth("mlp1", GREY, 10, width))
-    wide, published = (matrices(vae.mnist(GREY, each).weights) for each in (width, 1.0))
-    trained, decoded = autoencoder_growth(GREY, width)
-    assert 0.15 + 0.85 * wide / published == pytest.approx(trained)
-    assert 0.9 < decoded / trained < 1.1
+    wide, published = (matrices(vae.mnist(GREY, factor).weights) for factor in (width, 1.0))
+    training_growth, decoding_growth = autoencoder_growth(GREY, width)
+    assert 0.15 + 0.85 * wide / published == pytest.approx(training_growth)
+    assert 0.9 < decoding_growth / training_growth < 1.1
     assert (classifier_growth("resnet18", GREY, 10, 1), autoencoder_growth(GREY, 1)) == (1.0, (1.0, 1.0))

@@ -18,14 +18,14 @@ def splitmix64(seed: int, count: int) -> list[int]:
     return words
 
 
-def test_a_stream_is_splitmix64() -> None:
+def test_stream_is_splitmix64() -> None:
     # The first two words of seed 1234567, as its authors' C code prints them.
     assert splitmix64(1234567, 2) == [6457827717110365317, 3203168211198807973]
-    found = mix_words(1234567 + counters(1000, torch.device("cpu")))
-    assert splitmix64(1234567, 1000) == [word % 2**64 for word in found.tolist()]
+    words = mix_words(1234567 + counters(1000, torch.device("cpu")))
+    assert splitmix64(1234567, 1000) == [word % 2**64 for word in words.tolist()]
 
 
-def test_a_models_numbers_do_not_depend_on_its_company() -> None:
+def test_numbers_of_model_are_independent_of_others() -> None:
     keys = torch.tensor([member_key(seed) for seed in range(5)])
     for draw in (
         lambda draws: draws.uniform(3, (7, 11)),
@@ -34,22 +34,22 @@ def test_a_models_numbers_do_not_depend_on_its_company() -> None:
     ):
         together = draw(CounterRng(keys))
         assert together.shape == (5, 7, 11)
-        for place, key in enumerate(keys):
-            assert torch.equal(draw(CounterRng(key[None]))[0], together[place])
+        for index, key in enumerate(keys):
+            assert torch.equal(draw(CounterRng(key[None]))[0], together[index])
     assert torch.equal(CounterRng(keys[[4, 1]]).uniform(0, (3,)), CounterRng(keys).uniform(0, (3,))[[4, 1]])
 
 
-def test_members_steps_and_sites_have_numbers_of_their_own() -> None:
+def test_members_steps_and_sites_have_own_numbers() -> None:
     members = torch.tensor([member_key(seed) for seed in range(40)])
-    seen = [
+    words = [
         CounterRng(step_keys(members, torch.full((40,), step))).words(site, 50)
         for step in range(20)
         for site in range(5)
     ]
-    assert len(torch.cat(seen).unique()) == 40 * 20 * 5 * 50
+    assert len(torch.cat(words).unique()) == 40 * 20 * 5 * 50
 
 
-def test_a_step_key_depends_on_member_and_step_alone() -> None:
+def test_step_key_depends_only_on_member_and_step() -> None:
     members = torch.tensor([5, 6, 5])
     keys = step_keys(members, torch.tensor([1, 1, 2]))
     assert len(keys.unique()) == 3
@@ -57,7 +57,7 @@ def test_a_step_key_depends_on_member_and_step_alone() -> None:
     assert mix_words(torch.tensor([5 + GAMMA])).equal(keys[:1])
 
 
-def test_uniform_numbers_are_uniform_independent_and_the_same_in_every_dtype() -> None:
+def test_uniform_numbers_are_uniform_in_every_dtype() -> None:
     draws = CounterRng(torch.tensor([member_key(0), member_key(1)]))
     numbers = draws.uniform(0, (200_000,), torch.float64)
     assert torch.equal(draws.uniform(0, (200_000,)).double(), numbers)
@@ -76,12 +76,12 @@ def test_normal_numbers_are_normal() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.2, 0.5, 0.99])
-def test_the_share_that_is_dropped_is_the_rate(rate: float) -> None:
-    kept = CounterRng(torch.tensor([member_key(9)])).dropout_mask(0, (400_000,), rate).double().mean().item()
-    assert abs(kept - (1 - rate)) <= 5 * np.sqrt(rate * (1 - rate) / 400_000)
+def test_dropped_share_is_the_rate(rate: float) -> None:
+    kept_share = CounterRng(torch.tensor([member_key(9)])).dropout_mask(0, (400_000,), rate).double().mean().item()
+    assert abs(kept_share - (1 - rate)) <= 5 * np.sqrt(rate * (1 - rate) / 400_000)
 
 
-def test_an_odd_number_of_draws_is_the_beginning_of_more() -> None:
+def test_odd_number_of_draws_is_a_prefix() -> None:
     draws = CounterRng(torch.tensor([member_key(9)]))
     assert torch.equal(draws.uniform(0, (8,))[:, :5], draws.uniform(0, (5,)))
     assert torch.equal(draws.normal(0, (8, 3))[:, :5], draws.normal(0, (5, 3)))

@@ -1,4 +1,4 @@
-"""A user's own density model, found by name: what it may be, and how it is refused."""
+"""A user's own density model, found by name: supported forms and errors."""
 
 import math
 
@@ -21,7 +21,7 @@ def module(factory: str, shape: tuple[int, int, int] = SHAPE) -> DensityModule:
     return DensityModule(f"tests.tasks.models.own_densities:{factory}", shape)
 
 
-def test_facts_are_found_by_asking_and_trying() -> None:
+def test_properties_are_found_by_inspection() -> None:
     names = ("Gaussian", "Binary", "Shifted", "Bound", "Slope")
     models = {name: module(name) for name in names}
     preparations = {name: model.preparation for name, model in models.items()}
@@ -41,38 +41,38 @@ def test_facts_are_found_by_asking_and_trying() -> None:
     }
 
 
-def test_the_loss_is_the_modules_or_else_minus_its_log_density() -> None:
+def test_default_loss_is_negative_log_density() -> None:
     images = torch.rand((2, 5, 2, 4, 3), generator=torch.Generator().manual_seed(1))
     mode = Mode(True, CounterRng(torch.tensor([3, 4])))
     for name, expected in (
-        ("Gaussian", lambda made, seen: -made.log_prob(seen)),
-        ("Bound", lambda made, seen: made.loss(seen)),
+        ("Gaussian", lambda module_of_user, images_seen: -module_of_user.log_prob(images_seen)),
+        ("Bound", lambda module_of_user, images_seen: module_of_user.loss(images_seen)),
     ):
         model = module(name)
         starts = [model.module.initial(seed) for seed in (0, 1)]
         tensors = {key: torch.from_numpy(np.stack([start[key] for start in starts])) for key in model.weights}
         plain = []
         for m in range(2):
-            made = getattr(own_densities, name)((2, 4, 3))
-            made.load_state_dict({key: tensors[key][m] for key in model.weights}, strict=False)
+            module_of_user = getattr(own_densities, name)((2, 4, 3))
+            module_of_user.load_state_dict({key: tensors[key][m] for key in model.weights}, strict=False)
             with torch.random.fork_rng([]), torch.no_grad():
                 torch.manual_seed(3 + m)
-                plain.append(expected(made, images[m]))
-        found = model.losses(Layers(tensors, mode), images)
-        torch.testing.assert_close(torch.stack(plain), found)
+                plain.append(expected(module_of_user, images[m]))
+        losses = model.losses(Layers(tensors, mode), images)
+        torch.testing.assert_close(torch.stack(plain), losses)
 
 
-def test_samples_are_what_it_sees_as_pixels() -> None:
+def test_samples_are_returned_as_pixels() -> None:
     model = module("Gaussian")
     tensors = {name: torch.from_numpy(values) for name, values in model.module.initial(0).items()}
     tensors["log_scale"] = torch.full_like(tensors["log_scale"], math.log(0.05))
-    found = model.samples(tensors, 600, 5)
-    assert found.shape == (600, 24)
+    samples = model.samples(tensors, 600, 5)
+    assert samples.shape == (600, 24)
     expected = tensors["mean"].permute(1, 2, 0).flatten()
     error = stats.norm.isf(1e-6) * 0.05 / math.sqrt(600)
-    assert float((found.mean(0) - expected).abs().max()) < error
-    assert torch.equal(found, model.samples(tensors, 600, 5))
-    assert not torch.equal(found[:256], found[256:512])
+    assert float((samples.mean(0) - expected).abs().max()) < error
+    assert torch.equal(samples, model.samples(tensors, 600, 5))
+    assert not torch.equal(samples[:256], samples[256:512])
     wide = tensors | {"log_scale": torch.full_like(tensors["log_scale"], 2.0)}
     assert tuple(float(end) for end in model.samples(wide, 50, 5).aminmax()) == (0, 1)
 
@@ -100,7 +100,7 @@ def test_samples_are_what_it_sees_as_pixels() -> None:
         ("Lossy", r"loss returns \(1,\) for 4 images; expected losses \(4,\)"),
     ],
 )
-def test_what_cannot_be_used_is_refused_in_one_line(factory: str, message: str) -> None:
+def test_unusable_modules_are_refused(factory: str, message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
         module(factory)
     assert "\n" not in str(error.value)
@@ -114,13 +114,13 @@ def test_what_cannot_be_used_is_refused_in_one_line(factory: str, message: str) 
         ("Few", r"sample returns \(1, 2, 4, 3\) for 4; expected images \(4, 2, 4, 3\)"),
     ],
 )
-def test_images_are_drawn_only_of_a_module_that_samples(factory: str, message: str) -> None:
+def test_sampling_requires_a_sample_method(factory: str, message: str) -> None:
     model = module(factory)
     with pytest.raises(ValueError, match=message):
         model.check_samples()
     module("Gaussian").check_samples()
 
 
-def test_a_name_that_is_none_is_refused_before_anything_is_imported() -> None:
+def test_invalid_name_is_refused_before_any_import() -> None:
     with pytest.raises(ValueError, match=r"model is 'theirs:'; write your own model as package\.module:factory"):
         DensityModel("theirs:").check()

@@ -20,7 +20,7 @@ def bytes_of(*shape: int, seed: int = 0) -> Tensor:
     return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
 
 
-def test_a_pixel_is_one_as_often_as_it_is_bright() -> None:
+def test_pixel_is_one_with_probability_of_its_brightness() -> None:
     count = 20_000
     levels = torch.tensor([0, 1, 64, 128, 200, 254, 255], dtype=torch.uint8)
     ones = Binary((1, 7, 1), padding=0).to_model_inputs(levels.expand(1, count, 7), keys(3), F64)[0]
@@ -30,7 +30,7 @@ def test_a_pixel_is_one_as_often_as_it_is_bright() -> None:
     assert bool(((ones.mean(0) - chances).abs() <= 5 * error).all())  # exact where the pixel is 0 or 255
 
 
-def test_binary_images_have_a_frame_of_zeros_around_every_channel() -> None:
+def test_binary_images_have_a_frame_of_zeros() -> None:
     white = torch.full((2, 3, 4 * 5 * 2), 255, dtype=torch.uint8)
     binary = Binary((4, 5, 2))
     assert binary.seen_shape == (2, 8, 9)
@@ -42,16 +42,16 @@ PREPARATIONS = [Binary((4, 5, 2)), Logit((4, 5, 2)), Dequantised((4, 5, 2)), Bin
 
 
 @pytest.mark.parametrize("preparation", PREPARATIONS, ids=["binary", "logit", "dequantised", "unframed"])
-def test_what_is_seen_can_be_shown(preparation: Binary | Logit | Dequantised) -> None:
+def test_model_inputs_convert_back_to_pixels(preparation: Binary | Logit | Dequantised) -> None:
     pixels = bytes_of(2, 3, 40)
     if isinstance(preparation, Binary):
         pixels = (pixels > 127).to(torch.uint8) * 255
-    shown = preparation.displayed_pixels(preparation.to_model_inputs(pixels, keys(1, 2), F64))
+    displayed = preparation.displayed_pixels(preparation.to_model_inputs(pixels, keys(1, 2), F64))
     # Noise on a byte is less than a step.
-    assert bool(((shown * (255 if isinstance(preparation, Binary) else 256) - pixels).floor() == 0).all())
+    assert bool(((displayed * (255 if isinstance(preparation, Binary) else 256) - pixels).floor() == 0).all())
 
 
-def test_a_model_sees_its_rows_in_a_draw_of_its_own() -> None:
+def test_model_receives_its_own_draw_of_inputs() -> None:
     pixels = bytes_of(1, 4, 60).expand(2, -1, -1)
     for preparation in (Binary((4, 5, 3)), Logit((4, 5, 3)), Dequantised((4, 5, 3))):
         together = preparation.to_model_inputs(pixels, keys(1, 2), F64, training=True)
@@ -60,15 +60,15 @@ def test_a_model_sees_its_rows_in_a_draw_of_its_own() -> None:
         assert not torch.equal(together[0], together[1])
 
 
-def test_a_row_of_colours_is_seen_channel_by_channel() -> None:
+def test_colours_are_arranged_by_channel() -> None:
     pixels = bytes_of(1, 1, 2 * 3 * 3)
-    seen = Logit((2, 3, 3)).to_model_inputs(pixels, keys(5), F64)
+    inputs = Logit((2, 3, 3)).to_model_inputs(pixels, keys(5), F64)
     expected = pixels.view(2, 3, 3).permute(2, 0, 1).flatten()
-    share = (seen[0, 0].sigmoid() - 0.05) / 0.9
+    share = (inputs[0, 0].sigmoid() - 0.05) / 0.9
     assert torch.equal(expected.double(), (share * 256).floor())
 
 
-def test_half_of_the_images_are_mirrored_in_training_alone() -> None:
+def test_images_are_mirrored_only_in_training() -> None:
     pixels = torch.tensor([0, 128, 255], dtype=torch.uint8).expand(1, 4000, 3)
     preparation = Logit((1, 3, 1))
     ascending = [
@@ -83,7 +83,7 @@ def test_half_of_the_images_are_mirrored_in_training_alone() -> None:
     )
 
 
-def test_a_density_in_logit_space_becomes_one_of_bytes_that_integrates_to_one() -> None:
+def test_logit_density_of_bytes_integrates_to_one() -> None:
     preparation = Logit((1, 1, 1))
 
     def density(byte: float) -> float:
@@ -95,7 +95,7 @@ def test_a_density_in_logit_space_becomes_one_of_bytes_that_integrates_to_one() 
     assert ends[1] - ends[0] == pytest.approx(integrate.quad(density, 0, 256)[0], abs=1e-10)
 
 
-def test_the_change_of_variables_is_the_published_formula() -> None:
+def test_change_of_variables_is_the_published_formula() -> None:
     y = torch.linspace(-3, 3, 12, dtype=F64).view(3, 4)
     published = 4 * math.log(0.9) - 4 * math.log(256) - (y - 2 * torch.nn.functional.softplus(y)).sum(-1)
     torch.testing.assert_close(published, Logit((2, 2, 1)).to_pixels(y), atol=1e-12, rtol=0)
@@ -105,28 +105,28 @@ def test_binary_images_need_no_change_of_variables() -> None:
     assert torch.equal(torch.zeros(2, 3), Binary((2, 2, 1)).to_pixels(torch.ones(2, 3, 36)))
 
 
-def test_an_observation_is_fixed_by_its_row_and_the_seed() -> None:
+def test_observation_is_fixed_by_row_and_seed() -> None:
     pixels, rows = bytes_of(5, 28 * 28), torch.tensor([7, 3, 9, 1, 4])
     binary = Binary((28, 28, 1))
-    seen = fixed_inputs(binary, pixels, observation_keys(1, rows), F64)
-    assert seen.shape == (5, 1024)
-    again = fixed_inputs(binary, pixels[[3, 1]], observation_keys(1, rows[[3, 1]]), F64)
-    np.testing.assert_array_equal(seen[[3, 1]], again)
-    assert not torch.equal(seen, fixed_inputs(binary, pixels, observation_keys(2, rows), F64))
+    inputs = fixed_inputs(binary, pixels, observation_keys(1, rows), F64)
+    assert inputs.shape == (5, 1024)
+    repeated = fixed_inputs(binary, pixels[[3, 1]], observation_keys(1, rows[[3, 1]]), F64)
+    np.testing.assert_array_equal(inputs[[3, 1]], repeated)
+    assert not torch.equal(inputs, fixed_inputs(binary, pixels, observation_keys(2, rows), F64))
 
 
-def test_bytes_and_noise_are_exact_and_never_at_an_end() -> None:
+def test_dequantised_values_are_exact_and_inside_interval() -> None:
     count = 60_000
     for byte in (0, 1, 128, 255):
         pixels = torch.full((1, count, 1), byte, dtype=torch.uint8)
-        seen = Dequantised((1, 1, 1)).to_model_inputs(pixels, keys(byte), torch.float32)
-        assert torch.equal(seen.double(), Dequantised((1, 1, 1)).to_model_inputs(pixels, keys(byte), F64))
-        noise = seen.double() * 256 - byte
+        inputs = Dequantised((1, 1, 1)).to_model_inputs(pixels, keys(byte), torch.float32)
+        assert torch.equal(inputs.double(), Dequantised((1, 1, 1)).to_model_inputs(pixels, keys(byte), F64))
+        noise = inputs.double() * 256 - byte
         assert 0 < float(noise.min()) <= float(noise.max()) < 1
-        assert 0 < float(seen.min()) <= float(seen.max()) < 1
+        assert 0 < float(inputs.min()) <= float(inputs.max()) < 1
         assert stats.kstest(noise.flatten().numpy(), "uniform").pvalue > 1e-4
 
 
-def test_a_density_of_dequantised_pixels_is_converted_to_one_of_bytes() -> None:
-    seen = torch.rand(2, 3, 5, dtype=F64)
-    assert torch.equal(torch.full((2, 3), -5 * math.log(256), dtype=F64), Dequantised((1, 5, 1)).to_pixels(seen))
+def test_density_of_pixels_becomes_one_of_bytes() -> None:
+    inputs = torch.rand(2, 3, 5, dtype=F64)
+    assert torch.equal(torch.full((2, 3), -5 * math.log(256), dtype=F64), Dequantised((1, 5, 1)).to_pixels(inputs))

@@ -17,7 +17,7 @@ def images(count: int, shape: tuple[int, int, int] = SHAPE) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)
 
 
-def test_logits_are_those_of_the_same_network_in_torch() -> None:
+def test_logits_equal_torchs() -> None:
     mlp1 = Architecture("mlp1", SHAPE, 10)
     weights = mlp1.initial(0)
     weights["dense4.bias"] = np.arange(10, dtype=np.float32)
@@ -35,18 +35,18 @@ def test_logits_are_those_of_the_same_network_in_torch() -> None:
 
 
 @pytest.mark.parametrize("name", ["mlp1", "cnn2"])
-def test_what_a_network_says_does_not_depend_on_the_others(name: str) -> None:
+def test_logits_are_independent_of_other_models(name: str) -> None:
     network = Architecture(name, (32, 32, 3), 5, Regularisers(dropout=True, batch_norm=True))
     models = [network.initial(seed) for seed in range(3)]
     pixels = images(4, (32, 32, 3))
     together = logits(network, models, pixels)
     assert together.shape == (3, 4, 5)
-    for model, said in zip(models, together, strict=True):
-        np.testing.assert_array_equal(logits(network, [model], pixels)[0], said)
+    for model, model_logits in zip(models, together, strict=True):
+        np.testing.assert_array_equal(logits(network, [model], pixels)[0], model_logits)
     np.testing.assert_array_equal(together[::-1], logits(network, models[::-1], pixels))
 
 
-def test_nothing_is_dropped_and_no_statistic_moves() -> None:
+def test_evaluation_drops_nothing_and_moves_no_statistic() -> None:
     network = Architecture("cnn1", SHAPE, 10, Regularisers(dropout=True, batch_norm=True))
     weights = network.initial(0)
     before = {name: values.copy() for name, values in weights.items()}
@@ -55,7 +55,7 @@ def test_nothing_is_dropped_and_no_statistic_moves() -> None:
         np.testing.assert_array_equal(values, weights[name])
 
 
-def test_no_images_and_no_models_make_no_logits() -> None:
+def test_no_images_and_models_give_no_logits() -> None:
     network = Architecture("mlp1", SHAPE, 10)
     assert logits(network, [network.initial(0)], images(0)).shape == (1, 0, 10)
     assert logits(network, [], images(3)).shape == (0, 3, 10)
@@ -69,7 +69,7 @@ def test_read_only_weights_and_images_can_be_used() -> None:
     assert np.isfinite(logits(network, [weights], pixels)).all()
 
 
-def test_the_number_of_threads_stays_as_it_was() -> None:
+def test_number_of_threads_is_unchanged() -> None:
     network = Architecture("mlp1", SHAPE, 10)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -80,7 +80,7 @@ def test_the_number_of_threads_stays_as_it_was() -> None:
         torch.set_num_threads(before)
 
 
-def test_a_value_that_is_not_a_number_passes_through_every_layer() -> None:
+def test_nan_passes_through_every_layer() -> None:
     network = Architecture("mlp1", SHAPE, 10)
     weights = network.initial(0)
     weights["dense2.weight"][0, 0] = np.nan
@@ -90,8 +90,8 @@ def test_a_value_that_is_not_a_number_passes_through_every_layer() -> None:
 GREY = (28, 28, 1)
 
 
-def manual_gradient(weights: dict[str, np.ndarray], images: np.ndarray) -> dict[str, np.ndarray]:
-    """The activations of an mlp1, with batch norm where it has any: (n, units) by layer."""
+def activations_by_numpy(weights: dict[str, np.ndarray], images: np.ndarray) -> dict[str, np.ndarray]:
+    """The activations of an mlp1, with batch norm if present: (n, units) by layer."""
     x = images.reshape(len(images), -1) / 255
     values = {}
     for number in (1, 2, 3):
@@ -107,21 +107,24 @@ def manual_gradient(weights: dict[str, np.ndarray], images: np.ndarray) -> dict[
 
 @pytest.mark.parametrize("options", [Regularisers(), Regularisers(dropout=True, batch_norm=True)], ids=str)
 @pytest.mark.parametrize("together", [3, 512])
-def test_a_unit_is_active_where_its_relu_is_above_0(
+def test_unit_is_active_if_relu_is_positive(
     monkeypatch: pytest.MonkeyPatch, options: Regularisers, together: int
 ) -> None:
     monkeypatch.setattr(inference, "ROWS_AT_ONCE", together)
     network, stream = Architecture("mlp1", GREY, 10, options), np.random.default_rng(0)
     weights = {
-        # Statistics and offsets that move the point at which a unit wakes.
+        # Statistics and offsets that shift the threshold of a unit.
         name: values + stream.uniform(0.1, 0.4, values.shape).astype(np.float32) * (values.ndim == 1)
         for name, values in network.initial(0).items()
     }
     images = stream.integers(0, 256, (7, *GREY), dtype=np.uint8)
-    found, expected = active_units(network, weights, images, ["dense1", "dense3"]), manual_gradient(weights, images)
-    assert list(found) == ["dense1", "dense3"]
+    active, expected = (
+        active_units(network, weights, images, ["dense1", "dense3"]),
+        activations_by_numpy(weights, images),
+    )
+    assert list(active) == ["dense1", "dense3"]
     for layer, units in (("dense1", 512), ("dense3", 128)):
-        assert ((7, units), np.dtype(bool)) == (found[layer].shape, found[layer].dtype)
+        assert ((7, units), np.dtype(bool)) == (active[layer].shape, active[layer].dtype)
         clear = (expected[layer] == 0) | (expected[layer] > 1e-5)  # float32 decides the rest either way
-        assert (expected[layer] > 0)[clear].tolist() == found[layer][clear].tolist()
-        assert 0.1 < found[layer].mean() < 0.9
+        assert (expected[layer] > 0)[clear].tolist() == active[layer][clear].tolist()
+        assert 0.1 < active[layer].mean() < 0.9

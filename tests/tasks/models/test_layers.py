@@ -1,4 +1,4 @@
-"""Every layer of a stack of models against torch's own modules, one model at a time, in float64."""
+"""Every layer of a stack of models compared with torch's modules, one model at a time, in float64."""
 
 import subprocess
 import sys
@@ -32,9 +32,9 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def side_by_side(each: Tensor) -> Tensor:
+def side_by_side(images: Tensor) -> Tensor:
     """Images (models, rows, channels, height, width) as layers take them."""
-    return each.transpose(0, 1).flatten(1, 2)
+    return images.transpose(0, 1).flatten(1, 2)
 
 
 def apart(images: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ def apart(images: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("by", [TORCH, BATCHED], ids=lambda by: by.name)
-def test_dense_is_each_models_linear_with_its_gradients(by: MatMul) -> None:
+def test_dense_layer_equals_each_models_linear(by: MatMul) -> None:
     x = numbers(MODELS, ROWS, 7).requires_grad_()
     tensors = {"a.weight": numbers(MODELS, 4, 7, seed=1), "a.bias": numbers(MODELS, 4, seed=2)}
     for tensor in tensors.values():
@@ -53,16 +53,16 @@ def test_dense_is_each_models_linear_with_its_gradients(by: MatMul) -> None:
         [nn.functional.linear(x[m], tensors["a.weight"][m], tensors["a.bias"][m]) for m in range(MODELS)]
     )
     torch.testing.assert_close(expected, y, atol=1e-13, rtol=0)
-    for mine, theirs in zip(
+    for gradient, reference in zip(
         gradients, torch.autograd.grad(expected.square().sum(), [x, *tensors.values()]), strict=True
     ):
-        torch.testing.assert_close(theirs, mine, atol=1e-12, rtol=0)
+        torch.testing.assert_close(reference, gradient, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("transposed", [True, False])
-def test_a_convolution_is_each_models_own(transposed: bool, bias: bool) -> None:
-    each = numbers(MODELS, ROWS, 2, 6, 6)
+def test_convolution_equals_each_models_own(transposed: bool, bias: bool) -> None:
+    images = numbers(MODELS, ROWS, 2, 6, 6)
     kind = nn.ConvTranspose2d if transposed else nn.Conv2d
     modules = [kind(2, 3, 4, stride=2, padding=1, bias=bias, dtype=torch.float64) for _ in range(MODELS)]
     tensors = {"a.weight": torch.stack([module.weight.detach() for module in modules])}
@@ -70,21 +70,21 @@ def test_a_convolution_is_each_models_own(transposed: bool, bias: bool) -> None:
         tensors["a.bias"] = torch.stack([module.bias.detach() for module in modules])  # type: ignore[union-attr]
     layers = Layers(tensors)
     convolve = layers.transposed_conv if transposed else layers.conv
-    y = convolve("a", side_by_side(each), 3, 4, GLOROT, stride=2, padding=1, bias=ZERO if bias else None)
-    expected = torch.stack([module(x) for module, x in zip(modules, each, strict=True)])
+    y = convolve("a", side_by_side(images), 3, 4, GLOROT, stride=2, padding=1, bias=ZERO if bias else None)
+    expected = torch.stack([module(x) for module, x in zip(modules, images, strict=True)])
     torch.testing.assert_close(expected, apart(y), atol=1e-13, rtol=0)
 
 
 def normalised_by_torch(
-    each: Tensor, real: Tensor | None, image: bool, training: bool
+    values: Tensor, real: Tensor | None, image: bool, training: bool
 ) -> tuple[list[Tensor], list[nn.BatchNorm1d | nn.BatchNorm2d]]:
     modules: list[nn.BatchNorm1d | nn.BatchNorm2d] = []
     results = []
-    for m, x in enumerate(each):
-        module = (nn.BatchNorm2d if image else nn.BatchNorm1d)(each.shape[2], eps=1e-3, momentum=0.1).double()
-        module.running_mean.copy_(numbers(each.shape[2], seed=m))  # type: ignore[union-attr]
-        module.weight.data.copy_(numbers(each.shape[2], seed=10 + m))
-        module.bias.data.copy_(numbers(each.shape[2], seed=20 + m))
+    for m, x in enumerate(values):
+        module = (nn.BatchNorm2d if image else nn.BatchNorm1d)(values.shape[2], eps=1e-3, momentum=0.1).double()
+        module.running_mean.copy_(numbers(values.shape[2], seed=m))  # type: ignore[union-attr]
+        module.weight.data.copy_(numbers(values.shape[2], seed=10 + m))
+        module.bias.data.copy_(numbers(values.shape[2], seed=20 + m))
         module.train(training)
         modules.append(module)
         results.append(module(x if real is None else x[real[m].bool()]).detach())
@@ -94,10 +94,10 @@ def normalised_by_torch(
 @pytest.mark.parametrize("padded", [True, False])
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("image", [True, False])
-def test_batch_norm_is_each_models_own_over_its_real_rows(image: bool, training: bool, padded: bool) -> None:
-    each = numbers(MODELS, ROWS, 4, 3, 2) if image else numbers(MODELS, ROWS, 4)
+def test_batch_norm_covers_real_rows_of_each_model(image: bool, training: bool, padded: bool) -> None:
+    values = numbers(MODELS, ROWS, 4, 3, 2) if image else numbers(MODELS, ROWS, 4)
     real = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]) if padded else None
-    expected, modules = normalised_by_torch(each, real, image, training)
+    expected, modules = normalised_by_torch(values, real, image, training)
     tensors = {
         "n.gamma": torch.stack([numbers(4, seed=10 + m) for m in range(MODELS)]),
         "n.beta": torch.stack([numbers(4, seed=20 + m) for m in range(MODELS)]),
@@ -105,24 +105,24 @@ def test_batch_norm_is_each_models_own_over_its_real_rows(image: bool, training:
         "n.variance": torch.ones(MODELS, 4, dtype=torch.float64),
     }
     layers = Layers(tensors, Mode(training, real=real))
-    y = layers.batch_norm("n", side_by_side(each) if image else each, momentum=0.1, epsilon=1e-3)
-    found = apart(y) if image else y
+    y = layers.batch_norm("n", side_by_side(values) if image else values, momentum=0.1, epsilon=1e-3)
+    normalised = apart(y) if image else y
     for m in range(MODELS):
         rows = slice(None) if real is None else real[m].bool()
-        torch.testing.assert_close(expected[m], found[m][rows], atol=1e-12, rtol=0)
+        torch.testing.assert_close(expected[m], normalised[m][rows], atol=1e-12, rtol=0)
         torch.testing.assert_close(modules[m].running_mean, tensors["n.mean"][m], atol=1e-13, rtol=0)
         torch.testing.assert_close(modules[m].running_var, tensors["n.variance"][m], atol=1e-13, rtol=0)
 
 
-def test_a_batch_of_one_row_is_normalised_to_its_shift() -> None:
+def test_single_row_is_normalised_to_its_shift() -> None:
     tensors = {"n.gamma": torch.ones(1, 2), "n.beta": torch.tensor([[3.0, 4.0]])}
     tensors |= {"n.mean": torch.zeros(1, 2), "n.variance": torch.ones(1, 2)}
     y = Layers(tensors, Mode(training=True)).batch_norm("n", torch.randn(1, 1, 2), momentum=0.5, epsilon=1e-3)
     assert y.tolist() == [[[3, 4]]]
-    assert tensors["n.variance"].tolist() == [[0.5, 0.5]]  # of one number there is no unbiased variance: taken as 0
+    assert tensors["n.variance"].tolist() == [[0.5, 0.5]]  # one number has no unbiased variance: 0 is used
 
 
-def test_a_model_without_real_rows_keeps_its_statistics() -> None:
+def test_model_without_real_rows_keeps_statistics() -> None:
     real = torch.tensor([[1, 1], [0, 0]])
     tensors = {name: torch.ones(2, 1) for name in ("n.gamma", "n.beta", "n.mean", "n.variance")}
     Layers(tensors, Mode(training=True, real=real)).batch_norm("n", torch.randn(2, 2, 1), momentum=0.5, epsilon=1e-3)
@@ -130,49 +130,49 @@ def test_a_model_without_real_rows_keeps_its_statistics() -> None:
     assert tensors["n.variance"][1] == 1
 
 
-def test_slopes_through_masked_batch_norm_are_those_of_the_real_rows() -> None:
+def test_gradients_of_batch_norm_cover_only_real_rows() -> None:
     x = numbers(1, ROWS, 4).requires_grad_()
     real = torch.tensor([[1, 1, 1, 0, 0]])
     tensors = {"n.gamma": torch.ones(1, 4).double(), "n.beta": torch.zeros(1, 4).double()}
     tensors |= {"n.mean": torch.zeros(1, 4).double(), "n.variance": torch.ones(1, 4).double()}
     y = Layers(tensors, Mode(training=True, real=real)).batch_norm("n", x, momentum=0.1, epsilon=1e-3)
     (gradient,) = torch.autograd.grad((y * numbers(1, ROWS, 4, seed=3) * real[..., None]).sum(), x)
-    again = x.detach()[0, :3].clone().requires_grad_()
-    expected = nn.functional.batch_norm(again, None, None, training=True, eps=1e-3)
-    (theirs,) = torch.autograd.grad((expected * numbers(1, ROWS, 4, seed=3)[0, :3]).sum(), again)
-    torch.testing.assert_close(theirs, gradient[0, :3], atol=1e-12, rtol=0)
+    real_rows = x.detach()[0, :3].clone().requires_grad_()
+    expected = nn.functional.batch_norm(real_rows, None, None, training=True, eps=1e-3)
+    (reference,) = torch.autograd.grad((expected * numbers(1, ROWS, 4, seed=3)[0, :3]).sum(), real_rows)
+    torch.testing.assert_close(reference, gradient[0, :3], atol=1e-12, rtol=0)
     assert not gradient[0, 3:].any()
 
 
 @pytest.mark.parametrize("shape", [(MODELS, ROWS, 8), (ROWS, MODELS * 2, 3, 4)])
-def test_dropout_is_each_models_own_and_ends_with_training(shape: tuple[int, ...]) -> None:
+def test_dropout_is_separate_and_only_in_training(shape: tuple[int, ...]) -> None:
     x = torch.ones(shape)
     keys = torch.tensor([5, 6, 7])
     tensors = {"w": torch.zeros(MODELS, 1)}
     together = Layers(tensors, Mode(training=True, draws=CounterRng(keys))).dropout(x, 0.25)
     assert [0, pytest.approx(4 / 3)] == sorted(together.unique().tolist())
-    each = together if len(shape) == 3 else apart(together)
+    masks = together if len(shape) == 3 else apart(together)
     for m in range(MODELS):
         one = Layers({"w": torch.zeros(1, 1)}, Mode(training=True, draws=CounterRng(keys[m : m + 1])))
         alone = one.dropout(x[m : m + 1] if len(shape) == 3 else x[:, 2 * m : 2 * m + 2], 0.25)
-        assert torch.equal(each[m], alone[0] if len(shape) == 3 else alone)
+        assert torch.equal(masks[m], alone[0] if len(shape) == 3 else alone)
     assert torch.equal(x, Layers(tensors).dropout(x, 0.25))
 
 
-def test_two_dropouts_of_a_network_drop_differently() -> None:
+def test_dropouts_of_a_network_differ() -> None:
     layers = Layers({"w": torch.zeros(1, 1)}, Mode(training=True, draws=CounterRng(torch.tensor([5]))))
     x = torch.ones(1, 4, 64)
     assert not torch.equal(layers.dropout(x, 0.5), layers.dropout(x, 0.5))
 
 
-def test_images_and_dense_values_turn_into_one_another() -> None:
-    each = numbers(MODELS, ROWS, 2, 3, 4)
+def test_images_and_flat_values_convert_exactly() -> None:
+    images = numbers(MODELS, ROWS, 2, 3, 4)
     layers = Layers({"w": torch.zeros(MODELS, 1)})
-    flat = layers.flat(side_by_side(each))
-    assert torch.equal(each.flatten(2), flat)
-    assert torch.equal(side_by_side(each), layers.images(flat, (2, 3, 4)))
+    flat = layers.flat(side_by_side(images))
+    assert torch.equal(images.flatten(2), flat)
+    assert torch.equal(side_by_side(images), layers.images(flat, (2, 3, 4)))
     one = Layers({"w": torch.zeros(1, 1)})
-    assert torch.equal(each[0].flatten(1)[None], one.flat(each[0]))
+    assert torch.equal(images[0].flatten(1)[None], one.flat(images[0]))
 
 
 def small(layers: Layers, x: Tensor) -> Tensor:
@@ -180,9 +180,9 @@ def small(layers: Layers, x: Tensor) -> Tensor:
     return layers.dense("out", layers.flat(x.relu()), 2, FAN_IN_UNIFORM, bias=constant(0.5))
 
 
-def test_a_network_tells_its_weights_without_being_computed() -> None:
-    found = weights_of(small, (1, 8, 8))
-    assert {name: weight.shape for name, weight in found.items()} == {
+def test_weights_are_listed_without_computation() -> None:
+    weights = weights_of(small, (1, 8, 8))
+    assert {name: weight.shape for name, weight in weights.items()} == {
         "conv.weight": (4, 1, 3, 3),
         "conv.bias": (4,),
         "norm.gamma": (4,),
@@ -192,10 +192,10 @@ def test_a_network_tells_its_weights_without_being_computed() -> None:
         "out.weight": (2, 144),
         "out.bias": (2,),
     }
-    assert [name for name, weight in found.items() if not weight.learned] == ["norm.mean", "norm.variance"]
+    assert [name for name, weight in weights.items() if not weight.learned] == ["norm.mean", "norm.variance"]
 
 
-def test_to_tell_its_weights_a_network_loads_no_compiler() -> None:
+def test_listing_weights_loads_no_compiler() -> None:
     script = """
 import sys
 from tasks.models.networks import DEFINITIONS, Architecture
@@ -209,7 +209,7 @@ print(min(told) > 0, [name for name in ("torch._dynamo", "sympy", "triton") if n
     assert done.stdout.strip() == "True []"
 
 
-def test_weights_start_as_said_and_follow_the_seed() -> None:
+def test_weights_start_as_declared_and_follow_seed() -> None:
     weights = weights_of(small, (1, 8, 8))
     start = initial(weights, 3)
     assert {name: weight.shape for name, weight in weights.items()} == {n: values.shape for n, values in start.items()}
@@ -227,14 +227,14 @@ def test_weights_start_as_said_and_follow_the_seed() -> None:
     [(GLOROT, 2 / (300 + 500)), (HE_NORMAL, 2 / 300), (FAN_IN_UNIFORM, 1 / (3 * 300))],
     ids=lambda value: value.name if hasattr(value, "name") else "",
 )
-def test_a_start_has_the_published_variance(start: object, variance: float) -> None:
+def test_start_has_the_published_variance(start: object, variance: float) -> None:
     draw: Callable[..., np.ndarray] = start.draw  # type: ignore[attr-defined]
     values = draw(np.random.default_rng(0), (500, 300), 300, 500)
     assert abs(values.var() / variance - 1) < 0.02
     assert abs(values.mean()) < 5 * np.sqrt(variance / values.size)
 
 
-def test_a_tensor_of_another_shape_is_named() -> None:
+def test_tensor_of_another_shape_is_named() -> None:
     with pytest.raises(ValueError, match=r"a\.weight is 4x6; this network has it 4x7"):
         Layers({"a.weight": torch.zeros(1, 4, 6), "a.bias": torch.zeros(1, 4)}).dense("a", torch.zeros(1, 2, 7), 4, ONE)
 

@@ -122,14 +122,14 @@ def keys(step: int, models: int = 2) -> Tensor:
 
 
 @pytest.mark.parametrize("function", ["plain", "dropping"])
-def test_training_is_that_of_plain_torch_for_every_model(package: Path, function: str) -> None:
+def test_training_equals_plain_torch_for_every_model(package: Path, function: str) -> None:
     network = architecture(function)
-    # In float64: before batch norm a bias has no gradient but rounding, which Adam would blow up.
+    # In float64: the gradient of a bias before batch norm is only rounding error, which Adam would amplify.
     tensors = {n: t.detach().double().requires_grad_(t.requires_grad) for n, t in stack(network, [1, 2]).items()}
     learned = [tensor for tensor in tensors.values() if tensor.requires_grad]
     adam = torch.optim.Adam(learned, lr=1e-2)
     plain = [plain_module(function, seed).double() for seed in (1, 2)]
-    theirs = [torch.optim.Adam(module.parameters(), lr=1e-2) for module in plain]
+    optimisers = [torch.optim.Adam(module.parameters(), lr=1e-2) for module in plain]
     for step in range(4):
         pixels, labels = rows(step)[0].double(), rows(step)[1]
         real = torch.ones(2, ROWS)
@@ -140,27 +140,27 @@ def test_training_is_that_of_plain_torch_for_every_model(package: Path, function
         adam.zero_grad()
         (losses * real / real.sum(1, keepdim=True)).sum().backward()
         adam.step()
-        for m, (module, optimiser) in enumerate(zip(plain, theirs, strict=True)):
+        for m, (module, optimiser) in enumerate(zip(plain, optimisers, strict=True)):
             count = int(real[m].sum())
             with torch.random.fork_rng([]):
                 torch.manual_seed(int(keys(step)[m]))
-                said = module(nchw(pixels[m, :count]))
+                outputs = module(nchw(pixels[m, :count]))
             optimiser.zero_grad()
-            nn.functional.cross_entropy(said, labels[m, :count]).backward()
+            nn.functional.cross_entropy(outputs, labels[m, :count]).backward()
             optimiser.step()
     for m, module in enumerate(plain):
         for name, tensor in modules.tensors_of(module).items():
             if name in tensors:
                 torch.testing.assert_close(tensor.detach(), tensors[name][m].detach(), atol=1e-7, rtol=0)
-    trained = [{name: tensor[m].detach().float().numpy() for name, tensor in tensors.items()} for m in range(2)]
+    trained_weights = [{name: tensor[m].detach().float().numpy() for name, tensor in tensors.items()} for m in range(2)]
     images = np.random.default_rng(0).integers(0, 256, (5, *SHAPE), dtype=np.uint8)
     for m, module in enumerate(plain):
         with torch.no_grad():
             expected = module.eval().float()(nchw(torch.from_numpy(images / np.float32(255)).flatten(1)))
-        np.testing.assert_allclose(expected.numpy(), logits(network, trained, images)[m], atol=1e-4)
+        np.testing.assert_allclose(expected.numpy(), logits(network, trained_weights, images)[m], atol=1e-4)
 
 
-def test_a_model_does_not_depend_on_its_company_nor_on_the_global_random_state(package: Path) -> None:
+def test_model_is_independent_of_stack_and_random_state(package: Path) -> None:
     network = architecture("dropping")
     pixels, _ = rows(0)
     together = network.logits(Layers(stack(network, [1, 2]), Mode(True, CounterRng(keys(0)))), pixels)
@@ -171,22 +171,22 @@ def test_a_model_does_not_depend_on_its_company_nor_on_the_global_random_state(p
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_facts_are_found_by_trying(package: Path) -> None:
-    found = {
+def test_properties_are_found_by_trial(package: Path) -> None:
+    properties = {
         name: (architecture(name).stackable, architecture(name).capturable)
         for name in ("plain", "dropping", "branching")
     }
-    assert found == {"plain": (True, True), "dropping": (False, False), "branching": (False, False)}
-    own = architecture("dropping").own
-    assert own is not None
-    assert own.random(training=True)
-    assert not own.random(training=False)
-    assert list(own.module.constants) == ["1.num_batches_tracked"]
-    assert {"1.running_mean", "1.running_var"} == {n for n, w in own.module.weights.items() if not w.learned}
+    assert properties == {"plain": (True, True), "dropping": (False, False), "branching": (False, False)}
+    user_module = architecture("dropping").own
+    assert user_module is not None
+    assert user_module.random(training=True)
+    assert not user_module.random(training=False)
+    assert list(user_module.module.constants) == ["1.num_batches_tracked"]
+    assert {"1.running_mean", "1.running_var"} == {n for n, w in user_module.module.weights.items() if not w.learned}
     assert Architecture("cnn1", (28, 28, 1), 10).stackable
 
 
-def test_a_stack_is_computed_in_one_pass_like_each_model_alone(package: Path) -> None:
+def test_stack_in_one_pass_equals_single_models(package: Path) -> None:
     network = architecture("plain")
     pixels, _ = rows(0)
     for training in (True, False):
@@ -200,7 +200,7 @@ def test_a_stack_is_computed_in_one_pass_like_each_model_alone(package: Path) ->
                 torch.testing.assert_close(tensor[0], tensors[name][m], atol=1e-6, rtol=1e-5)
 
 
-def test_a_name_is_pinned_to_the_source_of_its_package(package: Path) -> None:
+def test_name_is_pinned_to_source_of_its_package(package: Path) -> None:
     name = custom.pin(Network.parse("theirs.network:plain"))
     assert name == custom.pin(name)
     assert Architecture(str(name), SHAPE, CLASSES).weights
@@ -217,7 +217,7 @@ def test_pinning_imports_neither_the_package_nor_torch(package: Path) -> None:
     assert custom.pin(Network.parse("theirs.network:plain")).digest
 
 
-def test_a_module_without_a_package_is_pinned_by_its_file(package: Path) -> None:
+def test_module_without_package_is_pinned_by_its_file(package: Path) -> None:
     file = package.parent / "single.py"
     file.write_text("x = 1")
     before = custom.pin(Network.parse("single:make"))
@@ -242,12 +242,12 @@ def test_a_module_without_a_package_is_pinned_by_its_file(package: Path) -> None
         ("theirs.network:noisy", "draws random numbers in evaluation; this is allowed only in training"),
     ],
 )
-def test_what_cannot_be_used_is_refused_in_one_line(package: Path, name: str, message: str) -> None:
+def test_unusable_modules_are_refused(package: Path, name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
         _ = Architecture(name, SHAPE, CLASSES).weights
     assert "\n" not in str(error.value)
 
 
-def test_the_papers_regularisers_are_not_for_a_users_own_module(package: Path) -> None:
+def test_regularisers_are_refused_for_users_modules(package: Path) -> None:
     with pytest.raises(ValueError, match=r"dropout is on, but theirs\.network:plain has no such option"):
         Architecture("theirs.network:plain", SHAPE, CLASSES, Regularisers(dropout=True))

@@ -1,4 +1,4 @@
-"""Each network, one model and three at once, against the same network in torch's own modules, model by model."""
+"""Each network, one model and three at once, compared with the same network in torch's own modules."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def one_thread() -> Iterator[None]:
 
 
 class Dropout(nn.Module):
-    """Drops what one model's draws say, at the site that the network has reached."""
+    """Dropout with the draws of one model, at consecutive sites of the network."""
 
     def __init__(self, rate: float, key: Tensor, sites: Iterator[int]) -> None:
         super().__init__()
         self.rate, self.draws, self.sites = rate, CounterRng(key[None]), sites
-        self.rows: Tensor | None = None  # the real ones, of ROWS
+        self.rows: Tensor | None = None  # the real rows
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
             return x
         rows = torch.arange(len(x)) if self.rows is None else self.rows
-        kept = self.draws.dropout_mask(next(self.sites), (ROWS, *x.shape[1:]), self.rate)[0]
-        return x * kept[rows] / (1 - self.rate)
+        mask = self.draws.dropout_mask(next(self.sites), (ROWS, *x.shape[1:]), self.rate)[0]
+        return x * mask[rows] / (1 - self.rate)
 
 
 Make = Callable[[float], nn.Module]  # dropout by its rate
@@ -58,7 +58,7 @@ def around(norm: type[nn.Module], size: int, rate: float, options: Regularisers,
 
 
 def mlp1(shape: tuple[int, int, int], classes: int, options: Regularisers, dropout: Make) -> nn.Module:
-    bias = not options.batch_norm  # which would take it away again
+    bias = not options.batch_norm  # batch norm would cancel it
     parts: list[nn.Module] = [nn.Flatten()]
     sizes = [math.prod(shape), 512, 256, 128]
     for inputs, units in pairwise(sizes):
@@ -67,7 +67,7 @@ def mlp1(shape: tuple[int, int, int], classes: int, options: Regularisers, dropo
 
 
 def cnn1(shape: tuple[int, int, int], classes: int, options: Regularisers, dropout: Make) -> nn.Module:
-    bias = not options.batch_norm  # which would take it away again
+    bias = not options.batch_norm  # batch norm would cancel it
     side = (shape[0] - 4) // 2
     return nn.Sequential(
         nn.Conv2d(shape[2], 32, 3, bias=bias),
@@ -85,7 +85,7 @@ def cnn1(shape: tuple[int, int, int], classes: int, options: Regularisers, dropo
 
 
 def cnn2(shape: tuple[int, int, int], classes: int, options: Regularisers, dropout: Make) -> nn.Module:
-    bias = not options.batch_norm  # which would take it away again
+    bias = not options.batch_norm  # batch norm would cancel it
     side = ((shape[0] - 4) // 2 - 4) // 2
     parts: list[nn.Module] = []
     for inputs, channels in ((shape[2], 32), (32, 64)):
@@ -171,7 +171,7 @@ CASES = [
     ("cnn2", GREY, BOTH),
 ]
 MODES = ("evaluation", "training", "padded", "alone")
-# Deep networks on small images, as float64 is slow, and in the modes that other networks do not show as well.
+# Deep networks on small images, because float64 is slow, and only in modes that the others do not cover.
 DEEP = [
     ("densenet100", (16, 16, 3), PLAIN, "evaluation"),
     ("densenet100", (14, 14, 1), Regularisers(dropout=True), "padded"),
@@ -181,44 +181,46 @@ DEEP = [
 ]
 
 
-def named(value: object) -> str:
+def test_id(value: object) -> str:
     if isinstance(value, Regularisers):
         return "+".join(name for name in ("dropout", "batch_norm") if getattr(value, name)) or "plain"
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-@lru_cache(maxsize=MODELS)  # the modes of a network follow one another, and drawing millions of weights takes long
+@lru_cache(maxsize=MODELS)  # consecutive cases share a network, and drawing millions of weights is slow
 def start(architecture: Architecture, seed: int) -> Mapping[str, np.ndarray]:
     return initial(architecture.weights, seed)
 
 
 def stack(architecture: Architecture, count: int) -> dict[str, Tensor]:
-    """Models that differ, every tensor with numbers of its own."""
+    """Models with different numbers in every tensor."""
     stream = np.random.default_rng(0)
     models = [start(architecture, seed) for seed in range(count)]
     tensors = {}
     for name, weight in architecture.weights.items():
-        each = np.stack([model[name] for model in models]).astype(np.float64)
-        # Biases, scales and statistics start alike everywhere: moved a little, they show where they enter.
-        each += stream.uniform(0.0, 0.1, each.shape) if each[0].ndim == 1 else 0
-        tensors[name] = torch.from_numpy(each).requires_grad_(weight.learned)
+        values = np.stack([model[name] for model in models]).astype(np.float64)
+        # Biases, scales and statistics start equal: small offsets reveal a wrong position.
+        values += stream.uniform(0.0, 0.1, values.shape) if values[0].ndim == 1 else 0
+        tensors[name] = torch.from_numpy(values).requires_grad_(weight.learned)
     return tensors
 
 
 def modules(architecture: Architecture, tensors: dict[str, Tensor], training: bool) -> list[nn.Module]:
-    """The same models in torch, whose tensors have the same order."""
-    found = []
+    """The same models in torch, with tensors in the same order."""
+    torch_models = []
     for m in range(len(next(iter(tensors.values())))):
         sites = iter(range(1, 1000))
         make = lambda rate, m=m, sites=sites: Dropout(rate, KEYS[m], sites)  # noqa: E731
         module = MODULES[architecture.name](architecture.shape, architecture.classes, architecture.regularisers, make)
         module.double().train(training)
-        theirs = state(module)
-        assert [tuple(tensor.shape[1:]) for tensor in tensors.values()] == [tuple(tensor.shape) for tensor in theirs]
-        for mine, tensor in zip(tensors.values(), theirs, strict=True):
-            tensor.data.copy_(mine[m].detach())
-        found.append(module)
-    return found
+        parameters = state(module)
+        assert [tuple(tensor.shape[1:]) for tensor in tensors.values()] == [
+            tuple(tensor.shape) for tensor in parameters
+        ]
+        for model_tensor, tensor in zip(tensors.values(), parameters, strict=True):
+            tensor.data.copy_(model_tensor[m].detach())
+        torch_models.append(module)
+    return torch_models
 
 
 def state(module: nn.Module) -> list[Tensor]:
@@ -226,10 +228,10 @@ def state(module: nn.Module) -> list[Tensor]:
     return [tensor for name, tensor in module.state_dict(keep_vars=True).items() if not name.endswith("tracked")]
 
 
-def assert_close(theirs: Tensor, ours: Tensor, atol: float, rtol: float) -> None:
-    """As torch.testing's, in a third of the time."""
-    assert theirs.shape == ours.shape
-    assert ((theirs - ours).abs_() <= ours.abs().mul_(rtol).add_(atol)).all()
+def assert_close(actual: Tensor, expected: Tensor, atol: float, rtol: float) -> None:
+    """Like torch.testing.assert_close, in a third of the time."""
+    assert actual.shape == expected.shape
+    assert ((actual - expected).abs_() <= expected.abs().mul_(rtol).add_(atol)).all()
 
 
 def rows_of(shape: tuple[int, int, int]) -> Tensor:
@@ -237,9 +239,9 @@ def rows_of(shape: tuple[int, int, int]) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "options", "mode"), [*((*case, mode) for case in CASES for mode in MODES), *DEEP], ids=named
+    ("name", "shape", "options", "mode"), [*((*case, mode) for case in CASES for mode in MODES), *DEEP], ids=test_id
 )
-def test_a_network_and_its_slopes_are_those_of_torchs_modules(
+def test_network_and_gradients_equal_torchs_modules(
     name: str, shape: tuple[int, int, int], options: Regularisers, mode: str
 ) -> None:
     architecture = Architecture(name, shape, 7, options)
@@ -252,27 +254,27 @@ def test_a_network_and_its_slopes_are_those_of_torchs_modules(
     logits = architecture.logits(layers, pixels)
     assert (models, ROWS, 7) == logits.shape
     weighed = torch.randn((ROWS, 7), dtype=torch.float64, generator=torch.Generator().manual_seed(8))
-    kept = torch.ones(models, ROWS) if real is None else real
+    real_rows = torch.ones(models, ROWS) if real is None else real
     learned = [tensor for tensor in tensors.values() if tensor.requires_grad]
-    gradients = torch.autograd.grad((logits * weighed * kept[..., None]).sum(), learned)
+    gradients = torch.autograd.grad((logits * weighed * real_rows[..., None]).sum(), learned)
     for m, module in enumerate(expected):
-        rows = torch.nonzero(kept[m])[:, 0]
+        rows = torch.nonzero(real_rows[m])[:, 0]
         for part in module.modules():
             if isinstance(part, Dropout):
                 part.rows = rows
         images = pixels[m, rows].view(-1, *shape).permute(0, 3, 1, 2)
-        said = module(images)
-        torch.testing.assert_close(said, logits[m, rows], atol=1e-10, rtol=0)
-        theirs = torch.autograd.grad((said * weighed[rows]).sum(), list(module.parameters()))
-        for their, mine in zip(theirs, gradients, strict=True):
-            assert_close(their, mine[m], atol=1e-10, rtol=1e-10)
-        for their, tensor in zip(state(module), tensors.values(), strict=True):
-            assert_close(their.detach(), tensor[m].detach(), atol=1e-12, rtol=1e-12)
+        outputs = module(images)
+        torch.testing.assert_close(outputs, logits[m, rows], atol=1e-10, rtol=0)
+        reference_gradients = torch.autograd.grad((outputs * weighed[rows]).sum(), list(module.parameters()))
+        for reference, gradient in zip(reference_gradients, gradients, strict=True):
+            assert_close(reference, gradient[m], atol=1e-10, rtol=1e-10)
+        for reference, tensor in zip(state(module), tensors.values(), strict=True):
+            assert_close(reference.detach(), tensor[m].detach(), atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
-@pytest.mark.parametrize("shape", [GREY, COLOUR], ids=named)
-def test_every_network_takes_the_usual_images(name: str, shape: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("shape", [GREY, COLOUR], ids=test_id)
+def test_every_network_accepts_the_usual_images(name: str, shape: tuple[int, int, int]) -> None:
     architecture = Architecture(name, shape, 10)
     tensors = {name: torch.from_numpy(values)[None] for name, values in architecture.initial(0).items()}
     logits = architecture.logits(Layers(tensors), rows_of(shape)[:1, :2].float())
@@ -281,20 +283,20 @@ def test_every_network_takes_the_usual_images(name: str, shape: tuple[int, int, 
 
 
 @pytest.mark.parametrize("name", ["cnn1", "cnn2"])
-@pytest.mark.parametrize("shape", [GREY, COLOUR], ids=named)
-def test_one_model_in_float32_is_that_of_torchs_modules(name: str, shape: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("shape", [GREY, COLOUR], ids=test_id)
+def test_float32_model_equals_torchs_modules(name: str, shape: tuple[int, int, int]) -> None:
     architecture = Architecture(name, shape, 7)
     exact = stack(architecture, 1)
     (module,) = modules(architecture, exact, False)
     tensors = {name: tensor.detach().float().requires_grad_() for name, tensor in exact.items()}
     pixels = rows_of(shape)[:1]
     logits = architecture.logits(Layers(tensors, Mode(True)), pixels.float())
-    said = module(pixels[0].view(-1, *shape).permute(0, 3, 1, 2))
-    torch.testing.assert_close(said.float(), logits[0], atol=1e-4, rtol=1e-3)
+    outputs = module(pixels[0].view(-1, *shape).permute(0, 3, 1, 2))
+    torch.testing.assert_close(outputs.float(), logits[0], atol=1e-4, rtol=1e-3)
     gradients = torch.autograd.grad(logits.square().sum(), list(tensors.values()))
-    theirs = torch.autograd.grad(said.square().sum(), list(module.parameters()))
-    for their, mine in zip(theirs, gradients, strict=True):
-        assert (their - mine[0]).norm() < 1e-4 * their.norm()
+    reference_gradients = torch.autograd.grad(outputs.square().sum(), list(module.parameters()))
+    for reference, gradient in zip(reference_gradients, gradients, strict=True):
+        assert (reference - gradient[0]).norm() < 1e-4 * reference.norm()
 
 
 @pytest.mark.parametrize(
@@ -312,9 +314,9 @@ def test_one_model_in_float32_is_that_of_torchs_modules(name: str, shape: tuple[
         ("densenet100", COLOUR, PLAIN, 769_162),  # 0.8 M in Huang et al. 2018, table 2
         ("resnet18", COLOUR, PLAIN, 11_173_962),
     ],
-    ids=named,
+    ids=test_id,
 )
-def test_a_network_has_its_published_number_of_parameters(
+def test_network_has_its_published_parameter_count(
     name: str, shape: tuple[int, int, int], options: Regularisers, count: int
 ) -> None:
     weights = Architecture(name, shape, 10, options).weights
@@ -329,14 +331,12 @@ def test_a_network_has_its_published_number_of_parameters(
         ("cnn2", COLOUR, 2.0, 6_836_298),  # 1,792 + 36,928 + 73,856 + 147,584 + 3,200 * 2,048 + 2,048 + 20,490
     ],
 )
-def test_a_width_is_the_factor_on_units_and_channels_of_hidden_layers(
-    name: str, shape: tuple[int, int, int], width: float, count: int
-) -> None:
+def test_width_scales_units_and_channels(name: str, shape: tuple[int, int, int], width: float, count: int) -> None:
     network = Architecture(name, shape, 10, width=width)
     assert count == sum(math.prod(weight.shape) for weight in network.weights.values())
     tensors = {name: torch.from_numpy(values)[None] for name, values in network.initial(0).items()}
     assert network.logits(Layers(tensors), torch.rand(1, 3, math.prod(shape))).shape == (1, 3, 10)
-    # By its name the fastest way to train is stored: each width has its own.
+    # The fastest strategy is stored under this name, separately for each width.
     assert (name, f"{name} of width {width:g}") == (str(Architecture(name, shape, 10)), str(network))
     assert network != Architecture(name, shape, 10) == Architecture(name, shape, 10, width=1)
 
@@ -351,7 +351,7 @@ def test_a_width_is_the_factor_on_units_and_channels_of_hidden_layers(
         ("densenet100", math.inf, "width is inf; it must be a finite number above 0"),
     ],
 )
-def test_a_width_that_a_network_does_not_have_is_refused(name: str, width: float, message: str) -> None:
+def test_unsupported_width_is_refused(name: str, width: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Architecture(name, COLOUR, 10, width=width)
 
@@ -362,15 +362,15 @@ def test_every_network_is_described_with_its_options() -> None:
         for option in ("dropout", "batch_norm"):
             plain = Architecture(name, COLOUR, 10)
             if option in options:
-                other = Architecture(name, COLOUR, 10, Regularisers(**{option: True}))
-                assert (option == "dropout") == (plain.weights.keys() == other.weights.keys())
+                regularised = Architecture(name, COLOUR, 10, Regularisers(**{option: True}))
+                assert (option == "dropout") == (plain.weights.keys() == regularised.weights.keys())
                 assert option in DESCRIPTIONS[name]
             else:
                 with pytest.raises(ValueError, match=f"{option} is on, but {name} has no such option"):
                     Architecture(name, COLOUR, 10, Regularisers(**{option: True}))
 
 
-def test_an_unknown_network_is_refused_with_those_that_are_known() -> None:
+def test_unknown_network_lists_known_ones() -> None:
     with pytest.raises(
         ValueError, match=r"network is 'mlp'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18"
     ):
@@ -394,7 +394,7 @@ def test_layers_have_the_published_widths() -> None:
     assert expected == {name: values.shape for name, values in MLP1.initial(0).items()}
 
 
-def test_weights_start_uniform_within_glorots_limit_and_biases_at_zero() -> None:
+def test_weights_start_within_glorots_limit_and_biases_zero() -> None:
     weights = MLP1.initial(3)
     limit = math.sqrt(6 / (784 + 512))
     first = weights["dense1.weight"]
@@ -404,9 +404,9 @@ def test_weights_start_uniform_within_glorots_limit_and_biases_at_zero() -> None
 
 
 def test_initial_weights_follow_the_seed() -> None:
-    one, again, other = (MLP1.initial(seed)["dense2.weight"] for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one, again)
-    assert not np.array_equal(one, other)
+    one, repeated, other_seed = (MLP1.initial(seed)["dense2.weight"] for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, repeated)
+    assert not np.array_equal(one, other_seed)
 
 
 NETWORK = Architecture("cnn2", (32, 32, 3), 10, Regularisers(batch_norm=True))
@@ -424,21 +424,21 @@ def model(weights: dict[str, np.ndarray], network: Architecture = NETWORK) -> pa
     return pa.Table.from_pylist([row], schema=add_width(MODEL, network.width))
 
 
-def test_weights_come_back_from_the_table_bit_for_bit_and_in_order() -> None:
+def test_weights_survive_the_table_exactly_in_order() -> None:
     stream = np.random.default_rng(0)
-    written = {"b": stream.normal(size=(3, 4)).astype(np.float32), "a": np.array([np.nan, -0.0], np.float32)}
-    read = weights_of_model(model(written))
-    assert list(written) == list(read)
-    for name, values in written.items():
-        assert (values.shape, values.tobytes()) == (read[name].shape, read[name].tobytes())
+    original = {"b": stream.normal(size=(3, 4)).astype(np.float32), "a": np.array([np.nan, -0.0], np.float32)}
+    restored = weights_of_model(model(original))
+    assert list(original) == list(restored)
+    for name, values in original.items():
+        assert (values.shape, values.tobytes()) == (restored[name].shape, restored[name].tobytes())
 
 
-def test_weights_that_lie_otherwise_in_memory_are_written_row_by_row() -> None:
+def test_transposed_weights_are_stored_row_by_row() -> None:
     values = np.arange(6, dtype=np.float32).reshape(2, 3).T
     np.testing.assert_array_equal(values, weights_of_model(model({"w": values}))["w"])
 
 
-def test_the_network_comes_back_from_the_table() -> None:
+def test_network_is_restored_from_the_table() -> None:
     for name, regularisers in (
         ("cnn2", Regularisers(batch_norm=True)),
         ("mlp1", Regularisers(dropout=True)),
@@ -448,4 +448,4 @@ def test_the_network_comes_back_from_the_table() -> None:
         assert network == architecture_of(model({}, network))
     narrow = Architecture("mlp1", (28, 28, 1), 10, width=0.3)
     assert narrow == architecture_of(model({}, narrow))
-    assert add_width(MODEL, 1.0) == MODEL  # stored models of the published width stay as they are
+    assert add_width(MODEL, 1.0) == MODEL  # stored models of the published width remain valid

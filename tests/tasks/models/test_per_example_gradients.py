@@ -1,4 +1,4 @@
-"""Every row's squared gradient against autograd, row by row."""
+"""Every row's squared gradient compared with autograd, row by row."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,8 +32,8 @@ def stack(network: Architecture, models: int) -> dict[str, Tensor]:
     starts = [network.initial(seed) for seed in range(models)]
     tensors = {}
     for name in network.weights:
-        each = np.stack([start[name] for start in starts]).astype(np.float64)
-        tensors[name] = torch.from_numpy(each + stream.uniform(0, 0.1, each.shape) * (each[0].ndim == 1))
+        values = np.stack([start[name] for start in starts]).astype(np.float64)
+        tensors[name] = torch.from_numpy(values + stream.uniform(0, 0.1, values.shape) * (values[0].ndim == 1))
     return tensors
 
 
@@ -44,14 +44,14 @@ def rows(network: Architecture, models: int, count: int) -> tuple[Tensor, Tensor
 
 
 def one_by_one(network: Architecture, tensors: dict[str, Tensor], pixels: Tensor, labels: Tensor) -> Tensor:
-    found = torch.zeros(labels.shape, dtype=torch.float64)
+    squares = torch.zeros(labels.shape, dtype=torch.float64)
     for m, row in np.ndindex(*labels.shape):
         one = {name: tensor[m : m + 1].clone() for name, tensor in tensors.items()}
         learned = [one[name].requires_grad_() for name, weight in network.weights.items() if weight.learned]
         logits = network.logits(Layers(one), pixels[m : m + 1, row : row + 1])[0]
         loss = functional.cross_entropy(logits, labels[m, row : row + 1])
-        found[m, row] = sum(float(gradient.square().sum()) for gradient in torch.autograd.grad(loss, learned))
-    return found
+        squares[m, row] = sum(float(gradient.square().sum()) for gradient in torch.autograd.grad(loss, learned))
+    return squares
 
 
 @pytest.mark.parametrize(
@@ -66,15 +66,15 @@ def one_by_one(network: Architecture, tensors: dict[str, Tensor], pixels: Tensor
         ("resnet18", (12, 12, 3), Regularisers(), 2),
     ],
 )
-def test_every_row_is_measured_as_alone(
+def test_gradient_of_row_is_independent_of_batch(
     name: str, shape: tuple[int, int, int], options: Regularisers, models: int
 ) -> None:
     network = Architecture(name, shape, 5, options)
     tensors = stack(network, models)
     pixels, labels = rows(network, models, 3)
     expected = one_by_one(network, tensors, pixels, labels)
-    found = squared_row_gradients(network, tensors, pixels, labels)
-    torch.testing.assert_close(expected, found, atol=1e-12, rtol=1e-12)
+    squares = squared_row_gradients(network, tensors, pixels, labels)
+    torch.testing.assert_close(expected, squares, atol=1e-12, rtol=1e-12)
 
 
 USERS = """
@@ -102,13 +102,15 @@ def branching(shape, classes):
 
 
 @pytest.mark.parametrize("function", ["smooth", "branching"])
-def test_a_users_module_is_measured_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+def test_gradients_of_users_modules_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
     (tmp_path / "measured_module.py").write_text(USERS)
     monkeypatch.syspath_prepend(tmp_path)
     network = Architecture(f"measured_module:{function}", (4, 4, 1), 3)
-    own = network.own
-    assert own is not None
-    assert (function == "smooth") == own.separable
+    user_module = network.own
+    assert user_module is not None
+    assert (function == "smooth") == user_module.separable
     tensors = stack(network, 2)
     pixels, labels = rows(network, 2, 4)
     expected = one_by_one(network, tensors, pixels, labels)
@@ -120,7 +122,7 @@ def test_a_users_module_is_measured_too(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("by", [TORCH, BATCHED], ids=lambda by: by.name)
 @pytest.mark.parametrize("together", [1, 2**26])
 @pytest.mark.parametrize(("inputs", "size", "channels"), [(5, 3, 8), (5, 9, 2), (9, 18, 70), (16, 3, 64)])
-def test_every_sum_over_places_is_the_slopes_square(
+def test_sum_over_positions_is_squared_gradient(
     monkeypatch: pytest.MonkeyPatch, inputs: int, size: int, channels: int, together: int, by: MatMul
 ) -> None:
     monkeypatch.setitem(per_example_gradients.SEEN, "cpu", together)
@@ -136,25 +138,25 @@ def test_every_sum_over_places_is_the_slopes_square(
 
 
 @pytest.mark.parametrize("name", ["mlp1", "cnn1"])
-def test_networks_and_images_are_measured_in_parts(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_gradients_are_measured_in_parts(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     network = Architecture(name, GREY, 10)
     models = [network.initial(seed) for seed in range(2)]
     images = np.random.default_rng(0).integers(0, 256, (7, *GREY), dtype=np.uint8)
     labels = np.arange(7)
-    whole = squared_gradients(network, models, images, labels)
+    squares = squared_gradients(network, models, images, labels)
     tensors = {n: torch.from_numpy(np.stack([model[n] for model in models])).double() for n in network.weights}
     pixels = torch.from_numpy(images / 255.0).flatten(1).expand(2, -1, -1)
     expected = one_by_one(network, tensors, pixels, torch.from_numpy(labels).expand(2, -1))
-    np.testing.assert_allclose(expected.numpy(), whole, rtol=1e-4)
+    np.testing.assert_allclose(expected.numpy(), squares, rtol=1e-4)
     monkeypatch.setitem(per_example_gradients.ROWS_AT_ONCE, "cpu", 3)
-    np.testing.assert_allclose(whole, squared_gradients(network, models, images, labels), rtol=1e-5)
+    np.testing.assert_allclose(squares, squared_gradients(network, models, images, labels), rtol=1e-5)
     np.testing.assert_array_equal(
         squared_gradients(network, models, images, labels)[1:], squared_gradients(network, models[1:], images, labels)
     )
     assert squared_gradients(network, models, images[:0], labels[:0]).shape == (2, 0)
 
 
-def test_a_weight_that_two_layers_share_is_not_measured_wrongly() -> None:
+def test_shared_weight_raises_an_error() -> None:
     layers = Measured({"a.weight": torch.eye(4)[None], "a.bias": torch.zeros(1, 4)}, (1, 2))
     x = layers.dense("a", torch.ones(1, 2, 4), 4, GLOROT)
     with pytest.raises(AssertionError, match="a weight that two layers share"):

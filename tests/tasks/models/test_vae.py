@@ -10,12 +10,12 @@ from tasks.models.vae import Convolutional, Dense, celeba, cifar10, mnist
 from tests.tasks.models.plain import Plain, stack
 
 
-def test_the_fully_connected_network_is_1024_512_256_16_and_its_mirror() -> None:
+def test_fully_connected_network_has_published_sizes() -> None:
     shapes = {name: weight.shape for name, weight in mnist().weights.items() if name.endswith("weight")}
     assert list(shapes.values()) == [(512, 1024), (256, 512), (32, 256), (256, 16), (512, 256), (1024, 512)]
 
 
-def test_a_width_is_the_factor_on_hidden_units_and_leaves_code_and_image_alone() -> None:
+def test_width_scales_only_hidden_units() -> None:
     shapes = [weight.shape for name, weight in mnist(width=0.5).weights.items() if name.endswith("weight")]
     assert shapes == [(256, 1024), (128, 256), (32, 128), (128, 16), (256, 128), (1024, 256)]
     assert (mnist(), "fully connected autoencoder") == (mnist(width=1.0), mnist().name)
@@ -23,8 +23,8 @@ def test_a_width_is_the_factor_on_hidden_units_and_leaves_code_and_image_alone()
 
 
 @pytest.mark.parametrize(("vae", "last"), [(cifar10(), 6), (celeba(), 3)])
-def test_the_convolutional_networks_are_those_of_table_1(vae: Convolutional, last: int) -> None:
-    found = {name: weight.shape for name, weight in vae.weights.items() if len(weight.shape) > 1}
+def test_convolutional_networks_match_table_1(vae: Convolutional, last: int) -> None:
+    shapes = {name: weight.shape for name, weight in vae.weights.items() if len(weight.shape) > 1}
     latent = vae.latent
     assert {
         "encoder1.weight": (32, 3, 4, 4),
@@ -37,13 +37,13 @@ def test_the_convolutional_networks_are_those_of_table_1(vae: Convolutional, las
         "decoder3.weight": (128, 64, 4, 4),
         "decoder4.weight": (64, 32, 4, 4),
         "decoder5.weight": (32, last, 4, 4),
-    } == found
+    } == shapes
     norms = {name.partition(".norm")[0] for name in vae.weights if "norm" in name}
     assert {"encoder2", "encoder3", "encoder4", "decoder1", "decoder2", "decoder3", "decoder4"} == norms
     assert {64: cifar10(), 32: celeba()}[latent] == vae
 
 
-def test_the_one_scale_starts_at_a_log_variance_of_minus_two() -> None:
+def test_single_scale_starts_at_log_variance_minus_two() -> None:
     assert initial(celeba().weights, 0)["decoder.log_variance"].tolist() == [-2]
 
 
@@ -55,7 +55,7 @@ def test_weights_and_biases_start_as_in_torch() -> None:
         assert abs(values.std() - 1 / math.sqrt(3 * fan_in)) < 6 / math.sqrt(12 * fan_in * values.size)
 
 
-def test_log_variances_of_pixels_end_at_minus_seven() -> None:
+def test_pixel_log_variances_are_at_least_minus_seven() -> None:
     vae = cifar10()
     layers = Layers({name: tensor * 50 for name, tensor in stack(vae, 1).items()})
     likelihood = vae.decode(layers, torch.randn(1, 4, 64, dtype=torch.float64))
@@ -64,7 +64,7 @@ def test_log_variances_of_pixels_end_at_minus_seven() -> None:
 
 
 @pytest.mark.parametrize("vae", [Dense(Binary((4, 4, 1), padding=0), 2, (6, 5)), celeba(), cifar10()])
-def test_each_model_of_a_stack_encodes_and_decodes_as_alone(vae: Dense | Convolutional) -> None:
+def test_stacked_models_encode_and_decode_as_alone(vae: Dense | Convolutional) -> None:
     tensors = stack(vae, 3)
     features = math.prod(vae.preparation.seen_shape)
     x = torch.randn(3, 2, features, dtype=torch.float64)
@@ -81,6 +81,6 @@ def test_each_model_of_a_stack_encodes_and_decodes_as_alone(vae: Dense | Convolu
         torch.testing.assert_close(decoded, images[m], atol=1e-12, rtol=0)
 
 
-def test_other_sides_than_32_are_refused() -> None:
+def test_sides_other_than_32_are_refused() -> None:
     with pytest.raises(ValueError, match="32 x 32, not 28 x 28"):
         Convolutional(Logit((28, 28, 3)), 64, False)

@@ -1,4 +1,4 @@
-"""Bets on exact ranks keep the promise of Ville's inequality, however often one looks, and find what is there early."""
+"""Bets on exact ranks satisfy Ville's inequality at every look, and detect effects early."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ LEVEL, MOST = 0.05, 12
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_bet_on_a_uniform_rank_is_worth_1_on_average(size: int) -> None:
+def test_bet_on_uniform_rank_has_mean_1(size: int) -> None:
     ranks = np.arange(1, size + 1)
-    bets = betting.bet(1, size) * ranks ** (betting.EXPONENT - 1.0)  # e(r) is in the proportions of f
+    bets = betting.bet(1, size) * ranks ** (betting.EXPONENT - 1.0)  # e(r) is proportional to f
     assert pytest.approx(bets.mean(), rel=1e-9) == 1
     for rank in (1, size // 2, size):
         assert bets[rank - 1] == pytest.approx(betting.bet(rank, size), rel=1e-12)
 
 
 @pytest.mark.parametrize("size", SIZES[:3])
-def test_the_bet_is_another_librarys_calibrator_made_exact_on_the_grid(size: int) -> None:
+def test_bet_equals_calibrator_of_another_library(size: int) -> None:
     grid = evalues.p_to_e(np.arange(1, size + 1) / size, betting.EXPONENT)
     ranks = [1, size // 2, size]
     assert [betting.bet(rank, size) for rank in ranks] == pytest.approx([grid[r - 1] / grid.mean() for r in ranks])
@@ -31,7 +31,7 @@ def test_the_bet_is_another_librarys_calibrator_made_exact_on_the_grid(size: int
     assert together == pytest.approx(betting.evidence(ranks, [size] * 3)[-1])
 
 
-def test_the_evidence_multiplies_pair_by_pair_and_decides_at_1_over_the_level() -> None:
+def test_evidence_multiplies_and_decides_at_inverse_level() -> None:
     path = betting.evidence([1, 201, 1, 2], [201] * 4)
     bets = [betting.bet(rank, 201) for rank in (1, 201, 1, 2)]
     assert path == pytest.approx(np.cumprod(bets))
@@ -40,25 +40,25 @@ def test_the_evidence_multiplies_pair_by_pair_and_decides_at_1_over_the_level() 
 
 
 @pytest.mark.parametrize(("rank", "size"), [(0, 201), (202, 201)])
-def test_an_impossible_rank_is_refused(rank: int, size: int) -> None:
+def test_impossible_rank_is_refused(rank: int, size: int) -> None:
     with pytest.raises(ValueError, match=f"rank is {rank}; it must be from 1 to 201"):
         betting.bet(rank, size)
 
 
 def decisions(ranks: np.ndarray) -> tuple[float, float]:
-    """The share of audits that are decided, and the mean number of pairs used, of ranks (audits, MOST) among 201."""
+    """The share of decided audits and the mean number of pairs used, for ranks (audits, MOST) among 201."""
     bets = np.array([betting.bet(rank, 201) for rank in range(1, 202)])
     decided = np.cumprod(bets[ranks - 1], axis=1) >= 1 / LEVEL
     used = np.where(decided.any(axis=1), decided.argmax(axis=1) + 1, MOST)
     return float(decided.any(axis=1).mean()), float(used.mean())
 
 
-def test_false_alarms_within_12_pairs_stay_below_the_level_and_an_effect_is_found_early() -> None:
+def test_false_alarms_stay_below_level_and_effects_appear() -> None:
     rng = np.random.default_rng(0)
     alarms, _ = decisions(rng.integers(1, 202, (20_000, MOST)))
     assert 0.018 < alarms < 0.026
     strength = stats.norm.isf(0.05) - stats.norm.isf(0.65)  # 65 % of pairs have p <= .05
     beaten = stats.norm.sf(rng.normal(strength, 1, (2_000, MOST)))
-    found, used = decisions(1 + rng.binomial(200, beaten))
-    assert found > 0.99
+    detected_share, used = decisions(1 + rng.binomial(200, beaten))
+    assert detected_share > 0.99
     assert 2 < used < 3.2

@@ -1,4 +1,4 @@
-"""The exact test by hand, over all its randomisations, and on scores that an owner changed."""
+"""The exact test by hand, over all its randomisations, and on transformed scores."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tasks.numerics.exact_test import randomisation_p_values, smallest_p_value
 
 def halves(models: int) -> NDArray[np.bool_]:
     """Every half of the models as a column, (models, halves)."""
-    chosen = list(combinations(range(models), models // 2))
-    member = np.zeros((models, len(chosen)), dtype=bool)
-    for column, some in enumerate(chosen):
-        member[list(some), column] = True
+    subsets = list(combinations(range(models), models // 2))
+    member = np.zeros((models, len(subsets)), dtype=bool)
+    for column, subset in enumerate(subsets):
+        member[list(subset), column] = True
     return member
 
 
-def test_the_p_value_is_the_share_of_halves_with_as_large_a_sum() -> None:
+def test_p_value_is_share_of_larger_sums() -> None:
     scores = np.array([[4.0, 4.0, 1.0], [3.0, 1.0, 1.0], [2.0, 3.0, 1.0], [1.0, 2.0, 1.0]])
     member = np.array([[True] * 3, [True] * 3, [False] * 3, [False] * 3])
     # 4 + 3 is the largest of six sums; 4 + 1 is reached by 4 + 3, 4 + 2, 3 + 2 and itself; all sums of ones are equal.
@@ -31,7 +31,7 @@ def test_the_p_value_is_the_share_of_halves_with_as_large_a_sum() -> None:
 
 
 @pytest.mark.parametrize("decimals", [12, 0, -1])
-def test_over_all_halves_a_p_value_is_small_as_seldom_as_it_says(decimals: int) -> None:
+def test_p_values_are_valid_over_all_halves(decimals: int) -> None:
     member = halves(6)
     scores = np.random.default_rng(3).normal(0, 3, 6).round(decimals)[:, None] * np.ones(member.shape[1])
     p_values = randomisation_p_values(scores, member, 99, 0)
@@ -39,33 +39,33 @@ def test_over_all_halves_a_p_value_is_small_as_seldom_as_it_says(decimals: int) 
     shares = (p_values[:, None] <= levels + 1e-12).mean(axis=0)
     assert (shares <= levels + 1e-12).all()
     if decimals == 12:
-        assert levels == pytest.approx(shares)  # exact where no scores are equal
+        assert levels == pytest.approx(shares)  # exact without equal scores
 
 
 @pytest.mark.parametrize("change", [lambda s: 3 * s - 2, lambda s: s / 1e6, lambda s: s + 1e6])
-def test_a_scale_and_a_shift_of_all_scores_change_nothing(
+def test_scale_and_shift_do_not_change_p_values(
     change: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> None:
     stream = np.random.default_rng(4)
     member = halves(8)
     scores = stream.normal(size=(8, member.shape[1])).round(6)
-    before, after = (randomisation_p_values(each, member, 99, 0) for each in (scores, change(scores)))
+    before, after = (randomisation_p_values(score_set, member, 99, 0) for score_set in (scores, change(scores)))
     assert before == pytest.approx(after)
 
 
-def test_many_models_are_compared_with_drawn_halves_and_few_with_all() -> None:
+def test_many_models_use_drawn_halves_and_few_all() -> None:
     scores = np.arange(20.0)[:, None]
     member = scores >= 10
     assert randomisation_p_values(scores, member, 199, 0) == [1 / 200]
     assert (smallest_p_value(20, 199), smallest_p_value(16, 199)) == (1 / 200, 1 / 12870)
     assert comb(16, 8) == 12870
-    # Of sets of eight two in five hold a certain one.
+    # Two in five sets of eight contain a given model.
     one, eight = (np.arange(20) < count for count in (1, 8))
     p_value = randomisation_p_values(one[:, None].astype(float), eight[:, None], 9999, 0)[0]
     assert p_value == pytest.approx(0.4, abs=0.025)
 
 
-def test_records_of_all_models_or_none_have_no_p_value_and_uneven_ones_their_own_sets() -> None:
+def test_records_without_variation_have_no_p_value() -> None:
     scores = np.arange(4.0)[:, None] * np.ones(3)
     member = np.array([[True, False, False], [True, False, False], [True, False, False], [True, False, True]])
     assert [np.nan, np.nan, 1 / 4] == pytest.approx(randomisation_p_values(scores, member, 99, 0), nan_ok=True)

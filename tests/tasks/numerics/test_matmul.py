@@ -21,16 +21,16 @@ def available() -> list[MatMul]:
     return [TORCH, ONEDNN] if onednn_is_faster() else [TORCH]
 
 
-def assert_close_in_float32(expected: torch.Tensor, found: list[torch.Tensor]) -> None:
-    for product in found:
+def assert_close_in_float32(expected: torch.Tensor, actual: list[torch.Tensor]) -> None:
+    for product in actual:
         torch.testing.assert_close(expected, product.double(), atol=2e-4, rtol=1e-5)
 
 
-def test_float64_is_left_to_torch() -> None:
+def test_float64_uses_torch() -> None:
     assert products(torch.device("cpu"), torch.float64).name == "torch"
 
 
-def test_matrices_of_one_model_are_multiplied_as_matrices_on_every_device() -> None:
+def test_matrices_of_one_model_use_single_products() -> None:
     for device in (torch.device("cpu"), torch.device("cuda")):
         product = single_products(device, torch.float32)
         assert not product.stacked, device

@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 LIBRARIES: tuple[By, ...] = ("torch", "faiss")
 Array = NDArray[Any]
 
-both = pytest.mark.parametrize("by", LIBRARIES)
+for_both_libraries = pytest.mark.parametrize("by", LIBRARIES)
 
 
 def stream(seed: int = 0) -> np.random.Generator:
@@ -26,7 +26,7 @@ def stream(seed: int = 0) -> np.random.Generator:
 
 
 def brute(queries: Array, points: Array, k: int) -> Neighbours:
-    """Every difference in float64, sorted by distance and then by row."""
+    """The exact neighbours: differences in float64, sorted by distance and then by row."""
     wide = points.astype(np.float64)
     distances = np.stack([np.sqrt(np.square(wide - query.astype(np.float64)).sum(1)) for query in queries])
     rows = np.argsort(distances, axis=1, kind="stable")[:, :k]
@@ -38,78 +38,78 @@ def assert_same(expected: Neighbours, actual: Neighbours) -> None:
     np.testing.assert_allclose(actual.distances, expected.distances, rtol=1e-12, atol=0)
 
 
-@both
-def test_the_nearest_of_points_on_a_line_are_known(by: By) -> None:
+@for_both_libraries
+def test_nearest_points_on_a_line_are_known(by: By) -> None:
     points = np.array([[0], [1], [3], [7]], dtype=np.float32)
-    found = nearest(np.array([[2.75], [-1]], dtype=np.float32), points, 3, by, CPU)
-    assert found.rows.tolist() == [[2, 1, 0], [0, 1, 2]]
-    assert found.distances.tolist() == [[0.25, 1.75, 2.75], [1, 2, 4]]
-    assert (np.float64, np.int64) == (found.distances.dtype, found.rows.dtype)
+    neighbours = nearest(np.array([[2.75], [-1]], dtype=np.float32), points, 3, by, CPU)
+    assert neighbours.rows.tolist() == [[2, 1, 0], [0, 1, 2]]
+    assert neighbours.distances.tolist() == [[0.25, 1.75, 2.75], [1, 2, 4]]
+    assert (np.float64, np.int64) == (neighbours.distances.dtype, neighbours.rows.dtype)
 
 
-@both
+@for_both_libraries
 @pytest.mark.parametrize(("q", "n", "d", "k"), [(1, 1, 1, 1), (7, 40, 3, 40), (50, 900, 100, 5), (300, 5000, 17, 100)])
-def test_it_is_the_float64_search_of_every_pair(by: By, q: int, n: int, d: int, k: int) -> None:
+def test_search_equals_float64_search_of_all_pairs(by: By, q: int, n: int, d: int, k: int) -> None:
     queries, points = (stream(d).standard_normal((rows, d), dtype=np.float32) for rows in (q, n))
     assert_same(brute(queries, points, k), nearest(queries, points, k, by, CPU))
 
 
-@both
-def test_a_point_is_at_distance_zero_from_itself_and_near_duplicates_keep_their_digits(by: By) -> None:
-    """Far from the origin, where |x|^2 + |y|^2 - 2 x.y in float32 has no correct digit left."""
+@for_both_libraries
+def test_distance_to_itself_is_zero_and_duplicates_exact(by: By) -> None:
+    """Far from the origin, where |x|^2 + |y|^2 - 2 x.y in float32 has no correct digit."""
     points = (1000 + stream().standard_normal((500, 64))).astype(np.float32)
     near = points.copy()
     near[:, 5] = np.nextafter(points[:, 5], np.float32(np.inf))
     step = near[:, 5].astype(np.float64) - points[:, 5].astype(np.float64)
-    same, other = nearest(points, points, 1, by, CPU), nearest(near, points, 1, by, CPU)
-    assert list(range(500)) == same.rows[:, 0].tolist() == other.rows[:, 0].tolist()
-    assert same.distances[:, 0].tolist() == [0.0] * 500
-    assert step.tolist() == other.distances[:, 0].tolist()
+    exact, shifted = nearest(points, points, 1, by, CPU), nearest(near, points, 1, by, CPU)
+    assert list(range(500)) == exact.rows[:, 0].tolist() == shifted.rows[:, 0].tolist()
+    assert exact.distances[:, 0].tolist() == [0.0] * 500
+    assert step.tolist() == shifted.distances[:, 0].tolist()
 
 
-@both
-def test_of_equally_distant_points_the_lower_row_comes_first(by: By) -> None:
-    """A grid of whole numbers: distances tie by the dozen, also across the cut at k."""
+@for_both_libraries
+def test_lower_row_comes_first_for_equal_distances(by: By) -> None:
+    """A grid of integers: many distances are equal, also at the cut at k."""
     grid = np.stack(np.meshgrid(*[np.arange(6)] * 4), -1).reshape(-1, 4).astype(np.float32)
     points = stream().permutation(grid)
     for k in (1, 9, 50, len(points)):
         assert_same(brute(points[:60], points, k), nearest(points[:60], points, k, by, CPU))
 
 
-@both
-def test_more_copies_than_spare_candidates_are_all_ranked_by_row(by: By) -> None:
+@for_both_libraries
+def test_many_copies_are_ranked_by_row(by: By) -> None:
     distinct = stream().standard_normal((3, 8), dtype=np.float32)
     which = stream(1).integers(0, 3, 1500)
     points, k = distinct[which], 200
-    found = nearest(distinct, points, k, by, CPU)
-    assert [np.flatnonzero(which == i)[:k].tolist() for i in range(3)] == found.rows.tolist()
-    assert found.distances.max() == 0
+    neighbours = nearest(distinct, points, k, by, CPU)
+    assert [np.flatnonzero(which == i)[:k].tolist() for i in range(3)] == neighbours.rows.tolist()
+    assert neighbours.distances.max() == 0
 
 
-@both
-def test_points_that_are_all_one_point_come_in_the_order_of_rows(by: By) -> None:
+@for_both_libraries
+def test_identical_points_are_ordered_by_row(by: By) -> None:
     points = np.full((400, 5), 0.1, dtype=np.float32)
-    found = nearest(np.stack([points[0], points[0] + 1]), points, 3, by, CPU)
-    assert found.rows.tolist() == [[0, 1, 2], [0, 1, 2]]
-    assert found.distances[0].tolist() == [0, 0, 0]
+    neighbours = nearest(np.stack([points[0], points[0] + 1]), points, 3, by, CPU)
+    assert neighbours.rows.tolist() == [[0, 1, 2], [0, 1, 2]]
+    assert neighbours.distances[0].tolist() == [0, 0, 0]
 
 
-@both
+@for_both_libraries
 @pytest.mark.parametrize("size", [1e-38, 1e-25, 1e25, 1e38])
-def test_numbers_at_either_end_of_float32_neither_overflow_nor_vanish(by: By, size: float) -> None:
+def test_extreme_float32_numbers_neither_overflow_nor_vanish(by: By, size: float) -> None:
     queries, points = (stream(i).uniform(-1, 1, (40 + i, 20)).astype(np.float32) * np.float32(size) for i in range(2))
     assert_same(brute(queries, points, 7), nearest(queries, points, 7, by, CPU))
 
 
-@both
-def test_queries_far_from_all_points_find_the_same_ones(by: By) -> None:
+@for_both_libraries
+def test_distant_queries_find_the_same_neighbours(by: By) -> None:
     points = stream().standard_normal((300, 6), dtype=np.float32)
     for far in (1e3, 1e6, 1e12):
         queries = (far * stream(2).standard_normal((20, 6))).astype(np.float32)
         assert_same(brute(queries, points, 4), nearest(queries, points, 4, by, CPU))
 
 
-def test_one_far_outlier_among_the_points_does_not_blur_the_others() -> None:
+def test_far_outlier_does_not_blur_other_points() -> None:
     points = stream().standard_normal((800, 10), dtype=np.float32)
     points[17] = 1e7
     assert_same(brute(points[:50], points, 3), nearest(points[:50], points, 3, "torch", CPU))
@@ -117,7 +117,7 @@ def test_one_far_outlier_among_the_points_does_not_blur_the_others() -> None:
 
 @pytest.mark.parametrize("edge", [-1, 0, 1])
 @pytest.mark.parametrize("points_at_once", [16, 64])
-def test_the_edges_of_tiles_bear_on_nothing(edge: int, points_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tile_edges_do_not_affect_results(edge: int, points_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     d, k = 5, 20
     small = replace(
         nearest_neighbours.CPU, queries=30 * (4 * d + 24 * 52), most_points=points_at_once, scores=7 * 64, pairs=300
@@ -136,7 +136,7 @@ def test_libraries_give_the_same_bits() -> None:
     np.testing.assert_array_equal(by_torch.distances, by_faiss.distances)
 
 
-def test_bytes_halves_and_tensors_count_as_the_float32_they_are() -> None:
+def test_other_types_are_converted_to_float32() -> None:
     pixels = stream().integers(0, 256, (100, 30), dtype=np.uint8)
     pixels.setflags(write=False)
     expected = brute(pixels[:20], pixels, 4)
@@ -145,7 +145,7 @@ def test_bytes_halves_and_tensors_count_as_the_float32_they_are() -> None:
     assert_same(expected, nearest(pixels[:20].astype(np.float32), torch.tensor(pixels).float(), 4))
 
 
-def test_a_looser_product_asked_for_by_the_user_changes_nothing() -> None:
+def test_users_matmul_precision_does_not_affect_results() -> None:
     queries, points = (stream(i).standard_normal((300, 256), dtype=np.float32) for i in range(2))
     expected, before = nearest(queries, points, 5, "torch", CPU), torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
@@ -157,23 +157,23 @@ def test_a_looser_product_asked_for_by_the_user_changes_nothing() -> None:
     np.testing.assert_array_equal(expected.distances, actual.distances)
 
 
-@both
-def test_the_stated_error_holds_for_every_score(by: By) -> None:
-    """The proof that nothing is missed rests on it; here against scores in float64."""
+@for_both_libraries
+def test_stated_error_covers_every_score(by: By) -> None:
+    """The proof of completeness uses this error; here it is compared with scores in float64."""
     d = 700
     queries, points = (torch.from_numpy((5 + stream(i).standard_normal((60, d))).astype(np.float32)) for i in range(2))
     with torch.inference_mode():
         search = Search(queries, points, Frame.centre_on(queries, points, CPU), CPU, nearest_neighbours.CPU)
-        found = nearest_neighbours.library(by, CPU, 3600, d, 60)(search, 60)(search.frame.transform(queries))
+        candidates = nearest_neighbours.library(by, CPU, 3600, d, 60)(search, 60)(search.frame.transform(queries))
         x = queries.double() * search.frame.scale - search.frame.centre
-        y = (points.double() * search.frame.scale - search.frame.centre)[found.rows]
+        y = (points.double() * search.frame.scale - search.frame.centre)[candidates.rows]
         squares = (x[:, None] - y).square().sum(2)
         true = squares if by == "faiss" else (squares - x.square().sum(1, keepdim=True)) / 2
-        assert bool(((found.scores - true).abs() <= found.error[:, None]).all())
-        assert bool((found.error < 1e-2 * squares.min(1).values).all())  # and is small enough to prove something
+        assert bool(((candidates.scores - true).abs() <= candidates.error[:, None]).all())
+        assert bool((candidates.error < 1e-2 * squares.min(1).values).all())  # and is small enough to be useful
 
 
-def test_the_best_so_far_are_the_smallest_of_all_tiles() -> None:
+def test_best_candidates_are_the_smallest_of_all_tiles() -> None:
     scores = torch.from_numpy(stream().standard_normal((9, 640), dtype=np.float32))
     best = Best.none(9, 50, CPU)
     for first in range(0, 640, 64):
@@ -204,7 +204,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
     assert int(done.stdout) < 300
 
 
-def test_where_faiss_is_absent_torch_answers_and_faiss_by_name_is_refused(tmp_path: Path) -> None:
+def test_missing_faiss_falls_back_to_torch_unless_named(tmp_path: Path) -> None:
     (tmp_path / "faiss.py").write_text("raise ImportError('absent')\n")
     script = f"""
 import sys
@@ -212,7 +212,7 @@ sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]
 import numpy as np
 from tasks.numerics import nearest_neighbours as neighbours
 points = np.arange(8, dtype=np.float32).reshape(4, 2)
-neighbours.onednn_is_faster = lambda: False  # a processor on which faiss would have been taken
+neighbours.onednn_is_faster = lambda: False  # a processor that would use faiss
 assert [[1, 0]] == neighbours.nearest(points[1:2], points, 2).rows.tolist()
 try:
     neighbours.nearest(points, points, 1, by="faiss")
@@ -240,16 +240,16 @@ LARGE = {"pairs": 10_000 * 128_000, "columns": 128, "most": 2048}
         ("cuda", True, None, LARGE, "torch"),
     ],
 )
-def test_which_library_is_taken_depends_on_the_machine_and_on_a_gpu_on_the_sizes(
+def test_library_depends_on_machine_and_sizes(
     device: str, onednn: bool, gpus: int | None, sizes: dict[str, int], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nearest_neighbours, "onednn_is_faster", lambda: onednn)
     monkeypatch.setattr(nearest_neighbours, "faiss_gpus", lambda: gpus)
-    taken = nearest_neighbours.library("auto", torch.device(device), **sizes)
-    assert getattr(nearest_neighbours, f"_{expected}_finder") is taken
+    finder = nearest_neighbours.library("auto", torch.device(device), **sizes)
+    assert getattr(nearest_neighbours, f"_{expected}_finder") is finder
 
 
-def test_threads_are_as_many_afterwards_as_before() -> None:
+def test_thread_counts_are_unchanged_afterwards() -> None:
     import faiss
 
     before = torch.get_num_threads(), faiss.omp_get_max_threads(), threading.active_count()
@@ -274,15 +274,15 @@ def test_threads_are_as_many_afterwards_as_before() -> None:
         ({"points": np.float32([[1, 2, 3], [1, -np.inf, 3]])}, "points must be finite; 1 of 2 rows have a value"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_in_one_line(change: dict[str, Any], message: str) -> None:
-    asked = {"queries": np.zeros((2, 3), np.float32), "points": np.zeros((5, 3), np.float32), "k": 1, **change}
+def test_invalid_searches_are_refused(change: dict[str, Any], message: str) -> None:
+    arguments = {"queries": np.zeros((2, 3), np.float32), "points": np.zeros((5, 3), np.float32), "k": 1, **change}
     with pytest.raises(ValueError, match=message) as error:
-        nearest(**asked)
+        nearest(**arguments)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_gpu_finds_what_a_cpu_finds() -> None:
+def test_gpu_finds_the_same_as_cpu() -> None:
     queries, points = (stream(i).standard_normal((100 + 4900 * i, 300), dtype=np.float32) for i in range(2))
     expected = brute(queries, points, 20)
     for by in LIBRARIES if nearest_neighbours.faiss_gpus() is not None else LIBRARIES[:1]:

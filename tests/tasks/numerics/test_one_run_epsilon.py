@@ -1,4 +1,4 @@
-"""The deciding bound on epsilon: what it reaches where delta is large, and how often it exceeds the truth."""
+"""The deciding bound on epsilon: its size for large delta, and how often it exceeds the true value."""
 
 from __future__ import annotations
 
@@ -37,31 +37,33 @@ Coins = NDArray[np.bool_]
         (2000, 1e-5, 0.05, 0.0),  # a tenth of the level
         (2001, 1e-5, 0.025, 0.025),
         (400, 1e-4, 0.025, 0.025),
-        (1000, 1e-4, 0.0, 0.05),  # delta takes all of the bets' half
+        (1000, 1e-4, 0.0, 0.05),  # delta uses the bets' entire half
         (400, 1e-3, 0.0, 0.05),
     ],
 )
-def test_the_level_is_shared_by_canaries_and_delta(canaries: int, delta: float, bets: float, guesses: float) -> None:
+def test_level_is_shared_according_to_canaries_and_delta(
+    canaries: int, delta: float, bets: float, guesses: float
+) -> None:
     shares = share_level(canaries, delta, LEVEL)
     assert (shares.bets, shares.guesses) == (bets, guesses)
     assert bool(shares.counts) == bool(guesses)
 
 
-def test_guesses_that_delta_alone_makes_right_take_no_level() -> None:
+def test_useless_guesses_take_no_level() -> None:
     assert powerful_counts(400, 1e-3, 0.05) == (200, 100, 50)
     assert powerful_counts(400, 0.5, 0.05) == ()
     assert powerful_counts(6, 0.0, 0.05) == ()
 
 
 @pytest.mark.parametrize(("canaries", "delta"), [(100, 1e-3), (400, 1e-3), (700, 1e-3), (2000, 1e-3), (20_000, 1e-5)])
-def test_a_training_that_reveals_every_coin_gets_a_bound(canaries: int, delta: float) -> None:
+def test_revealed_coins_give_a_bound(canaries: int, delta: float) -> None:
     assert attainable_bound(canaries, delta, LEVEL) > 2.0
     revealed = np.sort(np.random.default_rng(canaries).random(canaries) < 0.5)[::-1]
     assert decisive_bound(revealed, delta, LEVEL) > 1.5
     assert betting_bound(revealed, 1e-2, LEVEL) == 0.0
 
 
-def test_the_p_value_rejects_if_one_of_the_tests_does() -> None:
+def test_p_value_rejects_if_either_test_rejects() -> None:
     inside = np.random.default_rng(3).random(400) < np.linspace(0.95, 0.05, 400)
     shares = share_level(400, 1e-4, LEVEL)
     assert isinstance(shares, LevelShares)
@@ -75,18 +77,18 @@ def test_the_p_value_rejects_if_one_of_the_tests_does() -> None:
     assert decisive_p_value(bound, inside, 1e-4, LEVEL) <= LEVEL < decisive_p_value(bound + 1e-5, inside, 1e-4, LEVEL)
 
 
-def test_guesses_are_right_at_both_ends() -> None:
+def test_guesses_count_at_both_ends() -> None:
     inside = np.array([True, True, False, True, False, True, False, False])
     assert list(correct_guesses(inside, (4, 2))) == [(6, 8), (4, 4)]
 
 
 def respond(epsilon: float, delta: float, coins: Coins, stream: Stream) -> NDArray[np.float64]:
-    said = np.where(stream.random(len(coins)) < special.expit(epsilon), coins, ~coins).astype(float)
-    return said + np.where(stream.random(len(coins)) < delta, 4.0 * coins - 2.0, 0.0)
+    answers = np.where(stream.random(len(coins)) < special.expit(epsilon), coins, ~coins).astype(float)
+    return answers + np.where(stream.random(len(coins)) < delta, 4.0 * coins - 2.0, 0.0)
 
 
 def reveal_together(epsilon: float, delta: float, coins: Coins, stream: Stream) -> NDArray[np.float64]:
-    """All coins at once with probability delta, which makes each as likely to be revealed but not independently."""
+    """Reveal all coins together with probability delta: each is revealed equally often, but not independently."""
     return coins.astype(float) if stream.random() < delta else respond(epsilon, 0.0, coins, stream)
 
 
@@ -100,19 +102,19 @@ def add_laplace_noise(epsilon: float, _: float, coins: Coins, stream: Stream) ->
 
 @pytest.mark.parametrize("respond_to", [respond, reveal_together, add_noise, add_laplace_noise])
 @pytest.mark.parametrize(("canaries", "delta"), [(400, 1e-3), (200, 3e-4)])
-def test_the_bound_seldom_exceeds_the_true_epsilon(
+def test_bound_rarely_exceeds_true_epsilon(
     respond_to: Callable[[float, float, Coins, Stream], NDArray[np.float64]], canaries: int, delta: float
 ) -> None:
-    wrong = 0
+    exceeded = 0
     for run in range(200):
         stream = np.random.default_rng((700200, run))
         coins = stream.random(canaries) < 0.5
         ranking = coins[np.argsort(-respond_to(1.0, delta, coins, stream), kind="stable")]
-        wrong += decisive_p_value(1.0, ranking, delta, LEVEL) <= LEVEL
-    assert wrong <= 20  # of 200 at 5 %: more with a chance of 1 in 700
+        exceeded += decisive_p_value(1.0, ranking, delta, LEVEL) <= LEVEL
+    assert exceeded <= 20  # of 200 at 5 %: more with probability 1 in 700
 
 
-def test_the_first_bound_decides() -> None:
+def test_first_bound_decides() -> None:
     inside = np.arange(400) < 200
     assert list(one_run_bounds(inside, 1e-5, LEVEL)) == ["bets", "one run"]
     bounds = one_run_bounds(inside, 1e-3, LEVEL)

@@ -10,10 +10,10 @@ from tasks.numerics.exact_test import enough_draws, randomisation_p_values, redu
 from tasks.numerics.ranks import rank_p_value, share_below, share_tied
 from tests.tasks.audits.membership.made_up import make_answers
 
-WRONG = [np.nan, np.inf, -np.inf]
+INVALID = [np.nan, np.inf, -np.inf]
 
 
-def test_ties_are_counted_column_by_column() -> None:
+def test_ties_are_counted_by_column() -> None:
     scores = np.array([[1.0, 1.0, 1.0], [2.0, 1.0, 1.0], [3.0, 2.0, 1.0], [4.0, 2.0, 1.0]])
     assert share_tied(scores).tolist() == [0.0, 2 / 6, 1.0]
     assert share_tied(scores[:, 1]) == 2 / 6
@@ -24,35 +24,35 @@ def test_ties_are_counted_column_by_column() -> None:
     ("scores", "below", "p_value"),
     [([3.0, 1.0, 2.0, 0.0], 7 / 8, 1 / 4), ([1.0, 1.0, 1.0, 1.0], 1 / 2, 1.0), ([1.0, 1.0, 0.0, 2.0], 1 / 2, 3 / 4)],
 )
-def test_ties_count_half_in_shares_and_against_p_values(scores: list[float], below: float, p_value: float) -> None:
+def test_ties_count_half_and_against_p_values(scores: list[float], below: float, p_value: float) -> None:
     assert share_below(np.array(scores)) == below
     assert rank_p_value(np.array(scores)) == p_value
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_numbers_that_are_not_finite_are_refused(wrong: float) -> None:
+@pytest.mark.parametrize("invalid", INVALID)
+def test_numbers_that_are_not_finite_are_refused(invalid: float) -> None:
     tables = make_answers(8, 20, 0.0, 600_400)
     odds = tables[3]["log_odds"].to_numpy().copy()
-    odds[5] = wrong
+    odds[5] = invalid
     tables[3] = tables[3].set_column(2, "log_odds", [odds])
     with pytest.raises(ValueError, match="1 of 160 scores are NaN or infinite"):
         stack_answers(tables)
     member = np.arange(6)[:, None] < 3
-    scores = np.where(np.arange(6)[:, None] == 2, wrong, np.arange(6.0)[:, None])
+    scores = np.where(np.arange(6)[:, None] == 2, invalid, np.arange(6.0)[:, None])
     with pytest.raises(ValueError, match="1 of 6 scores are NaN or infinite"):
         randomisation_p_values(scores, member, 99, 0)
 
 
-def test_p_is_at_least_one_of_all_sets() -> None:
+def test_p_is_at_least_one_over_all_sets() -> None:
     member = np.arange(24)[:, None] < 12
-    drawn = randomisation_p_values(member.astype(float), member, 199, 0)
-    assert drawn.tolist() == [1 / 200]
-    # As many more are drawn as one of 500 records needs at 5 %.
+    p_values = randomisation_p_values(member.astype(float), member, 199, 0)
+    assert p_values.tolist() == [1 / 200]
+    # More sets are drawn: the number that one of 500 records needs at 5 %.
     more = randomisation_p_values(member.astype(float), member, 199, 0, level=0.05, tests=500)
     assert 1 / (1 + enough_draws(0.05, 500)) <= more[0] <= 0.05 / 500
 
 
-def test_an_effect_below_the_reduction_is_found_and_not_memorised() -> None:
+def test_effect_below_threshold_is_significant_but_not_memorised() -> None:
     member = np.arange(16)[:, None] < 8
     scores = np.linspace(0, 1e-6, 16)[:, None] + member * np.array([[0.05, 0.2]])
     p_values = randomisation_p_values(scores, np.repeat(member, 2, axis=1), 999, 0, 0.05)

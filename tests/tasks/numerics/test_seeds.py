@@ -1,4 +1,4 @@
-"""Streams are the same for ever: a stored result is drawn again, number by number, from its seed and its name."""
+"""Streams never change: a stored result can be drawn again, number by number, from its seed and name."""
 
 import hashlib
 
@@ -17,32 +17,32 @@ from tasks.numerics import seeds
         (-1, ("é",), "-1\x1fstr:é", 9177624547125540686),
     ],
 )
-def test_a_derived_seed_is_63_bits_of_the_digest_of_its_path(
+def test_derived_seed_is_63_bits_of_its_digest(
     seed: int, names: tuple[str | int, ...], path: str, expected: int
 ) -> None:
     digest = hashlib.sha256(path.encode()).digest()
     assert expected == seeds.derive(seed, *names)
-    assert expected == sum(byte << 8 * place for place, byte in enumerate(digest[:8])) // 2
+    assert expected == sum(byte << 8 * position for position, byte in enumerate(digest[:8])) // 2
 
 
-def test_a_stream_is_numpys_pcg64_from_the_derived_seed() -> None:
+def test_stream_is_numpys_pcg64_from_derived_seed() -> None:
     first = seeds.generator(7, "batch order", 3)
     assert first.bit_generator.random_raw(3).tolist() == [1835320684547163524, 6903589397680511870, 5645724045440110068]  # type: ignore[union-attr]
     assert seeds.generator(7, "batch order", 3).random(2).tolist() == [0.09949293366968082, 0.37424433114565525]
     assert seeds.generator(7, "batch order", 3).permutation(8).tolist() == [1, 6, 5, 3, 7, 2, 0, 4]
 
 
-def test_equal_seeds_and_names_give_equal_numbers_in_whatever_order_they_are_asked_for() -> None:
+def test_equal_seeds_and_names_give_equal_streams() -> None:
     names = [("weights",), ("batch order", 1), ("batch order", 2)]
     forwards = [seeds.generator(5, *name).random(4).tolist() for name in names]
     backwards = [seeds.generator(5, *name).random(4).tolist() for name in reversed(names)]
     assert forwards == backwards[::-1]
-    one, other = seeds.generator(5, "weights"), seeds.generator(5, "batch order", 1)
-    mixed = [(float(one.random()), float(other.random())) for _ in range(4)]
-    assert forwards[:2] == [list(each) for each in zip(*mixed, strict=True)]
+    weights, order = seeds.generator(5, "weights"), seeds.generator(5, "batch order", 1)
+    mixed = [(float(weights.random()), float(order.random())) for _ in range(4)]
+    assert forwards[:2] == [list(numbers) for numbers in zip(*mixed, strict=True)]
 
 
-def test_other_seeds_and_other_names_give_other_streams() -> None:
+def test_other_seeds_and_names_give_other_streams() -> None:
     paths = [
         (5,),
         (6,),
@@ -52,7 +52,7 @@ def test_other_seeds_and_other_names_give_other_streams() -> None:
         (5, "b", "a"),
         (5, "ab"),
         (5, "a", 1),
-        (5, "a", "1"),  # a number is not the text of it
+        (5, "a", "1"),  # a number differs from its text
         (5, "a1"),
         (51, "a"),
         (5, 1),
@@ -63,7 +63,7 @@ def test_other_seeds_and_other_names_give_other_streams() -> None:
     assert len(paths) == len({seeds.generator(seed, *names).random() for seed, *names in paths})
 
 
-def test_streams_of_neighbouring_names_are_as_good_as_independent() -> None:
+def test_neighbouring_streams_are_uncorrelated() -> None:
     # 1,000 epochs' first numbers, and their differences from the next epoch's: uniform, and not correlated.
     first = np.array([seeds.generator(0, "batch order", epoch).random() for epoch in range(1000)])
     assert pytest.approx(first.mean(), abs=4 / np.sqrt(12 * 1000)) == 0.5

@@ -30,12 +30,14 @@ def put(folder: Path, **changed: Any) -> Predictions:
     folder.mkdir(exist_ok=True)
     for name, (split, _) in SETS.items():
         part = TRAIN if split == "train" else VALIDATION
-        sent = changed.get(name.replace("-", "_"), {each.id: f"{each.id} of {name}" for each in part})
-        (folder / f"{name}.json").write_text(json.dumps(sent))
+        predictions = changed.get(
+            name.replace("-", "_"), {question.id: f"{question.id} of {name}" for question in part}
+        )
+        (folder / f"{name}.json").write_text(json.dumps(predictions))
     return Predictions(str(folder))
 
 
-def test_the_answers_are_those_of_the_files(tmp_path: Path) -> None:
+def test_answers_come_from_the_files(tmp_path: Path) -> None:
     table = answers_table(put(tmp_path), SET)
     assert table.schema == ANSWERS
     assert [(row["split"], row["corrupted"], row["id"], row["answer"]) for row in table.to_pylist()] == [
@@ -51,13 +53,13 @@ def test_the_answers_are_those_of_the_files(tmp_path: Path) -> None:
 
 def test_task_reads_answers_of_a_data_set(tmp_path: Path) -> None:
     data = pin(Dataset("facts"))
-    chosen = load_questions(data)
+    questions = load_questions(data)
     for name, (split, _) in SETS.items():
-        part = chosen.train[:3] if split == "train" else chosen.validation[:2]
-        (tmp_path / f"{name}.json").write_text(json.dumps({each.id: each.golds[0][0] for each in part}))
-    given = Predictions(str(tmp_path)).pin({})
-    table = read_answers(ReadAnswers(data, given, Selection(examples=3, held_out=2)), ())
-    assert [[*each.golds[0]] for each in chosen.train[:3]] == table["answer"].to_pylist()[:3]
+        part = questions.train[:3] if split == "train" else questions.validation[:2]
+        (tmp_path / f"{name}.json").write_text(json.dumps({question.id: question.golds[0][0] for question in part}))
+    predictions = Predictions(str(tmp_path)).pin({})
+    table = read_answers(ReadAnswers(data, predictions, Selection(examples=3, held_out=2)), ())
+    assert [[*question.golds[0]] for question in questions.train[:3]] == table["answer"].to_pylist()[:3]
     assert table.num_rows == 10
 
 
@@ -67,7 +69,7 @@ def test_answers_to_unselected_questions_are_ignored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scorer", "sent", "spans"),
+    ("scorer", "prediction", "spans"),
     [
         ("squad", "1966", ("1966",)),
         ("squad", " ", ()),
@@ -81,12 +83,12 @@ def test_answers_to_unselected_questions_are_ignored(tmp_path: Path) -> None:
         ("drop", {"answer": ["Bears", "Jets"], "question_id": "a"}, ("Bears", "Jets")),
     ],
 )
-def test_an_answer_is_what_the_sets_evaluation_takes(scorer: Scorer, sent: Any, spans: tuple[str, ...]) -> None:
-    assert {"a": spans} == parse_predictions(FILE, json.dumps({"a": sent}).encode(), scorer)
+def test_answer_has_form_of_its_evaluation(scorer: Scorer, prediction: Any, spans: tuple[str, ...]) -> None:
+    assert {"a": spans} == parse_predictions(FILE, json.dumps({"a": prediction}).encode(), scorer)
 
 
 @pytest.mark.parametrize(
-    ("scorer", "sent", "message"),
+    ("scorer", "prediction", "message"),
     [
         ("squad", [], r"train.json is \[\]; it must be an object"),
         ("squad", {"a": ["1966"]}, r'train.json, a is \["1966"\]; it must be text'),
@@ -99,9 +101,9 @@ def test_an_answer_is_what_the_sets_evaluation_takes(scorer: Scorer, sent: Any, 
         ("drop", {"a": {"answer": None}}, "train.json, a.answer is null; it must be text, or a list of texts"),
     ],
 )
-def test_anything_else_is_named(scorer: Scorer, sent: Any, message: str) -> None:
+def test_other_answers_are_refused(scorer: Scorer, prediction: Any, message: str) -> None:
     with pytest.raises(DatasetError, match=message) as caught:
-        parse_predictions(FILE, json.dumps(sent).encode(), scorer)
+        parse_predictions(FILE, json.dumps(prediction).encode(), scorer)
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -120,10 +122,10 @@ def test_missing_and_unknown_ids_are_counted_and_named(tmp_path: Path, changed: 
 
 
 def test_two_answers_to_one_id_are_refused(tmp_path: Path) -> None:
-    given = put(tmp_path)
+    predictions = put(tmp_path)
     (tmp_path / "validation.json").write_text('{"v": "x", "v": "y"}')
     with pytest.raises(DatasetError, match=r"validation\.json has more than one value for 'v'; 1 names are repeated"):
-        answers_table(given, SET)
+        answers_table(predictions, SET)
 
 
 def test_digest_depends_only_on_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,15 +152,15 @@ def test_folder_may_be_in_engram_data(tmp_path: Path, monkeypatch: pytest.Monkey
         Predictions("gone").pin({})
 
 
-def test_a_folder_that_lacks_a_file_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_without_a_file_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
     with pytest.raises(
         FileError, match=r"there is no folder .*gone; it must hold the predictions train.json, train-co"
     ):
         Predictions(str(tmp_path / "gone")).pin({})
-    given = put(tmp_path)
+    predictions = put(tmp_path)
     (tmp_path / "train-corrupted.json").unlink()
     with pytest.raises(FileError, match=r"there is no file .*train-corrupted\.json"):
-        given.pin({})
+        predictions.pin({})
     with pytest.raises(ValueError, match="expected the path of a folder or file of predictions"):
-        replace(given, path="")
+        replace(predictions, path="")

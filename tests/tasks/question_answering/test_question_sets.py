@@ -22,47 +22,47 @@ from tasks.question_answering.question_sets import (
 COUNTY = "In the county, 23.5% were under the age of 18, 7.8% from 18 to 24. The median age was 40 years."
 
 
-def asked(context: str, *golds: tuple[str, ...]) -> Question:
+def question_about(context: str, *golds: tuple[str, ...]) -> Question:
     return Question("1", "c", context, "How many?", golds or (("76.5",),))
 
 
 def test_only_digits_are_removed() -> None:
     expected = "In the county, .% were under the age of , .% from  to . The median age was  years."
-    assert expected == DigitRemoval().corrupt_context(asked(COUNTY))
-    assert DigitRemoval().corrupt_context(asked("On February 6, 2016 .")) == "On February ,  ."
+    assert expected == DigitRemoval().corrupt_context(question_about(COUNTY))
+    assert DigitRemoval().corrupt_context(question_about("On February 6, 2016 .")) == "On February ,  ."
 
 
 def test_digits_in_words_are_removed() -> None:
-    assert DigitRemoval().corrupt_context(asked("the 4th of four km²")) == "the th of four km²"
+    assert DigitRemoval().corrupt_context(question_about("the 4th of four km²")) == "the th of four km²"
 
 
-def test_names_go_as_whole_words_and_phrases() -> None:
-    taken = NameRemoval(("Ann", "Ann Lee", "Rue (Nord)"), mask="[name]")
+def test_names_are_removed_as_words_and_phrases() -> None:
+    removal = NameRemoval(("Ann", "Ann Lee", "Rue (Nord)"), mask="[name]")
     expected = "[name] met [name], Anna and ann in [name]."
-    assert expected == taken.corrupt_context(asked("Ann Lee met Ann, Anna and ann in Rue (Nord)."))
+    assert expected == removal.corrupt_context(question_about("Ann Lee met Ann, Anna and ann in Rue (Nord)."))
 
 
 def test_pattern_matches_become_the_literal_mask() -> None:
-    taken = PatternRemoval(r"[A-Z]{2}-\d+", mask=r"\1")
-    assert taken.corrupt_context(asked("case AB-12 and CD-3")) == r"case \1 and \1"
+    removal = PatternRemoval(r"[A-Z]{2}-\d+", mask=r"\1")
+    assert removal.corrupt_context(question_about("case AB-12 and CD-3")) == r"case \1 and \1"
 
 
 def test_empty_matches_are_not_masked() -> None:
-    assert PatternRemoval(r"\d*", mask="_").corrupt_context(asked("a12b")) == "a_b"
+    assert PatternRemoval(r"\d*", mask="_").corrupt_context(question_about("a12b")) == "a_b"
 
 
 def test_only_whole_gold_spans_are_removed() -> None:
-    taken = AnswerRemoval(mask="_")
-    question = asked(
+    removal = AnswerRemoval(mask="_")
+    question = question_about(
         "In 1966 the Cat had 6 lives, 6km of string, 6.5 mice, 1,6 and a catfish: cat!", ("6", "cat"), ("",)
     )
     assert (
-        taken.corrupt_context(question) == "In 1966 the _ had _ lives, _km of string, 6.5 mice, 1,6 and a catfish: _!"
+        removal.corrupt_context(question) == "In 1966 the _ had _ lives, _km of string, 6.5 mice, 1,6 and a catfish: _!"
     )
 
 
 def test_context_without_answer_is_unchanged() -> None:
-    assert AnswerRemoval(mask="_").corrupt_context(asked("abc", ("",))) == "abc"
+    assert AnswerRemoval(mask="_").corrupt_context(question_about("abc", ("",))) == "abc"
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_fields_out_of_range_are_named(kind: Any, value: Any, message: str) -> N
 
 
 def test_names_are_withheld() -> None:
-    taken = NameRemoval(("Ann", "Bob", "Ann Lee"))
-    assert Disclosure().public(taken).names == ("<3 letters>", "<3 letters (2)>", "<3 and 3 letters>")
+    removal = NameRemoval(("Ann", "Bob", "Ann Lee"))
+    assert Disclosure().public(removal).names == ("<3 letters>", "<3 letters (2)>", "<3 and 3 letters>")
     assert DigitRemoval() == Disclosure().public(DigitRemoval())
 
 
@@ -97,12 +97,12 @@ def test_probe_sets_have_both_parts_and_contexts() -> None:
     assert [q.context for q in sets["train-corrupted"].questions] == ["Ann has ."] * 6
     assert [q.context for q in sets["validation-corrupted"].questions] == ["Bo has ."]
     assert [q.id for q in TRAIN] == [q.id for q in sets["train-corrupted"].questions]
-    assert {"drop"} == {each.form for each in sets.values()}
+    assert {"drop"} == {probe_set.form for probe_set in sets.values()}
 
 
-def test_records_are_handed_out_as_records() -> None:
-    own = QuestionSet(TRAIN, VALIDATION, "squad", records=True)
-    assert {"records"} == {each.form for _, each in probe_sets(own, DigitRemoval())}
+def test_records_are_exported_as_records() -> None:
+    records = QuestionSet(TRAIN, VALIDATION, "squad", records=True)
+    assert {"records"} == {probe_set.form for _, probe_set in probe_sets(records, DigitRemoval())}
 
 
 def test_selection_takes_first_numeric_questions() -> None:
@@ -118,7 +118,7 @@ def test_selection_takes_first_numeric_questions() -> None:
         (Selection(held_out=2), "held_out is 2; the data has 1 such questions"),
     ],
 )
-def test_more_questions_than_there_are_cannot_be_asked(selection: Selection, message: str) -> None:
+def test_too_many_questions_are_refused(selection: Selection, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         selection.select(SET)
 

@@ -18,7 +18,7 @@ from tasks.question_answering.scoring import drop_agreement, drop_words, score_a
         ("thereafter Theatre", "thereafter theatre"),
         ("a-b", "ab"),
         ("78-yard", "78yard"),
-        ("“Köln” – Ärger", "“köln” – ärger"),  # only ASCII's punctuation goes
+        ("“Köln” – Ärger", "“köln” – ärger"),  # only ASCII punctuation is removed
         ("a.", ""),
         ("", ""),
     ],
@@ -38,7 +38,7 @@ def test_words_of_squad_are_normalised(text: str, words: str) -> None:
         ("1200.0", "1,200", 0, 0),
         ("in 1966 or 1967", "1966", 0, 0.4),
         ("new new york", "new york new", 0, 1),
-        ("new new", "new york", 0, 0.5),  # a word counts as often as both have it
+        ("new new", "new york", 0, 0.5),  # a word counts with the smaller of its two frequencies
         ("", "1966", 0, 0),
         ("", "the", 1, 0),
         ("3 4", "3–4", 0, 0),
@@ -48,7 +48,7 @@ def test_squad_agreement(answer: str, gold: str, exact: float, f1: float) -> Non
     assert pytest.approx((exact, f1)) == squad_agreement((answer,), (gold,))
 
 
-def test_an_answer_without_spans_is_an_empty_text() -> None:
+def test_answer_without_spans_is_empty_text() -> None:
     assert squad_agreement((), ("1966",)) == (0.0, 0.0)
 
 
@@ -63,7 +63,7 @@ def test_several_spans_are_one_text() -> None:
         ("76.50 ", "76.5"),
         ("1.2e1", "12.0"),
         ("1,200", "1200.0"),
-        ("76.5%", "765.0"),  # no number until its point has gone, too
+        ("76.5%", "765.0"),  # not a number until the point is removed
         ("$4", "4.0"),
         ("12.0 persons", "12.0 persons"),
         ("S.K. Singh", "sk singh"),

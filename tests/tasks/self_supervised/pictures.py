@@ -20,7 +20,7 @@ CRITERIA = (VICReg(), SimCLR(), BarlowTwins())
 
 @dataclass(frozen=True, eq=False)
 class Blobs:
-    """Images of a few classes, each a blob of its class's colour at its own place; boxes are the blobs."""
+    """Images of a few classes, each a blob of its class's colour at its own position, without boxes."""
 
     count: int = 120
     classes: int = 3
@@ -62,8 +62,8 @@ class Blobs:
         images = draws.integers(0, 120, (self.count, self.height, self.width, 3), np.uint8)
         colours = draws.integers(130, 255, (self.classes, 3), np.uint8)
         for image, label in zip(images, self.labels, strict=True):
-            top, left = draws.integers(0, self.height // 2), draws.integers(0, self.width // 2)
-            image[top : top + self.height // 2, left : left + self.width // 2] = colours[label]
+            row, column = draws.integers(0, self.height // 2), draws.integers(0, self.width // 2)
+            image[row : row + self.height // 2, column : column + self.width // 2] = colours[label]
         return images
 
     def picture(self, row: int) -> NDArray[np.uint8]:
@@ -78,7 +78,7 @@ BLOBS_A = TrainingImages(Dataset("blobs", "ab"), 0.0, Partition(per_class=10, pu
 
 
 def config(criterion: Criterion = CRITERIA[0], **fields: Any) -> Pretraining:
-    """A training of seconds: 30 images, those of `Blobs` unless there are others, in minibatches of 10."""
+    """A training of seconds: 30 images (of `Blobs` by default) in minibatches of 10."""
     images = fields.pop("images", BLOBS_A)
     small: dict[str, Any] = {"backbone": "small-resnet#4", "projector": (16, 16), "batch": 10, "warmup": 1}
     small |= {"augmentation": Augmentation(resolution=16, side=32), "epochs": 4, "schedule": 6}

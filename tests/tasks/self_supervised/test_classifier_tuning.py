@@ -1,4 +1,4 @@
-"""Fine-tuning: what it starts from, what it learns, and what it leaves as it is."""
+"""Fine-tuning: its initial snapshot, the weights it changes, and the weights it keeps."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ BLOBS = Blobs()
 SETTING = config(epochs=2, recorded=(1, 2))
 
 
-def test_the_backbone_learns_and_the_projector_stays() -> None:
+def test_backbone_learns_and_projector_stays() -> None:
     snapshots = pretrain_encoder(SETTING, BLOBS)
-    whole = tuning(SETTING, epochs=8, recorded=(0, 2, 8))
-    table = fine_tune_encoder(whole, BLOBS, [snapshots])
+    tuning_config = tuning(SETTING, epochs=8, recorded=(0, 2, 8))
+    table = fine_tune_encoder(tuning_config, BLOBS, [snapshots])
     assert table.schema == SNAPSHOTS
     assert epochs(table) == [0, 2, 8]
     assert table["train_loss"][0].as_py() is None
@@ -37,32 +37,32 @@ def test_the_backbone_learns_and_the_projector_stays() -> None:
         assert name.startswith("projector") == same, name
     embedded = encoder(SETTING, after, torch.device("cpu")).embed(BLOBS.pixels[:2], [0, 2])
     assert np.isfinite(embedded[2].numpy()).all()
-    assert table.equals(fine_tune_encoder(whole, BLOBS, [snapshots]))
+    assert table.equals(fine_tune_encoder(tuning_config, BLOBS, [snapshots]))
 
 
-def test_it_starts_from_the_snapshot_that_is_asked_for_among_those_of_all_links() -> None:
+def test_tuning_starts_from_requested_snapshot() -> None:
     snapshots = pretrain_encoder(SETTING, BLOBS)
     links = [snapshots.slice(0, 1), SNAPSHOTS.empty_table(), snapshots.slice(1)]
-    kept = tuning(SETTING, epochs=1, recorded=(0,), start=1)
-    first = fine_tune_encoder(kept, BLOBS, links)
-    last = fine_tune_encoder(replace(kept, start=None), BLOBS, links)
+    tuning_config = tuning(SETTING, epochs=1, recorded=(0,), start=1)
+    first = fine_tune_encoder(tuning_config, BLOBS, links)
+    last = fine_tune_encoder(replace(tuning_config, start=None), BLOBS, links)
     assert first["weights"].combine_chunks().equals(snapshots.slice(0, 1)["weights"].combine_chunks())
     assert last["weights"].combine_chunks().equals(snapshots.slice(1)["weights"].combine_chunks())
     with pytest.raises(ValueError, match="start is 5; the snapshots are of epochs 1, 2"):
-        fine_tune_encoder(replace(kept, start=5), BLOBS, links)
+        fine_tune_encoder(replace(tuning_config, start=5), BLOBS, links)
     with pytest.raises(ValueError, match="start is 0; the snapshots are of epochs none"):
-        fine_tune_encoder(replace(kept, start=None), BLOBS, [pa.Table.from_pylist([], schema=SNAPSHOTS)])
+        fine_tune_encoder(replace(tuning_config, start=None), BLOBS, [pa.Table.from_pylist([], schema=SNAPSHOTS)])
 
 
-def test_it_is_supervised_and_the_task_is_of_version_1() -> None:
+def test_tuning_is_supervised_and_version_1() -> None:
     with pytest.raises(ValueError, match="criterion is vicreg; it must be supervised to fine-tune"):
         ClassifierTuning(SETTING)
-    made = tuning(replace(SETTING, batch=1024), start=2)
+    tuning_config = tuning(replace(SETTING, batch=1024), start=2)
     assert (Supervised(), 20, 20, 256, 2) == (
-        made.training.criterion,
-        made.training.epochs,
-        made.training.schedule,
-        made.training.batch,
-        made.start,
+        tuning_config.training.criterion,
+        tuning_config.training.epochs,
+        tuning_config.training.schedule,
+        tuning_config.training.batch,
+        tuning_config.start,
     )
     assert (marks(fine_tune).name, marks(fine_tune).version) == ("self_supervised.fine_tune", 1)

@@ -1,4 +1,4 @@
-"""Embeddings by layer: what they are, that they do not depend on their company, and weights that are another's."""
+"""Embeddings by layer, their independence of the batch, and weights of another network."""
 
 from __future__ import annotations
 
@@ -27,49 +27,49 @@ def weights(config: EncoderConfig, classes: int = 0, seed: int = 0) -> Weights:
     return {name: tensor.numpy().copy() for name, tensor in tensors(initial_network(config, classes, seed)).items()}
 
 
-def test_layers_are_the_backbone_and_each_of_the_projector() -> None:
-    made = encoder(SMALL, weights(SMALL), CPU)
-    assert made.depth == 2
-    found = made.embed(IMAGES[:5], [0, 1, 2])
-    assert [tuple(found[layer].shape) for layer in (0, 1, 2)] == [(5, 16), (5, 8), (5, 6)]
+def test_layers_are_backbone_and_projector_layers() -> None:
+    model = encoder(SMALL, weights(SMALL), CPU)
+    assert model.depth == 2
+    embeddings = model.embed(IMAGES[:5], [0, 1, 2])
+    assert [tuple(embeddings[layer].shape) for layer in (0, 1, 2)] == [(5, 16), (5, 8), (5, 6)]
     network = initial_network(SMALL, 0, 0).eval()
     with torch.no_grad():
         inside = network.backbone(normalise(torch.from_numpy(IMAGES[:5]).permute(0, 3, 1, 2).float() / 255))
-        torch.testing.assert_close(inside, found[0])
-        torch.testing.assert_close(network.projector(inside), found[2])
-    assert (found[1] >= 0).all()
+        torch.testing.assert_close(inside, embeddings[0])
+        torch.testing.assert_close(network.projector(inside), embeddings[2])
+    assert (embeddings[1] >= 0).all()
     with pytest.raises(ValueError, match=r"layer is 3; this encoder has the layers 0 \(backbone\) to 2"):
-        made.embed(IMAGES[:5], [3])
+        model.embed(IMAGES[:5], [3])
 
 
-def test_an_embedding_does_not_depend_on_how_many_there_are_nor_on_torchs_state() -> None:
-    made = encoder(SMALL, weights(SMALL), CPU)
+def test_embedding_depends_on_neither_batch_nor_torch_state() -> None:
+    model = encoder(SMALL, weights(SMALL), CPU)
     torch.manual_seed(5)
-    whole = made.embed(np.concatenate([IMAGES, IMAGES]), [0, 2])
+    embeddings = model.embed(np.concatenate([IMAGES, IMAGES]), [0, 2])
     torch.manual_seed(6)
-    assert len(whole[2]) == 240
-    assert torch.equal(whole[2][:7], made.embed(IMAGES[:7], [2])[2])
-    assert torch.equal(whole[0][200:], made.embed(np.concatenate([IMAGES, IMAGES]), [0])[0][200:])
-    assert tuple(made.embed(IMAGES[:0], [2])[2].shape) == (0, 6)
+    assert len(embeddings[2]) == 240
+    assert torch.equal(embeddings[2][:7], model.embed(IMAGES[:7], [2])[2])
+    assert torch.equal(embeddings[0][200:], model.embed(np.concatenate([IMAGES, IMAGES]), [0])[0][200:])
+    assert tuple(model.embed(IMAGES[:0], [2])[2].shape) == (0, 6)
 
 
-def test_the_last_layer_of_a_supervised_model_is_its_logits() -> None:
+def test_last_layer_of_supervised_model_is_logits() -> None:
     setting = config(Supervised(), epochs=1)
-    kept = weights_of(pretrain_encoder(setting, Blobs()), 0)
-    made = encoder(setting, kept, CPU)
-    assert made.depth == 3
-    assert tuple(made.embed(IMAGES[:4, :16, :16], [3])[3].shape) == (4, 3)
+    trained_weights = weights_of(pretrain_encoder(setting, Blobs()), 0)
+    model = encoder(setting, trained_weights, CPU)
+    assert model.depth == 3
+    assert tuple(model.embed(IMAGES[:4, :16, :16], [3])[3].shape) == (4, 3)
 
 
-def test_weights_of_another_network_are_refused_in_one_line() -> None:
-    other = EncoderConfig("small-resnet#4", (8, 7), 32)
+def test_weights_of_another_network_are_refused() -> None:
+    other_config = EncoderConfig("small-resnet#4", (8, 7), 32)
     with pytest.raises(ValueError, match=r"weights of small-resnet#4 .*: projector.1.weight is \(6, 8\), not \(7, 8\)"):
-        encoder(other, weights(SMALL), CPU)
+        encoder(other_config, weights(SMALL), CPU)
     with pytest.raises(ValueError, match=r"backbone\.blocks\.0\.conv1\.weight is absent"):
         encoder(SMALL, {name: values for name, values in weights(SMALL).items() if "blocks" not in name}, CPU)
 
 
-def test_transformers_without_timm_are_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transformers_without_timm_name_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(ValueError, match=re.escape(f"needs {TIMM.advice}")):
         initial_network(EncoderConfig("vit-ti", (4,), 32), 0, 0)
@@ -81,20 +81,20 @@ def test_transformers_without_timm_are_refused_with_what_to_install(monkeypatch:
 )
 def test_backbones_have_the_published_sizes(backbone: str, millions: float, features: int) -> None:
     network = initial_network(EncoderConfig(backbone, (1,), 224), 0, 0)
-    assert millions == pytest.approx(sum(each.numel() for each in network.backbone.parameters()) / 1e6, rel=0.01)
+    assert millions == pytest.approx(sum(weight.numel() for weight in network.backbone.parameters()) / 1e6, rel=0.01)
     last: Any = network.projector[0]
     assert features == last.in_features
 
 
 @pytest.mark.parametrize("before", [3, 4, 8])
-def test_a_shortcut_computes_a_strided_convolution_with_its_gradients_however_narrow(before: int) -> None:
-    made = convolution(before, 6, 1, 2).double()
+def test_shortcut_equals_strided_convolution_with_gradients(before: int) -> None:
+    layer = convolution(before, 6, 1, 2).double()
     x = torch.linspace(-1, 1, 2 * before * 49, dtype=torch.float64).reshape(2, before, 7, 7)
-    found, expected = list[torch.Tensor](), list[torch.Tensor]()
-    for results, convolve in ((found, made), (expected, lambda x: functional.conv2d(x, made.weight, stride=2))):
+    actual, expected = list[torch.Tensor](), list[torch.Tensor]()
+    for results, convolve in ((actual, layer), (expected, lambda x: functional.conv2d(x, layer.weight, stride=2))):
         images = x.clone().requires_grad_()
-        made.weight.grad = None
+        layer.weight.grad = None
         places = convolve(images)
         places.square().sum().backward()
-        results += [places.detach(), images.grad, made.weight.grad]
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+        results += [places.detach(), images.grad, layer.weight.grad]
+    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)

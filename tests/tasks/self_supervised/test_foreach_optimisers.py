@@ -1,4 +1,4 @@
-"""Optimisers beside torch's own, and LARS beside its formula."""
+"""Optimisers compared with torch's, and LARS compared with its formula."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ def weights(seed: int) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
-def test_steps_are_torchs(name: str) -> None:
-    ours, theirs = weights(0), [weight.requires_grad_() for weight in weights(0)]
+def test_steps_equal_torch(name: str) -> None:
+    weights_here, torch_weights = weights(0), [weight.requires_grad_() for weight in weights(0)]
     groups = [
-        {"params": [weight for weight in theirs if weight.dim() > 1], "weight_decay": 0.1},
-        {"params": [weight for weight in theirs if weight.dim() == 1], "weight_decay": 0.0},
+        {"params": [weight for weight in torch_weights if weight.dim() > 1], "weight_decay": 0.1},
+        {"params": [weight for weight in torch_weights if weight.dim() == 1], "weight_decay": 0.0},
     ]
-    own = SGD(ours, 0.1) if name == "sgd" else AdamW(ours, 0.1)
-    other = torch.optim.SGD(groups, momentum=0.9) if name == "sgd" else torch.optim.AdamW(groups)
+    optimiser = SGD(weights_here, 0.1) if name == "sgd" else AdamW(weights_here, 0.1)
+    torch_optimiser = torch.optim.SGD(groups, momentum=0.9) if name == "sgd" else torch.optim.AdamW(groups)
     for number in range(1, 6):
         rate, gradients = 0.1 / number, weights(number)
-        for group in other.param_groups:
+        for group in torch_optimiser.param_groups:
             group["lr"] = rate
-        for weight, gradient in zip(theirs, gradients, strict=True):
+        for weight, gradient in zip(torch_weights, gradients, strict=True):
             weight.grad = gradient
-        other.step()
-        own.step(gradients, rate, number)
+        torch_optimiser.step()
+        optimiser.step(gradients, rate, number)
     # Torch's momentum multiplies no learning rate either.
-    for mine, torchs in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(torchs.detach(), mine)
+    for weight_here, torchs in zip(weights_here, torch_weights, strict=True):
+        torch.testing.assert_close(torchs.detach(), weight_here)
 
 
-def test_lars_moves_a_matrix_by_a_thousandth_of_its_norm_and_biases_by_their_gradient() -> None:
-    ours, velocity, decay = weights(0), [torch.zeros_like(weight) for weight in weights(0)], 0.01
-    expected, own = weights(0), LARS(ours, decay)
+def test_lars_scales_matrices_but_not_biases() -> None:
+    stepped, velocity, decay = weights(0), [torch.zeros_like(weight) for weight in weights(0)], 0.01
+    expected, optimiser = weights(0), LARS(stepped, decay)
     for number in range(1, 5):
         rate, gradients = 0.3 * number, weights(number)
-        own.step(gradients, rate, number)
-        for at, (weight, gradient) in enumerate(zip(expected, gradients, strict=True)):
+        optimiser.step(gradients, rate, number)
+        for index, (weight, gradient) in enumerate(zip(expected, gradients, strict=True)):
             pull = gradient
             if weight.dim() > 1:
                 pull = gradient + decay * weight
                 pull = pull * 0.001 * weight.norm() / pull.norm()
-            velocity[at] = 0.9 * velocity[at] + pull
-            expected[at] = weight - rate * velocity[at]
-    for mine, formula in zip(ours, expected, strict=True):
-        torch.testing.assert_close(formula, mine)
+            velocity[index] = 0.9 * velocity[index] + pull
+            expected[index] = weight - rate * velocity[index]
+    for actual, formula in zip(stepped, expected, strict=True):
+        torch.testing.assert_close(formula, actual)
 
 
-def test_lars_takes_a_plain_step_where_a_norm_is_zero() -> None:
-    ours = [torch.zeros(2, 2), torch.ones(2, 2)]
-    LARS(ours, 0.0).step([torch.ones(2, 2), torch.zeros(2, 2)], 0.5, 1)
-    torch.testing.assert_close([torch.full((2, 2), -0.5), torch.ones(2, 2)], ours)
+def test_lars_takes_plain_step_if_norm_is_zero() -> None:
+    stepped = [torch.zeros(2, 2), torch.ones(2, 2)]
+    LARS(stepped, 0.0).step([torch.ones(2, 2), torch.zeros(2, 2)], 0.5, 1)
+    torch.testing.assert_close([torch.full((2, 2), -0.5), torch.ones(2, 2)], stepped)

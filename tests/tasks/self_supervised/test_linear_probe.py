@@ -1,4 +1,4 @@
-"""Linear probes: torch's own training beside them, what they find, and what they report."""
+"""Linear probes compared with torch's training, their accuracy and their tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTING = replace(PLAIN, images=WITH_VALIDATION)
 PROBE = LinearProbe(SETTING.images, encoder_of_pretraining(SETTING), epochs=3, batch=8)
 
 
-def test_a_probe_is_what_torch_trains() -> None:
+def test_probe_equals_torch_training() -> None:
     draws = torch.Generator().manual_seed(0)
     embeddings, labels = torch.randn(50, 6, generator=draws), torch.randint(0, 3, (50,), generator=draws)
     weights, constants = train_probe(PROBE, embeddings, labels.numpy(), 3)
@@ -30,7 +30,7 @@ def test_a_probe_is_what_torch_trains() -> None:
     torch.nn.init.zeros_(layer.weight)
     torch.nn.init.zeros_(layer.bias)
     optimiser = torch.optim.SGD(layer.parameters(), lr=1.0, momentum=0.9)
-    # The rate multiplies what momentum has gathered, in torch as here.
+    # The learning rate multiplies the momentum buffer, in torch as here.
     rates = iter(np.linspace(10, 0.1, 3 * 7))
     for epoch in range(3):
         order = seeds.generator(0, "probe order", epoch).permutation(50)
@@ -44,18 +44,18 @@ def test_a_probe_is_what_torch_trains() -> None:
     torch.testing.assert_close(layer.bias.detach(), constants, atol=1e-2, rtol=1e-3)
 
 
-def test_a_probe_finds_what_is_linear_and_is_at_chance_where_nothing_is() -> None:
+def test_probe_learns_linear_labels_only() -> None:
     draws = torch.Generator().manual_seed(0)
     embeddings = torch.randn(600, 4, generator=draws)
     labels = (embeddings[:, 0] > 0).long().numpy()
     probe = replace(PROBE, epochs=20, batch=64)
     assert correct(train_probe(probe, embeddings, labels, 2), embeddings, labels) > 0.95 * 600
-    other = torch.randn(600, 4, generator=draws)
-    right = correct(train_probe(probe, embeddings, labels, 2), other, labels)
+    unrelated_embeddings = torch.randn(600, 4, generator=draws)
+    right = correct(train_probe(probe, embeddings, labels, 2), unrelated_embeddings, labels)
     assert pytest.approx(right / 600, abs=0.08) == 0.5
 
 
-def test_every_snapshot_and_layer_is_probed_on_both_splits() -> None:
+def test_snapshots_and_layers_are_probed_on_both_splits() -> None:
     blobs = Blobs()
     snapshots = pretrain_encoder(SETTING, blobs)
     table = probe_snapshots(PROBE, blobs, [snapshots])
@@ -67,10 +67,12 @@ def test_every_snapshot_and_layer_is_probed_on_both_splits() -> None:
     assert all(0 <= row["correct"] <= row["n"] for row in table.to_pylist())
     parts = probe_snapshots(replace(PROBE, layers=(1,)), blobs, [snapshots.slice(0, 1), snapshots.slice(1)])
     assert parts["epoch"].to_pylist() == [0, 0, 2, 2]
-    assert table.equals(pa.concat_tables([probe_snapshots(PROBE, blobs, [snapshots.slice(at, 1)]) for at in (0, 1)]))
+    assert table.equals(
+        pa.concat_tables([probe_snapshots(PROBE, blobs, [snapshots.slice(index, 1)]) for index in (0, 1)])
+    )
 
 
-def test_ranges_are_checked_and_the_task_is_of_version_1() -> None:
+def test_ranges_are_checked_and_version_is_1() -> None:
     with pytest.raises(ValueError, match=r"layers is \(1, 0\); it must be numbers from 0, ascending"):
         replace(PROBE, layers=(1, 0))
     with pytest.raises(ValueError, match=r"momentum is 1.0"):

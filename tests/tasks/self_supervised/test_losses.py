@@ -1,4 +1,4 @@
-"""The losses beside lightly's, and beside cases worked out by hand."""
+"""The losses compared with lightly's and with cases computed by hand."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ def slopes(loss: Tensor, views: tuple[Tensor, Tensor]) -> list[Tensor]:
     return list(torch.autograd.grad(loss, views))
 
 
-def agree(ours: Tensor, theirs: Tensor, views: tuple[Tensor, Tensor], factor: float = 1.0, plus: float = 0.0) -> None:
-    """Whether ours is `plus` more than `factor` times theirs, and slopes are that multiple."""
-    torch.testing.assert_close(ours, theirs * factor + plus)
-    for own, other in zip(slopes(ours, views), slopes(theirs, views), strict=True):
-        torch.testing.assert_close(own, other * factor)
+def agree(
+    loss: Tensor, reference: Tensor, views: tuple[Tensor, Tensor], factor: float = 1.0, plus: float = 0.0
+) -> None:
+    """Check that the loss is `factor` times the reference plus `plus`, and its slopes `factor` times."""
+    torch.testing.assert_close(loss, reference * factor + plus)
+    for slope, reference_slope in zip(slopes(loss, views), slopes(reference, views), strict=True):
+        torch.testing.assert_close(slope, reference_slope * factor)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -64,7 +66,7 @@ def test_simclr_is_lightlys(shape: tuple[int, int]) -> None:
 
 def test_simclr_by_hand() -> None:
     views = torch.tensor([[1.0, 0.0], [0.0, 3.0]], dtype=torch.float64)
-    # Each view finds its partner at cosine 1 beside two others at 0.
+    # Each view has its partner at cosine 1 and two other views at 0.
     expected = -math.log(math.exp(2) / (math.exp(2) + 2))
     assert expected == pytest.approx(simclr(SimCLR(0.5), views, views).item())
 
@@ -77,19 +79,19 @@ def test_barlow_twins_is_lightlys(shape: tuple[int, int]) -> None:
 
 
 def test_barlow_twins_by_hand() -> None:
-    first = torch.tensor([[1.0, 1.0], [-1.0, -1.0]], dtype=torch.float64) * 1e4  # so that epsilon is nothing
+    first = torch.tensor([[1.0, 1.0], [-1.0, -1.0]], dtype=torch.float64) * 1e4  # so that epsilon is negligible
     second = first * torch.tensor([1.0, -1.0])
-    # Correlations 1, -1, 1, -1: one on the diagonal is off by 2, two beside it count one each.
+    # Correlations 1, -1, 1, -1: one on the diagonal is off by 2, two off the diagonal count one each.
     assert pytest.approx(barlow_twins(BarlowTwins(0.5), first, second).item()) == 4 + 0.5 * 2
 
 
-def test_byol_is_twice_lightlys_mean_and_four_more() -> None:
+def test_byol_is_twice_lightlys_mean_plus_four() -> None:
     predictions = tuple(view.requires_grad_() for view in pair(6, 4))
     targets = pair(6, 4, 1)
     assert len(predictions) == 2
     similarity = NegativeCosineSimilarity()
-    theirs = similarity(predictions[0], targets[1]) + similarity(predictions[1], targets[0])
-    agree(byol(predictions, targets), theirs, predictions, 2.0, 4.0)
+    reference = similarity(predictions[0], targets[1]) + similarity(predictions[1], targets[0])
+    agree(byol(predictions, targets), reference, predictions, 2.0, 4.0)
 
 
 def test_byol_by_hand() -> None:
@@ -99,7 +101,7 @@ def test_byol_by_hand() -> None:
     assert byol((across, up), (-up, -across)).item() == 8.0
 
 
-def test_the_teachers_momentum_rises_to_one_and_never_above() -> None:
+def test_teacher_momentum_rises_to_at_most_one() -> None:
     assert teacher_momentum(0.996, 0.0) == 0.996
     assert pytest.approx(teacher_momentum(0.996, 0.5)) == 0.998
     assert [teacher_momentum(0.996, progress) for progress in (1.0, 1.5)] == [1.0, 1.0]
@@ -111,11 +113,11 @@ def test_dino_is_lightlys(epoch: int) -> None:
     config = DINO()
     students, teachers = tuple(view.requires_grad_() for view in pair(6, 9)), pair(6, 9, 1)
     assert len(students) == 2
-    theirs = DINOLoss(9, warmup_teacher_temp=0.04, teacher_temp=0.07, warmup_teacher_temp_epochs=50)
-    theirs.center = theirs.center.double()
-    theirs.center += 0.3 * torch.arange(9)
-    ours = dino(config, students, teachers, theirs.center[0, 0].clone(), config.teacher_temperature(epoch))
-    agree(ours, theirs(list(teachers), list(students), epoch=epoch - 1), students)
+    reference = DINOLoss(9, warmup_teacher_temp=0.04, teacher_temp=0.07, warmup_teacher_temp_epochs=50)
+    reference.center = reference.center.double()
+    reference.center += 0.3 * torch.arange(9)
+    loss = dino(config, students, teachers, reference.center[0, 0].clone(), config.teacher_temperature(epoch))
+    agree(loss, reference(list(teachers), list(students), epoch=epoch - 1), students)
 
 
 def test_dino_by_hand() -> None:
@@ -123,11 +125,11 @@ def test_dino_by_hand() -> None:
     flat, peaked = torch.zeros(3, 4), torch.tensor([[50.0, 0.0, 0.0, 0.0]] * 3)
     assert math.log(4) == pytest.approx(dino(config, (flat, flat), (peaked, peaked), flat[0], 1.0).item())
     assert pytest.approx(dino(config, (peaked, peaked), (peaked, peaked), flat[0], 1.0).item(), abs=1e-6) == 0.0
-    centred = dino(config, (flat, peaked), (peaked, peaked), peaked[0], 1.0).item()  # the teacher says nothing
+    centred = dino(config, (flat, peaked), (peaked, peaked), peaked[0], 1.0).item()  # the teacher is uniform
     assert (math.log(4) + 37.5) / 2 == pytest.approx(centred)
 
 
-def test_the_teachers_temperature_rises_over_its_epochs() -> None:
+def test_teacher_temperature_rises_over_its_epochs() -> None:
     assert pytest.approx([DINO().teacher_temperature(epoch) for epoch in (1, 50, 51)]) == [0.04, 0.07, 0.07]
     assert pytest.approx(DINO(temperature_warmup=3).teacher_temperature(2)) == 0.055
     assert pytest.approx(DINO(temperature_warmup=0).teacher_temperature(1)) == 0.07

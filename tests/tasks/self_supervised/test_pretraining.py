@@ -1,4 +1,4 @@
-"""Training without labels whole: what is learnt, links of a chain, parts of a minibatch, and what ends a training."""
+"""Training without labels: losses, links of a chain, parts of a minibatch, and errors."""
 
 from __future__ import annotations
 
@@ -45,13 +45,16 @@ BLOBS = Blobs()
 ALL = (VICReg(), SimCLR(), BarlowTwins(), BYOL(), DINO(temperature_warmup=3), Supervised())
 
 
-def linked(config: Pretraining, given: Iterable[bytes] = ()) -> tuple[pa.Table, bytes, dict[str, Any]]:
+def linked(config: Pretraining, states: Iterable[bytes] = ()) -> tuple[pa.Table, bytes, dict[str, Any]]:
     """The snapshots of a link that may continue from the given states; the state it leaves, and its notes."""
-    left: list[bytes] = []
+    saved_states: list[bytes] = []
     context = compute_context.ComputeContext()
-    with compute_context.use_context(context) as notes, checkpoints.use_links([Link(lambda: given, left.append)]):
+    with (
+        compute_context.use_context(context) as notes,
+        checkpoints.use_links([Link(lambda: states, saved_states.append)]),
+    ):
         table = pretrain_encoder(config, BLOBS)
-    return table, left[0], dict(notes)
+    return table, saved_states[0], dict(notes)
 
 
 def training(config: Pretraining) -> Training:
@@ -63,12 +66,12 @@ def training(config: Pretraining) -> Training:
 
 
 @pytest.mark.parametrize("criterion", ALL, ids=lambda criterion: criterion.tag)
-def test_a_chain_is_bit_for_bit_the_unbroken_training(criterion: Criterion) -> None:
-    whole = config(criterion, epochs=5, recorded=(0, 1, 3, 5))
-    unbroken, end, _ = linked(whole)
+def test_chain_equals_unbroken_training_bit_for_bit(criterion: Criterion) -> None:
+    full_config = config(criterion, epochs=5, recorded=(0, 1, 3, 5))
+    unbroken, end, _ = linked(full_config)
     tables, state, notes = [], b"", {}
-    for link in chain(pretrain, whole, 2, part=recording_up_to):
-        torch.manual_seed(len(tables))  # whatever another process' state is
+    for link in chain(pretrain, full_config, 2, part=recording_up_to):
+        torch.manual_seed(len(tables))  # another process has another state
         table, state, notes = linked(link.config, [state])
         tables.append(table)
     assert unbroken.schema == SNAPSHOTS
@@ -79,7 +82,7 @@ def test_a_chain_is_bit_for_bit_the_unbroken_training(criterion: Criterion) -> N
     assert {"way", "stack", "steps_per_second", "continued_from"} == set(notes)
 
 
-def test_a_training_is_a_function_of_its_seed_and_leaves_torchs_state_alone() -> None:
+def test_training_depends_on_seed_and_keeps_torch_state() -> None:
     before = torch.get_rng_state()
     first, second = pretrain_encoder(config(epochs=1), BLOBS), pretrain_encoder(config(epochs=1), BLOBS)
     assert torch.equal(before, torch.get_rng_state())
@@ -87,12 +90,14 @@ def test_a_training_is_a_function_of_its_seed_and_leaves_torchs_state_alone() ->
     assert not first.equals(pretrain_encoder(config(epochs=1, seed=1), BLOBS))
 
 
-@pytest.mark.parametrize("other", [config(epochs=1, seed=1), config(BYOL(), epochs=1)], ids=["seed", "criterion"])
-def test_the_state_of_another_training_is_none(other: Pretraining) -> None:
-    whole = config(epochs=2, recorded=(1, 2))
-    table, _, notes = linked(replace(whole, recorded=()), [linked(other)[1], linked(config(epochs=1))[1]])
+@pytest.mark.parametrize(
+    "other_config", [config(epochs=1, seed=1), config(BYOL(), epochs=1)], ids=["seed", "criterion"]
+)
+def test_state_of_another_training_is_ignored(other_config: Pretraining) -> None:
+    full_config = config(epochs=2, recorded=(1, 2))
+    table, _, notes = linked(replace(full_config, recorded=()), [linked(other_config)[1], linked(config(epochs=1))[1]])
     assert notes["continued_from"] == 1
-    alone, _, notes = linked(whole, [linked(other)[1]])
+    alone, _, notes = linked(full_config, [linked(other_config)[1]])
     assert "continued_from" not in notes
     assert alone.slice(1).equals(table)
 
@@ -110,8 +115,8 @@ def test_losses_fall(criterion: Criterion) -> None:
 
 
 @pytest.mark.parametrize("criterion", ALL, ids=lambda criterion: criterion.tag)
-def test_parts_of_a_minibatch_give_its_own_gradient(criterion: Criterion) -> None:
-    """Beside one graph over all parts, where batch norm sees the parts as well."""
+def test_parts_of_minibatch_give_its_gradient(criterion: Criterion) -> None:
+    """Compare with one graph over all parts, in which batch norm also sees the parts."""
     once = training(config(criterion, batch=12, accumulate=1))
     parts = training(config(criterion, batch=12, accumulate=3))
     moment = Moment(2, 0.3)
@@ -119,22 +124,24 @@ def test_parts_of_a_minibatch_give_its_own_gradient(criterion: Criterion) -> Non
     (squares,) = parts.images.squares.minibatches([places])
     numbers = views.draw_views(0, 2, 0, 12, parts.learner.views)
     losses: list[Tensor] = []
-    found, targets = [], []
+    embeddings, targets = [], []
     once.modules.train()
     for start in (0, 4, 8):
         part = slice(start, start + 4)
-        seen = once._images(squares[part], once.sizes[part], numbers[:, part])
-        found.append(once.learner.embed(seen))
-        targets.append(once.learner.targets(seen))
-    joined = None if targets[0] is None else tuple(torch.cat(each) for each in zip(*targets, strict=True))
-    loss = once.learner.loss(torch.cat(found, 1), joined, once.labels[:12], moment)  # type: ignore[arg-type]
+        images = once._images(squares[part], once.sizes[part], numbers[:, part])
+        embeddings.append(once.learner.embed(images))
+        targets.append(once.learner.targets(images))
+    joined = (
+        None if targets[0] is None else tuple(torch.cat(target_parts) for target_parts in zip(*targets, strict=True))
+    )
+    loss = once.learner.loss(torch.cat(embeddings, 1), joined, once.labels[:12], moment)  # type: ignore[arg-type]
     loss.backward()  # type: ignore[no-untyped-call]
     parts.modules.train()
-    taken: list[list[Tensor]] = []
-    parts.optimiser = Watching(taken)
+    recorded_gradients: list[list[Tensor]] = []
+    parts.optimiser = Watching(recorded_gradients)
     losses.append(parts._step(places, squares, numbers, moment, 0.0))
     torch.testing.assert_close(loss.detach(), losses[0])
-    for expected, actual in zip(once.parameters, taken[0], strict=True):
+    for expected, actual in zip(once.parameters, recorded_gradients[0], strict=True):
         assert expected.grad is not None
         torch.testing.assert_close(expected.grad, actual, atol=2e-5, rtol=2e-4)
     # The running statistics of batch norm were updated once for each part.
@@ -145,36 +152,36 @@ def test_parts_of_a_minibatch_give_its_own_gradient(criterion: Criterion) -> Non
 class Watching:
     """An optimiser that keeps the gradients and moves nothing."""
 
-    def __init__(self, taken: list[list[Tensor]]) -> None:
-        self.taken = taken
+    def __init__(self, recorded_gradients: list[list[Tensor]]) -> None:
+        self.recorded_gradients = recorded_gradients
         self.moments: dict[str, list[Tensor]] = {}
 
     def step(self, gradients: list[Tensor], rate: float, number: int) -> None:
-        self.taken.append([gradient.clone() for gradient in gradients])
+        self.recorded_gradients.append([gradient.clone() for gradient in gradients])
 
 
-def test_a_set_smaller_than_a_minibatch_is_one_and_its_rate_goes_by_its_size() -> None:
+def test_small_set_is_one_minibatch_with_scaled_rate() -> None:
     small = training(config(batch=64))
     assert (small.batch, small.steps_per_epoch) == (30, 1)
     assert small.rate == 0.2 * 30 / 256
     rows = training(config(batch=8))._order(1)
-    assert [len(of) for of in rows] == [8, 8, 8]
+    assert [len(minibatch) for minibatch in rows] == [8, 8, 8]
     assert len(set(np.concatenate(rows).tolist())) == 24
     # A part of a single image is joined to the one before: batch norm needs two.
     assert pretrain_encoder(config(batch=58, accumulate=2, epochs=1), BLOBS).num_rows == 1
 
 
-def test_learning_rates_rise_and_fall_by_the_schedule_whatever_the_epochs() -> None:
+def test_learning_rates_follow_schedule_not_epochs() -> None:
     rates = config(epochs=2, schedule=10, warmup=4).rates.factors(np.array([0.0, 2.0, 4.0, 7.0, 10.0]))
     np.testing.assert_allclose([0, 0.5, 1, 0.5005, 0.001], rates, atol=1e-12)
 
 
-def test_the_teacher_follows_by_its_momentum_and_the_centre_by_its_own() -> None:
-    whole = training(config(DINO(momentum=0.9, centre_momentum=0.8), batch=30, accumulate=1))
-    before = [weight.clone() for weight in whole.learner.extra_state().values()]
-    list(whole.take_steps(1))
-    after = list(whole.learner.extra_state().values())
-    progress, students = 1 / 6, list(whole.modules["encoder"].parameters())
+def test_teacher_and_centre_follow_their_momenta() -> None:
+    run = training(config(DINO(momentum=0.9, centre_momentum=0.8), batch=30, accumulate=1))
+    before = [weight.clone() for weight in run.learner.extra_state().values()]
+    list(run.take_steps(1))
+    after = list(run.learner.extra_state().values())
+    progress, students = 1 / 6, list(run.modules["encoder"].parameters())
     momentum = 1 - 0.1 * (np.cos(np.pi * progress) + 1) / 2
     for old, new, student in zip(before[:-1], after[:-1], students, strict=True):
         torch.testing.assert_close(momentum * old + (1 - momentum) * student.detach(), new, atol=1e-6, rtol=1e-5)
@@ -182,7 +189,7 @@ def test_the_teacher_follows_by_its_momentum_and_the_centre_by_its_own() -> None
     assert 0 < after[-1].abs().max() < 1
 
 
-def test_trainings_of_one_call_read_the_embedded_data_and_one_that_fails_ends_alone() -> None:
+def test_failing_training_leaves_others_of_its_call() -> None:
     images = TrainingImages(Dataset("digits-on-photos"), 0.0, Partition(per_class=3, public=20), "B")
     good = replace(config(epochs=1), images=images)
     bad = replace(good, optimiser="sgd", base_learning_rate=1e30, epochs=3)
@@ -196,14 +203,12 @@ def test_trainings_of_one_call_read_the_embedded_data_and_one_that_fails_ends_al
         pretrain(bad, ())
 
 
-def test_a_loss_that_is_not_finite_ends_the_training_with_step_and_seed() -> None:
+def test_infinite_loss_names_step_and_seed() -> None:
     with pytest.raises(TrainingError, match=r"loss is not finite at step \d+ \(seed 0\)"):
         pretrain_encoder(config(optimiser="sgd", base_learning_rate=1e30), BLOBS)
 
 
-def test_pictures_that_do_not_fit_are_read_from_a_file_and_give_the_same(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_read_from_file_give_same_training(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path))
     setting = config(epochs=2)
     inside = pretrain_encoder(setting, BLOBS)
@@ -213,14 +218,14 @@ def test_pictures_that_do_not_fit_are_read_from_a_file_and_give_the_same(
 
 
 def test_bfloat16_trains_and_keeps_float32_weights() -> None:
-    whole = pretrain_encoder(config(precision="bfloat16", epochs=2, accumulate=2), BLOBS)
-    assert np.isfinite(whole["train_loss"].to_pylist()).all()
-    assert not whole.equals(pretrain_encoder(config(epochs=2, accumulate=2), BLOBS))
+    table = pretrain_encoder(config(precision="bfloat16", epochs=2, accumulate=2), BLOBS)
+    assert np.isfinite(table["train_loss"].to_pylist()).all()
+    assert not table.equals(pretrain_encoder(config(epochs=2, accumulate=2), BLOBS))
 
 
-# The largest takes half a minute for what vit-b shows: both are timm's class, in other sizes (below).
+# vit-l takes half a minute and is timm's class of vit-b in another size (below), so it is left out.
 @pytest.mark.parametrize("backbone", [name for name in BACKBONES if name != "vit-l"])
-def test_every_backbone_takes_a_step_and_its_snapshot_embeds(backbone: str) -> None:
+def test_every_backbone_takes_a_step_and_embeds(backbone: str) -> None:
     """Two small images, whose batch norm makes for large gradients: a small rate."""
     setting = config(backbone=backbone, batch=2, projector=(4,), augmentation=Augmentation(resolution=32, side=32))
     one = training(setting)
@@ -231,20 +236,22 @@ def test_every_backbone_takes_a_step_and_its_snapshot_embeds(backbone: str) -> N
     norms = torch.stack(torch._foreach_norm([weight.grad for weight in one.parameters]))  # type: ignore[misc]
     assert torch.isfinite(norms).all()
     assert (norms > 0).sum() > 0.9 * len(norms)
-    made = encoder(setting, one.weights(), CPU)
-    embedded = made.embed(BLOBS.pixels[:1], [0, 1])
+    model = encoder(setting, one.weights(), CPU)
+    embedded = model.embed(BLOBS.pixels[:1], [0, 1])
     assert tuple(embedded[1].shape) == (1, 4)
     assert torch.isfinite(embedded[0]).all()
 
 
-def test_the_largest_transformer_is_vit_b_with_other_sizes() -> None:
+def test_largest_transformer_is_vit_b_with_other_sizes() -> None:
     """24 blocks of 1,024 for 12 of 768; each has 12 d^2 + 13 d weights (Dosovitskiy et al. 2021, table 1)."""
     with torch.device("meta"):
         large, base = (
             Network(encoder_of_pretraining(config(backbone=name)), 0).backbone for name in ("vit-l", "vit-b")
         )
     assert type(large) is type(base)
-    names = [{name for name, _ in of.named_parameters() if not name.startswith("blocks.")} for of in (large, base)]
+    names = [
+        {name for name, _ in model.named_parameters() if not name.startswith("blocks.")} for model in (large, base)
+    ]
     assert names[0] == names[1]
     for network, blocks, d in ((large, 24, 1024), (base, 12, 768)):
         count = sum(weight.numel() for name, weight in network.named_parameters() if name.startswith("blocks."))

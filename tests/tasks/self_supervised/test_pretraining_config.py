@@ -1,4 +1,4 @@
-"""Self-supervised trainings as they are planned: without torch, in links, and by the schedule of their rate."""
+"""Configurations of self-supervised training: ranges, links of a chain, and schedules of the rate."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tasks.training.chains import chain, recording_up_to
 from tests.tasks.self_supervised.pictures import config
 
 
-def test_it_warms_up_linearly_and_falls_by_half_a_cosine_to_its_end() -> None:
+def test_rate_warms_up_linearly_then_follows_half_cosine() -> None:
     schedule = WarmupCosine(epochs=12, warmup=4, final=0.2)
     passed = np.array([0, 1, 3, 4, 6, 8, 10, 12, 40])
     root = math.sqrt(0.5)
@@ -40,7 +40,7 @@ def test_it_warms_up_linearly_and_falls_by_half_a_cosine_to_its_end() -> None:
     np.testing.assert_allclose(schedule.factors(passed), expected, atol=1e-15)
 
 
-def test_without_warm_up_it_begins_at_its_height() -> None:
+def test_rate_without_warm_up_starts_at_maximum() -> None:
     np.testing.assert_allclose(WarmupCosine(2, warmup=0).factors(np.array([0.0, 1.0, 2.0])), [1, 0.5, 0], atol=1e-15)
 
 
@@ -53,13 +53,13 @@ def test_without_warm_up_it_begins_at_its_height() -> None:
         ({"epochs": 50, "final": 1.5}, "final is 1.5; it must be a share from 0 to 1"),
     ],
 )
-def test_a_cosine_that_cannot_be_is_refused(settings: dict[str, float], message: str) -> None:
+def test_invalid_cosine_is_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         WarmupCosine(**settings)
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"backbone": "resnet19"}, "backbone is 'resnet19'; it must be one of resnet18, .*, small-resnet#WIDTH"),
         ({"backbone": "vit-s"}, None),
@@ -77,16 +77,16 @@ def test_a_cosine_that_cannot_be_is_refused(settings: dict[str, float], message:
         ({"criterion": BYOL(predictor=(8, 16))}, None),
     ],
 )
-def test_ranges_are_checked_on_construction(fields: dict[str, Any], told: str | None) -> None:
-    if told is None:
+def test_ranges_are_checked_on_construction(fields: dict[str, Any], message: str | None) -> None:
+    if message is None:
         config(**fields)
         return
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         config(**fields)
 
 
 @pytest.mark.parametrize(
-    ("kind", "fields", "told"),
+    ("kind", "fields", "message"),
     [
         (VICReg, {"invariance": -1}, "invariance is -1"),
         (SimCLR, {"temperature": 0}, "temperature is 0"),
@@ -98,21 +98,21 @@ def test_ranges_are_checked_on_construction(fields: dict[str, Any], told: str | 
         (EncoderConfig, {"backbone": "small-resnet#0"}, "backbone is 'small-resnet#0'"),
     ],
 )
-def test_ranges_of_criteria_and_views_are_checked_too(kind: Any, fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_ranges_of_criteria_and_views_are_checked(kind: Any, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         kind(**fields)
 
 
-def test_the_links_of_a_chain_keep_what_the_whole_training_does() -> None:
-    whole = config(epochs=6, recorded=(0, 1, 5))
-    links = [job.config for job in chain(pretrain, whole, 2, part=recording_up_to)]
+def test_links_keep_snapshots_of_unbroken_training() -> None:
+    full_config = config(epochs=6, recorded=(0, 1, 5))
+    links = [job.config for job in chain(pretrain, full_config, 2, part=recording_up_to)]
     assert [link.epochs for link in links] == [2, 4, 6]
     assert [link.schedule for link in links] == [6, 6, 6]
     assert [link.recorded for link in links] == [(0, 1), None, (5,)]
     assert [link.asked for link in links] == [(0, 1), (), (5,)]
 
 
-def test_published_settings_are_the_defaults_but_for_simclr() -> None:
+def test_defaults_are_published_except_for_simclr() -> None:
     published = {criterion.tag: criterion_cell(criterion).pretraining("A", ()) for criterion in CRITERIA}
     images = published["vicreg"].images
     assert Pretraining(images, seed=published["vicreg"].seed) == published["vicreg"]
@@ -124,19 +124,23 @@ def test_published_settings_are_the_defaults_but_for_simclr() -> None:
     ]
 
 
-def test_a_config_is_read_from_text_and_has_a_stable_form() -> None:
-    read = replace_fields(
+def test_config_is_read_from_text() -> None:
+    parsed_config = replace_fields(
         config(),
         {"criterion": "{type: dino, temperature_warmup: 5}", "augmentation.min_area": "0.3", "recorded": "null"},
     )
-    assert (DINO(temperature_warmup=5), 0.3, ()) == (read.criterion, read.augmentation.min_area, read.asked)
-    assert canonical(read) != canonical(replace_fields(read, {"criterion.temperature_warmup": "6"}))
+    assert (DINO(temperature_warmup=5), 0.3, ()) == (
+        parsed_config.criterion,
+        parsed_config.augmentation.min_area,
+        parsed_config.asked,
+    )
+    assert canonical(parsed_config) != canonical(replace_fields(parsed_config, {"criterion.temperature_warmup": "6"}))
     for kind in get_args(Criterion):
         tag = canonical(config(kind()))["criterion"]["type"]
         assert replace_fields(config(), {"criterion": tag}).criterion == kind()
 
 
-def test_the_task_is_of_version_1_and_takes_a_gpu() -> None:
+def test_task_has_version_1_and_needs_gpu() -> None:
     mark = marks(pretrain)
     assert (mark.name, mark.version, mark.gpus, mark.trains) == ("self_supervised.pretrain", 1, 1.0, 1)
     assert mark.batch_key is not None
@@ -144,5 +148,5 @@ def test_the_task_is_of_version_1_and_takes_a_gpu() -> None:
     assert mark.batch_key(config(epochs=3)) != mark.batch_key(config(epochs=4))
 
 
-def test_all_backbones_of_the_paper_are_named() -> None:
+def test_all_backbones_of_the_paper_exist() -> None:
     assert {"resnet18", "resnet34", "resnet50", "resnet101", "vit-ti", "vit-s", "vit-b", "vit-l"} < set(BACKBONES)

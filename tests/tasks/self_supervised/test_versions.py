@@ -1,6 +1,6 @@
-"""What each task computes, beside its version: neither may change without the other.
+"""The results of each task and its version: neither may change without the other.
 
-A test here that fails says that stored results are no longer what the task would compute. If that is meant, raise the
+If a test here fails, stored results no longer match the task. If the change is intended, raise the
 task's version and write the new numbers below.
 """
 
@@ -35,14 +35,14 @@ LOSSES = {
 
 @pytest.mark.trained
 @pytest.mark.parametrize("criterion", LOSSES)
-def test_a_training_computes_what_its_version_says(criterion: str) -> None:
+def test_training_matches_its_version(criterion: str) -> None:
     table = pretrain(replace_fields(TRAINING, {"criterion": criterion}), [])
     assert (marks(pretrain).version, table["epoch"].to_pylist()) == (1, [2, 3])
     assert pytest.approx(table["train_loss"].to_pylist(), rel=TRAINED) == LOSSES[criterion]
 
 
 @pytest.mark.trained
-def test_what_follows_a_training_computes_what_its_version_says() -> None:
+def test_tasks_after_training_match_their_versions() -> None:
     snapshots = pretrain(TRAINING, [])
     tuned = fine_tune(tuning(TRAINING, 2), [snapshots])
     assert (marks(fine_tune).version, tuned["epoch"].to_pylist()) == (1, [2])
@@ -53,6 +53,6 @@ def test_what_follows_a_training_computes_what_its_version_says() -> None:
     assert marks(linear_probe).version == 1
     assert pytest.approx([row["correct"] for row in probes.to_pylist()], abs=2) == [7, 72, 3, 42, 9, 71, 4, 46]
     small = Diffusion(8, UNet((4, 8), 1, (4,), 2), epochs=2, batch=8, learning_rate=1e-3)
-    drawn = train_diffusion(EmbeddingDiffusion(SCENES, encoder_of_pretraining(TRAINING), small), [snapshots])
+    diffusion_table = train_diffusion(EmbeddingDiffusion(SCENES, encoder_of_pretraining(TRAINING), small), [snapshots])
     assert marks(train_diffusion).version == 1
-    assert pytest.approx(drawn["train_loss"][0].as_py(), rel=TRAINED) == [0.992055, 0.979022]
+    assert pytest.approx(diffusion_table["train_loss"][0].as_py(), rel=TRAINED) == [0.992055, 0.979022]

@@ -1,4 +1,4 @@
-"""The same trainings by the book: one model, autograd, torch's optimisers, no padding, no stack."""
+"""Reference trainings: one model, autograd, torch's optimisers, no padding, no stack."""
 
 import math
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ class Plain:
     history: list[Epoch]
 
 
-def train(spec: Spec, member: Member, epochs: int, kept: Sequence[int] | None = None) -> Plain:
-    """The model after each of the epochs, or after those that are `kept`."""
+def train(spec: Spec, member: Member, epochs: int, kept_epochs: Sequence[int] | None = None) -> Plain:
+    """The model after each of the epochs, or after the `kept_epochs`."""
     with threads(1):
-        return trained(spec, member, epochs, kept)
+        return trained(spec, member, epochs, kept_epochs)
 
 
-def trained(spec: Spec, member: Member, epochs: int, kept: Sequence[int] | None) -> Plain:
+def trained(spec: Spec, member: Member, epochs: int, kept_epochs: Sequence[int] | None) -> Plain:
     dtype = getattr(torch, spec.recipe.precision)
     weights = spec.learning.weights
     start = spec.learning.initial(member.seed)
@@ -42,7 +42,7 @@ def trained(spec: Spec, member: Member, epochs: int, kept: Sequence[int] | None)
     images = spec.images.train_images.copy()
     for row, image in member.replaced.items():
         images[row] = image
-    found, steps = Plain({}, []), 0
+    result, steps = Plain({}, []), 0
     for epoch in range(1, epochs + 1):
         rows = member.rows[seeds.generator(member.seed, "batch order", epoch).permutation(len(member.rows))]
         losses = []
@@ -54,15 +54,15 @@ def trained(spec: Spec, member: Member, epochs: int, kept: Sequence[int] | None)
             optimiser.zero_grad()
             loss = 0.0
             size = spec.recipe.batch // spec.recipe.accumulate
-            for part, at in enumerate(range(0, len(batch), size)):
+            for part, offset in enumerate(range(0, len(batch), size)):
                 keys = step_keys(torch.tensor([member_key(member.seed)]), torch.tensor([steps]))
                 draws = CounterRng(keys if spec.recipe.accumulate == 1 else step_keys(keys, torch.tensor([part])))
-                some = batch[at : at + size]
+                part_rows = batch[offset : offset + size]
                 tensors = {name: tensor[None] for name, tensor in values.items()}
-                each = spec.learning.losses(
-                    tensors, laid_out(images[some], spec.images.train_labels[some], Mode(True, draws))
+                losses_of_rows = spec.learning.losses(
+                    tensors, laid_out(images[part_rows], spec.images.train_labels[part_rows], Mode(True, draws))
                 )
-                share = each.sum() if spec.learning.total else each.sum() / len(batch)
+                share = losses_of_rows.sum() if spec.learning.total else losses_of_rows.sum() / len(batch)
                 share.backward()
                 loss += share.item()
             optimiser.step()
@@ -72,18 +72,18 @@ def trained(spec: Spec, member: Member, epochs: int, kept: Sequence[int] | None)
                 with torch.no_grad():
                     spec.learning.after_step(tensors, torch.tensor([passed], dtype=torch.float64))
             losses.append(loss)
-        trained = sum(losses) / len(member.rows) if spec.learning.total else float(np.mean(losses))
-        found.history.append(Epoch(epoch, trained, *assessed(spec, member, tensors)))
-        if kept is None or epoch in kept:
-            found.weights[epoch] = {name: tensor.detach().numpy().copy() for name, tensor in values.items()}
-    return found
+        train_loss = sum(losses) / len(member.rows) if spec.learning.total else float(np.mean(losses))
+        result.history.append(Epoch(epoch, train_loss, *assessed(spec, member, tensors)))
+        if kept_epochs is None or epoch in kept_epochs:
+            result.weights[epoch] = {name: tensor.detach().numpy().copy() for name, tensor in values.items()}
+    return result
 
 
 def optimiser_of(spec: Spec, member: Member, learned: list[Tensor]) -> torch.optim.Optimizer:
     rate = spec.recipe.learning_rate if member.learning_rate is None else member.learning_rate
     if spec.recipe.optimiser == "rmsprop":
         return torch.optim.RMSprop(learned, lr=rate, alpha=0.9, eps=spec.recipe.epsilon)
-    # Fused, because deep networks make much of the last digit, and Adam's other forms round it otherwise.
+    # Fused, because deep networks amplify the last digit, and Adam's other forms round it differently.
     return torch.optim.Adam(learned, lr=rate, eps=spec.recipe.epsilon, fused=True)
 
 

@@ -1,4 +1,4 @@
-"""Small users of the engine: an objective with a teacher, classifiers with something more."""
+"""Small users of the engine: an objective with a teacher, and classifiers with extra state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def encoder(layers: Layers, x: Tensor) -> Tensor:
 
 
 def views(batch: Batch, dtype: torch.dtype) -> list[Tensor]:
-    """The pixels twice, in [0, 1], each time with other noise and another brightness."""
+    """Two views of the pixels, in [0, 1], each with its own noise and brightness."""
     pixels, draws = batch.pixels.to(dtype) / 255, batch.mode.draws
     assert draws is not None
     rows, features = pixels.shape[1:]
@@ -39,13 +39,13 @@ def views(batch: Batch, dtype: torch.dtype) -> list[Tensor]:
 class Teacher:
     """A predictor of a teacher's code of another view, where the teacher is a moving average of the learner.
 
-    Grill et al. 2020, "Bootstrap your own latent", eqs. 1 and 2: its momentum rises from `least` to 1 by a cosine.
+    Grill et al. 2020, "Bootstrap your own latent", eqs. 1 and 2: its momentum rises from `lowest` to 1 by a cosine.
     """
 
     name, stackable, capturable, captures_padding, total = "teacher", True, True, True, False
 
-    def __init__(self, features: int, epochs: float, least: float = 0.9) -> None:
-        self.epochs, self.least = epochs, least
+    def __init__(self, features: int, epochs: float, lowest: float = 0.9) -> None:
+        self.epochs, self.lowest = epochs, lowest
         self.learned = weights_of(lambda layers, x: self.predicted(layers, x[None]), (features,))
         self.names = [name for name in self.learned if not name.startswith("predictor")]
 
@@ -58,8 +58,8 @@ class Teacher:
         return layers.dense("predictor", encoder(layers, x), 16, GLOROT)
 
     def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
-        begun = initial(self.learned, seed)
-        return {**begun, **{f"teacher.{name}": begun[name].copy() for name in self.names}}
+        start_values = initial(self.learned, seed)
+        return {**start_values, **{f"teacher.{name}": start_values[name].copy() for name in self.names}}
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
         first, second = views(batch, next(iter(tensors.values())).dtype)
@@ -69,7 +69,7 @@ class Teacher:
         return 2 - 2 * cosine_similarity(predicted, target, 2)
 
     def after_step(self, tensors: Mapping[str, Tensor], passed: Tensor) -> None:
-        momentum = 1 - (1 - self.least) * ((math.pi * passed / self.epochs).cos() + 1) / 2
+        momentum = 1 - (1 - self.lowest) * ((math.pi * passed / self.epochs).cos() + 1) / 2
         for name in self.names:
             teacher, learner = tensors[f"teacher.{name}"], tensors[name]
             step = (1 - momentum).to(teacher.dtype).view(-1, *[1] * (teacher.dim() - 1))
@@ -80,7 +80,7 @@ class Teacher:
 
 
 class Averaged(CrossEntropy):
-    """A classifier that keeps the moving average of its weights beside them."""
+    """A classifier that also keeps the moving average of its weights."""
 
     @property
     def weights(self) -> Mapping[str, Weight]:
@@ -88,8 +88,8 @@ class Averaged(CrossEntropy):
         return {**learned, **{f"average.{name}": replace(weight, learned=False) for name, weight in learned.items()}}
 
     def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
-        begun = self.architecture.initial(seed)
-        return {**begun, **{f"average.{name}": np.zeros_like(values) for name, values in begun.items()}}
+        start_values = self.architecture.initial(seed)
+        return {**start_values, **{f"average.{name}": np.zeros_like(values) for name, values in start_values.items()}}
 
     def after_step(self, tensors: Mapping[str, Tensor], passed: Tensor) -> None:
         for name in self.architecture.weights:
@@ -97,10 +97,10 @@ class Averaged(CrossEntropy):
 
 
 class Recorded(CrossEntropy):
-    """A classifier that remembers the keys of its draws in training."""
+    """A classifier that records the keys of its draws in training."""
 
-    def __init__(self, *given: object) -> None:
-        super().__init__(*given)  # type: ignore[arg-type]
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
         self.keys: list[int] = []
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:

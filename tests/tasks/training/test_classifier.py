@@ -1,4 +1,4 @@
-"""Classifiers as tasks: what they train on, which neighbours are left out, and their tables."""
+"""Classifiers as tasks: training rows, left-out neighbours and tables."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ IMAGES = load(pin(Dataset("digits"))).train_images[:300]
 
 
 def brute(images: np.ndarray, row: int, count: int) -> list[int]:
-    """By whole numbers, sorted by distance and then by row."""
+    """The nearest rows in integer arithmetic, sorted by distance and then by row."""
     squares = ((images.astype(np.int64) - images[row].astype(np.int64)) ** 2).reshape(len(images), -1).sum(axis=1)
-    order = [int(other) for other in np.lexsort((np.arange(len(images)), squares)) if other != row]
+    order = [int(index) for index in np.lexsort((np.arange(len(images)), squares)) if index != row]
     return sorted(order[:count])
 
 
 @pytest.mark.parametrize("row", [0, 7, 299])
 @pytest.mark.parametrize("count", [1, 10, 299])
-def test_the_nearest_images_are_those_of_every_difference_and_never_the_image_itself(row: int, count: int) -> None:
-    found = NearestImages(row, count).rows_among(IMAGES)
-    assert brute(IMAGES, row, count) == found.tolist()
-    assert (count, False) == (len(found), row in found)
+def test_nearest_images_equal_brute_force(row: int, count: int) -> None:
+    nearest = NearestImages(row, count).rows_among(IMAGES)
+    assert brute(IMAGES, row, count) == nearest.tolist()
+    assert (count, False) == (len(nearest), row in nearest)
 
 
-def test_of_equally_near_images_the_lower_row_goes_first_copies_of_the_image_among_them() -> None:
+def test_equally_near_images_are_ordered_by_row() -> None:
     images = IMAGES[:20].copy()
-    images[[3, 9, 15]] = images[12]  # copies of the image, before it and after it
+    images[[3, 9, 15]] = images[12]  # copies of the image, before and after it
     images[5:9] = images[5]
     assert NearestImages(12, 2).rows_among(images).tolist() == [3, 9]
     assert NearestImages(12, 3).rows_among(images).tolist() == [3, 9, 15]
@@ -59,7 +59,7 @@ def test_of_equally_near_images_the_lower_row_goes_first_copies_of_the_image_amo
     assert NearestImages(8, 2).rows_among(images).tolist() == [5, 6]
 
 
-def test_neighbours_that_cannot_be_are_refused() -> None:
+def test_invalid_neighbours_are_refused() -> None:
     with pytest.raises(ValueError, match="count is 0; it must be at least 1"):
         NearestImages(3, 0)
     with pytest.raises(ValueError, match="there are only 19 other training images"):
@@ -86,7 +86,7 @@ def test_digits_are_learnt_in_a_few_epochs() -> None:
     assert best["validation_accuracy"] == right.mean()
 
 
-def test_a_model_is_one_row_of_the_agreed_schema() -> None:
+def test_model_is_one_row_of_its_schema() -> None:
     model = train(TINY, ())
     assert (len(model), model.schema) == (1, MODEL)
     assert [(name, weight.shape) for name, weight in architecture_of(model).weights.items()] == [
@@ -100,7 +100,7 @@ def test_train_is_train_many_of_one() -> None:
     assert [train(config, ()) for config in configs] == [together[0], together[1]]
 
 
-def test_a_canary_changes_its_row_and_no_other() -> None:
+def test_canary_changes_only_its_row() -> None:
     images = load(DIGITS)
     member = member_of(dataclasses.replace(TINY, burnt=(Burnt(7, Glyph()),)), images)
     assert list(member.replaced) == [7]
@@ -109,28 +109,28 @@ def test_a_canary_changes_its_row_and_no_other() -> None:
     np.testing.assert_array_equal(np.arange(256), member.rows)
 
 
-def test_a_canary_changes_the_model() -> None:
+def test_canary_changes_the_model() -> None:
     canary = dataclasses.replace(TINY, burnt=(Burnt(7, Glyph()),))
     clean, burnt = dict(train_many([TINY, canary], [(), ()])).values()
     assert isinstance(clean, pa.Table)
     assert clean != burnt
 
 
-def test_a_canary_outside_the_rows_ends_its_training_alone() -> None:
+def test_canary_outside_rows_ends_only_its_training() -> None:
     outside = dataclasses.replace(TINY, burnt=(Burnt(256, Glyph()),))
-    found = dict(train_many([outside, TINY], [(), ()]))
-    assert str(found[0]) == "a feature is burnt into row 256; the training rows are 0 to 255"
-    assert train(TINY, ()) == found[1]
+    outcomes = dict(train_many([outside, TINY], [(), ()]))
+    assert str(outcomes[0]) == "a feature is burnt into row 256; the training rows are 0 to 255"
+    assert train(TINY, ()) == outcomes[1]
     with pytest.raises(ValueError, match="burnt into row 256"):
         train(outside, ())
 
 
-def test_more_examples_than_there_are_is_refused() -> None:
+def test_more_examples_than_available_are_refused() -> None:
     with pytest.raises(ValueError, match="examples is 1438; digits has 1437 to train on"):
         train(Training(DIGITS, examples=1438), ())
 
 
-def test_trainings_alike_in_all_but_seed_and_features_share_a_call() -> None:
+def test_trainings_differing_in_seed_and_features_share_call() -> None:
     canary = dataclasses.replace(TINY, seed=9, burnt=(Burnt(1, Glyph()),))
     longer = dataclasses.replace(TINY, epochs=3)
     assert batch_key(TINY) == batch_key(canary)
@@ -176,7 +176,7 @@ def test_a_negative_row_is_refused() -> None:
 NARROW = dataclasses.replace(TINY, examples=60, batch=30, patience=0, width=0.25)
 
 
-def test_a_narrow_model_is_a_fraction_of_the_published_one_and_says_so() -> None:
+def test_narrow_model_is_smaller_and_records_its_width() -> None:
     model = train(NARROW, ())
     assert add_width(MODEL, 0.25) == model.schema
     assert tuple(weights_of_model(model)[f"dense{layer}.weight"].shape for layer in (1, 4)) == ((128, 784), (10, 32))
@@ -184,7 +184,7 @@ def test_a_narrow_model_is_a_fraction_of_the_published_one_and_says_so() -> None
     assert train(dataclasses.replace(NARROW, width=1.0), ()).schema == MODEL
 
 
-def test_trainings_of_two_widths_share_neither_a_call_nor_a_checkpoint() -> None:
+def test_widths_share_neither_call_nor_checkpoint() -> None:
     wide = dataclasses.replace(NARROW, width=1.0)
     assert batch_key(NARROW) != batch_key(wide)
     assert chain_state(NARROW).training != chain_state(wide).training
@@ -197,7 +197,7 @@ def test_trainings_of_two_widths_share_neither_a_call_nor_a_checkpoint() -> None
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_a_training_leaves_out_the_images_nearest_to_one(together: bool) -> None:
+def test_training_leaves_out_nearest_images(together: bool) -> None:
     images = load(DIGITS)
     configs = [dataclasses.replace(NARROW, seed=row, left_out=NearestImages(row, 20)) for row in (3, 40)]
     for config in configs:
@@ -205,12 +205,12 @@ def test_a_training_leaves_out_the_images_nearest_to_one(together: bool) -> None
         nearest = config.left_out.rows_among(images.train_images[:60])
         assert np.delete(np.arange(60), nearest).tolist() == member_of(config, images).rows.tolist()
         assert chain_state(config).training != chain_state(dataclasses.replace(config, left_out=None)).training
-    # Others of as many rows share a call; a stack of them gives each what it gives alone.
+    # Trainings of the same number of rows share a call; a stack gives each training its own result.
     assert batch_key(configs[0]) == batch_key(configs[1]) != batch_key(NARROW)
     with use_context(ComputeContext("stack" if together else "loop")):
-        found = dict(train_many(configs, [(), ()]))
+        outcomes = dict(train_many(configs, [(), ()]))
     for index, config in enumerate(configs):
-        table = found[index]
+        table = outcomes[index]
         assert isinstance(table, pa.Table)
         alone = weights_of_model(train(config, ()))
         for name, values in weights_of_model(table).items():
@@ -219,19 +219,19 @@ def test_a_training_leaves_out_the_images_nearest_to_one(together: bool) -> None
     assert len(count) == 2  # fewer images are less work
 
 
-def test_a_canary_that_is_left_out_and_too_many_neighbours_end_their_training_alone() -> None:
+def test_invalid_left_out_images_end_only_their_training() -> None:
     images = load(DIGITS)
     (nearest,) = NearestImages(3, 1).rows_among(images.train_images[:60]).tolist()
-    lost = dataclasses.replace(NARROW, left_out=NearestImages(3, 1), burnt=(Burnt(nearest, Glyph()),))
-    found = dict(train_many([lost, dataclasses.replace(lost, burnt=())], [(), ()]))
-    assert f"a feature is burnt into row {nearest}, which is left out of the training" == str(found[0])
-    assert isinstance(found[1], pa.Table)
+    left_out_canary = dataclasses.replace(NARROW, left_out=NearestImages(3, 1), burnt=(Burnt(nearest, Glyph()),))
+    outcomes = dict(train_many([left_out_canary, dataclasses.replace(left_out_canary, burnt=())], [(), ()]))
+    assert f"a feature is burnt into row {nearest}, which is left out of the training" == str(outcomes[0])
+    assert isinstance(outcomes[1], pa.Table)
     with pytest.raises(ValueError, match="60 nearest images are left out; there are only 59 other"):
         train(dataclasses.replace(NARROW, left_out=NearestImages(3, 60)), ())
 
 
 @pytest.mark.trained
-def test_what_a_training_gives_changes_only_with_its_version() -> None:
+def test_results_change_only_with_version() -> None:
     history = train(dataclasses.replace(TINY, epochs=1), ()).to_pylist()[0]["history"]
     losses = [round(history[0][name], 3) for name in ("train_loss", "validation_loss")]
     assert (marks(train).version, losses) == (3, [2.256, 2.132])
@@ -240,14 +240,14 @@ def test_what_a_training_gives_changes_only_with_its_version() -> None:
 PRIVATE = dataclasses.replace(TINY, examples=60, batch=60, patience=0, privacy=Privacy(8.0))
 
 
-def test_a_private_model_says_what_each_epoch_spent() -> None:
+def test_private_model_records_epsilon_of_each_epoch() -> None:
     model = train(PRIVATE, ())
     assert (len(model), model.schema) == (1, PRIVATE_MODEL)
-    (spent,) = model["epsilons"].to_pylist()
-    assert 0 < spent[0] < spent[1] <= 8.0
+    (epsilons,) = model["epsilons"].to_pylist()
+    assert 0 < epsilons[0] < epsilons[1] <= 8.0
     assert model["best_epoch"][0].as_py() == 2
     canary = train(dataclasses.replace(PRIVATE, burnt=(Burnt(7, Glyph()),)), ())
-    assert spent == canary["epsilons"][0].as_py()
+    assert epsilons == canary["epsilons"][0].as_py()
     assert model["weights"] != canary["weights"]
     narrow = train(dataclasses.replace(PRIVATE, width=0.1), ())
     assert (add_width(PRIVATE_MODEL, 0.1), (51, 784)) == (
@@ -274,7 +274,7 @@ def test_private_training_has_own_pace_and_batch_key() -> None:
         ({"schedule": ((1, 0.5),)}, "privacy is set and schedule is ((1, 0.5),); it must be ()"),
     ],
 )
-def test_what_cannot_train_with_privacy_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_settings_incompatible_with_privacy_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="it must be") as caught:
         dataclasses.replace(PRIVATE, **fields)
     assert message == str(caught.value)

@@ -1,4 +1,4 @@
-"""A user's own density models learn, and tell log densities of bytes: against known answers."""
+"""A user's own density models learn and return log densities of bytes, compared with known answers."""
 
 import math
 from dataclasses import replace
@@ -38,7 +38,7 @@ def learning(factory: str, shape: tuple[int, int, int] = SHAPE) -> CustomDensity
 
 
 def images(count: int, shape: tuple[int, int, int] = SHAPE) -> Images:
-    """Bytes around a mean of each pixel's own."""
+    """Bytes around a separate mean for each pixel."""
     stream = np.random.default_rng(0)
     means = stream.uniform(60, 200, shape)
     pixels = stream.normal(means, 20, (count + 10, *shape)).clip(0, 255).round().astype(np.uint8)
@@ -59,38 +59,40 @@ def flat(pixels: NDArray[np.uint8]) -> Tensor:
     return torch.from_numpy(pixels.reshape(len(pixels), -1).copy())
 
 
-def asked(model: CustomDensity, seeds: list[int], given: Images, rows: Tensor | None = None, **view: int) -> Tensor:
-    pixels = flat(given.train_images)
+def log_densities(
+    model: CustomDensity, seeds: list[int], data: Images, rows: Tensor | None = None, **view: int
+) -> Tensor:
+    pixels = flat(data.train_images)
     rows = torch.arange(len(pixels)) if rows is None else rows
     return model.log_p(stack(model, seeds), pixels[rows], rows, keys(seeds), Sampling(**view))
 
 
-def test_log_densities_are_those_of_the_bytes() -> None:
-    model, given = learning("Gaussian"), images(7)
+def test_log_densities_match_normal_distribution() -> None:
+    model, data = learning("Gaussian"), images(7)
     tensors = stack(model, [1, 2])
-    seen = fixed_inputs(
-        model.preparation, flat(given.train_images), observation_keys(0, torch.arange(7)), torch.float64
+    inputs = fixed_inputs(
+        model.preparation, flat(data.train_images), observation_keys(0, torch.arange(7)), torch.float64
     )
     for m in range(2):
         mean, log_scale = (tensors[name][m].flatten().double() for name in ("mean", "log_scale"))
-        expected = stats.norm.logpdf(seen, mean, log_scale.exp()).sum(1) - 12 * math.log(256)
-        np.testing.assert_allclose(asked(model, [1, 2], given)[m], expected, rtol=1e-6)
+        expected = stats.norm.logpdf(inputs, mean, log_scale.exp()).sum(1) - 12 * math.log(256)
+        np.testing.assert_allclose(log_densities(model, [1, 2], data)[m], expected, rtol=1e-6)
 
 
-def test_the_densities_of_all_bytes_add_up_to_one() -> None:
+def test_densities_of_all_bytes_sum_to_one() -> None:
     # A pixel of one byte: the mean over noise of the density of byte + noise is the probability of the byte.
     model = learning("Gaussian", (1, 1, 1))
     tensors = {"mean": torch.full((1, 1, 1, 1), 0.5), "log_scale": torch.full((1, 1, 1, 1), math.log(0.1))}
-    every = torch.arange(256, dtype=torch.uint8)[:, None]
-    found = model.log_p(tensors, every, torch.arange(256), keys([0]), Sampling())
-    assert abs(float(found.exp().sum()) - 1) < 1e-3
+    all_bytes = torch.arange(256, dtype=torch.uint8)[:, None]
+    log_p = model.log_p(tensors, all_bytes, torch.arange(256), keys([0]), Sampling())
+    assert abs(float(log_p.exp().sum()) - 1) < 1e-3
 
 
-def test_all_models_see_an_observation_alike_unless_each_looks_afresh() -> None:
-    model, given = learning("Binary"), images(5)
+def test_models_share_view_unless_afresh() -> None:
+    model, data = learning("Binary"), images(5)
     tensors = {name: tensor[:1].expand(2, *tensor.shape[1:]) for name, tensor in stack(model, [1]).items()}
     tensors["logits"] = torch.linspace(-2, 2, 12).view(1, 1, 3, 4).expand(2, -1, -1, -1)
-    pixels, rows = flat(given.train_images), torch.arange(5)
+    pixels, rows = flat(data.train_images), torch.arange(5)
     same = model.log_p(tensors, pixels, rows, keys([1, 2]), Sampling())
     assert torch.equal(same[0], same[1])
     apart = model.log_p(tensors, pixels, rows, keys([1, 2]), Sampling(afresh=True))
@@ -98,67 +100,69 @@ def test_all_models_see_an_observation_alike_unless_each_looks_afresh() -> None:
     assert not torch.equal(same, model.log_p(tensors, pixels, rows, keys([1, 2]), Sampling(seed=1)))
 
 
-def test_an_estimate_by_random_numbers_comes_near_the_truth() -> None:
-    model, given = learning("Shifted"), images(6)
+def test_random_estimate_approximates_truth() -> None:
+    model, data = learning("Shifted"), images(6)
     tensors = stack(model, [1])
-    seen = fixed_inputs(
-        model.preparation, flat(given.train_images), observation_keys(0, torch.arange(6)), torch.float64
+    inputs = fixed_inputs(
+        model.preparation, flat(data.train_images), observation_keys(0, torch.arange(6)), torch.float64
     )
-    # One hidden N(0, 1) that shifts all pixels: their covariance is 1 everywhere, and the scale's square on top.
+    # One hidden N(0, 1) shifts all pixels: the covariance is 1 everywhere, plus the squared scale on the diagonal.
     truth = stats.multivariate_normal(tensors["mean"].flatten().double().numpy(), math.exp(-2) * np.eye(12) + 1)
-    expected = truth.logpdf(seen) - 12 * math.log(256)
-    np.testing.assert_allclose(asked(model, [1], given)[0], expected, atol=0.6)
+    expected = truth.logpdf(inputs) - 12 * math.log(256)
+    np.testing.assert_allclose(log_densities(model, [1], data)[0], expected, atol=0.6)
 
 
-def test_an_estimate_by_random_numbers_does_not_depend_on_what_is_estimated_beside_it() -> None:
-    model, given = learning("Rough"), images(BLOCK + 30)
+def test_random_estimate_is_independent_of_batch() -> None:
+    model, data = learning("Rough"), images(BLOCK + 30)
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    whole = asked(model, [1, 2], given)
+    all_estimates = log_densities(model, [1, 2], data)
     assert torch.equal(before, torch.get_rng_state())
-    assert torch.equal(whole, asked(model, [1, 2], given))
-    assert torch.equal(whole[1:], asked(model, [2], given))
-    some = torch.tensor([BLOCK + 3, 5, 40, BLOCK, 0])
-    assert torch.equal(whole[:, some], asked(model, [1, 2], given, some))
-    assert torch.equal(whole[:, :40], asked(model, [1, 2], given, torch.arange(40)))
+    assert torch.equal(all_estimates, log_densities(model, [1, 2], data))
+    assert torch.equal(all_estimates[1:], log_densities(model, [2], data))
+    selected_rows = torch.tensor([BLOCK + 3, 5, 40, BLOCK, 0])
+    assert torch.equal(all_estimates[:, selected_rows], log_densities(model, [1, 2], data, selected_rows))
+    assert torch.equal(all_estimates[:, :40], log_densities(model, [1, 2], data, torch.arange(40)))
 
 
-def test_blocks_and_models_draw_from_seeds_of_their_own() -> None:
-    model, given = learning("Rough", (1, 1, 1)), images(2 * BLOCK, (1, 1, 1))
-    white = replace(given, train_images=np.full_like(given.train_images, 255))
+def test_blocks_and_models_have_separate_seeds() -> None:
+    model, data = learning("Rough", (1, 1, 1)), images(2 * BLOCK, (1, 1, 1))
+    white = replace(data, train_images=np.full_like(data.train_images, 255))
     same = {name: tensor.expand(2, *tensor.shape[1:]) for name, tensor in stack(model, [1]).items()}
-    found = model.log_p(same, flat(white.train_images), torch.arange(2 * BLOCK), keys([1, 2]), Sampling())
-    noise = found[:, :BLOCK] - found[:, BLOCK:]
+    log_p = model.log_p(same, flat(white.train_images), torch.arange(2 * BLOCK), keys([1, 2]), Sampling())
+    noise = log_p[:, :BLOCK] - log_p[:, BLOCK:]
     assert float(noise.std()) > 1e-3
-    assert float((found[0] - found[1]).std()) > 1e-3
+    assert float((log_p[0] - log_p[1]).std()) > 1e-3
 
 
-def test_a_module_may_follow_slopes_of_its_own() -> None:
-    model, given = learning("Slope"), images(3)
+def test_module_may_compute_its_own_gradient() -> None:
+    model, data = learning("Slope"), images(3)
     tensors = stack(model, [1])
-    seen = fixed_inputs(
-        model.preparation, flat(given.train_images), observation_keys(0, torch.arange(3)), torch.float32
+    inputs = fixed_inputs(
+        model.preparation, flat(data.train_images), observation_keys(0, torch.arange(3)), torch.float32
     )
-    expected = -(0.5 * (seen - tensors["mean"].flatten()).square() + 1).sum(1) - 12 * math.log(256)
-    torch.testing.assert_close(expected.double(), asked(model, [1], given)[0], rtol=1e-6, atol=0)
+    expected = -(0.5 * (inputs - tensors["mean"].flatten()).square() + 1).sum(1) - 12 * math.log(256)
+    torch.testing.assert_close(expected.double(), log_densities(model, [1], data)[0], rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize(("value", "says"), [(math.nan, "nan"), (200.0, "inf")])
-def test_a_log_density_that_is_none_is_refused_by_model_and_observation(value: float, says: str) -> None:
-    model, given = learning("Heavy"), images(3)
+@pytest.mark.parametrize(("value", "value_text"), [(math.nan, "nan"), (200.0, "inf")])
+def test_infinite_log_density_names_model_and_observation(value: float, value_text: str) -> None:
+    model, data = learning("Heavy"), images(3)
     tensors = stack(model, [1, 2])
     tensors["log_scale"][1] = value
-    with pytest.raises(ValueError, match=rf"own_densities:Heavy: log_prob returns {says} for observation 7") as error:
-        model.log_p(tensors, flat(given.train_images), torch.arange(7, 10), keys([1, 2]), Sampling())
+    with pytest.raises(
+        ValueError, match=rf"own_densities:Heavy: log_prob returns {value_text} for observation 7"
+    ) as error:
+        model.log_p(tensors, flat(data.train_images), torch.arange(7, 10), keys([1, 2]), Sampling())
     assert "\n" not in str(error.value)
 
 
-def trained(
-    model: CustomDensity, given: Images, recipe: Recipe, way: str = "auto", models: int = 1
+def train_models(
+    model: CustomDensity, data: Images, recipe: Recipe, way: str = "auto", models: int = 1
 ) -> list[trainer.Trained]:
-    members = [Member(seed, np.arange(len(given.train_images))) for seed in range(models)]
+    members = [Member(seed, np.arange(len(data.train_images))) for seed in range(models)]
     with use_context(ComputeContext(way=way)):  # type: ignore[arg-type]
-        outcomes = dict(trainer.train_many(Spec(model, recipe, given), members))
+        outcomes = dict(trainer.train_many(Spec(model, recipe, data), members))
     for outcome in outcomes.values():
         assert isinstance(outcome, trainer.Trained), outcome
     return [outcomes[index] for index in range(models)]  # type: ignore[misc]
@@ -167,48 +171,48 @@ def trained(
 FALLING = tuple((epoch, 0.9**epoch) for epoch in range(20, 60))
 
 
-def test_normal_pixels_learn_the_mean_and_the_deviation() -> None:
-    given = images(200)
+def test_normal_pixels_learn_mean_and_deviation() -> None:
+    data = images(200)
     recipe = Recipe(60, 20, 0.03, schedule=FALLING)
-    (found,) = trained(learning("Gaussian"), given, recipe)
-    seen = (given.train_images[..., 0] + 0.5) / 256
-    np.testing.assert_allclose(found.weights["mean"][0], seen.mean(0), atol=2e-3)
-    deviation = np.sqrt(seen.var(0) + 1 / 12 / 256**2)
-    np.testing.assert_allclose(np.exp(found.weights["log_scale"][0]), deviation, rtol=0.02)
-    # The entropy of the normal distribution that fits is the loss that is left.
+    (model,) = train_models(learning("Gaussian"), data, recipe)
+    values = (data.train_images[..., 0] + 0.5) / 256
+    np.testing.assert_allclose(model.weights["mean"][0], values.mean(0), atol=2e-3)
+    deviation = np.sqrt(values.var(0) + 1 / 12 / 256**2)
+    np.testing.assert_allclose(np.exp(model.weights["log_scale"][0]), deviation, rtol=0.02)
+    # The remaining loss is the entropy of the fitted normal distribution.
     entropy = 0.5 * np.log(2 * np.pi * np.e * deviation**2).sum()
-    assert abs(found.history[-1].train_loss - entropy) < 0.05
+    assert abs(model.history[-1].train_loss - entropy) < 0.05
 
 
-def test_binary_pixels_learn_how_often_each_is_one() -> None:
-    given = images(200)
-    (found,) = trained(learning("Binary"), given, Recipe(60, 20, 0.1, schedule=FALLING))
-    expected = given.train_images.mean(0)[..., 0] / 255
-    # Of 200 images, binarised afresh in some 10 epochs that still weigh.
-    np.testing.assert_allclose(special.expit(found.weights["logits"][0]), expected, atol=0.03)
+def test_binary_pixels_learn_frequency_of_ones() -> None:
+    data = images(200)
+    (model,) = train_models(learning("Binary"), data, Recipe(60, 20, 0.1, schedule=FALLING))
+    expected = data.train_images.mean(0)[..., 0] / 255
+    # 200 images, binarised again in each of the about 10 epochs that still matter.
+    np.testing.assert_allclose(special.expit(model.weights["logits"][0]), expected, atol=0.03)
 
 
 @pytest.mark.parametrize("factory", ["Gaussian", "Binary"])
-def test_a_stack_learns_what_each_learns_alone(factory: str) -> None:
-    given = images(50)
-    alone, together = (trained(learning(factory), given, Recipe(3, 16, 0.01), way, 3) for way in ("loop", "stack"))
-    for one, other in zip(alone, together, strict=True):
-        for name, values in one.weights.items():
-            np.testing.assert_allclose(values, other.weights[name], atol=1e-5)
-        assert abs(one.history[-1].validation_loss - other.history[-1].validation_loss) < 1e-4
+def test_stack_learns_as_each_alone(factory: str) -> None:
+    data = images(50)
+    alone, together = (train_models(learning(factory), data, Recipe(3, 16, 0.01), way, 3) for way in ("loop", "stack"))
+    for single, stacked in zip(alone, together, strict=True):
+        for name, values in single.weights.items():
+            np.testing.assert_allclose(values, stacked.weights[name], atol=1e-5)
+        assert abs(single.history[-1].validation_loss - stacked.history[-1].validation_loss) < 1e-4
 
 
-def test_padding_is_left_out_and_statistics_are_kept_in_training_alone() -> None:
-    model, given = learning("Bound"), images(6)
-    pixels = flat(given.train_images)[None].expand(2, -1, -1)
+def test_padding_and_evaluation_leave_statistics_unchanged() -> None:
+    model, data = learning("Bound"), images(6)
+    pixels = flat(data.train_images)[None].expand(2, -1, -1)
     real = torch.tensor([[1, 1, 1, 1, 0, 0]]).expand(2, -1)
     draws = CounterRng(keys([1, 2]))
     labels = torch.zeros(2, 6, dtype=torch.int64)
     tensors, fewer = stack(model, [1, 2]), stack(model, [1, 2])
     padded = model.losses(tensors, Batch(pixels, labels, Mode(True, draws, real)))
-    other = torch.cat([pixels[:, :4], 255 - pixels[:, 4:]], 1)
-    again = model.losses(fewer, Batch(other, labels, Mode(True, draws, real)))
-    assert torch.equal(padded[:, :4], again[:, :4])
+    changed_padding = torch.cat([pixels[:, :4], 255 - pixels[:, 4:]], 1)
+    repeated = model.losses(fewer, Batch(changed_padding, labels, Mode(True, draws, real)))
+    assert torch.equal(padded[:, :4], repeated[:, :4])
     assert torch.equal(tensors["norm.running_mean"], fewer["norm.running_mean"])
     assert not torch.equal(tensors["norm.running_mean"], stack(model, [1, 2])["norm.running_mean"])
     before = {name: tensor.clone() for name, tensor in tensors.items()}
@@ -218,34 +222,34 @@ def test_padding_is_left_out_and_statistics_are_kept_in_training_alone() -> None
 
 
 @pytest.mark.parametrize("factory", ["Binary", "Rough"])
-def test_a_loss_in_evaluation_does_not_depend_on_how_many_rows_are_assessed(factory: str) -> None:
+def test_evaluation_loss_is_independent_of_row_count(factory: str) -> None:
     model, pixels = learning(factory), flat(images(BLOCK + 50).train_images)
     labels = torch.zeros(1, len(pixels), dtype=torch.int64)
-    whole, fewer = (
+    all_losses, fewer = (
         model.evaluate_rows(
             stack(model, [1]), Batch(pixels[None, :n], labels[:, :n], Mode(draws=CounterRng(keys([1]))))
         )[0]
         for n in (BLOCK + 50, BLOCK)
     )
-    assert torch.equal(whole[:, :BLOCK], fewer)
-    assert whole.shape == (1, BLOCK + 50)
+    assert torch.equal(all_losses[:, :BLOCK], fewer)
+    assert all_losses.shape == (1, BLOCK + 50)
 
 
-def test_what_is_seen_without_draws_is_refused() -> None:
+def test_batch_without_draws_is_refused() -> None:
     model = learning("Gaussian")
     batch = Batch(flat(images(2).train_images)[None], torch.zeros(1, 2, dtype=torch.int64), Mode())
     with pytest.raises(ValueError, match="no draws"):
         model.losses(stack(model, [1]), batch)
 
 
-def test_it_is_a_kind_of_learning_a_density() -> None:
-    found: DensityObjective = generative(DensityModel(f"{OWN}:Gaussian"), images(3))
-    assert isinstance(found, CustomDensity)
-    assert found.total
+def test_custom_model_is_density_objective() -> None:
+    objective: DensityObjective = generative(DensityModel(f"{OWN}:Gaussian"), images(3))
+    assert isinstance(objective, CustomDensity)
+    assert objective.total
 
 
-def fitting(factory: str, **changed: object) -> DensityTraining:
-    whole = DensityTraining(
+def fitting(factory: str, **changes: object) -> DensityTraining:
+    training = DensityTraining(
         Dataset("digits"),
         DensityModel(f"{OWN}:{factory}"),
         examples=60,
@@ -255,11 +259,11 @@ def fitting(factory: str, **changed: object) -> DensityTraining:
         held_out=Fold(0, 3, 1),
         drawn=3,
     )
-    return replace(whole, **changed)  # type: ignore[arg-type]
+    return replace(training, **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("factory", ["Gaussian", "Binary", "Rough", "Bound"])
-def test_the_training_task_takes_a_model_of_ones_own(factory: str) -> None:
+def test_training_task_accepts_custom_model(factory: str) -> None:
     rows = fit(fitting(factory), ()).to_pylist()
     assert [row["epoch"] for row in rows] == [1, 2]
     assert rows[1]["train_loss"] < rows[0]["train_loss"]
@@ -271,14 +275,14 @@ def test_the_training_task_takes_a_model_of_ones_own(factory: str) -> None:
     assert 0 <= samples.min() <= samples.max() <= 1
 
 
-def test_a_training_gives_the_same_in_any_company() -> None:
+def test_training_is_independent_of_its_call() -> None:
     configs = [fitting("Rough", seed=seed) for seed in (4, 5)]
     together = dict(train_many(configs, [(), ()]))
     for index, config in enumerate(configs):
         assert together[index] == fit(config, ())
 
 
-def test_asking_for_images_of_a_model_that_draws_none_fails_that_training_alone() -> None:
+def test_missing_sampler_ends_only_that_training() -> None:
     configs = [fitting("Unsampled"), fitting("Unsampled", seed=1, drawn=0)]
     outcomes = dict(train_many(configs, [(), ()]))
     assert "has no method sample(count), which drawing samples requires" in str(outcomes[0])
@@ -286,12 +290,12 @@ def test_asking_for_images_of_a_model_that_draws_none_fails_that_training_alone(
     assert outcomes[1].num_rows == 2  # type: ignore[union-attr]
 
 
-def test_a_model_that_cannot_be_used_fails_the_training_in_one_line() -> None:
+def test_unusable_model_is_refused() -> None:
     with pytest.raises(ValueError, match=r"log_prob returns \(\) for 4 images; expected log densities \(4,\)"):
         fit(fitting("Scalar"), ())
 
 
-def test_ones_own_pictures_are_learned_by_ones_own_model_and_by_ours(tmp_path: Path) -> None:
+def test_own_images_train_with_any_model(tmp_path: Path) -> None:
     folder = tmp_path / "scans"
     for label, name in enumerate(scans.CLASSES):
         for number in range(15):
@@ -307,7 +311,7 @@ def test_ones_own_pictures_are_learned_by_ones_own_model_and_by_ours(tmp_path: P
         config = DensityTraining(
             Dataset(data), DensityModel(model), epochs=2, recorded=(2,), batch=8, samples=4, drawn=1
         )
-        last = fit(config, ()).to_pylist()[-1]
-        assert np.isfinite(last["log_p"]).all()
-        assert len(last["log_p"]) in range(20, 30)
-        assert 4 * size == len(last["samples"])
+        last_row = fit(config, ()).to_pylist()[-1]
+        assert np.isfinite(last_row["log_p"]).all()
+        assert len(last_row["log_p"]) in range(20, 30)
+        assert 4 * size == len(last_row["samples"])

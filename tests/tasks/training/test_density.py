@@ -1,4 +1,4 @@
-"""The training task of densities: which rows it trains on, what it tells of its model, and to whom nothing bears."""
+"""The training task of densities: training rows, tables, and independence of the trainings of a call."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _one_after_another() -> Iterator[None]:
         yield
 
 
-def said(table: pa.Table, epoch: int) -> NDArray[np.float32]:
+def recorded_log_p(table: pa.Table, epoch: int) -> NDArray[np.float32]:
     """log p of every observation after an epoch."""
     values: NDArray[np.float32] = table["log_p"][epoch - 1].values.to_numpy(zero_copy_only=False)
     return values
@@ -83,49 +83,49 @@ def trained_on(config: DensityTraining) -> list[int]:
     return list(map(int, density.member_of(config, load(config.data)).rows))
 
 
-def test_a_model_trains_on_all_examples_but_those_of_its_fold() -> None:
+def test_model_trains_on_all_examples_outside_its_fold() -> None:
     folds = fold_of(9, 40, 4)
     assert np.flatnonzero(folds != 1).tolist() == trained_on(TINY)
     left_out = [set(range(40)) - set(trained_on(replace(TINY, held_out=Fold(9, 4, number)))) for number in range(4)]
     assert list(range(40)) == sorted(row for rows in left_out for row in rows)
 
 
-def test_a_model_trains_on_all_examples_but_its_row() -> None:
+def test_model_trains_on_all_examples_except_its_row() -> None:
     assert [row for row in range(40) if row != 7] == trained_on(replace(TINY, held_out=Row(7)))
     released = trained_on(replace(TINY, held_out=ReleasedFold(1, 10, 4)))
     assert np.flatnonzero(released_fold_of(1, 40) != 4).tolist() == released
     assert len(released) == 36
 
 
-def test_a_model_that_holds_nothing_out_trains_on_all_examples() -> None:
+def test_model_without_held_out_rows_trains_on_all() -> None:
     assert list(range(40)) == trained_on(replace(TINY, held_out=None))
     everything = replace(TINY, held_out=None, examples=0)
     assert list(range(len(load(DIGITS).train_images))) == trained_on(everything)
 
 
-def test_what_is_asked_bears_on_no_row_that_is_trained_on() -> None:
+def test_evaluation_does_not_change_training_rows() -> None:
     assert trained_on(TINY) == trained_on(replace(TINY, asked="test", recorded=(), drawn=0))
 
 
-def test_more_examples_than_there_are_and_a_row_beyond_them_end_their_training_alone() -> None:
+def test_too_many_examples_end_only_that_training() -> None:
     many_more = replace(TINY, held_out=None, examples=1438)
     with pytest.raises(ValueError, match="examples is 1438; digits has 1437 to train on"):
         fit(many_more, ())
-    beyond = replace(TINY, held_out=Row(40))
-    found = dict(train_many([beyond, TINY], [(), ()]))
-    assert str(found[0]) == "row 40 is held out; the rows are 0 to 39"
-    assert fit(TINY, ()) == found[1]
+    row_out_of_range = replace(TINY, held_out=Row(40))
+    outcomes = dict(train_many([row_out_of_range, TINY], [(), ()]))
+    assert str(outcomes[0]) == "row 40 is held out; the rows are 0 to 39"
+    assert fit(TINY, ()) == outcomes[1]
 
 
-def test_holding_out_the_one_row_there_is_ends_that_training_alone() -> None:
+def test_holding_out_only_row_ends_only_that_training() -> None:
     configs = [replace(TINY, held_out=held_out, examples=1, recorded=(), drawn=0) for held_out in (Row(0), None)]
-    found = dict(train_many(configs, [(), ()]))
-    assert str(found[0]) == "the only row is held out; examples must be at least 2"
-    assert isinstance(found[1], pa.Table)
+    outcomes = dict(train_many(configs, [(), ()]))
+    assert str(outcomes[0]) == "the only row is held out; examples must be at least 2"
+    assert isinstance(outcomes[1], pa.Table)
 
 
 @pytest.mark.parametrize("held_out", [FOLD, Row(5)])
-def test_the_pixels_of_a_row_that_is_held_out_bear_on_its_own_log_p_and_on_nothing_else(
+def test_held_out_pixels_affect_only_their_log_p(
     held_out: Fold | Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = 5 if isinstance(held_out, Row) else int(np.flatnonzero(fold_of(9, 40, 4) == 1)[0])
@@ -133,37 +133,37 @@ def test_the_pixels_of_a_row_that_is_held_out_bear_on_its_own_log_p_and_on_nothi
     changed = pixels.copy()
     changed[row] = 255 - changed[row]
     tables = []
-    for name, each in (("one", pixels), ("other", changed)):
-        mnist_files(tmp_path / name / "mnist", each, pixels[:10])
+    for name, split_pixels in (("one", pixels), ("other", changed)):
+        mnist_files(tmp_path / name / "mnist", split_pixels, pixels[:10])
         monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / name))
         tables.append(fit(replace(TINY, data=pin(Dataset("mnist")), held_out=held_out), ()))
-    others = [name for name in FITTED.names if name not in ("log_p", "effective_samples")]
-    assert tables[0].select(others) == tables[1].select(others)
+    other_columns = [name for name in FITTED.names if name not in ("log_p", "effective_samples")]
+    assert tables[0].select(other_columns) == tables[1].select(other_columns)
     for epoch in (1, 3):
-        assert [row] == np.flatnonzero(said(tables[0], epoch) != said(tables[1], epoch)).tolist()
+        assert [row] == np.flatnonzero(recorded_log_p(tables[0], epoch) != recorded_log_p(tables[1], epoch)).tolist()
 
 
 # The table
 
 
-def test_there_is_a_row_for_every_epoch_and_an_answer_where_one_was_asked_for() -> None:
+def test_table_has_row_for_every_epoch() -> None:
     table = fit(TINY, ())
     assert table.schema == FITTED
     assert table["epoch"].to_pylist() == [1, 2, 3]
     about = {"seed": 3, "partition": 9, "fold": 1, "row": None, "epsilon": None}
     assert [about] * 3 == table.select(list(about)).to_pylist()
-    assert [each and len(each) for each in table["log_p"].to_pylist()] == [40, None, 40]
-    assert np.isfinite(said(table, 3)).all()
-    assert [each is None for each in table["samples"].to_pylist()] == [True, True, False]
-    drawn = samples(table)
-    assert drawn.shape == (2 * 28 * 28,)
-    assert 0 <= drawn.min() < drawn.max() <= 1
+    assert [values and len(values) for values in table["log_p"].to_pylist()] == [40, None, 40]
+    assert np.isfinite(recorded_log_p(table, 3)).all()
+    assert [values is None for values in table["samples"].to_pylist()] == [True, True, False]
+    sample_values = samples(table)
+    assert sample_values.shape == (2 * 28 * 28,)
+    assert 0 <= sample_values.min() < sample_values.max() <= 1
     for name in ("train_loss", "test_loss"):
         losses = table[name].to_pylist()
         assert losses == sorted(losses, reverse=True)
 
 
-def test_a_row_that_is_left_out_is_named_and_nothing_is_where_nothing_is() -> None:
+def test_table_names_held_out_row() -> None:
     by_row = fit(replace(TINY, held_out=Row(7), epochs=1, recorded=(1,), drawn=0), ()).to_pylist()[0]
     assert tuple(by_row[name] for name in ("partition", "fold", "row", "samples")) == (None, None, 7, None)
     everything = fit(replace(TINY, held_out=None, epochs=1, recorded=(), drawn=0), ()).to_pylist()[0]
@@ -171,20 +171,20 @@ def test_a_row_that_is_left_out_is_named_and_nothing_is_where_nothing_is() -> No
     assert everything["effective_samples"] is None
 
 
-def test_the_first_fold_of_the_first_partition_is_no_null() -> None:
+def test_first_fold_is_not_null() -> None:
     history = [Epoch(1, 1.0, 2.0, math.nan)]
     (row,) = density_table(replace(TINY, held_out=Fold(0, 2, 0)), history, Evaluation()).to_pylist()
     assert (row["partition"], row["fold"]) == (0, 0)
 
 
-def test_asked_about_the_test_split_a_model_answers_for_every_test_image() -> None:
+def test_split_returns_all_test_images() -> None:
     table = fit(replace(TINY, asked="test", drawn=0), ())
-    assert len(load(DIGITS).test_images) == len(said(table, 3))
-    others = [name for name in FITTED.names if name not in ("log_p", "effective_samples", "samples")]
-    assert fit(TINY, ()).select(others) == table.select(others)
+    assert len(load(DIGITS).test_images) == len(recorded_log_p(table, 3))
+    other_columns = [name for name in FITTED.names if name not in ("log_p", "effective_samples", "samples")]
+    assert fit(TINY, ()).select(other_columns) == table.select(other_columns)
 
 
-def test_an_impossible_observation_is_told_as_one() -> None:
+def test_impossible_observation_has_infinite_log_p() -> None:
     history = [Epoch(1, 1.0, 2.0, math.nan), Epoch(2, 1.0, 2.0, math.nan)]
     log_p = np.array([-1.5, -math.inf], np.float32)
     table = density_table(replace(TINY, epochs=2, recorded=(2,)), history, Evaluation({2: log_p}))
@@ -192,11 +192,11 @@ def test_an_impossible_observation_is_told_as_one() -> None:
     table.validate(full=True)
 
 
-# What models are told apart by, and what they share
+# Settings that may differ in a call, and settings that are shared
 
 
-def test_every_training_of_a_call_gives_what_it_gives_alone_in_any_order() -> None:
-    # Of what may differ in a call, everything does.
+def test_trainings_are_independent_of_call_and_order() -> None:
+    # All settings that may differ in a call differ here.
     configs = [
         TINY,
         replace(TINY, seed=8),
@@ -207,12 +207,12 @@ def test_every_training_of_a_call_gives_what_it_gives_alone_in_any_order() -> No
     alone = [fit(config, ()) for config in configs]
     assert len({table["train_loss"][-1].as_py() for table in alone}) == len(alone)
     for order in ((0, 1, 2, 3, 4), (4, 2, 0, 3, 1)):
-        found = dict(train_many([configs[index] for index in order], [()] * len(order)))
-        assert [alone[index] for index in order] == [found[place] for place in range(len(order))]
+        outcomes = dict(train_many([configs[index] for index in order], [()] * len(order)))
+        assert [alone[index] for index in order] == [outcomes[position] for position in range(len(order))]
 
 
 @pytest.mark.parametrize(
-    "other",
+    "changes",
     [
         {"data": Dataset("photos")},
         {"model": DensityModel("conv-vae")},
@@ -226,75 +226,75 @@ def test_every_training_of_a_call_gives_what_it_gives_alone_in_any_order() -> No
         {"outliers": 0.1},
         {"privacy": Privacy(3.0)},
     ],
-    ids=lambda other: next(iter(other)),
+    ids=lambda changes: next(iter(changes)),
 )
-def test_nothing_else_may_differ_in_a_call(other: Mapping[str, object]) -> None:
-    assert batch_key(TINY) != batch_key(replace(TINY, **other))  # type: ignore[arg-type]
+def test_other_settings_may_not_differ_in_call(changes: Mapping[str, object]) -> None:
+    assert batch_key(TINY) != batch_key(replace(TINY, **changes))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="cannot share a call"):
-        list(train_many([TINY, replace(TINY, **other)], [(), ()]))  # type: ignore[arg-type]
+        list(train_many([TINY, replace(TINY, **changes)], [(), ()]))  # type: ignore[arg-type]
 
 
-def test_the_answers_are_importance_samplings_of_the_trained_weights() -> None:
+def test_log_p_is_importance_sampling_of_trained_weights() -> None:
     config, images = replace(TINY, view=6, samples=8), load(DIGITS)
     learning = Elbo(mnist(images.shape))
     member = Member(3, np.flatnonzero(fold_of(9, 40, 4) != 1), learning_rate=1e-3)
     spec = Spec(learning, Recipe(3, 16, 1e-3, epsilon=1e-8), images)
-    ((_, trained),) = trainer.train_many(spec, [member], torch.device("cpu"))
-    assert isinstance(trained, Trained)
-    tensors = {name: torch.from_numpy(values)[None] for name, values in trained.weights.items()}
+    ((_, model),) = trainer.train_many(spec, [member], torch.device("cpu"))
+    assert isinstance(model, Trained)
+    tensors = {name: torch.from_numpy(values)[None] for name, values in model.weights.items()}
     pixels = torch.from_numpy(images.train_images[:40].reshape(40, -1).copy())
     expected = estimate_log_density(
         learning.vae, tensors, pixels, torch.arange(40), torch.tensor([member_key(3)]), Sampling(8, seed=6)
     )
     table = fit(config, ())
-    assert expected.log_p[0].float().tolist() == said(table, 3).tolist()
+    assert expected.log_p[0].float().tolist() == recorded_log_p(table, 3).tolist()
     assert expected.effective_samples is not None
     assert expected.effective_samples[0].float().tolist() == table["effective_samples"][2].as_py()
-    assert [epoch.train_loss for epoch in trained.history] == table["train_loss"].to_pylist()
-    drawn = learning.sample(tensors, torch.tensor([member_key(3)]), 2)
-    assert drawn.flatten().tolist() == samples(table).tolist()
+    assert [epoch.train_loss for epoch in model.history] == table["train_loss"].to_pylist()
+    sample_images = learning.sample(tensors, torch.tensor([member_key(3)]), 2)
+    assert sample_images.flatten().tolist() == samples(table).tolist()
 
 
-@pytest.mark.parametrize("asked", ["train", "test"])
-def test_models_look_at_one_view_of_an_observation_unless_each_looks_afresh(asked: Split) -> None:
-    # The model tells how many pixels it sees: of grey ones other draws see other numbers.
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_models_share_view_unless_afresh(split: Split) -> None:
+    # The model returns the number of white pixels in its view: for grey pixels it varies with the draws.
     model = DensityModel("tests.tasks.models.own_densities:Counting")
-    config = replace(TINY, model=model, asked=asked, epochs=1, recorded=(1,), drawn=0)
-    found = {
-        (seed, view, afresh): said(fit(replace(config, seed=seed, view=view, afresh=afresh), ()), 1).tolist()
+    config = replace(TINY, model=model, asked=split, epochs=1, recorded=(1,), drawn=0)
+    log_p = {
+        (seed, view, afresh): recorded_log_p(fit(replace(config, seed=seed, view=view, afresh=afresh), ()), 1).tolist()
         for seed in (1, 2)
         for view in (0, 1)
         for afresh in (False, True)
     }
-    assert len({tuple(each) for each in found.values()}) == 6
+    assert len({tuple(values) for values in log_p.values()}) == 6
     for view in (0, 1):
-        assert found[1, view, False] == found[2, view, False]
-        assert found[1, view, True] != found[2, view, True]
+        assert log_p[1, view, False] == log_p[2, view, False]
+        assert log_p[1, view, True] != log_p[2, view, True]
 
 
-# A model that has no answer
+# A model without log p
 
 
-class Says:
-    """Untrained models, each of which gives its single tensor as log p of every observation."""
+class ConstantDensity:
+    """Untrained models, each of which returns its single tensor as log p of every observation."""
 
-    def __init__(self, refuses: float = math.nan) -> None:
-        self.refuses = refuses
-        self.asked: list[int] = []
+    def __init__(self, refused_value: float = math.nan) -> None:
+        self.refuses = refused_value
+        self.batch_sizes: list[int] = []
 
     def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Estimated:
-        self.asked.append(len(members))
+        self.batch_sizes.append(len(members))
         assert len(rows) == len(pixels)
         if (tensors["says"] == self.refuses).any():
             raise ValueError("this one has no answer")
-        said = tensors["says"].double()[:, None].expand(-1, len(pixels)).clone()
-        return Estimated(said, said.abs())
+        log_p = tensors["says"].double()[:, None].expand(-1, len(pixels)).clone()
+        return Estimated(log_p, log_p.abs())
 
 
-class Drawless(Says):
-    """The one that says -7 answers, and draws no images; the others draw even grey."""
+class Drawless(ConstantDensity):
+    """Models with log p but, if the tensor is -7, without samples; the others draw uniform grey."""
 
     def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
         if (tensors["says"] == -7).any():
@@ -302,54 +302,60 @@ class Drawless(Says):
         return tensors["says"][:, None, None].expand(-1, count, 36).clone()
 
 
-def asked(learning: Says, *says: float, epoch: int = 1, drawn: int = 0) -> Evaluator:
-    """The evaluations of models after an epoch, of three observations."""
+def evaluate(learning: ConstantDensity, *says: float, epoch: int = 1, sample_count: int = 0) -> Evaluator:
+    """The evaluator of models after an epoch, on three observations."""
     images = Images(
         np.zeros((3, 6, 6, 1), np.uint8), np.zeros(3, int), np.zeros((2, 6, 6, 1), np.uint8), np.zeros(2, int), 1
     )
-    configs = [replace(TINY, held_out=None, examples=3, seed=seed, drawn=drawn) for seed in range(len(says))]
-    found = Evaluator(learning, configs, images)  # type: ignore[arg-type]
-    found.watch([(index, epoch) for index in range(len(says))], {"says": torch.tensor(says)})
-    return found
+    configs = [replace(TINY, held_out=None, examples=3, seed=seed, drawn=sample_count) for seed in range(len(says))]
+    evaluator = Evaluator(learning, configs, images)  # type: ignore[arg-type]
+    evaluator.watch([(index, epoch) for index in range(len(says))], {"says": torch.tensor(says)})
+    return evaluator
 
 
-@pytest.mark.parametrize("wrong", [math.nan, math.inf])
-def test_a_model_whose_answer_is_no_density_ends_alone(wrong: float) -> None:
-    told = asked(Says(), -1.5, wrong, -math.inf).evaluations
-    assert f"log p of observation 0 is {wrong} after epoch 1" == str(told[1].error)
-    assert told[1].log_p == {}
-    assert [[-1.5] * 3, [-math.inf] * 3] == [told[index].log_p[1].tolist() for index in (0, 2)]
-    assert [[1.5] * 3, [math.inf] * 3] == [told[index].effective_samples[1].tolist() for index in (0, 2)]
+@pytest.mark.parametrize("invalid", [math.nan, math.inf])
+def test_invalid_log_p_ends_only_its_model(invalid: float) -> None:
+    evaluations = evaluate(ConstantDensity(), -1.5, invalid, -math.inf).evaluations
+    assert f"log p of observation 0 is {invalid} after epoch 1" == str(evaluations[1].error)
+    assert evaluations[1].log_p == {}
+    assert [[-1.5] * 3, [-math.inf] * 3] == [evaluations[index].log_p[1].tolist() for index in (0, 2)]
+    assert [[1.5] * 3, [math.inf] * 3] == [evaluations[index].effective_samples[1].tolist() for index in (0, 2)]
 
 
-def test_a_model_that_refuses_to_answer_ends_alone_and_is_asked_no_more() -> None:
-    learning = Says(refuses=-7.0)
-    found = asked(learning, -1.5, -7.0, -2.5)
-    assert str(found.evaluations[1].error) == "this one has no answer"
-    assert [found.evaluations[index].log_p[1][0] for index in (0, 2)] == [-1.5, -2.5]
-    assert learning.asked == [3, 1, 1, 1]
-    found.watch([(index, 3) for index in range(3)], {"says": torch.tensor([-1.5, -7.0, -2.5])})
-    assert learning.asked == [3, 1, 1, 1, 2]
-    assert [{1, 3}, set(), {1, 3}] == [set(found.evaluations[index].log_p) for index in range(3)]
+def test_failing_model_is_not_evaluated_again() -> None:
+    learning = ConstantDensity(refused_value=-7.0)
+    evaluator = evaluate(learning, -1.5, -7.0, -2.5)
+    assert str(evaluator.evaluations[1].error) == "this one has no answer"
+    assert [evaluator.evaluations[index].log_p[1][0] for index in (0, 2)] == [-1.5, -2.5]
+    assert learning.batch_sizes == [3, 1, 1, 1]
+    evaluator.watch([(index, 3) for index in range(3)], {"says": torch.tensor([-1.5, -7.0, -2.5])})
+    assert learning.batch_sizes == [3, 1, 1, 1, 2]
+    assert [{1, 3}, set(), {1, 3}] == [set(evaluator.evaluations[index].log_p) for index in range(3)]
 
 
-def test_a_model_that_draws_no_images_ends_alone() -> None:
-    early = asked(Drawless(), 0.25, -7.0, epoch=2, drawn=2).evaluations
-    assert all(each.samples is None and each.error is None for each in early.values())
-    told = asked(Drawless(), 0.25, -7.0, 0.75, epoch=3, drawn=2).evaluations
-    assert [each.error and str(each.error) for each in told.values()] == [None, "this one draws no images", None]
-    assert [float(told[index].samples.mean()) for index in (0, 2)] == [0.25, 0.75]  # type: ignore[union-attr]
+def test_model_without_samples_ends_alone() -> None:
+    early = evaluate(Drawless(), 0.25, -7.0, epoch=2, sample_count=2).evaluations
+    assert all(evaluation.samples is None and evaluation.error is None for evaluation in early.values())
+    evaluations = evaluate(Drawless(), 0.25, -7.0, 0.75, epoch=3, sample_count=2).evaluations
+    assert [evaluation.error and str(evaluation.error) for evaluation in evaluations.values()] == [
+        None,
+        "this one draws no images",
+        None,
+    ]
+    assert [float(evaluations[index].samples.mean()) for index in (0, 2)] == [0.25, 0.75]  # type: ignore[union-attr]
 
 
-def test_an_answer_keeps_no_other_models_answer() -> None:
-    assert all(told.log_p[1].base is None for told in asked(Says(), -1.0, -2.0).evaluations.values())
+def test_evaluation_keeps_no_other_models_log_p() -> None:
+    assert all(
+        evaluation.log_p[1].base is None for evaluation in evaluate(ConstantDensity(), -1.0, -2.0).evaluations.values()
+    )
 
 
-def test_a_training_without_an_answer_is_an_error_of_its_own() -> None:
-    found = dict(train_many([unsound(0), unsound(1), unsound(3)], [()] * 3))
-    assert isinstance(found[1], ValueError)
-    assert "log_prob returns nan for observation 0" in str(found[1])
-    assert [fit(unsound(0), ()), fit(unsound(3), ())] == [found[0], found[2]]
+def test_missing_log_p_is_error_of_its_training() -> None:
+    outcomes = dict(train_many([unsound(0), unsound(1), unsound(3)], [()] * 3))
+    assert isinstance(outcomes[1], ValueError)
+    assert "log_prob returns nan for observation 0" in str(outcomes[1])
+    assert [fit(unsound(0), ()), fit(unsound(3), ())] == [outcomes[0], outcomes[2]]
     with pytest.raises(ValueError, match="log_prob returns nan for observation 0"):
         fit(unsound(1), ())
 
@@ -359,19 +365,19 @@ def unsound(seed: int) -> DensityTraining:
     return replace(TINY, model=model, seed=seed, examples=20, epochs=1, recorded=(1,), drawn=0)
 
 
-def test_a_training_that_diverges_ends_alone() -> None:
+def test_diverging_training_ends_alone() -> None:
     wild = replace(TINY, learning_rate=1e30)
-    found = dict(train_many([wild, TINY], [(), ()]))
-    assert isinstance(found[0], TrainingError)
-    assert "is not finite" in str(found[0])
-    assert fit(TINY, ()) == found[1]
+    outcomes = dict(train_many([wild, TINY], [(), ()]))
+    assert isinstance(outcomes[0], TrainingError)
+    assert "is not finite" in str(outcomes[0])
+    assert fit(TINY, ()) == outcomes[1]
 
 
 # The config
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changes", "message"),
     [
         ({"seed": -1}, "seed is -1; it must be at least 0"),
         ({"examples": -1}, "examples is -1; it must be at least 0"),
@@ -405,9 +411,9 @@ def test_a_training_that_diverges_ends_alone() -> None:
     ],
     ids=str,
 )
-def test_a_value_out_of_range_is_named(changed: Mapping[str, object], message: str) -> None:
+def test_a_value_out_of_range_is_named(changes: Mapping[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        replace(TINY, **changed)  # type: ignore[arg-type]
+        replace(TINY, **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -419,12 +425,12 @@ def test_a_value_out_of_range_is_named(changed: Mapping[str, object], message: s
         (0, 2, -1, "number is -1; it must be from 0 to 1"),
     ],
 )
-def test_a_fold_that_is_none_is_refused(partition: int, folds: int, number: int, message: str) -> None:
+def test_invalid_fold_is_refused(partition: int, folds: int, number: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Fold(partition, folds, number)
 
 
-def test_a_row_before_the_first_is_refused() -> None:
+def test_negative_row_is_refused() -> None:
     with pytest.raises(ValueError, match="row is -1; it must be at least 0"):
         Row(-1)
 
@@ -440,7 +446,7 @@ def test_a_row_before_the_first_is_refused() -> None:
         ((1.0, 1e-5, 0.0), "clip is 0.0; it must be a finite number above 0"),
     ],
 )
-def test_a_privacy_that_is_none_is_refused(privacy: tuple[float, float, float], message: str) -> None:
+def test_invalid_privacy_is_refused(privacy: tuple[float, float, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Privacy(*privacy)
 
@@ -452,20 +458,29 @@ def test_the_task_is_marked() -> None:
 
 
 @pytest.mark.trained
-def test_what_a_training_gives_changes_only_with_its_version() -> None:
+def test_results_change_only_with_version() -> None:
     table = fit(replace(TINY, epochs=1, recorded=(1,)), ())
-    log_p, drawn = said(table, 1), samples(table)
-    found = [table["train_loss"][0].as_py(), table["test_loss"][0].as_py(), log_p.mean(), log_p.std(), drawn.std()]
+    log_p, sample_values = recorded_log_p(table, 1), samples(table)
+    statistics = [
+        table["train_loss"][0].as_py(),
+        table["test_loss"][0].as_py(),
+        log_p.mean(),
+        log_p.std(),
+        sample_values.std(),
+    ]
     assert marks(fit).version == 2
-    # Processors differ in the last digit of a product, and the first steps of Adam make more of it.
-    assert pytest.approx(found, rel=2e-4) == [702.8965, 672.8895, -667.1751, 5.8326, 0.034472]
+    # Processors differ in the last digit of a product, and the first steps of Adam amplify the difference.
+    assert pytest.approx(statistics, rel=2e-4) == [702.8965, 672.8895, -667.1751, 5.8326, 0.034472]
 
 
-def test_a_narrow_model_is_another_training_of_less_work() -> None:
+def test_narrow_model_is_another_smaller_training() -> None:
     narrow = replace(TINY, width=0.25)
     assert fit(TINY, ()) == fit(replace(TINY, width=1.0), ())
-    found = fit(narrow, ())
-    assert (found.schema, said(found, 3).tolist() == said(fit(TINY, ()), 3).tolist()) == (FITTED, False)
+    table = fit(narrow, ())
+    assert (table.schema, recorded_log_p(table, 3).tolist() == recorded_log_p(fit(TINY, ()), 3).tolist()) == (
+        FITTED,
+        False,
+    )
     assert batch_key(narrow) != batch_key(TINY)
     assert density.chain_state(TINY).training != density.chain_state(narrow).training
     wide, less = (work(config).amounts for config in (TINY, narrow))
@@ -473,8 +488,8 @@ def test_a_narrow_model_is_another_training_of_less_work() -> None:
     assert all(0.25 < less[unit] / wide[unit] < 0.4 for unit in wide)
 
 
-def test_refined_trainings_have_a_key_of_their_own_and_say_what_the_encoders_codes_were_worth() -> None:
-    fields: dict[str, Any] = {each.name: getattr(TINY, each.name) for each in dataclasses.fields(TINY)}
+def test_refined_training_has_own_key_and_column() -> None:
+    fields: dict[str, Any] = {field.name: getattr(TINY, field.name) for field in dataclasses.fields(TINY)}
     refined = RefinedTraining(**fields, refine=2)
     assert key_of(Job(fit, TINY, ()), ()) != key_of(Job(fit, refined, ()), ())
     plain, fitted = fit(TINY, ()), fit(refined, ())
@@ -486,7 +501,7 @@ def test_refined_trainings_have_a_key_of_their_own_and_say_what_the_encoders_cod
         RefinedTraining(**(fields | {"model": DensityModel("own:pixels")}), refine=2)
 
 
-def test_a_row_more_is_trained_by_the_same_mechanism() -> None:
+def test_one_more_row_keeps_private_mechanism() -> None:
     rows, config = np.arange(41), replace(TINY, held_out=None, batch=20)
     assert density.private_steps(config, Member(1, rows)) == 3
     assert density.private_steps(replace(config, held_out=Row(7)), Member(1, rows[1:])) == 3

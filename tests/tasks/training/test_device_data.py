@@ -1,4 +1,4 @@
-"""Data by rows: a training is the same to the bit wherever its pictures lie."""
+"""Data by rows: a training is identical wherever its images are stored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COUNT = 50  # of each class, of which a fifth is for testing
 
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PictureSet]:
-    """A folder of pictures in memory, from the cache, and decoded from its files."""
+    """The images of a folder: in memory, from the cache, and decoded from files."""
     folder = tmp_path_factory.mktemp("pictures")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ENGRAM_CACHE", str(folder / "cache"))
@@ -39,78 +39,77 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PictureSet]:
         }
 
 
-def trained(images: PictureSet, way: str, network: str = "mlp1") -> dict[int, Trained]:
+def train_models(images: PictureSet, way: str, network: str = "mlp1") -> dict[int, Trained]:
     spec = Spec(CrossEntropy(Architecture(network, images.shape, images.classes)), Recipe(2, 16, 1e-3, 1), images)
     white = np.full(images.shape, 255, np.uint8)
     members = [Member(1, np.arange(80)), Member(2, np.arange(70), {3: white, 9: white // 2}), Member(3, np.arange(33))]
     with use_context(ComputeContext(way=way)):  # type: ignore[arg-type]
-        found = dict(train_many(spec, members, CPU))
-    assert all(isinstance(each, Trained) for each in found.values()), found
-    return found  # type: ignore[return-value]
+        outcomes = dict(train_many(spec, members, CPU))
+    assert all(isinstance(outcome, Trained) for outcome in outcomes.values()), outcomes
+    return outcomes  # type: ignore[return-value]
 
 
-def bits(found: dict[int, Trained]) -> list[object]:
+def bits(models: dict[int, Trained]) -> list[object]:
     return [
-        (index, each.best_epoch, each.history, *(values.tobytes() for values in each.weights.values()))
-        for index, each in sorted(found.items())
+        (index, model.best_epoch, model.history, *(values.tobytes() for values in model.weights.values()))
+        for index, model in sorted(models.items())
     ]
 
 
 @pytest.mark.parametrize(("way", "network"), [("loop", "mlp1"), ("stack", "mlp1"), ("loop", "cnn1")])
-def test_a_training_is_the_same_to_the_bit_whichever_kind_of_data_it_reads(
-    kinds: dict[str, PictureSet], way: str, network: str
-) -> None:
-    expected, mapped, decoded = (bits(trained(images, way, network)) for images in kinds.values())
+def test_kinds_of_data_give_identical_trainings(kinds: dict[str, PictureSet], way: str, network: str) -> None:
+    expected, mapped, decoded = (bits(train_models(images, way, network)) for images in kinds.values())
     assert expected == mapped
     assert expected == decoded
 
 
-def test_pictures_in_memory_that_do_not_fit_are_streamed_to_the_same_bits(
+def test_large_images_are_streamed_with_identical_results(
     kinds: dict[str, PictureSet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = kinds["resident"]
     assert isinstance(loaded, Images)
-    expected = bits(trained(loaded, "loop"))
+    expected = bits(train_models(loaded, "loop"))
     monkeypatch.setattr(hardware, "available_memory", lambda: 1000)
-    other = Images(loaded.train_images, loaded.train_labels, loaded.test_images, loaded.test_labels, loaded.classes)
-    assert isinstance(place_images(other, CPU), StreamedData)
-    assert isinstance(place_images(loaded, CPU), ResidentData)  # it is there already
-    assert expected == bits(trained(other, "loop"))
+    unplaced = Images(loaded.train_images, loaded.train_labels, loaded.test_images, loaded.test_labels, loaded.classes)
+    assert isinstance(place_images(unplaced, CPU), StreamedData)
+    assert isinstance(place_images(loaded, CPU), ResidentData)  # already placed
+    assert expected == bits(train_models(unplaced, "loop"))
 
 
-def test_what_was_opened_by_rows_is_streamed_and_what_fits_is_resident_once(kinds: dict[str, PictureSet]) -> None:
+def test_opened_images_are_streamed_and_loaded_ones_resident(kinds: dict[str, PictureSet]) -> None:
     assert [place_images(images, CPU).is_resident for images in kinds.values()] == [True, False, False]
     assert place_images(kinds["resident"], CPU) is resident(kinds["resident"], CPU)
 
 
 @pytest.mark.parametrize("kind", ["resident", "mapped", "decoded"])
-def test_replaced_pictures_stand_behind_all_others(kinds: dict[str, PictureSet], kind: str) -> None:
+def test_replaced_images_follow_all_others(kinds: dict[str, PictureSet], kind: str) -> None:
     images = kinds[kind]
     black, white = np.zeros(images.shape, np.uint8), np.full(images.shape, 255, np.uint8)
     data, aliases = place_images(images, CPU).replace_images([{5: white}, {}, {7: black, 5: black}])
     assert aliases == [{5: 80}, {}, {7: 81, 5: 82}]
     pixels, labels = data.rows(torch.tensor([[80, 5], [81, 82]], dtype=torch.int32))
     assert tuple(pixels.shape) == (2, 2, 192)
-    assert [[int(pixels[0, 0].min()), 0], [int(each.max()) for each in pixels[1]]] == [[255, 0], [0, 0]]
+    assert [[int(pixels[0, 0].min()), 0], [int(row_pixels.max()) for row_pixels in pixels[1]]] == [[255, 0], [0, 0]]
     assert images.train.pixels(np.array([5])).reshape(-1).tolist() == pixels[0, 1].tolist()
     true = images.train.labels
     assert [[true[5], true[5]], [true[7], true[5]]] == labels.tolist()
 
 
-def test_the_test_split_comes_by_parts_that_end_where_it_ends(kinds: dict[str, PictureSet]) -> None:
-    whole = kinds["resident"].test
+def test_split_is_read_in_parts(kinds: dict[str, PictureSet]) -> None:
+    test_images = kinds["resident"].test
     for images in kinds.values():
         data = place_images(images, CPU)
         assert data.test_count == 20
         parts = [data.test_rows(start, start + 8) for start in (0, 8, 16)]
         assert [len(pixels) for pixels, _ in parts] == [8, 8, 4]
-        assert whole.pixels(np.arange(20)).reshape(20, -1).tolist() == torch.cat([part[0] for part in parts]).tolist()
-        assert whole.labels.tolist() == torch.cat([part[1] for part in parts]).tolist()
+        assert (
+            test_images.pixels(np.arange(20)).reshape(20, -1).tolist()
+            == torch.cat([part[0] for part in parts]).tolist()
+        )
+        assert test_images.labels.tolist() == torch.cat([part[1] for part in parts]).tolist()
 
 
-def test_no_step_is_recorded_that_waits_for_its_data(
-    kinds: dict[str, PictureSet], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_streamed_steps_are_not_captured(kinds: dict[str, PictureSet], monkeypatch: pytest.MonkeyPatch) -> None:
     images = kinds["mapped"]
     spec = Spec(CrossEntropy(Architecture("mlp1", images.shape, 2)), Recipe(1, 16, 1e-3), images)
     members = [Member(seed, np.arange(8)) for seed in range(5)]
@@ -118,22 +117,22 @@ def test_no_step_is_recorded_that_waits_for_its_data(
     def on_gpu(data: device_data.DeviceData) -> list[Strategy]:
         workload = Workload(spec, data, members, [{}] * 5)
         monkeypatch.setattr(Workload, "device", torch.device("cuda"))
-        found = candidates(workload, 5)
+        strategies = candidates(workload, 5)
         monkeypatch.undo()
-        return found
+        return strategies
 
-    assert {each.name: each.captured for each in on_gpu(resident(images, CPU))} == {
+    assert {strategy.name: strategy.captured for strategy in on_gpu(resident(images, CPU))} == {
         "loop": False,
         "graph": True,
         "stack": True,
     }
-    assert {each.name: each.captured for each in on_gpu(stream_pictures(images, CPU))} == {
+    assert {strategy.name: strategy.captured for strategy in on_gpu(stream_pictures(images, CPU))} == {
         "loop": False,
         "stack": False,
     }
 
 
-def test_a_way_settled_for_resident_data_is_not_that_of_streamed_data(kinds: dict[str, PictureSet]) -> None:
+def test_streamed_data_have_their_own_workload_name(kinds: dict[str, PictureSet]) -> None:
     images = kinds["mapped"]
     spec = Spec(CrossEntropy(Architecture("mlp1", images.shape, 2)), Recipe(1, 16, 1e-3), images)
     names = [Workload(spec, data, [], []).name for data in (resident(images, CPU), stream_pictures(images, CPU))]

@@ -1,4 +1,4 @@
-"""Training with differential privacy: what is spent, what a step is, and that a config has one result."""
+"""Training with differential privacy: its epsilon, its steps, and one result per config."""
 
 import math
 import re
@@ -39,7 +39,7 @@ CONFIG = DensityTraining(
 
 
 def exact(noise: float, steps: int, delta: float) -> float:
-    """Epsilon of a Gaussian mechanism that is applied so many times to all rows: Balle & Wang 2018, theorem 8."""
+    """Epsilon of a Gaussian mechanism applied `steps` times to all rows: Balle & Wang 2018, theorem 8."""
     mu = math.sqrt(steps) / noise
     return brentq(
         lambda e: norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu) - delta, 1e-9, 100, xtol=1e-12
@@ -47,18 +47,18 @@ def exact(noise: float, steps: int, delta: float) -> float:
 
 
 @pytest.mark.parametrize(("noise", "steps"), [(2.0, 1), (10.0, 30)])
-def test_what_is_spent_without_sampling_is_the_gaussian_mechanisms(noise: float, steps: int) -> None:
-    found = dp_sgd.spent(((noise, 1.0, steps),), 1e-5)
-    assert exact(noise, steps, 1e-5) <= found <= exact(noise, steps, 1e-5) + 0.02
+def test_epsilon_without_sampling_matches_gaussian_mechanism(noise: float, steps: int) -> None:
+    epsilon = dp_sgd.spent(((noise, 1.0, steps),), 1e-5)
+    assert exact(noise, steps, 1e-5) <= epsilon <= exact(noise, steps, 1e-5) + 0.02
 
 
-def test_an_epsilon_that_no_noise_reaches_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opacus.accountants.utils.MAX_SIGMA", 1)  # what it gives up at: 1e6 takes it a minute
+def test_unreachable_epsilon_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opacus.accountants.utils.MAX_SIGMA", 1)  # the limit of the search: 1e6 takes a minute
     with pytest.raises(ValueError, match=r"epsilon is 0\.01, which is too small for 6 steps at delta 1e-05"):
         dp_sgd.noise(Privacy(0.01), steps=2, epochs=3)
 
 
-def test_the_table_has_log_p_the_samples_and_what_was_spent() -> None:
+def test_table_has_log_p_samples_and_epsilon() -> None:
     table = fit(replace(CONFIG, drawn=3), [])
     first, last = table.column("epsilon").to_pylist()
     assert 0 < first < last
@@ -67,60 +67,60 @@ def test_the_table_has_log_p_the_samples_and_what_was_spent() -> None:
     assert [values.shape for values in log_p] == [(60,), (60,)]
     assert np.isfinite(log_p).all()
     assert len(table.column("samples")[-1].as_py()) == 3 * 28 * 28 * 4
-    assert table.column("test_loss").to_pylist()[1] < 720  # of 1,024 coins it is 710
+    assert table.column("test_loss").to_pylist()[1] < 720  # 1,024 fair coins give 710
 
 
-def test_a_config_has_one_table_and_no_other_random_state_bears_on_it() -> None:
+def test_result_depends_on_config_only() -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = fit(CONFIG, [])
     assert torch.equal(before, torch.get_rng_state())
     torch.manual_seed(2)
     assert first.equals(fit(CONFIG, []))
-    other = fit(replace(CONFIG, seed=6), [])
-    assert first.column("train_loss").to_pylist() != other.column("train_loss").to_pylist()
+    other_seed = fit(replace(CONFIG, seed=6), [])
+    assert first.column("train_loss").to_pylist() != other_seed.column("train_loss").to_pylist()
 
 
-def test_nothing_is_said_while_it_trains(capfd: pytest.CaptureFixture[str]) -> None:
-    with warnings.catch_warnings(record=True) as said:
+def test_training_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         fit(replace(CONFIG, privacy=Privacy(0.05), batch=60, epochs=1, recorded=()), [])
-    assert said == []
+    assert caught_warnings == []
     assert tuple(capfd.readouterr()) == ("", "")
 
 
-def trained(vae: Dense, rows: int, batch: int, epochs: int = 1) -> tuple[Trained, Spec, DensityTraining]:
+def train_model(vae: Dense, rows: int, batch: int, epochs: int = 1) -> tuple[Trained, Spec, DensityTraining]:
     images = load(Dataset("digits"))
     config = replace(CONFIG, examples=rows, batch=batch, epochs=epochs, recorded=(), seed=3)
     spec = Spec(Elbo(vae), Recipe(epochs, batch, 1e-3, epsilon=1e-8), images)
-    ((_, found),) = dp_sgd.train_many(spec, [Member(3, np.arange(rows))], PRIVACY, [-(-rows // batch)], CPU)
-    assert isinstance(found, Trained), found
-    return found, spec, config
+    ((_, model),) = dp_sgd.train_many(spec, [Member(3, np.arange(rows))], PRIVACY, [-(-rows // batch)], CPU)
+    assert isinstance(model, Trained), model
+    return model, spec, config
 
 
-def test_a_step_adds_noise_to_the_sum_of_clipped_gradients() -> None:
+def test_step_adds_noise_to_clipped_gradients() -> None:
     rows = 6
-    found, spec, _ = trained(Dense(Binary((28, 28, 1)), 3, (7, 5)), rows, batch=rows)  # one step, of every row
+    model, spec, _ = train_model(Dense(Binary((28, 28, 1)), 3, (7, 5)), rows, batch=rows)  # one step, of every row
     pixels = spec.images.train_images[:rows].reshape(rows, -1)
-    assert_stepped(found, spec, pixels, np.zeros(rows, np.int64), 3)
+    assert_stepped(model, spec, pixels, np.zeros(rows, np.int64), 3)
 
 
 @pytest.mark.parametrize("network", ["mlp1", "cnn1"])
-def test_so_does_a_classifiers_whose_rows_may_be_replaced(network: str) -> None:
+def test_classifier_step_adds_noise_to_clipped_gradients(network: str) -> None:
     images, rows = load(Dataset("digits")), 4
     spec = Spec(CrossEntropy(Architecture(network, (28, 28, 1), 10)), Recipe(1, rows, 1e-3, epsilon=1e-8), images)
-    other = np.full((28, 28, 1), 200, np.uint8)
-    ((_, found),) = dp_sgd.train_many(spec, [Member(3, np.arange(rows), {2: other})], PRIVACY, [1], CPU)
-    assert isinstance(found, Trained), found
+    replacement = np.full((28, 28, 1), 200, np.uint8)
+    ((_, model),) = dp_sgd.train_many(spec, [Member(3, np.arange(rows), {2: replacement})], PRIVACY, [1], CPU)
+    assert isinstance(model, Trained), model
     pixels = images.train_images[:rows].reshape(rows, -1).copy()
-    pixels[2] = other.reshape(-1)
-    assert_stepped(found, spec, pixels, images.train_labels[:rows].astype(np.int64), 3)
-    assert 0 < found.history[0].validation_accuracy < 1
-    assert pytest.approx(found.epsilons, rel=2 * dp_sgd.TOLERANCE) == [8.0]
+    pixels[2] = replacement.reshape(-1)
+    assert_stepped(model, spec, pixels, images.train_labels[:rows].astype(np.int64), 3)
+    assert 0 < model.history[0].validation_accuracy < 1
+    assert pytest.approx(model.epsilons, rel=2 * dp_sgd.TOLERANCE) == [8.0]
 
 
-def assert_stepped(found: Trained, spec: Spec, pixels: NDArray[np.uint8], labels: NDArray[np.int64], seed: int) -> None:
-    """One step with PRIVACY, of all of these rows, leads to the weights that were found."""
+def assert_stepped(model: Trained, spec: Spec, pixels: NDArray[np.uint8], labels: NDArray[np.int64], seed: int) -> None:
+    """Check that one step with PRIVACY on all rows leads to the weights of the model."""
     learning, rows = spec.learning, len(pixels)
     start = {name: torch.from_numpy(values.copy())[None] for name, values in learning.initial(seed).items()}
     weights = [tensor.requires_grad_() for tensor in start.values()]
@@ -133,37 +133,37 @@ def assert_stepped(found: Trained, spec: Spec, pixels: NDArray[np.uint8], labels
         gradients = torch.autograd.grad(loss, weights, retain_graph=True)
         norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
         assert norm > PRIVACY.clip
-        for mine, gradient in zip(total, gradients, strict=True):
-            mine += gradient * PRIVACY.clip / norm
+        for clipped_sum, gradient in zip(total, gradients, strict=True):
+            clipped_sum += gradient * PRIVACY.clip / norm
     stream = dp_sgd.generator(seed, "privacy", CPU)
     deviation = dp_sgd.noise(PRIVACY, 1, 1) * PRIVACY.clip
-    for weight, mine in zip(weights, total, strict=True):
-        weight.grad = mine + torch.normal(0.0, deviation, mine.shape[1:], generator=stream)
+    for weight, clipped_sum in zip(weights, total, strict=True):
+        weight.grad = clipped_sum + torch.normal(0.0, deviation, clipped_sum.shape[1:], generator=stream)
     torch.optim.Adam(weights, 1e-3, eps=1e-8).step()
     for name, weight in start.items():
-        # The first step of Adam is the gradient's sign; where noise and gradient cancel, rounding may turn it.
-        apart = (weight.detach()[0] - torch.from_numpy(found.weights[name])).abs()
+        # The first step of Adam is the gradient's sign; if noise and gradient cancel, rounding may flip it.
+        apart = (weight.detach()[0] - torch.from_numpy(model.weights[name])).abs()
         assert (apart < 1e-6).double().mean() > 0.99
-    assert float(losses.detach().mean()) == pytest.approx(found.history[0].train_loss, rel=1e-6)
+    assert float(losses.detach().mean()) == pytest.approx(model.history[0].train_loss, rel=1e-6)
 
 
 @pytest.mark.slow
-def test_a_step_without_a_row_is_noise_alone() -> None:
-    # Of the six steps of this seed two draw none of the three rows.
-    found, _, _ = trained(Dense(Binary((28, 28, 1)), 3, (7, 5)), 3, batch=1, epochs=2)
-    assert all(np.isfinite(values).all() for values in found.weights.values())
+def test_step_without_rows_is_noise_only() -> None:
+    # With this seed, two of the six steps draw none of the three rows.
+    model, _, _ = train_model(Dense(Binary((28, 28, 1)), 3, (7, 5)), 3, batch=1, epochs=2)
+    assert all(np.isfinite(values).all() for values in model.weights.values())
 
 
 @pytest.mark.slow
-def test_there_may_be_an_outlier_component_too() -> None:
-    both, alone = (fit(replace(CONFIG, outliers=share), []) for share in (0.5, 0.0))
-    assert both.column("epsilon").equals(alone.column("epsilon"))
-    assert np.isfinite(both.column("log_p").to_pylist()).all()
-    assert both.column("test_loss")[1].as_py() < 600 < alone.column("test_loss")[0].as_py()
+def test_private_training_accepts_outlier_component() -> None:
+    mixture, alone = (fit(replace(CONFIG, outliers=share), []) for share in (0.5, 0.0))
+    assert mixture.column("epsilon").equals(alone.column("epsilon"))
+    assert np.isfinite(mixture.column("log_p").to_pylist()).all()
+    assert mixture.column("test_loss")[1].as_py() < 600 < alone.column("test_loss")[0].as_py()
 
 
 @pytest.mark.parametrize("model", ["conv-vae", "package.module:factory"])
-def test_models_whose_rows_may_mix_are_refused(model: str) -> None:
+def test_models_that_mix_rows_are_refused(model: str) -> None:
     with pytest.raises(ValueError, match=f"privacy is set and model is {model}; it must be vae"):
         replace(CONFIG, model=DensityModel(model))
     spec = Spec(Elbo(celeba()), Recipe(1, 4, 1e-3), load(Dataset("photos#32x32#rgb")))
@@ -180,7 +180,7 @@ def test_models_whose_rows_may_mix_are_refused(model: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("settings", "message"),
     [
         ({"optimiser": "rmsprop"}, "privacy is set and optimiser is rmsprop; it must be adam"),
         ({"schedule": ((1, 0.5),)}, r"privacy is set and schedule is \(\(1, 0.5\),\); it must be \(\)"),
@@ -189,20 +189,20 @@ def test_models_whose_rows_may_mix_are_refused(model: str) -> None:
         ({"accumulate": 2}, "privacy is set and accumulate is 2; it must be 1"),
     ],
 )
-def test_recipes_that_are_not_honoured_are_refused(asked: dict[str, object], message: str) -> None:
-    spec = Spec(Elbo(Dense(Binary((28, 28, 1)), 3, (7, 5))), Recipe(2, 4, 1e-3, **asked), load(Dataset("digits")))
+def test_unsupported_recipes_are_refused(settings: dict[str, object], message: str) -> None:
+    spec = Spec(Elbo(Dense(Binary((28, 28, 1)), 3, (7, 5))), Recipe(2, 4, 1e-3, **settings), load(Dataset("digits")))
     with pytest.raises(ValueError, match=message):
         dp_sgd.train_many(spec, [Member(1, np.arange(4))], PRIVACY, [1], CPU)
 
 
-@pytest.mark.parametrize("asked", [{"until": 1}, {"after": 0}, {"returns_state": True}])
-def test_members_that_are_not_honoured_are_refused(asked: dict[str, object]) -> None:
+@pytest.mark.parametrize("settings", [{"until": 1}, {"after": 0}, {"returns_state": True}])
+def test_chain_links_are_refused(settings: dict[str, object]) -> None:
     spec = Spec(Elbo(Dense(Binary((28, 28, 1)), 3, (7, 5))), Recipe(2, 4, 1e-3), load(Dataset("digits")))
     with pytest.raises(ValueError, match="member 0 is a link of a chain; privacy requires a single job"):
-        dp_sgd.train_many(spec, [Member(1, np.arange(4), **asked)], PRIVACY, [1], CPU)
+        dp_sgd.train_many(spec, [Member(1, np.arange(4), **settings)], PRIVACY, [1], CPU)
 
 
-def test_without_opacus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_opacus_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "opacus"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opacus", None)

@@ -1,4 +1,4 @@
-"""The ways on a GPU: what no processor can show. Skipped where there is none."""
+"""The training strategies on a GPU. Skipped on machines without one."""
 
 from dataclasses import replace
 
@@ -36,10 +36,10 @@ def spec(network: str, **on: bool) -> Spec:
     return Spec(CrossEntropy(Architecture(network, images.shape, 4, Regularisers(**on))), RECIPE, images)
 
 
-def outcomes(given: Spec, members: list[Member], way: StrategyName, place: torch.device = GPU) -> list:
+def outcomes(configuration: Spec, members: list[Member], way: StrategyName, device: torch.device = GPU) -> list:
     with use_context(ComputeContext(way=way)):
-        found = dict(train_many(given, members, place))
-    return [found[index] for index in range(len(members))]
+        results = dict(train_many(configuration, members, device))
+    return [results[index] for index in range(len(members))]
 
 
 MEMBERS = [
@@ -51,13 +51,13 @@ MEMBERS = [
 
 @pytest.mark.parametrize("way", ["auto", "loop", "stack", "graph"])
 @pytest.mark.parametrize(("network", "on"), NETWORKS)
-def test_every_way_gives_what_training_alone_on_a_processor_gives(network: str, on: dict, way: StrategyName) -> None:
-    given = spec(network, **on)
-    for member, found in zip(MEMBERS, outcomes(given, MEMBERS, way), strict=True):
-        assert isinstance(found, Trained), found
-        expected = plain.train(given, member, 10)
+def test_every_strategy_equals_training_alone(network: str, on: dict, way: StrategyName) -> None:
+    configuration = spec(network, **on)
+    for member, model in zip(MEMBERS, outcomes(configuration, MEMBERS, way), strict=True):
+        assert isinstance(model, Trained), model
+        expected = plain.train(configuration, member, 10)
         for name, values in expected.weights[10].items():
-            assert np.abs(values - found.weights[name]).max() < 1e-8 * max(1, np.abs(values).max()), name
+            assert np.abs(values - model.weights[name]).max() < 1e-8 * max(1, np.abs(values).max()), name
 
 
 USERS = {
@@ -69,48 +69,54 @@ USERS = {
 
 @pytest.mark.parametrize("way", ["loop", "stack", "graph"])
 @pytest.mark.parametrize("user", USERS)
-def test_what_follows_a_step_optimisers_rates_and_parts_are_those_of_a_processor(user: str, way: StrategyName) -> None:
+def test_after_step_hooks_equal_processor(user: str, way: StrategyName) -> None:
     learning, settings = USERS[user]
-    given = spec("mlp1", dropout=True)
+    configuration = spec("mlp1", dropout=True)
     recipe = replace(RECIPE, learning_rate=0.003, **settings)
-    given = replace(given, recipe=recipe, learning=learning or given.learning)
+    configuration = replace(configuration, recipe=recipe, learning=learning or configuration.learning)
     members = [*MEMBERS, replace(MEMBERS[0], learning_rate=0.001)]
-    for member, found in zip(members, outcomes(given, members, way), strict=True):
-        assert isinstance(found, Trained), found
-        expected = plain.train(given, member, 10)
+    for member, model in zip(members, outcomes(configuration, members, way), strict=True):
+        assert isinstance(model, Trained), model
+        expected = plain.train(configuration, member, 10)
         for name, values in expected.weights[10].items():
-            assert np.abs(values - found.weights[name]).max() < 1e-8 * max(1, np.abs(values).max()), name
-        for theirs, ours in zip(expected.history, found.history, strict=True):
-            assert abs(theirs.train_loss - ours.train_loss) < 1e-8
+            assert np.abs(values - model.weights[name]).max() < 1e-8 * max(1, np.abs(values).max()), name
+        for expected_epoch, epoch in zip(expected.history, model.history, strict=True):
+            assert abs(expected_epoch.train_loss - epoch.train_loss) < 1e-8
 
 
 @pytest.mark.parametrize("way", ["loop", "stack", "graph"])
 @pytest.mark.parametrize("user", USERS)
-def test_a_chain_of_states_goes_on_as_the_unbroken_training(user: str, way: StrategyName) -> None:
+def test_chain_of_states_equals_unbroken_training(user: str, way: StrategyName) -> None:
     learning, settings = USERS[user]
-    given = spec("mlp1", dropout=True)
-    given = replace(given, recipe=replace(RECIPE, learning_rate=0.003, **settings), learning=learning or given.learning)
-    (unbroken,) = outcomes(given, MEMBERS[:1], way)
-    (first,) = outcomes(given, [replace(MEMBERS[0], until=4, returns_state=True)], way)
-    (last,) = outcomes(given, [replace(MEMBERS[0], start=first.state)], way)
+    configuration = spec("mlp1", dropout=True)
+    configuration = replace(
+        configuration,
+        recipe=replace(RECIPE, learning_rate=0.003, **settings),
+        learning=learning or configuration.learning,
+    )
+    (unbroken,) = outcomes(configuration, MEMBERS[:1], way)
+    (first,) = outcomes(configuration, [replace(MEMBERS[0], until=4, returns_state=True)], way)
+    (last,) = outcomes(configuration, [replace(MEMBERS[0], start=first.state)], way)
     for name, values in unbroken.weights.items():
         assert np.abs(values - last.weights[name]).max() < 1e-8 * max(1, np.abs(values).max()), name
 
 
 @pytest.mark.parametrize("way", ["stack", "graph"])
-def test_places_are_refilled_and_given_up_and_chains_go_on(way: StrategyName) -> None:
-    given = spec("mlp1")
-    given = replace(given, recipe=replace(given.recipe, epochs=40, patience=2, learning_rate=3e-3))
+def test_freed_slots_are_refilled_and_chains_continue(way: StrategyName) -> None:
+    configuration = spec("mlp1")
+    configuration = replace(
+        configuration, recipe=replace(configuration.recipe, epochs=40, patience=2, learning_rate=3e-3)
+    )
     members = [Member(seed, np.arange(50 + seed)) for seed in range(9)]
     members += [replace(members[0], until=3), replace(members[0], after=9)]
     with use_context(ComputeContext(way=way, members=4)):
-        found = dict(train_many(given, members, GPU))
-    for index, trained in enumerate(outcomes(given, members, "loop", CPU)):
-        assert [epoch.epoch for epoch in trained.history] == [epoch.epoch for epoch in found[index].history]
-        assert abs(trained.history[-1].validation_loss - found[index].history[-1].validation_loss) < 1e-6
+        outcomes_here = dict(train_many(configuration, members, GPU))
+    for index, expected in enumerate(outcomes(configuration, members, "loop", CPU)):
+        assert [epoch.epoch for epoch in expected.history] == [epoch.epoch for epoch in outcomes_here[index].history]
+        assert abs(expected.history[-1].validation_loss - outcomes_here[index].history[-1].validation_loss) < 1e-6
 
 
-def test_a_loss_that_is_not_finite_ends_its_member_alone() -> None:
+def test_infinite_loss_ends_only_its_member() -> None:
     members = [MEMBERS[0], replace(MEMBERS[1], learning_rate=1e300), MEMBERS[2]]
     first, second, third = outcomes(spec("mlp1"), members, "stack")
     assert isinstance(second, TrainingError)
@@ -118,27 +124,31 @@ def test_a_loss_that_is_not_finite_ends_its_member_alone() -> None:
     assert isinstance(third, Trained)
 
 
-def test_the_fused_kernel_is_used_and_right() -> None:
+def test_fused_kernel_is_used_and_correct() -> None:
     pytest.importorskip("triton")
-    given = replace(spec("mlp1"), recipe=replace(RECIPE, precision="float32"))
-    for one, other in zip(outcomes(given, MEMBERS, "stack"), outcomes(given, MEMBERS, "loop", CPU), strict=True):
-        assert abs(one.history[-1].validation_loss - other.history[-1].validation_loss) < 1e-3
+    configuration = replace(spec("mlp1"), recipe=replace(RECIPE, precision="float32"))
+    for stacked, single in zip(
+        outcomes(configuration, MEMBERS, "stack"), outcomes(configuration, MEMBERS, "loop", CPU), strict=True
+    ):
+        assert abs(stacked.history[-1].validation_loss - single.history[-1].validation_loss) < 1e-3
 
 
 @pytest.mark.parametrize("way", ["auto", "loop", "stack"])
-def test_streamed_pictures_train_what_resident_ones_do(way: StrategyName) -> None:
-    given = spec("cnn1", dropout=True)
-    by_rows = replace(given, images=Opened(given.images.train, given.images.test, 4))
+def test_streamed_images_train_as_resident_ones(way: StrategyName) -> None:
+    configuration = spec("cnn1", dropout=True)
+    by_rows = replace(configuration, images=Opened(configuration.images.train, configuration.images.test, 4))
     assert not place_images(by_rows.images, GPU).is_resident
-    for one, other in zip(outcomes(given, MEMBERS, "loop"), outcomes(by_rows, MEMBERS, way), strict=True):
-        for name, values in one.weights.items():
+    for resident, streamed in zip(
+        outcomes(configuration, MEMBERS, "loop"), outcomes(by_rows, MEMBERS, way), strict=True
+    ):
+        for name, values in resident.weights.items():
             within = 0 if way == "loop" else 1e-8 * max(1, np.abs(values).max())
-            assert np.abs(values - other.weights[name]).max() <= within, name
+            assert np.abs(values - streamed.weights[name]).max() <= within, name
 
 
-def test_streamed_steps_are_not_recorded_side_by_side() -> None:
-    given = spec("mlp1")
-    by_rows = replace(given, images=Opened(given.images.train, given.images.test, 4))
-    (found,) = outcomes(by_rows, MEMBERS[:1], "graph")
-    assert isinstance(found, TrainingError)
-    assert "way is graph" in str(found)
+def test_streamed_steps_are_not_captured() -> None:
+    configuration = spec("mlp1")
+    by_rows = replace(configuration, images=Opened(configuration.images.train, configuration.images.test, 4))
+    (outcome,) = outcomes(by_rows, MEMBERS[:1], "graph")
+    assert isinstance(outcome, TrainingError)
+    assert "way is graph" in str(outcome)

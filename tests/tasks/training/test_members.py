@@ -1,4 +1,4 @@
-"""Which rows a member sees, minibatch by minibatch."""
+"""The rows of each minibatch of a member."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from tasks.training.members import Member, minibatches, order
 
 
-def test_orders_are_permutations_that_change_with_epoch_and_seed() -> None:
+def test_orders_are_permutations_by_epoch_and_seed() -> None:
     orders = [order(Member(seed, np.arange(10, 60)), epoch, 10, {}) for seed in (0, 1) for epoch in (1, 2)]
     assert [rows.shape for rows in orders] == [(5, 10)] * 4
     assert [list(range(10, 60))] * 4 == [sorted(rows.ravel().tolist()) for rows in orders]
@@ -21,7 +21,7 @@ def test_the_last_minibatch_is_padded() -> None:
     assert list(range(7)) == sorted(rows.ravel()[:7].tolist())
 
 
-def test_a_replaced_rows_stand_in_is_where_the_row_would_be() -> None:
+def test_replacement_takes_position_of_its_row() -> None:
     plain = order(Member(0, np.arange(20)), 1, 4, {})
     replaced = order(Member(0, np.arange(20)), 1, 4, {3: 100, 19: 101, 50: 102})
     assert np.where(plain == 3, 100, np.where(plain == 19, 101, plain)).tolist() == replaced.tolist()

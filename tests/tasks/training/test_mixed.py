@@ -1,4 +1,4 @@
-"""Training on mixtures: the rows that each training sees, and that its company makes no difference."""
+"""Training on mixtures: the rows of each training, and its independence of the other trainings of a call."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def rows(table: pa.Table) -> dict[str, Any]:
 
 
 def together(configs: Sequence[Mixture]) -> list[pa.Table | Exception]:
-    found = dict(mixed.train_many(configs, [[] for _ in configs]))
-    return [found[index] for index in range(len(configs))]
+    outcomes = dict(mixed.train_many(configs, [[] for _ in configs]))
+    return [outcomes[index] for index in range(len(configs))]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def alone() -> list[pa.Table]:
     return [train(config, []) for config in (ONE, TWO)]
 
 
-def test_the_pool_holds_the_sets_one_after_another() -> None:
+def test_pool_concatenates_the_sets() -> None:
     pool = pool_data((PHOTOS, DIGITS), ONE)
     photos, digits = load(PHOTOS), load(DIGITS)
     assert np.array_equal(digits.train_images[200], pool.images.train_images[len(photos.train_images) + 200])
@@ -48,42 +48,42 @@ def test_the_pool_holds_the_sets_one_after_another() -> None:
     assert [first, first + 1, 4, 5, 6] == pool.rows(shares).tolist()
 
 
-def test_trainings_on_different_sets_share_a_call_and_it_makes_no_difference(alone: list[pa.Table]) -> None:
+def test_different_sets_share_call_without_effect(alone: list[pa.Table]) -> None:
     assert mixed.batch_key(ONE) == mixed.batch_key(TWO)
     assert [rows(table) for table in alone] == [
         rows(table) for table in together([ONE, TWO]) if isinstance(table, pa.Table)
     ]
 
 
-def test_a_training_on_one_whole_part_is_that_of_the_classifier(alone: list[pa.Table]) -> None:
+def test_mixture_of_one_part_equals_classifier(alone: list[pa.Table]) -> None:
     plain = Training(DIGITS, Network("mlp1"), seed=5, examples=100, epochs=3, patience=0, learning_rate=1e-3)
     expected, actual = weights_of_model(classifier.train(plain, [])), weights_of_model(alone[0])
     assert all(np.array_equal(expected[name], actual[name]) for name in expected)
 
 
-def test_the_table_says_how_many_images_were_learnt_and_how_well(alone: list[pa.Table]) -> None:
+def test_table_records_examples_and_accuracy(alone: list[pa.Table]) -> None:
     digits = load(DIGITS)
-    said = logits(architecture_of(alone[0]), weights_of_model(alone[0]), digits.train_images[:100])
-    right = float((said.argmax(1) == digits.train_labels[:100]).mean())
+    predictions = logits(architecture_of(alone[0]), weights_of_model(alone[0]), digits.train_images[:100])
+    right = float((predictions.argmax(1) == digits.train_labels[:100]).mean())
     assert alone[0].schema == MIXED
     assert (100, right) == (rows(alone[0])["examples"], rows(alone[0])["train_accuracy"])
     assert rows(alone[1])["examples"] == 126  # half of 132 photographs' squares, and 60 digits
 
 
-def test_the_validation_loss_is_on_the_same_images_whatever_is_trained_on(alone: list[pa.Table]) -> None:
+def test_validation_images_are_independent_of_training_set(alone: list[pa.Table]) -> None:
     pool = pool_data((PHOTOS,), TWO)
     assert np.array_equal(load(DIGITS).test_images, pool.images.test_images)
 
 
-def test_a_training_that_cannot_be_leaves_the_others_alone(alone: list[pa.Table]) -> None:
-    beyond = replace(ONE, shares=(Share(Part(DIGITS, 1400, 100)),))
-    first, second = together([beyond, TWO])
+def test_invalid_training_leaves_others_unchanged(alone: list[pa.Table]) -> None:
+    out_of_range = replace(ONE, shares=(Share(Part(DIGITS, 1400, 100)),))
+    first, second = together([out_of_range, TWO])
     assert isinstance(first, DatasetError)
     assert isinstance(second, pa.Table)
     assert rows(alone[1]) == rows(second)
 
 
-def test_images_of_another_shape_are_refused_by_name() -> None:
+def test_images_of_another_shape_are_refused() -> None:
     small = pin(Dataset("digits#14x14"))
     with pytest.raises(DatasetError, match="images of digits#14x14 are 14 x 14 x 1, those of digits 28 x 28 x 1"):
         train(replace(ONE, shares=(Share(Part(small)),)), [])
@@ -99,26 +99,26 @@ def test_images_of_another_shape_are_refused_by_name() -> None:
         ("learning_rate", 0.0, "learning_rate is 0.0"),
     ],
 )
-def test_a_mixture_that_cannot_be_trained_is_refused(field: str, value: Any, message: str) -> None:
+def test_invalid_mixture_is_refused(field: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(ONE, **{field: value})
 
 
-def test_a_cropped_network_learns_from_squares_and_is_asked_about_central_ones() -> None:
-    trained = train(replace(ONE, crop=20, epochs=2), [])
-    network, weights = architecture_of(trained), weights_of_model(trained)
+def test_cropped_network_is_evaluated_on_central_squares() -> None:
+    table = train(replace(ONE, crop=20, epochs=2), [])
+    network, weights = architecture_of(table), weights_of_model(table)
     assert network.shape == (20, 20, 1)
     images = load(DIGITS)
-    said = logits(network, weights, images.train_images[:100])
-    assert np.array_equal(logits(network, weights, images.train_images[:100, 4:24, 4:24]), said)
-    assert (said.argmax(1) == images.train_labels[:100]).mean() == rows(trained)["train_accuracy"]
+    predictions = logits(network, weights, images.train_images[:100])
+    assert np.array_equal(logits(network, weights, images.train_images[:100, 4:24, 4:24]), predictions)
+    assert (predictions.argmax(1) == images.train_labels[:100]).mean() == rows(table)["train_accuracy"]
 
 
 COINED = CoinedCanaries(Part(DIGITS, 0, 60), 30, number=0, seed=3, mislabelled=True)
 PRIVATE = replace(ONE, shares=(COINED,), epochs=2, batch=60, privacy=Privacy(8.0))
 
 
-def test_a_private_training_spends_the_same_whatever_its_coins() -> None:
+def test_private_epsilon_is_independent_of_coins() -> None:
     tables = together([PRIVATE, replace(PRIVATE, shares=(replace(COINED, number=1),))])
     models = [rows(table) for table in tables if isinstance(table, pa.Table) and table.schema == PRIVATE_MIXED]
     first, second = (model["epsilons"] for model in models)
@@ -133,20 +133,22 @@ def test_checkpoints_distinguish_private_training() -> None:
     assert mixed.chain_state(plain).training != mixed.chain_state(PRIVATE).training
 
 
-def test_trainings_on_wrong_labels_share_a_call_with_those_on_the_same_ones_alone() -> None:
+def test_only_equal_label_rules_share_a_call() -> None:
     plain = replace(PRIVATE, shares=(replace(COINED, mislabelled=False),))
-    other = replace(PRIVATE, shares=(replace(COINED, number=5),))
+    other_number = replace(PRIVATE, shares=(replace(COINED, number=5),))
     noise = replace(PRIVATE, shares=(replace(COINED, canary_images="noise"),))
-    assert mixed.batch_key(PRIVATE) == mixed.batch_key(other)
-    assert len({mixed.batch_key(each) for each in (PRIVATE, plain, noise)}) == 3
+    assert mixed.batch_key(PRIVATE) == mixed.batch_key(other_number)
+    assert len({mixed.batch_key(mixture) for mixture in (PRIVATE, plain, noise)}) == 3
     learnt = replace(ONE, shares=(COINED,), epochs=60)
     rows_in = COINED.rows(load(DIGITS))
     model = train(learnt, [])
-    said = logits(architecture_of(model), weights_of_model(model), load(DIGITS).train_images[rows_in]).argmax(axis=1)
-    assert (said == COINED.alter_canaries(load(DIGITS)).train_labels[rows_in]).mean() > 0.9
+    predictions = logits(architecture_of(model), weights_of_model(model), load(DIGITS).train_images[rows_in]).argmax(
+        axis=1
+    )
+    assert (predictions == COINED.alter_canaries(load(DIGITS)).train_labels[rows_in]).mean() > 0.9
     assert rows(model)["train_accuracy"] > 0.9
 
 
-def test_a_network_that_has_no_private_form_is_refused() -> None:
+def test_network_without_private_form_is_refused() -> None:
     with pytest.raises(ValueError, match="privacy is set and network is densenet; it must be mlp1 or cnn1"):
         replace(PRIVATE, network=Network("densenet"))

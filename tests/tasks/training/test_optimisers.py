@@ -1,4 +1,4 @@
-"""The optimisers of many models against torch's own, model by model, and what a model's company bears on: nothing."""
+"""The optimisers of many models equal torch's for each model, independent of the other models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def numbers(stream: torch.Generator, *shape: int) -> Tensor:
     return torch.randn(shape, dtype=torch.float64, generator=stream)
 
 
-def started() -> tuple[torch.Generator, ParameterBuffer]:
+def initial_weights() -> tuple[torch.Generator, ParameterBuffer]:
     stream = torch.Generator().manual_seed(0)
     weights = ParameterBuffer(SHAPES, MODELS, CPU, torch.float64)
     for view in weights.views.values():
@@ -37,7 +37,7 @@ def started() -> tuple[torch.Generator, ParameterBuffer]:
     return stream, weights
 
 
-def test_every_part_of_a_flat_buffer_is_a_multiple_of_the_pad() -> None:
+def test_flat_buffer_parts_are_padded() -> None:
     flat = ParameterBuffer({"a": (3, 5), "b": (10,), "c": (65,)}, 2, CPU, torch.float32)
     starts = [(view.data_ptr() - flat.buffer.data_ptr()) // 4 for view in flat.views.values()]
     assert (starts, [len(part) for part in flat.parts(1)]) == ([0, PAD, 2 * PAD], [PAD, PAD, 2 * PAD])
@@ -46,13 +46,13 @@ def test_every_part_of_a_flat_buffer_is_a_multiple_of_the_pad() -> None:
     assert torch.equal(flat.views["b"][1], flat.parts(1)[1][:10])
 
 
-def test_a_slope_is_filled_up_with_zeros() -> None:
+def test_gradient_is_padded_with_zeros() -> None:
     assert fill_row(torch.ones(1, 3), 4).tolist() == [1, 1, 1, 0]
-    whole = torch.ones(2, 2)
-    assert whole.data_ptr() == fill_row(whole, 4).data_ptr()
+    full_row = torch.ones(2, 2)
+    assert full_row.data_ptr() == fill_row(full_row, 4).data_ptr()
 
 
-def test_adams_first_step_is_the_learning_rate_against_the_gradient() -> None:
+def test_adams_first_step_is_the_learning_rate() -> None:
     weights = ParameterBuffer({"a": (3,)}, 1, CPU, torch.float32)
     adam = Adam(weights, EPSILON)
     adam.rates.fill_(0.5)
@@ -60,22 +60,22 @@ def test_adams_first_step_is_the_learning_rate_against_the_gradient() -> None:
     torch.testing.assert_close(torch.tensor([[0.5, -0.5, 0.0]]), weights.views["a"])
 
 
-def test_the_update_for_gpus_is_that_for_cpus() -> None:
-    stream, weights = started()
+def test_gpu_update_equals_cpu_update() -> None:
+    stream, weights = initial_weights()
     gradients = [numbers(stream, *view.shape) for view in weights.views.values()]
     expected, flat = weights.like(), weights.like()
     expected.buffer.copy_(weights.buffer)
     for view, gradient in zip(flat.views.values(), gradients, strict=True):
         view.copy_(gradient)
-    adam, other = Adam(expected, EPSILON), Adam(weights, EPSILON)
+    adam, gpu_adam = Adam(expected, EPSILON), Adam(weights, EPSILON)
     active = torch.tensor([True, False, True])
-    for optimiser in (adam, other):
+    for optimiser in (adam, gpu_adam):
         optimiser.rates.copy_(torch.tensor(RATES, dtype=torch.float64))
     for _ in range(5):
         adam.step(gradients, active)
-        other.steps += active
-        moments = (other.means.buffer, other.squares.buffer)
-        torch_update(weights.buffer, flat.buffer, *moments, *other.corrections(), active, 0.9, 0.999, EPSILON)
+        gpu_adam.steps += active
+        moments = (gpu_adam.means.buffer, gpu_adam.squares.buffer)
+        torch_update(weights.buffer, flat.buffer, *moments, *gpu_adam.corrections(), active, 0.9, 0.999, EPSILON)
     torch.testing.assert_close(expected.buffer, weights.buffer, atol=1e-14, rtol=0)
 
 
@@ -101,7 +101,7 @@ print("equal")
 """
 
 
-def test_the_kernel_gives_what_torchs_operations_give() -> None:
+def test_kernel_equals_torch_operations() -> None:
     pytest.importorskip("triton")
     # Triton's interpreter computes the kernel without a GPU.
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
@@ -123,22 +123,31 @@ print("ptx" in triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm)
 """
 
 
-def test_the_kernel_is_compiled_for_a_gpu_where_there_is_none(tmp_path: Path) -> None:
-    pytest.importorskip("triton")  # which reads more of a kernel than its interpreter
+def test_kernel_compiles_without_a_gpu(tmp_path: Path) -> None:
+    pytest.importorskip("triton")  # the compiler checks more of a kernel than the interpreter
     done = Shell(tmp_path).script(COMPILE)
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
 
 
-def test_kernels_name_nothing_in_annotations_but_tritons_types() -> None:
+def test_kernels_annotate_only_triton_types() -> None:
     tree = ast.parse(Path(optimisers.__file__).with_name("kernels.py").read_text())
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    kernels = [each for each in functions if any("triton.jit" in ast.unparse(by) for by in each.decorator_list)]
-    named = {ast.unparse(each.annotation) for kernel in kernels for each in kernel.args.args if each.annotation}
-    assert {"tl.constexpr"} == named
+    kernels = [
+        definition
+        for definition in functions
+        if any("triton.jit" in ast.unparse(decorator) for decorator in definition.decorator_list)
+    ]
+    annotations = {
+        ast.unparse(definition.annotation)
+        for kernel in kernels
+        for definition in kernel.args.args
+        if definition.annotation
+    }
+    assert {"tl.constexpr"} == annotations
 
 
-def test_a_weights_bits_do_not_depend_on_its_neighbours() -> None:
-    """Fused Adam alone and beside others: what the padding is for."""
+def test_weight_is_independent_of_its_neighbours() -> None:
+    """Fused Adam gives a weight the same bits alone and with neighbours, because of the padding."""
     gradients = torch.randn(1, 10, generator=torch.Generator().manual_seed(0))
     results = []
     for neighbours in ({}, {"before": (7,)}, {"before": (70,)}):
@@ -151,32 +160,34 @@ def test_a_weights_bits_do_not_depend_on_its_neighbours() -> None:
     assert len(set(results)) == 1
 
 
-Theirs = Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
-EVERY: Sequence[OptimiserName] = ["adam", "rmsprop"]
+TorchFactory = Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
+OPTIMISERS: Sequence[OptimiserName] = ["adam", "rmsprop"]
 
 
-def made(ours: OptimiserName, weights: ParameterBuffer, rates: Sequence[float] = RATES) -> Optimiser:
-    recipe = Recipe(1, 1, 1.0, optimiser=ours)
+def make_optimiser(
+    optimiser_name: OptimiserName, weights: ParameterBuffer, rates: Sequence[float] = RATES
+) -> Optimiser:
+    recipe = Recipe(1, 1, 1.0, optimiser=optimiser_name)
     optimiser = optimiser_of(recipe, weights)
     optimiser.rates.copy_(torch.tensor(rates, dtype=torch.float64))
     return optimiser
 
 
-AGAINST: list[tuple[OptimiserName, Theirs]] = [
+AGAINST: list[tuple[OptimiserName, TorchFactory]] = [
     ("adam", lambda weights, rate: torch.optim.Adam(weights, lr=rate, eps=EPSILON)),
     ("rmsprop", lambda weights, rate: torch.optim.RMSprop(weights, lr=rate, alpha=0.9, eps=EPSILON)),
 ]
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
-@pytest.mark.parametrize(("ours", "theirs"), AGAINST, ids=range(len(AGAINST)))
-def test_every_model_steps_as_torchs_optimiser_with_a_rate_and_a_count_of_its_own(
-    ours: OptimiserName, theirs: Theirs, one_by_one: bool
+@pytest.mark.parametrize(("optimiser_name", "make_reference"), AGAINST, ids=range(len(AGAINST)))
+def test_every_model_steps_as_torchs_optimiser(
+    optimiser_name: OptimiserName, make_reference: TorchFactory, one_by_one: bool
 ) -> None:
-    stream, weights = started()
+    stream, weights = initial_weights()
     apart = [[nn.Parameter(view[m].clone()) for view in weights.views.values()] for m in range(MODELS)]
-    references = [theirs(parameters, rate) for parameters, rate in zip(apart, RATES, strict=True)]
-    optimiser = made(ours, weights)
+    references = [make_reference(parameters, rate) for parameters, rate in zip(apart, RATES, strict=True)]
+    optimiser = make_optimiser(optimiser_name, weights)
     for step in range(100):
         active = torch.tensor([True, step % 3 != 1, step > 40])
         # Small gradients, so that epsilon matters.
@@ -195,59 +206,63 @@ def test_every_model_steps_as_torchs_optimiser_with_a_rate_and_a_count_of_its_ow
             assert (parameter.detach() - view[m]).abs().max() < 1e-13
 
 
-@pytest.mark.parametrize("ours", EVERY, ids=str)
-def test_a_model_is_the_same_to_the_bit_alone_and_in_company(ours: OptimiserName) -> None:
-    _, weights = started()
+@pytest.mark.parametrize("optimiser_name", OPTIMISERS, ids=str)
+def test_model_is_identical_alone_and_in_stack(optimiser_name: OptimiserName) -> None:
+    _, weights = initial_weights()
     together = ParameterBuffer(SHAPES, MODELS, CPU, torch.float32)
     together.buffer.copy_(weights.buffer)
     alone = ParameterBuffer(SHAPES, 1, CPU, torch.float32)
     alone.buffer.copy_(together.buffer[1:2])
-    optimisers = made(ours, together), made(ours, alone, RATES[1:2])
+    optimisers = make_optimiser(optimiser_name, together), make_optimiser(optimiser_name, alone, RATES[1:2])
     stream = torch.Generator().manual_seed(1)
     for _ in range(20):
         gradients = [numbers(stream, *view.shape).float() for view in together.views.values()]
         optimisers[0].step(gradients)
         optimisers[1].step([gradient[1:2] for gradient in gradients])
     assert torch.equal(together.buffer[1], alone.buffer[0])
-    for theirs, mine in zip(*(optimiser.moments for optimiser in optimisers), strict=True):
-        assert torch.equal(theirs.buffer[1], mine.buffer[0])
+    for stacked, single in zip(*(optimiser.moments for optimiser in optimisers), strict=True):
+        assert torch.equal(stacked.buffer[1], single.buffer[0])
 
 
-@pytest.mark.parametrize("ours", EVERY, ids=str)
-def test_a_model_that_sits_out_keeps_its_weights_and_moments(ours: OptimiserName) -> None:
-    stream, weights = started()
-    optimiser = made(ours, weights)
+@pytest.mark.parametrize("optimiser_name", OPTIMISERS, ids=str)
+def test_inactive_model_keeps_weights_and_moments(optimiser_name: OptimiserName) -> None:
+    stream, weights = initial_weights()
+    optimiser = make_optimiser(optimiser_name, weights)
 
-    def kept() -> list[Tensor]:
+    def state_of_model() -> list[Tensor]:
         return [flat.buffer[1].clone() for flat in (weights, *optimiser.moments)]
 
     optimiser.step([numbers(stream, *view.shape) for view in weights.views.values()])
-    before = kept()
+    before = state_of_model()
     optimiser.step([numbers(stream, *view.shape) for view in weights.views.values()], torch.tensor([True, False, True]))
-    assert all(torch.equal(was, now) for was, now in zip(before, kept(), strict=True))
+    assert all(torch.equal(was, now) for was, now in zip(before, state_of_model(), strict=True))
     assert optimiser.steps.tolist() == [2, 1, 2]
 
 
-@pytest.mark.parametrize("ours", EVERY, ids=str)
-def test_a_rate_of_zero_moves_nothing(ours: OptimiserName) -> None:
+@pytest.mark.parametrize("optimiser_name", OPTIMISERS, ids=str)
+def test_a_rate_of_zero_moves_nothing(optimiser_name: OptimiserName) -> None:
     """As in the first step of a warm-up."""
-    stream, weights = started()
+    stream, weights = initial_weights()
     before = weights.buffer.clone()
-    made(ours, weights, [0.0] * MODELS).step([numbers(stream, *view.shape) for view in weights.views.values()])
+    make_optimiser(optimiser_name, weights, [0.0] * MODELS).step(
+        [numbers(stream, *view.shape) for view in weights.views.values()]
+    )
     assert torch.equal(before, weights.buffer)
 
 
-@pytest.mark.parametrize("ours", EVERY, ids=str)
-def test_a_gradient_of_zero_is_no_trap(ours: OptimiserName) -> None:
-    """As of the embeddings of words that a minibatch has not."""
-    _, weights = started()
+@pytest.mark.parametrize("optimiser_name", OPTIMISERS, ids=str)
+def test_gradient_of_zero_keeps_weights_finite(optimiser_name: OptimiserName) -> None:
+    """For example, the embeddings of words that a minibatch does not contain."""
+    _, weights = initial_weights()
     weights.views["c"].zero_()
-    optimiser = made(ours, weights)
+    optimiser = make_optimiser(optimiser_name, weights)
     for _ in range(3):
         optimiser.step([torch.zeros_like(view) for view in weights.views.values()])
     assert weights.buffer.isfinite().all()
 
 
-def test_every_name_and_value_is_made() -> None:
-    _, weights = started()
-    assert [optimiser_of(replace(Recipe(1, 1, 1.0), optimiser=ours), weights) for ours in EVERY]
+def test_every_optimiser_name_is_accepted() -> None:
+    _, weights = initial_weights()
+    assert [
+        optimiser_of(replace(Recipe(1, 1, 1.0), optimiser=optimiser_name), weights) for optimiser_name in OPTIMISERS
+    ]

@@ -1,4 +1,4 @@
-"""Recipes: the learning rate of every step, what no recipe can ask for, and what privacy allows a test to find."""
+"""Recipes: learning rates, invalid settings, and the power that privacy allows a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.numerics.epsilon import least_epsilon
 from tasks.training.recipe import OptimiserName, Privacy, Recipe
 
 
-def test_a_schedule_changes_the_rate_after_so_many_epochs() -> None:
+def test_schedule_changes_rate_after_its_epochs() -> None:
     recipe = Recipe(5, 8, 0.1, schedule=((2, 0.5), (4, 0.1)))
     assert [recipe.factor(epoch) for epoch in range(1, 7)] == [1, 1, 0.5, 0.5, 0.1, 0.1]
     assert Recipe(5, 8, 0.1).factor(5) == 1
@@ -34,46 +34,46 @@ def test_a_schedule_changes_the_rate_after_so_many_epochs() -> None:
         ({"accumulate": 3}, "accumulate is 3; it must divide batch, which is 8"),
     ],
 )
-def test_what_no_training_can_do_is_refused(settings: dict[str, object], message: str) -> None:
+def test_invalid_recipes_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Recipe(1, 8, 0.1, **settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("schedule", [(), ((3, 0.1),)], ids=str)
 @pytest.mark.parametrize("optimiser", ["adam", "rmsprop"])
-def test_a_recipe_can_be_told_field_by_field(schedule: tuple[tuple[int, float], ...], optimiser: OptimiserName) -> None:
+def test_recipe_is_read_from_its_fields(schedule: tuple[tuple[int, float], ...], optimiser: OptimiserName) -> None:
     recipe = Recipe(5, 8, 0.1, schedule=schedule, optimiser=optimiser)
     assert recipe == coerce(canonical(recipe), Recipe, "recipe")
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
-def test_randomised_response_has_all_the_power_that_its_epsilon_allows(epsilon: float) -> None:
-    right = math.exp(epsilon) / (1 + math.exp(epsilon))  # with which it answers as it was trained
+def test_randomised_response_reaches_power_limit_of_epsilon(epsilon: float) -> None:
+    right = math.exp(epsilon) / (1 + math.exp(epsilon))  # the probability of the true answer
     allowed = Privacy(epsilon, 1e-12)
     assert right == pytest.approx(allowed.power(1 - right))
-    # To find half as much, or to say so at random half of the time that it does not.
+    # Half the power, or a random positive in half of the negative answers.
     assert right / 2 == pytest.approx(allowed.power((1 - right) / 2))
     assert (1 + right) / 2 == pytest.approx(allowed.power(1 - right / 2))
 
 
-def test_delta_is_found_beyond_epsilon_and_nothing_is_more_than_certain() -> None:
+def test_power_includes_delta_up_to_one() -> None:
     assert 0.05 * math.e + 0.01 == pytest.approx(Privacy(1.0, 0.01).power(0.05))
     assert pytest.approx(Privacy(1.0, 0.01).power(0.0)) == 0.01
     assert Privacy(200.0, 0.5).power(0.6) == 1.0
 
 
 @pytest.mark.parametrize(("epsilon", "level"), [(0.5, 0.05), (2.0, 0.05), (6.0, 0.05), (6.0, 0.001)])
-def test_the_least_epsilon_is_the_one_whose_power_was_found(epsilon: float, level: float) -> None:
+def test_least_epsilon_inverts_power(epsilon: float, level: float) -> None:
     power = Privacy(epsilon, 1e-5).power(level)
     assert epsilon == pytest.approx(least_epsilon(power, level, 1e-5))
 
 
-def test_no_more_than_chance_shows_no_epsilon_and_certainty_any() -> None:
+def test_chance_shows_no_epsilon_and_certainty_any() -> None:
     assert 0.0 == least_epsilon(0.05, 0.05, 1e-5) == least_epsilon(0.0, 0.05, 1e-5)
     assert math.inf == least_epsilon(1.0, 0.05, 1e-5)
 
 
-def test_a_guarantee_out_of_range_is_refused() -> None:
+def test_privacy_out_of_range_is_refused() -> None:
     for fields, message in (
         ({"epsilon": 0.0}, "epsilon is 0.0; it must be a finite number above 0"),
         ({"epsilon": 201.0}, "epsilon is 201.0; it must be at most 200, since larger values offer no privacy"),

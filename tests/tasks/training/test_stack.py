@@ -1,4 +1,4 @@
-"""Recording a step leaves no trace: what rehearsals change is put back. Shown without a GPU, by another recorder."""
+"""Recording a step leaves no trace: rehearsals restore the state. Tested without a GPU by another recorder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.tasks.training.test_trainer import classifier, generator, mnist
 
 
 class Rehearsed:
-    """What `Graphs` does with its functions, and in what order, where nothing can be recorded."""
+    """Calls functions in the order of `Graphs`, on devices without recording."""
 
     def __init__(self, device: torch.device) -> None:
         self.known: set[str] = set()
@@ -59,23 +59,25 @@ KINDS = {
         ("classifier", {"accumulate": 4}),
     ],
 )
-def test_a_rehearsal_leaves_no_trace(kind: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    given = KINDS[kind]()
-    given = replace(given, recipe=replace(given.recipe, patience=5, **settings))
+def test_rehearsal_leaves_no_trace(kind: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    configuration = KINDS[kind]()
+    configuration = replace(configuration, recipe=replace(configuration.recipe, patience=5, **settings))
     members = [Member(1, np.arange(22)), Member(2, np.arange(16))]
-    workload = Workload(given, resident(given.images, torch.device("cpu")), members, [{}, {}])
+    workload = Workload(configuration, resident(configuration.images, torch.device("cpu")), members, [{}, {}])
     monkeypatch.setattr(stack, "Graphs", Rehearsed)
-    # No gradients written out: a GPU follows autograd.
+    # No manual gradients: a GPU uses autograd.
     monkeypatch.setattr(Step, "_explicit_step", lambda *_: None)
     ended = []
     for captured in (False, True):
-        (each,) = workload.stacks(Strategy("stack", places=2, captured=captured))
-        for place, member in enumerate(members):
-            each.enter(place, place, member)
+        (models,) = workload.stacks(Strategy("stack", places=2, captured=captured))
+        for slot, member in enumerate(members):
+            models.enter(slot, slot, member)
         for _ in range(3):
-            each.launch()
-            epochs = [outcome for _, outcome in each.land()]
-        ended.append((epochs, *(memory.clone() for memory in each._memory())))
-    (expected, *theirs), (found, *ours) = ended
-    np.testing.assert_equal(*([vars(epoch) for epoch in epochs] for epochs in (expected, found)))
-    assert all(torch.equal(one, other) for one, other in zip(theirs, ours, strict=True))
+            models.launch()
+            epochs = [outcome for _, outcome in models.land()]
+        ended.append((epochs, *(memory.clone() for memory in models._memory())))
+    (expected, *expected_state), (captured_epochs, *state) = ended
+    np.testing.assert_equal(*([vars(epoch) for epoch in epochs] for epochs in (expected, captured_epochs)))
+    assert all(
+        torch.equal(expected_tensor, actual) for expected_tensor, actual in zip(expected_state, state, strict=True)
+    )

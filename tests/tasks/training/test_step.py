@@ -27,7 +27,7 @@ from tests.tasks.training.self_supervised import Averaged, Recorded, Teacher
 CPU = torch.device("cpu")
 
 
-def named(value: object) -> str:
+def test_id(value: object) -> str:
     return getattr(value, "name", str(value))
 
 
@@ -37,7 +37,7 @@ BOTH: tuple[OptimiserName, ...] = ("adam", "rmsprop")
 
 @pytest.fixture(scope="module")
 def images() -> Images:
-    """Digits at every fourth place: 7 x 7 pixels."""
+    """Every fourth pixel of the digits: 7 x 7 pixels."""
     digits = load(Dataset("digits"))
     train, test = (pixels[:, ::4, ::4] for pixels in (digits.train_images[:60], digits.test_images[:40]))
     return Images(train, digits.train_labels[:60], test, digits.test_labels[:40], 10)
@@ -46,59 +46,68 @@ def images() -> Images:
 MEMBERS = [Member(1, np.arange(60)), Member(2, np.arange(10, 45)), Member(3, np.arange(52), learning_rate=0.002)]
 
 
-def trained(given: Spec, members: Sequence[Member], way: str = "loop", together: int | None = None) -> list[Trained]:
+def train_models(
+    configuration: Spec, members: Sequence[Member], way: str = "loop", together: int | None = None
+) -> list[Trained]:
     with use_context(ComputeContext(way=way, members=together)):  # type: ignore[arg-type]
-        found = dict(train_many(given, members, CPU))
-    assert all(isinstance(outcome, Trained) for outcome in found.values()), found
-    return [found[index] for index in range(len(members))]
+        outcomes = dict(train_many(configuration, members, CPU))
+    assert all(isinstance(outcome, Trained) for outcome in outcomes.values()), outcomes
+    return [outcomes[index] for index in range(len(members))]
 
 
 def classifier(images: Images, kind: type[CrossEntropy] = CrossEntropy, network: str = "mlp1", **on: bool) -> Objective:
     return kind(Architecture(network, images.shape, 10, Regularisers(**on)))
 
 
-def assert_by_the_book(given: Spec, within: float = 1e-11) -> None:
-    """Every way gives what a plain loop of one model gives."""
-    expected = [plain.train(given, member, given.recipe.epochs) for member in MEMBERS]
+def assert_equals_reference(configuration: Spec, within: float = 1e-11) -> None:
+    """Check that every strategy equals a plain loop over single models."""
+    expected = [plain.train(configuration, member, configuration.recipe.epochs) for member in MEMBERS]
     for way in ("loop", "stack"):
-        assert_alike([(theirs.weights[given.recipe.epochs], theirs.history) for theirs in expected], way, given, within)
+        assert_models_equal(
+            [(reference.weights[configuration.recipe.epochs], reference.history) for reference in expected],
+            way,
+            configuration,
+            within,
+        )
 
 
-def assert_alike(expected: Sequence[tuple], way: str, given: Spec, within: float = 1e-11) -> None:
-    for (weights, history), found in zip(expected, trained(given, MEMBERS, way), strict=True):
+def assert_models_equal(expected: Sequence[tuple], way: str, configuration: Spec, within: float = 1e-11) -> None:
+    for (weights, history), model in zip(expected, train_models(configuration, MEMBERS, way), strict=True):
         for name, values in weights.items():
-            np.testing.assert_allclose(found.weights[name], values, atol=within * max(1, np.abs(values).max()))
-        for theirs, ours in zip(history, found.history, strict=True):
-            np.testing.assert_allclose(list(vars(ours).values()), list(vars(theirs).values()), atol=within)
+            np.testing.assert_allclose(model.weights[name], values, atol=within * max(1, np.abs(values).max()))
+        for expected_epoch, epoch in zip(history, model.history, strict=True):
+            np.testing.assert_allclose(list(vars(epoch).values()), list(vars(expected_epoch).values()), atol=within)
 
 
-def bits(found: Trained) -> tuple[object, ...]:
-    return found.best_epoch, repr(found.history), *(values.tobytes() for values in found.weights.values())
+def bits(model: Trained) -> tuple[object, ...]:
+    return model.best_epoch, repr(model.history), *(values.tobytes() for values in model.weights.values())
 
 
 # Minibatches in parts
 
 
 @pytest.mark.parametrize("network", ["mlp1", "cnn1"])
-def test_parts_add_up_to_the_step_of_the_whole(images: Images, network: str) -> None:
+def test_parts_add_up_to_entire_step(images: Images, network: str) -> None:
     big = Images(
         *(np.pad(pixels, ((0, 0), (2, 3), (2, 3), (0, 0))) for pixels in (images.train_images,)),
         *(images.train_labels, np.pad(images.test_images, ((0, 0), (2, 3), (2, 3), (0, 0))), images.test_labels, 10),
     )
-    given = Spec(classifier(big, network=network), replace(RECIPE, epochs=2), big)
-    whole = [(found.weights, found.history) for found in trained(given, MEMBERS)]
+    configuration = Spec(classifier(big, network=network), replace(RECIPE, epochs=2), big)
+    expected = [(model.weights, model.history) for model in train_models(configuration, MEMBERS)]
     for way in ("loop", "stack"):
-        assert_alike(whole, way, replace(given, recipe=replace(given.recipe, accumulate=4)), within=1e-9)
+        assert_models_equal(
+            expected, way, replace(configuration, recipe=replace(configuration.recipe, accumulate=4)), within=1e-9
+        )
 
 
-@pytest.mark.parametrize("on", [{"dropout": True}, {"batch_norm": True}], ids=named)
-def test_parts_draw_and_normalise_by_themselves(images: Images, on: dict[str, bool]) -> None:
-    assert_by_the_book(Spec(classifier(images, **on), replace(RECIPE, accumulate=2), images))
+@pytest.mark.parametrize("on", [{"dropout": True}, {"batch_norm": True}], ids=test_id)
+def test_parts_draw_and_normalise_separately(images: Images, on: dict[str, bool]) -> None:
+    assert_equals_reference(Spec(classifier(images, **on), replace(RECIPE, accumulate=2), images))
 
 
 def test_no_two_parts_have_the_same_draws(images: Images) -> None:
     learning = classifier(images, Recorded, dropout=True)
-    trained(Spec(learning, replace(RECIPE, accumulate=4, epochs=2), images), MEMBERS[:1])
+    train_models(Spec(learning, replace(RECIPE, accumulate=4, epochs=2), images), MEMBERS[:1])
     assert isinstance(learning, Recorded)
     assert 2 * 15 == len(learning.keys) == len(set(learning.keys))  # the last minibatch of 12 rows has three parts
 
@@ -107,26 +116,26 @@ def test_no_two_parts_have_the_same_draws(images: Images) -> None:
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_models_with_teachers_side_by_side_are_a_plain_loops(images: Images, accumulate: int) -> None:
-    given = Spec(Teacher(49, 4.0), replace(RECIPE, accumulate=accumulate), images)
-    assert_by_the_book(given)
+def test_stacked_teachers_equal_plain_loop(images: Images, accumulate: int) -> None:
+    configuration = Spec(Teacher(49, 4.0), replace(RECIPE, accumulate=accumulate), images)
+    assert_equals_reference(configuration)
 
 
-def test_a_classifier_whose_gradients_are_written_out_averages_its_weights_too(images: Images) -> None:
-    given = Spec(classifier(images, Averaged), replace(RECIPE, accumulate=2), images)
-    assert_by_the_book(given)
-    assert_by_the_book(replace(given, recipe=replace(given.recipe, accumulate=1)))
+def test_manual_gradients_work_with_averaged_weights(images: Images) -> None:
+    configuration = Spec(classifier(images, Averaged), replace(RECIPE, accumulate=2), images)
+    assert_equals_reference(configuration)
+    assert_equals_reference(replace(configuration, recipe=replace(configuration.recipe, accumulate=1)))
 
 
-def test_a_model_that_sits_out_keeps_its_teacher_in_any_company(images: Images) -> None:
-    given = Spec(classifier(images, Averaged), replace(RECIPE, precision="float32"), images)
-    alone = [bits(trained(given, [member])[0]) for member in MEMBERS]
+def test_inactive_model_keeps_its_averages(images: Images) -> None:
+    configuration = Spec(classifier(images, Averaged), replace(RECIPE, precision="float32"), images)
+    alone = [bits(train_models(configuration, [member])[0]) for member in MEMBERS]
     for way, together in (("loop", 1), ("stack", 2), ("stack", 3)):
-        assert alone == [bits(found) for found in trained(given, MEMBERS, way, together)]
-    # Its places are given up one by one.
+        assert alone == [bits(model) for model in train_models(configuration, MEMBERS, way, together)]
+    # Its slots are freed one by one.
     ending = [replace(member, until=until) for member, until in zip(MEMBERS, (1, 3, 2), strict=True)]
-    apart = [bits(trained(given, [member])[0]) for member in ending]
-    assert apart == [bits(found) for found in trained(given, ending, "stack")]
+    alone_until = [bits(train_models(configuration, [member])[0]) for member in ending]
+    assert alone_until == [bits(model) for model in train_models(configuration, ending, "stack")]
 
 
 # States
@@ -134,35 +143,31 @@ def test_a_model_that_sits_out_keeps_its_teacher_in_any_company(images: Images) 
 
 @pytest.mark.parametrize("optimiser", BOTH)
 @pytest.mark.parametrize("kind", ["teacher", "averaged"])
-def test_a_chain_of_states_is_the_unbroken_training_to_the_bit(
-    images: Images, kind: str, optimiser: OptimiserName
-) -> None:
+def test_chain_of_states_equals_unbroken_training(images: Images, kind: str, optimiser: OptimiserName) -> None:
     learning = Teacher(49, 4.0) if kind == "teacher" else classifier(images, Averaged)
     recipe = replace(RECIPE, epochs=4, optimiser=optimiser, precision="float32", patience=3)
-    given = Spec(learning, recipe, images)
-    (unbroken,) = trained(given, MEMBERS[:1])
+    configuration = Spec(learning, recipe, images)
+    (unbroken,) = train_models(configuration, MEMBERS[:1])
     state: State | None = None
     for epochs in (1, 3, 4):
         # A link trains as if its recipe ended there.
-        link = replace(given, recipe=replace(recipe, epochs=epochs))
-        (found,) = trained(link, [replace(MEMBERS[0], start=state, returns_state=True)])
-        assert found.state is not None
-        state = unpack_state(pack_state(found.state, "this"), "this")
+        link = replace(configuration, recipe=replace(recipe, epochs=epochs))
+        (model,) = train_models(link, [replace(MEMBERS[0], start=state, returns_state=True)])
+        assert model.state is not None
+        state = unpack_state(pack_state(model.state, "this"), "this")
         assert state is not None
         assert fits_network(state, learning)
-        assert len(state.moments) == len(found.state.moments)
-    assert bits(unbroken) == bits(found)
+        assert len(state.moments) == len(model.state.moments)
+    assert bits(unbroken) == bits(model)
 
 
 # Optimisers
 
 
 @pytest.mark.parametrize("optimiser", BOTH)
-def test_models_with_rates_of_their_own_are_each_as_alone_and_by_the_book(
-    images: Images, optimiser: OptimiserName
-) -> None:
-    given = Spec(classifier(images), replace(RECIPE, optimiser=optimiser), images)
-    assert_by_the_book(given)
-    given = replace(given, recipe=replace(given.recipe, precision="float32"))
-    alone = [bits(trained(given, [member])[0]) for member in MEMBERS]
-    assert alone == [bits(found) for found in trained(given, MEMBERS, "stack")]
+def test_models_with_own_rates_train_independently(images: Images, optimiser: OptimiserName) -> None:
+    configuration = Spec(classifier(images), replace(RECIPE, optimiser=optimiser), images)
+    assert_equals_reference(configuration)
+    configuration = replace(configuration, recipe=replace(configuration.recipe, precision="float32"))
+    alone = [bits(train_models(configuration, [member])[0]) for member in MEMBERS]
+    assert alone == [bits(model) for model in train_models(configuration, MEMBERS, "stack")]

@@ -1,4 +1,4 @@
-"""Many models trained together: equal to each alone by the book, whatever company, order, way and interruption."""
+"""Many models trained together equal a plain training of each, for every order, strategy and interruption."""
 
 import os
 import subprocess
@@ -52,32 +52,34 @@ def member(seed: int, replaced: dict[int, np.ndarray] | None = None, **more: obj
     return Member(seed, np.arange(ROWS), replaced or {}, **more)  # type: ignore[arg-type]
 
 
-def outcomes(given: Spec, members: Sequence[Member], way: str = "loop", together: int | None = None) -> list:
+def outcomes(configuration: Spec, members: Sequence[Member], way: str = "loop", together: int | None = None) -> list:
     with use_context(ComputeContext(way=way, members=together)):  # type: ignore[arg-type]
-        found = dict(train_many(given, members, CPU))
-    assert sorted(found) == list(range(len(members)))
-    return [found[index] for index in range(len(members))]
+        results = dict(train_many(configuration, members, CPU))
+    assert sorted(results) == list(range(len(members)))
+    return [results[index] for index in range(len(members))]
 
 
-def succeeded(given: Spec, members: Sequence[Member], way: str = "loop", together: int | None = None) -> list[Trained]:
-    found = outcomes(given, members, way, together)
-    assert all(isinstance(outcome, Trained) for outcome in found), found
-    return found
+def succeeded(
+    configuration: Spec, members: Sequence[Member], way: str = "loop", together: int | None = None
+) -> list[Trained]:
+    results = outcomes(configuration, members, way, together)
+    assert all(isinstance(outcome, Trained) for outcome in results), results
+    return results
 
 
-def bits(trained: Trained) -> tuple[object, ...]:
-    return trained.best_epoch, trained.history, *(values.tobytes() for values in trained.weights.values())
+def bits(model: Trained) -> tuple[object, ...]:
+    return model.best_epoch, model.history, *(values.tobytes() for values in model.weights.values())
 
 
-def assert_close(expected: plain.Plain, found: Trained, within: float) -> None:
-    for name, values in expected.weights[found.best_epoch].items():
+def assert_close(expected: plain.Plain, model: Trained, within: float) -> None:
+    for name, values in expected.weights[model.best_epoch].items():
         scale = max(1, np.abs(values).max())  # running variances are large
-        assert np.abs(values - found.weights[name]).max() < within * scale, name
-    for theirs, ours in zip(expected.history, found.history, strict=True):
-        np.testing.assert_equal(theirs.validation_accuracy, ours.validation_accuracy)  # both may be nan
+        assert np.abs(values - model.weights[name]).max() < within * scale, name
+    for expected_epoch, epoch in zip(expected.history, model.history, strict=True):
+        np.testing.assert_equal(expected_epoch.validation_accuracy, epoch.validation_accuracy)  # both may be nan
         for expected_loss, found_loss in (
-            (theirs.train_loss, ours.train_loss),
-            (theirs.validation_loss, ours.validation_loss),
+            (expected_epoch.train_loss, epoch.train_loss),
+            (expected_epoch.validation_loss, epoch.validation_loss),
         ):
             assert abs(expected_loss - found_loss) < within * max(1, abs(expected_loss))
 
@@ -103,15 +105,15 @@ UNEQUAL = [
     ],
     ids=str,
 )
-def test_fifty_steps_and_a_hundred_equal_training_alone_by_the_book(
+def test_fifty_steps_equal_reference_training(
     images: Images, regularisers: Regularisers, optimiser: str, epochs: int
 ) -> None:
     settings = {"epochs": epochs, "precision": "float64", "optimiser": optimiser, "schedule": ((2, 0.1),)}
-    given = spec(images, regularisers, width=0.25, **settings)  # in float64 all widths are multiplied alike
-    expected = [plain.train(given, each, epochs) for each in UNEQUAL]
+    configuration = spec(images, regularisers, width=0.25, **settings)  # float64 multiplies all widths in the same way
+    expected = [plain.train(configuration, member, epochs) for member in UNEQUAL]
     for way in ("loop", "stack"):
-        for theirs, ours in zip(expected, succeeded(given, UNEQUAL, way), strict=True):
-            assert_close(theirs, ours, within=1e-12)
+        for reference, model in zip(expected, succeeded(configuration, UNEQUAL, way), strict=True):
+            assert_close(reference, model, within=1e-12)
 
 
 def shrunk(side: int, channels: int, rows: int) -> Images:
@@ -134,9 +136,9 @@ def generator(vae: Vae, batch: int = 8, epochs: int = 2) -> Spec:
     return Spec(Elbo(vae), replace(RECIPE, batch=batch, epochs=epochs, patience=0, epsilon=1e-8), images)
 
 
-# The deep ones on small images by small minibatches, as far as batch norm of so few values allows: it makes much of the
-# last digit. They take a second and more for each step by the book, so they have one epoch of three.
-EVERY = {
+# Deep networks on small images by small minibatches, as far as batch norm of so few values allows: it amplifies the
+# last digit. They take a second and more per reference step, so they have one epoch of three steps.
+NETWORKS = {
     "mlp1 augmented": lambda: classifier("mlp1", 8, augmentation=True),
     "cnn1": lambda: classifier("cnn1", 12),
     "cnn1 with everything": lambda: classifier("cnn1", 12, augmentation=True, dropout=True, batch_norm=True),
@@ -150,65 +152,65 @@ EVERY = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EVERY)
-def test_three_steps_or_six_of_every_network_equal_training_alone_by_the_book(name: str) -> None:
-    given = EVERY[name]()
-    given = replace(given, recipe=replace(given.recipe, precision="float64"))
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_equals_reference_training(name: str) -> None:
+    configuration = NETWORKS[name]()
+    configuration = replace(configuration, recipe=replace(configuration.recipe, precision="float64"))
     # Three minibatches an epoch, the last one shorter; the other member has two.
-    batch = given.recipe.batch
+    batch = configuration.recipe.batch
     rows = 3 * batch - batch // 4
     members = [Member(3, np.arange(rows)), Member(4, np.arange(rows - 2 * batch, rows))]
-    epochs = given.recipe.epochs
-    expected = [plain.train(given, member, epochs, kept=[epochs]) for member in members]
+    epochs = configuration.recipe.epochs
+    expected = [plain.train(configuration, member, epochs, kept_epochs=[epochs]) for member in members]
     for way, within in (("loop", 1e-12), ("stack", 1e-10)):
-        for theirs, ours in zip(expected, succeeded(given, members, way), strict=True):
-            assert_close(theirs, ours, within)
+        for reference, model in zip(expected, succeeded(configuration, members, way), strict=True):
+            assert_close(reference, model, within)
 
 
-def test_a_member_is_the_same_to_the_bit_alone_in_any_company_order_and_way(images: Images) -> None:
+def test_member_is_independent_of_company_order_and_strategy(images: Images) -> None:
     members = [member(0), member(1), member(1, {7: LETTER}), Member(2, np.arange(100), {0: LETTER, 99: LETTER})]
-    given = spec(images)
-    alone = [bits(succeeded(given, [one])[0]) for one in members]
+    configuration = spec(images)
+    alone = [bits(succeeded(configuration, [single])[0]) for single in members]
     assert len(set(alone)) == len(members)
-    # Pairs in either order, and all four in orders that put each member at every place.
+    # Pairs in either order, and all four in orders that put each member at every position.
     for group in ((0, 1), (1, 0), (2, 3), (3, 2), (0, 1, 2, 3), (3, 0, 1, 2), (2, 3, 0, 1), (1, 2, 3, 0)):
         for way in ("loop", "stack"):
-            together = succeeded(given, [members[index] for index in group], way)
-            assert [alone[index] for index in group] == [bits(trained) for trained in together]
+            together = succeeded(configuration, [members[index] for index in group], way)
+            assert [alone[index] for index in group] == [bits(model) for model in together]
 
 
 @pytest.mark.parametrize("regularisers", [Regularisers(dropout=True), Regularisers(True, True)], ids=str)
-def test_the_loop_is_the_same_to_the_bit_for_every_network(images: Images, regularisers: Regularisers) -> None:
-    given = spec(images, regularisers)
-    alone = [bits(succeeded(given, [one])[0]) for one in UNEQUAL]
-    assert alone == [bits(trained) for trained in succeeded(given, UNEQUAL)]
-    assert alone[::-1] == [bits(trained) for trained in succeeded(given, UNEQUAL[::-1])]
+def test_loop_is_exact_for_every_network(images: Images, regularisers: Regularisers) -> None:
+    configuration = spec(images, regularisers)
+    alone = [bits(succeeded(configuration, [one])[0]) for one in UNEQUAL]
+    assert alone == [bits(model) for model in succeeded(configuration, UNEQUAL)]
+    assert alone[::-1] == [bits(model) for model in succeeded(configuration, UNEQUAL[::-1])]
 
 
-def test_places_that_become_free_are_taken_by_those_who_wait_and_else_given_up(images: Images) -> None:
-    # Noise is learnt by heart, so members stop early, each at an epoch of its own.
-    given = spec(images, epochs=60, patience=3, learning_rate=3e-3)
+def test_freed_slots_go_to_waiting_members(images: Images) -> None:
+    # Members learn noise by heart and so stop early, each at a different epoch.
+    configuration = spec(images, epochs=60, patience=3, learning_rate=3e-3)
     members = [Member(seed, np.arange(60 + 40 * seed)) for seed in range(6)]
-    alone = [succeeded(given, [one])[0] for one in members]
-    assert len({len(trained.history) for trained in alone}) > 2
+    alone = [succeeded(configuration, [single])[0] for single in members]
+    assert len({len(model.history) for model in alone}) > 2
     for together in (1, 2, 4, 6):
-        found = succeeded(given, members, "stack", together)
-        assert [bits(trained) for trained in alone] == [bits(trained) for trained in found]
+        together_models = succeeded(configuration, members, "stack", together)
+        assert [bits(model) for model in alone] == [bits(model) for model in together_models]
 
 
-def test_members_are_given_as_they_end(images: Images) -> None:
+def test_members_are_returned_as_they_end(images: Images) -> None:
     members = [member(0), member(1, until=1), member(2)]
     with use_context(ComputeContext(way="stack")):
         ended = [index for index, _ in train_many(spec(images, epochs=3), members, CPU)]
     assert ended == [1, 0, 2]
 
 
-def test_twice_is_the_same_to_the_bit(images: Images) -> None:
+def test_training_twice_is_identical(images: Images) -> None:
     first, second = (bits(succeeded(spec(images), [member(3)])[0]) for _ in range(2))
     assert first == second
 
 
-def test_one_member_trains_the_same_from_any_number_of_threads(images: Images) -> None:
+def test_training_is_independent_of_thread_count(images: Images) -> None:
     before = torch.get_num_threads()
     results = []
     try:
@@ -221,7 +223,7 @@ def test_one_member_trains_the_same_from_any_number_of_threads(images: Images) -
     assert results[0] == results[1]
 
 
-def test_threads_are_as_they_were_while_a_result_is_looked_at(images: Images) -> None:
+def test_thread_count_is_unchanged_between_results(images: Images) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -231,170 +233,170 @@ def test_threads_are_as_they_were_while_a_result_is_looked_at(images: Images) ->
         torch.set_num_threads(before)
 
 
-def test_training_stops_after_patience_and_gives_the_best_epochs_weights(images: Images) -> None:
-    (trained,) = succeeded(spec(images, epochs=60, patience=3, learning_rate=3e-3), [member(0)])
-    losses = [epoch.validation_loss for epoch in trained.history]
-    assert 1 + int(np.argmin(losses)) == trained.best_epoch
-    assert trained.best_epoch + 3 == len(losses)
-    (unbroken,) = succeeded(spec(images, epochs=trained.best_epoch, learning_rate=3e-3), [member(0)])
-    assert bits(unbroken)[2:] == bits(trained)[2:]
+def test_early_stopping_returns_best_weights(images: Images) -> None:
+    (model,) = succeeded(spec(images, epochs=60, patience=3, learning_rate=3e-3), [member(0)])
+    losses = [epoch.validation_loss for epoch in model.history]
+    assert 1 + int(np.argmin(losses)) == model.best_epoch
+    assert model.best_epoch + 3 == len(losses)
+    (unbroken,) = succeeded(spec(images, epochs=model.best_epoch, learning_rate=3e-3), [member(0)])
+    assert bits(unbroken)[2:] == bits(model)[2:]
 
 
-def test_without_patience_the_last_epochs_weights_are_given(images: Images) -> None:
-    given = spec(images, epochs=12, learning_rate=3e-3, precision="float64")
-    (best,) = succeeded(given, [member(0)])
-    (last,) = succeeded(replace(given, recipe=replace(given.recipe, patience=0)), [member(0)])
+def test_last_weights_are_returned_without_patience(images: Images) -> None:
+    configuration = spec(images, epochs=12, learning_rate=3e-3, precision="float64")
+    (best,) = succeeded(configuration, [member(0)])
+    (last,) = succeeded(replace(configuration, recipe=replace(configuration.recipe, patience=0)), [member(0)])
     assert (last.best_epoch, len(last.history)) == (12, 12)
     assert best.best_epoch < 12
-    assert_close(plain.train(given, member(0), 12), last, within=1e-12)
+    assert_close(plain.train(configuration, member(0), 12), last, within=1e-12)
 
 
 # Chains
 
 
-def broken_into_links(given: Spec, seed: int, stops: Sequence[int]) -> Iterator[Trained]:
-    """Each link in a call of its own, from the state that the one before gave back."""
+def broken_into_links(configuration: Spec, seed: int, stops: Sequence[int]) -> Iterator[Trained]:
+    """Train each link in a separate call, from the state that the previous link returned."""
     state: State | None = None
     for stop in stops:
-        (link,) = succeeded(given, [member(seed, start=state, until=stop, returns_state=True)])
+        (link,) = succeeded(configuration, [member(seed, start=state, until=stop, returns_state=True)])
         state = link.state
         yield link
 
 
 @pytest.mark.parametrize("regularisers", [Regularisers(), Regularisers(True, True)], ids=str)
 @pytest.mark.parametrize("optimiser", ["adam", "rmsprop"])
-def test_a_chain_is_the_unbroken_run_to_the_bit(images: Images, regularisers: Regularisers, optimiser: str) -> None:
-    given = spec(images, regularisers, epochs=7, optimiser=optimiser, schedule=((3, 0.5),))
-    (unbroken,) = succeeded(given, [member(4)])
-    *_, last = broken_into_links(given, 4, [1, 3, 6, 7])
+def test_chain_equals_unbroken_run_bit_for_bit(images: Images, regularisers: Regularisers, optimiser: str) -> None:
+    configuration = spec(images, regularisers, epochs=7, optimiser=optimiser, schedule=((3, 0.5),))
+    (unbroken,) = succeeded(configuration, [member(4)])
+    *_, last = broken_into_links(configuration, 4, [1, 3, 6, 7])
     assert bits(unbroken) == bits(last)
 
 
 @pytest.mark.parametrize("way", ["loop", "stack"])
-def test_consecutive_links_of_one_call_are_the_same_as_links_apart(images: Images, way: str) -> None:
-    given = spec(images, epochs=6)
-    apart = list(broken_into_links(given, 4, [2, 5, 6]))
+def test_links_of_one_call_equal_separate_links(images: Images, way: str) -> None:
+    configuration = spec(images, epochs=6)
+    apart = list(broken_into_links(configuration, 4, [2, 5, 6]))
     links = [member(4, until=2), member(9), member(4, until=5, after=0), member(4, until=6, after=2)]
-    first, other, second, third = succeeded(given, links, way)
+    first, other_member, second, third = succeeded(configuration, links, way)
     assert [bits(link) for link in apart] == [bits(first), bits(second), bits(third)]
-    assert bits(succeeded(given, [member(9)])[0]) == bits(other)
+    assert bits(succeeded(configuration, [member(9)])[0]) == bits(other_member)
 
 
-def test_a_chain_that_stops_early_ends_every_later_link_with_the_same_model(images: Images) -> None:
-    given = spec(images, epochs=60, patience=3, learning_rate=3e-3)
-    (unbroken,) = succeeded(given, [member(0)])
+def test_links_after_early_stop_return_same_model(images: Images) -> None:
+    configuration = spec(images, epochs=60, patience=3, learning_rate=3e-3)
+    (unbroken,) = succeeded(configuration, [member(0)])
     stopped = len(unbroken.history)
     links = [member(0, until=2), member(0, until=stopped + 5, after=0), member(0, after=1)]
-    found = succeeded(given, links)
-    assert [2, stopped, stopped] == [len(link.history) for link in found]
-    assert bits(unbroken) == bits(found[1]) == bits(found[2])
-    *_, again = broken_into_links(given, 0, [stopped, stopped + 5])
-    assert bits(unbroken) == bits(again)
+    models = succeeded(configuration, links)
+    assert [2, stopped, stopped] == [len(link.history) for link in models]
+    assert bits(unbroken) == bits(models[1]) == bits(models[2])
+    *_, last_link = broken_into_links(configuration, 0, [stopped, stopped + 5])
+    assert bits(unbroken) == bits(last_link)
 
 
-def test_a_link_whose_beginning_fails_fails_with_it(images: Images) -> None:
-    given = spec(images, epochs=4)
+def test_failing_link_fails_its_successor(images: Images) -> None:
+    configuration = spec(images, epochs=4)
     broken = member(1, until=2, learning_rate=1e20)
-    first, other, last = outcomes(given, [broken, member(0), replace(broken, until=4, after=0)], "stack")
+    first, other_member, last = outcomes(configuration, [broken, member(0), replace(broken, until=4, after=0)], "stack")
     assert isinstance(first, TrainingError)
     assert str(first) == str(last)
-    assert isinstance(other, Trained)
+    assert isinstance(other_member, Trained)
 
 
 # Failures
 
 
 @pytest.mark.parametrize("way", ["loop", "stack"])
-def test_a_loss_that_is_not_finite_ends_its_member_alone(images: Images, way: str) -> None:
+def test_infinite_loss_ends_only_its_member(images: Images, way: str) -> None:
     for regularisers in (Regularisers(), Regularisers(dropout=True, batch_norm=True)):
-        given = spec(images, regularisers, precision="float64")
+        configuration = spec(images, regularisers, precision="float64")
         members = [member(0), member(1, learning_rate=1e200), member(2)]
-        first, second, third = outcomes(given, members, way)
+        first, second, third = outcomes(configuration, members, way)
         assert isinstance(second, TrainingError)
         assert str(second).startswith("loss is not finite at step ")
         assert str(second).endswith(" (seed 1); try a lower learning rate")
-        for seed, found in ((0, first), (2, third)):
-            assert_close(plain.train(given, member(seed), 2), found, within=1e-12)
+        for seed, model in ((0, first), (2, third)):
+            assert_close(plain.train(configuration, member(seed), 2), model, within=1e-12)
 
 
-def test_the_step_at_which_a_loss_explodes_is_counted_over_all_epochs(images: Images) -> None:
-    given = spec(images, epochs=5, schedule=((2, 1e25),))
-    (outcome,) = outcomes(given, [member(6)])
+def test_failing_step_is_counted_over_all_epochs(images: Images) -> None:
+    configuration = spec(images, epochs=5, schedule=((2, 1e25),))
+    (outcome,) = outcomes(configuration, [member(6)])
     assert str(outcome) == "loss is not finite at step 24 (seed 6); try a lower learning rate"
 
 
-def test_a_way_that_this_device_has_not_is_named_with_those_it_has(images: Images) -> None:
+def test_unavailable_strategy_names_available_ones(images: Images) -> None:
     (outcome,) = outcomes(spec(images), [member(0)], "graph")
     assert str(outcome) == "way is graph; for mlp1 on cpu it must be auto or one of loop, stack"
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("invalid", "message"),
     [
         (Member(0, np.arange(0)), "member 0 has no rows to train on"),
         (Member(0, np.arange(ROWS + 1)), f"member 0 trains on rows 0 to {ROWS} of {ROWS}"),
         (member(0, after=3), "member 0 comes after member 3; there are 1"),
     ],
 )
-def test_a_member_that_cannot_be_trained_is_refused(images: Images, wrong: Member, message: str) -> None:
+def test_invalid_member_is_refused(images: Images, invalid: Member, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        train_many(spec(images), [wrong], CPU)
+        train_many(spec(images), [invalid], CPU)
 
 
 def test_no_members_give_nothing(images: Images) -> None:
     assert list(train_many(spec(images), [], CPU)) == []
 
 
-# What a member sees
+# The rows of a member
 
 
 def test_seeds_differ(images: Images) -> None:
-    one, other = succeeded(spec(images, epochs=1), [member(0), member(1)])
-    assert bits(one) != bits(other)
+    one, second = succeeded(spec(images, epochs=1), [member(0), member(1)])
+    assert bits(one) != bits(second)
 
 
-def test_a_replaced_row_trains_as_if_the_data_held_it(images: Images) -> None:
+def test_replaced_row_trains_as_part_of_data(images: Images) -> None:
     letter = np.random.default_rng(9).integers(0, 256, (SIDE, SIDE, 1), dtype=np.uint8)
     changed = images.train_images.copy()
     changed[41] = letter
-    held = Images(changed, images.train_labels, images.test_images, images.test_labels, CLASSES)
+    changed_images = Images(changed, images.train_labels, images.test_images, images.test_labels, CLASSES)
     (replaced,) = succeeded(spec(images), [member(0, {41: letter})])
-    (as_held,) = succeeded(spec(held), [member(0)])
-    assert bits(as_held) == bits(replaced)
+    (expected,) = succeeded(spec(changed_images), [member(0)])
+    assert bits(expected) == bits(replaced)
 
 
-def test_a_member_sees_its_own_rows_only(images: Images) -> None:
+def test_member_sees_only_its_own_rows(images: Images) -> None:
     fewer = Images(images.train_images[::2], images.train_labels[::2], images.test_images, images.test_labels, CLASSES)
-    (chosen,) = succeeded(spec(images), [Member(4, np.arange(0, ROWS, 2))])
+    (model,) = succeeded(spec(images), [Member(4, np.arange(0, ROWS, 2))])
     (all_of_fewer,) = succeeded(spec(fewer), [Member(4, np.arange(165))])
-    assert bits(all_of_fewer) == bits(chosen)
+    assert bits(all_of_fewer) == bits(model)
 
 
 # Watching
 
 
 @pytest.mark.parametrize("together", [1, 2])
-def test_a_watch_sees_every_model_after_every_epoch(images: Images, together: int) -> None:
-    seen: dict[tuple[int, int], np.ndarray] = {}
+def test_watch_receives_every_model_after_every_epoch(images: Images, together: int) -> None:
+    weights_by_key: dict[tuple[int, int], np.ndarray] = {}
 
-    def watch(who: Sequence[tuple[int, int]], tensors: dict[str, torch.Tensor]) -> None:
-        for place, key in enumerate(who):
-            assert key not in seen
-            seen[key] = tensors["dense4.weight"][place].numpy().copy()
+    def watch(evaluations: Sequence[tuple[int, int]], tensors: dict[str, torch.Tensor]) -> None:
+        for index, key in enumerate(evaluations):
+            assert key not in weights_by_key
+            weights_by_key[key] = tensors["dense4.weight"][index].numpy().copy()
 
     members = [member(0), member(1, until=1), member(2)]
-    given = replace(spec(images, epochs=3), watch=watch)
-    succeeded(given, members, "stack", together)
-    assert {(0, 1), (0, 2), (0, 3), (1, 1), (2, 1), (2, 2), (2, 3)} == set(seen)
-    expected = plain.train(given, members[2], 3).weights
+    configuration = replace(spec(images, epochs=3), watch=watch)
+    succeeded(configuration, members, "stack", together)
+    assert {(0, 1), (0, 2), (0, 3), (1, 1), (2, 1), (2, 2), (2, 3)} == set(weights_by_key)
+    expected = plain.train(configuration, members[2], 3).weights
     for epoch in (1, 2, 3):
-        np.testing.assert_allclose(expected[epoch]["dense4.weight"], seen[2, epoch], atol=1e-5)
+        np.testing.assert_allclose(expected[epoch]["dense4.weight"], weights_by_key[2, epoch], atol=1e-5)
 
 
 # Records
 
 
-def test_results_tell_how_they_were_computed(images: Images) -> None:
+def test_results_record_how_they_were_computed(images: Images) -> None:
     with use_context(ComputeContext(way="stack", members=2)) as notes:
         for _ in train_many(spec(images), [member(0), member(1), member(2)], CPU):
             assert (notes["way"], notes["stack"]) == ("stack", 2)
@@ -425,7 +427,7 @@ images = Images(*noise(48), *noise(16), 10)
 spec = Spec(CrossEntropy(Architecture("mlp1", images.shape, 10)), Recipe(1, 32, 3e-4), images)
 members = [Member(seed, np.arange(48)) for seed in range(int(sys.argv[2]))]
 alone = [dict(train_many(spec, [member]))[0] for member in members]
-memory.free = lambda device: 2**60  # as if there were plenty, which others then take
+memory.free = lambda device: 2**60  # pretend that memory is plentiful
 taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 each = 85 * 2**20  # bytes that a model takes in a stack of three or six
 resource.setrlimit(resource.RLIMIT_AS, (taken + int(float(sys.argv[1]) * each), -1))
@@ -451,7 +453,7 @@ for attempt in range(2 if float(sys.argv[1]) else 1):
 
 def out_of_memory(models: float, members: int) -> list[str]:
     command = [sys.executable, "-c", OUT_OF_MEMORY, str(models), str(members)]
-    # Each tensor is mapped by itself and unmapped when it is freed: no training before leaves room for more.
+    # Each tensor has its own mapping, unmapped when it is freed: earlier trainings leave no spare memory.
     mapped = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=mapped)
     assert done.returncode == 0, done.stderr
@@ -459,18 +461,18 @@ def out_of_memory(models: float, members: int) -> list[str]:
 
 
 @pytest.mark.slow
-def test_memory_that_runs_out_halves_the_stack_and_is_remembered() -> None:
+def test_memory_error_halves_stack_and_is_remembered() -> None:
     assert out_of_memory(models=4.5, members=6) == ["1 True 3 set()", "0 True 3 set()"]
 
 
 @pytest.mark.slow
-def test_a_single_model_that_does_not_fit_is_one_clear_error() -> None:
+def test_model_too_large_gives_one_clear_error() -> None:
     (first,) = out_of_memory(models=0, members=1)
     assert first.startswith("1 False 0 {'one mlp1 with a batch of 32 does not fit into the ")
     assert first.endswith(" GB that are free on cpu; try a smaller batch'}")
 
 
-def test_an_epochs_numbers_are_python_floats(images: Images) -> None:
-    (trained,) = succeeded(spec(images), [member(0)])
-    assert {int, float} == {type(value) for value in vars(trained.history[0]).values()}
-    assert isinstance(trained.history[0], Epoch)
+def test_epoch_numbers_are_python_floats(images: Images) -> None:
+    (model,) = succeeded(spec(images), [member(0)])
+    assert {int, float} == {type(value) for value in vars(model.history[0]).values()}
+    assert isinstance(model.history[0], Epoch)

@@ -1,4 +1,4 @@
-"""The steps of unlearning methods, against steps worked out by hand, and when they stop."""
+"""The steps of unlearning methods compared with steps computed by hand, and their stopping rules."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ IMAGES = images()
 PLAIN = CrossEntropy(Architecture("mlp1", IMAGES.shape, 4))
 
 
-def trained(learning: CrossEntropy = PLAIN, epochs: int = 20) -> dict[str, NDArray[np.float32]]:
+def trained_weights(learning: CrossEntropy = PLAIN, epochs: int = 20) -> dict[str, NDArray[np.float32]]:
     spec = Spec(learning, Recipe(epochs, 20, 1e-3), IMAGES)
-    ((_, found),) = train_many(spec, [Member(1, np.arange(60))], CPU)
-    assert isinstance(found, Trained)
-    return {name: values.astype(np.float32) for name, values in found.weights.items()}
+    ((_, model),) = train_many(spec, [Member(1, np.arange(60))], CPU)
+    assert isinstance(model, Trained)
+    return {name: values.astype(np.float32) for name, values in model.weights.items()}
 
 
-WEIGHTS = trained()
+WEIGHTS = trained_weights()
 
 
-def after(method: Method, learning: CrossEntropy = PLAIN, seed: int = 3, batch: int = 20) -> Trained:
-    weights = WEIGHTS if learning is PLAIN else trained(learning, 2)
+def unlearn(method: Method, learning: CrossEntropy = PLAIN, seed: int = 3, batch: int = 20) -> Trained:
+    weights = WEIGHTS if learning is PLAIN else trained_weights(learning, 2)
     recipe = Recipe(method.epochs, batch, method.learning_rate)
     return unlearn_model(learning, recipe, method, IMAGES, KEPT, FORGOTTEN, weights, seed, CPU)
 
 
 def gradient(rows: NDArray[np.int64], sign: int) -> dict[str, torch.Tensor]:
-    """Of the mean cross-entropy of these rows, by torch alone."""
+    """The gradient of the mean cross-entropy of these rows, by torch alone."""
     leaves = {name: torch.tensor(values[None], requires_grad=True) for name, values in WEIGHTS.items()}
     pixels = torch.tensor(IMAGES.train_images[rows].reshape(1, len(rows), -1)).float() / 255
     log_p = PLAIN.log_p(leaves, pixels, unlearner.EVALUATION)
@@ -69,22 +69,20 @@ def gradient(rows: NDArray[np.int64], sign: int) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     ("method", "rows", "sign"), [(TuningOnKept(1), KEPT, 1), (GradientAscent(1, 1e-4), FORGOTTEN, -1)]
 )
-def test_the_first_step_is_adams_along_the_gradient_of_the_images_it_is_taken_on(
-    method: Method, rows: NDArray[np.int64], sign: int
-) -> None:
-    found = after(method, batch=60)  # one step: all rows are one minibatch
+def test_first_step_is_adams_along_the_gradient(method: Method, rows: NDArray[np.int64], sign: int) -> None:
+    model = unlearn(method, batch=60)  # one step: all rows are one minibatch
     for name, of_weight in gradient(rows, sign).items():
         step = method.learning_rate * of_weight / (of_weight.abs() + EPSILON)
-        large = of_weight.abs() > 1e-4  # below, epsilon and rounding bear on the step
-        moved = torch.tensor(found.weights[name] - WEIGHTS[name])[None]
+        large = of_weight.abs() > 1e-4  # below, epsilon and rounding affect the step
+        moved = torch.tensor(model.weights[name] - WEIGHTS[name])[None]
         assert large.any()
         torch.testing.assert_close(moved[large], -step[large], rtol=5e-3, atol=1e-7)
 
 
-def test_random_labels_are_never_the_right_ones_and_those_kept_are_as_they_were() -> None:
-    wrong = with_random_labels(IMAGES, FORGOTTEN, 4, 0)
-    assert np.array_equal(IMAGES.train_labels[KEPT], wrong.train_labels[KEPT])
-    assert not (IMAGES.train_labels[FORGOTTEN] == wrong.train_labels[FORGOTTEN]).any()
+def test_random_labels_are_wrong_and_kept_ones_unchanged() -> None:
+    relabelled = with_random_labels(IMAGES, FORGOTTEN, 4, 0)
+    assert np.array_equal(IMAGES.train_labels[KEPT], relabelled.train_labels[KEPT])
+    assert not (IMAGES.train_labels[FORGOTTEN] == relabelled.train_labels[FORGOTTEN]).any()
     blank, zero = np.zeros((9000, 1, 1, 1), np.uint8), np.zeros(9000, np.int64)
     many = Images(blank, zero, blank[:1].copy(), zero[:1].copy(), 4)
     counts = np.bincount(with_random_labels(many, np.arange(9000), 4, 1).train_labels, minlength=4)
@@ -92,14 +90,14 @@ def test_random_labels_are_never_the_right_ones_and_those_kept_are_as_they_were(
     assert (np.abs(counts[1:] - 3000) < 5 * math.sqrt(3000 * 2 / 3)).all()
 
 
-def test_a_model_learns_the_random_labels() -> None:
-    found = after(RandomLabels(40))
-    assert loss_on(FORGOTTEN, found) > loss_on(FORGOTTEN, None) + 1
-    assert loss_on(KEPT, found) < 0.5
+def test_model_learns_the_random_labels() -> None:
+    model = unlearn(RandomLabels(40))
+    assert loss_on(FORGOTTEN, model) > loss_on(FORGOTTEN, None) + 1
+    assert loss_on(KEPT, model) < 0.5
 
 
 def loss_on(rows: NDArray[np.int64], model: Trained | None) -> float:
-    """The mean cross-entropy of these training images; of the model before unlearning where it is None."""
+    """The mean cross-entropy of these training images; without a model, before unlearning."""
     weights = WEIGHTS if model is None else model.weights
     tensors = {name: torch.tensor(np.asarray(values)[None]) for name, values in weights.items()}
     pixels = torch.tensor(IMAGES.train_images[rows].reshape(1, len(rows), -1)).float() / 255
@@ -107,20 +105,20 @@ def loss_on(rows: NDArray[np.int64], model: Trained | None) -> float:
     return float(torch.nn.functional.nll_loss(log_p[0], torch.tensor(IMAGES.train_labels[rows])))
 
 
-def test_ascent_stops_once_the_forgotten_are_as_hard_as_new_images() -> None:
-    found = after(GradientAscent(200, 3e-4), batch=5)
-    new = found.history[-1].validation_loss
+def test_ascent_stops_at_loss_of_new_images() -> None:
+    model = unlearn(GradientAscent(200, 3e-4), batch=5)
+    new = model.history[-1].validation_loss
     assert loss_on(FORGOTTEN, None) < new  # these were known
-    assert len(found.history) < 200
-    assert loss_on(FORGOTTEN, found) >= new
-    assert loss_on(FORGOTTEN, found) < 2 * new  # it went no farther than that
+    assert len(model.history) < 200
+    assert loss_on(FORGOTTEN, model) >= new
+    assert loss_on(FORGOTTEN, model) < 2 * new  # it stopped soon after
 
 
-def test_ascent_ends_with_its_epochs_where_it_does_not_get_there() -> None:
-    assert len(after(GradientAscent(2, 1e-7)).history) == 2
+def test_ascent_ends_after_its_epochs() -> None:
+    assert len(unlearn(GradientAscent(2, 1e-7)).history) == 2
 
 
-def test_ascent_takes_no_step_where_the_images_are_hard_already() -> None:
+def test_ascent_skips_images_that_are_already_hard() -> None:
     hard = with_random_labels(IMAGES, FORGOTTEN, 4, 0)
     hard = replace(hard, test_images=IMAGES.train_images[KEPT], test_labels=IMAGES.train_labels[KEPT])
     model = unlearner.Unlearner(PLAIN, Recipe(5, 20, 1e-3), hard, WEIGHTS, 3, CPU)
@@ -128,7 +126,7 @@ def test_ascent_takes_no_step_where_the_images_are_hard_already() -> None:
     assert all(np.array_equal(WEIGHTS[name], tensor[0].numpy()) for name, tensor in model.tensors.items())
 
 
-def test_divergence_is_the_squared_temperature_times_kullback_leibler() -> None:
+def test_divergence_is_squared_temperature_times_kullback_leibler() -> None:
     teacher, student = torch.tensor([[0.5, 0.5], [0.9, 0.1]]).log(), torch.tensor([[0.5, 0.5], [0.5, 0.5]]).log()
     expected = torch.tensor([0, 0.9 * math.log(1.8) + 0.1 * math.log(0.2)])
     torch.testing.assert_close(divergence(teacher, student, 1.0), expected)
@@ -137,34 +135,34 @@ def test_divergence_is_the_squared_temperature_times_kullback_leibler() -> None:
     assert softened == pytest.approx(float(divergence(teacher, student, 2.0)[1]), rel=1e-5)
 
 
-def test_a_student_that_is_its_teacher_pays_the_cross_entropy_alone() -> None:
+def test_student_equal_to_teacher_pays_cross_entropy_only() -> None:
     tensors = {name: torch.tensor(values[None]) for name, values in WEIGHTS.items()}
     pixels = torch.tensor(IMAGES.train_images[KEPT].reshape(1, len(KEPT), -1))
     batch = unlearner.Batch(pixels, torch.tensor(IMAGES.train_labels[KEPT])[None], unlearner.EVALUATION)
     method = Distillation(cross_entropy=0.5, divergence=3.0)
-    found = obedience(PLAIN, method, tensors)(tensors, batch)
-    torch.testing.assert_close(found, 0.5 * PLAIN.losses(tensors, batch))
+    losses = obedience(PLAIN, method, tensors)(tensors, batch)
+    torch.testing.assert_close(losses, 0.5 * PLAIN.losses(tensors, batch))
     torch.testing.assert_close(departure(PLAIN, method, tensors)(tensors, batch), torch.zeros(1, len(KEPT)))
 
 
-def test_a_student_departs_from_its_teacher_on_what_is_forgotten_and_not_on_what_is_kept() -> None:
-    found = after(Distillation(10, 3, 1e-3), batch=5)
+def test_student_departs_from_teacher_on_forgotten_images_only() -> None:
+    model = unlearn(Distillation(10, 3, 1e-3), batch=5)
     assert loss_on(FORGOTTEN, None) < 0.1
-    assert loss_on(FORGOTTEN, found) > 1
-    assert loss_on(KEPT, found) < 1
+    assert loss_on(FORGOTTEN, model) > 1
+    assert loss_on(KEPT, model) < 1
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
-def test_unlearning_gives_the_same_twice_and_something_else_from_another_seed(method: Method) -> None:
+def test_unlearning_is_a_function_of_its_seed(method: Method) -> None:
     network = Architecture("cnn1", IMAGES.shape, 4, Regularisers(batch_norm=True, dropout=True))
-    # Ascent takes no step of a network that knows nothing yet.
+    # Ascent takes no step with an untrained network.
     learning = PLAIN if isinstance(method, GradientAscent) else CrossEntropy(network, augmentation=True)
-    first, again, other = (after(method, learning, seed) for seed in (3, 3, 4))
-    assert all(np.array_equal(first.weights[name], again.weights[name]) for name in learning.weights)
-    assert first.history == again.history
-    assert any(not np.array_equal(first.weights[name], other.weights[name]) for name in learning.weights)
+    first, repeated, other_seed = (unlearn(method, learning, seed) for seed in (3, 3, 4))
+    assert all(np.array_equal(first.weights[name], repeated.weights[name]) for name in learning.weights)
+    assert first.history == repeated.history
+    assert any(not np.array_equal(first.weights[name], other_seed.weights[name]) for name in learning.weights)
 
 
-def test_a_loss_that_is_not_finite_ends_it() -> None:
+def test_infinite_loss_ends_unlearning() -> None:
     with pytest.raises(TrainingError, match=r"loss is not finite at step \d+ \(seed 3\); try a lower learning rate"):
-        after(TuningOnKept(3, 1e30))
+        unlearn(TuningOnKept(3, 1e30))

@@ -1,4 +1,4 @@
-"""Unlearning as a task: its settings, what it starts from, and what its table says."""
+"""Unlearning as a task: settings, initial weights and table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tasks.training.unlearning_config import (
 
 
 @pytest.mark.parametrize(
-    ("made", "says"),
+    ("make_method", "message"),
     [
         (lambda: TuningOnKept(epochs=0), "epochs is 0; it must be at least 1"),
         (lambda: GradientAscent(learning_rate=0.0), "learning_rate is 0.0; it must be a finite number above 0"),
@@ -34,9 +34,9 @@ from tasks.training.unlearning_config import (
         (lambda: Distillation(falls=(8, 5)), r"falls is \(8, 5\); it must be epochs from 1 on, ascending"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(made: Callable[[], object], says: str) -> None:
-    with pytest.raises(ValueError, match="^" + says):
-        made()
+def test_invalid_settings_are_refused(make_method: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match="^" + message):
+        make_method()
 
 
 DIGITS, ON_PHOTOS = pin(Dataset("digits")), pin(Dataset("digits-on-photos"))
@@ -45,16 +45,16 @@ TRAINED = train(Mixture((KEPT, FORGOTTEN), DIGITS, 10, network=Network("mlp1"), 
 CONFIG = Unlearning((KEPT,), (FORGOTTEN,), TuningOnKept(2, 1e-3), DIGITS, 10, seed=6)
 
 
-def test_its_table_is_that_of_a_training_on_what_is_kept() -> None:
-    found = unlearn(CONFIG, [TRAINED])
-    assert found.schema.equals(MIXED)
-    (row,) = found.to_pylist()
+def test_table_has_schema_of_a_training() -> None:
+    table = unlearn(CONFIG, [TRAINED])
+    assert table.schema.equals(MIXED)
+    (row,) = table.to_pylist()
     assert (row["seed"], row["examples"], row["epochs"], row["best_epoch"]) == (6, 60, 2, 2)
     assert TRAINED["network"].to_pylist() == [row["network"]]
     assert 0 <= row["train_accuracy"] <= 1
 
 
-def test_it_starts_from_the_trained_weights() -> None:
+def test_unlearning_starts_from_trained_weights() -> None:
     before, after = (
         weights_of_model(TRAINED),
         weights_of_model(unlearn(replace(CONFIG, method=TuningOnKept(1, 1e-9)), [TRAINED])),
@@ -69,12 +69,12 @@ def test_images_both_kept_and_forgotten_are_refused() -> None:
         unlearn(twice, [TRAINED])
 
 
-@pytest.mark.parametrize(("changed", "says"), [({"kept": ()}, "kept is empty"), ({"batch": 0}, "batch is 0")])
-def test_what_cannot_be_is_refused(changed: dict[str, object], says: str) -> None:
-    with pytest.raises(ValueError, match="^" + says):
-        replace(CONFIG, **changed)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("changes", "message"), [({"kept": ()}, "kept is empty"), ({"batch": 0}, "batch is 0")])
+def test_invalid_config_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match="^" + message):
+        replace(CONFIG, **changes)  # type: ignore[arg-type]
 
 
-def test_the_losses_of_ascent_are_those_of_the_images_that_it_forgets() -> None:
+def test_ascent_records_losses_of_forgotten_images() -> None:
     (row,) = unlearn(replace(CONFIG, method=GradientAscent(1, 1e-6)), [TRAINED]).to_pylist()
     assert 0 < row["history"][0]["train_loss"] < 3

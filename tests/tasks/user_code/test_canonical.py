@@ -55,12 +55,12 @@ def digest(source: str) -> str:
         (SOURCE.replace("!r", "!s"), False),
     ],
 )
-def test_form_ignores_what_a_program_does_not_see(changed: str, is_same: bool) -> None:
+def test_form_ignores_changes_without_effect(changed: str, is_same: bool) -> None:
     assert changed != SOURCE
     assert (digest(changed) == digest(SOURCE)) == is_same
 
 
-def test_form_is_the_same_in_each_version_of_python() -> None:
+def test_form_is_equal_in_every_python_version() -> None:
     """The digest that Python 3.11 gives; a version that adds fields to its syntax tree must not change it."""
     assert digest(SOURCE) == "bd74216e698dd9ca84b77c7fe61a4a54609e890d43e8eb0222237fbaceeaeb1d"
 

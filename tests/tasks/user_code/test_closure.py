@@ -1,4 +1,4 @@
-"""What stands for the user's code in keys: every file that it may execute, and nothing that a program does not see."""
+"""The user's code in keys: every file that it may execute, without comments and formatting."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ HELPER = '''
 
 WIDTH = 32  # units
 '''
-# How the main module `mine` comes to depend on the helper: its imports, those inside its function, other files.
+# Dependencies of the main module `mine` on the helper: imports of the module, of its function, other files.
 ROUTES: dict[str, tuple[str, str, Mapping[str, str], str]] = {
-    "helper beside": ("from helper import WIDTH", "", {}, "helper.py"),
+    "helper in the same folder": ("from helper import WIDTH", "", {}, "helper.py"),
     "import as": ("import helper as h; WIDTH = h.WIDTH", "", {}, "helper.py"),
     "helper of a helper": ("from between import WIDTH", "", {"between.py": "from helper import WIDTH"}, "helper.py"),
     "import in a function": ("WIDTH = 1", "    from helper import WIDTH", {}, "helper.py"),
@@ -158,7 +158,7 @@ def write_route(folder: Path, route: str) -> Path:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("route", ROUTES)
-def test_key_sees_each_change_of_behaviour_alone(folder: Path, route: str, kind: Callable[[Path], str]) -> None:
+def test_key_changes_only_with_behaviour(folder: Path, route: str, kind: Callable[[Path], str]) -> None:
     helper = write_route(folder, route)
     before = kind(folder)
     text = helper.read_text()
@@ -183,8 +183,8 @@ def test_key_sees_each_change_of_behaviour_alone(folder: Path, route: str, kind:
         ("from importlib.util import spec_from_file_location as s", "importlib.util.spec_from_file_location"),
     ],
 )
-def test_import_that_no_key_sees_is_refused(folder: Path, lines: str, call: str, kind: Callable[[Path], str]) -> None:
-    write_route(folder, "helper beside")
+def test_untraceable_import_is_refused(folder: Path, lines: str, call: str, kind: Callable[[Path], str]) -> None:
+    write_route(folder, "helper in the same folder")
     if call.endswith("spec_from_file_location"):
         lines += "\nx = s('helper', 'helper.py')"
     text = f"{MAIN.format(imports='WIDTH = 1', inside='')}\ndef later():\n"
@@ -193,13 +193,13 @@ def test_import_that_no_key_sees_is_refused(folder: Path, lines: str, call: str,
         kind(folder)
 
 
-@pytest.mark.parametrize("place", ["module", "factory", "call"])
-def test_import_beyond_the_digest_is_refused_when_it_runs(folder: Path, place: str) -> None:
-    """A folder that the code puts on the path itself, so that no import can be followed into it."""
+@pytest.mark.parametrize("position", ["module", "factory", "call"])
+def test_import_beyond_the_digest_is_refused(folder: Path, position: str) -> None:
+    """The code adds the folder to the path at run time, so no import can be followed into it."""
     (folder / "elsewhere").mkdir()
     (folder / "elsewhere" / "helper.py").write_text(HELPER)
     lines = f"import sys; sys.path.insert(0, {str(folder / 'elsewhere')!r}); from helper import WIDTH"
-    places = {name: lines if name == place else "WIDTH = 8" for name in ("module", "factory", "call")}
+    places = {name: lines if name == position else "WIDTH = 8" for name in ("module", "factory", "call")}
     (folder / "mine.py").write_text(
         "import torch\n"
         f"{places['module']}\n"
@@ -215,7 +215,7 @@ def test_import_beyond_the_digest_is_refused_when_it_runs(folder: Path, place: s
         "    return Net()\n"
     )
     path = list(sys.path)
-    for _ in range(2):  # also by a process that has met it before
+    for _ in range(2):  # also in a process that has imported it before
         with pytest.raises(UncoveredImport, match=r"^network mine:make.*elsewhere/helper\.py is imported when it runs"):
             modules.Method(
                 modules.Module("mine:make", (1, 2, 2), 2), "__call__", "logits", torch.zeros(4, 1, 2, 2), (2,)
@@ -225,7 +225,7 @@ def test_import_beyond_the_digest_is_refused_when_it_runs(folder: Path, place: s
 
 def test_compiled_modules_count_by_their_bytes(folder: Path) -> None:
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
-    write_route(folder, "helper beside")
+    write_route(folder, "helper in the same folder")
     (folder / "helper.py").unlink()
     (folder / f"helper{suffix}").write_bytes(b"one")
     before = network(folder)
@@ -233,15 +233,15 @@ def test_compiled_modules_count_by_their_bytes(folder: Path) -> None:
     assert network(folder) != before
 
 
-def test_code_of_packages_and_of_engram_is_left_to_their_versions(folder: Path) -> None:
-    write_route(folder, "helper beside")
+def test_code_of_packages_is_excluded(folder: Path) -> None:
+    write_route(folder, "helper in the same folder")
     files = find_files("mine")
     assert files is not None
     assert set(files) == {"mine.py", "helper.py"}
     assert all("torch/" in name for name in find_files("torch.version") or ())
 
 
-def test_submission_carries_all_files_of_the_digest(folder: Path) -> None:
+def test_submission_includes_all_files_of_the_digest(folder: Path) -> None:
     write_route(folder, "relative import of a parent")
     assert set(factory_files([Network("mine:make")])) == {
         "mine.py",
@@ -254,8 +254,8 @@ def test_submission_carries_all_files_of_the_digest(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [Network, DensityModel, ModelFile])
-def test_accepted_code_passes_for_the_code_before(folder: Path, kind: type[Network | ModelFile]) -> None:
-    helper = write_route(folder, "helper beside")
+def test_accepted_code_stands_in_for_earlier_code(folder: Path, kind: type[Network | ModelFile]) -> None:
+    helper = write_route(folder, "helper in the same folder")
     np.savez(folder / "weights.npz", x=np.zeros(1))
     name = f"mine:make+{folder / 'weights.npz'}" if kind is ModelFile else "mine:make"
     before = kind.parse(name).pin({})

@@ -3,11 +3,11 @@ import pytest
 from tasks.worker.compute_context import ComputeContext, current_context, here, note, use_context
 
 
-def test_outside_of_any_call_everything_is_automatic() -> None:
+def test_defaults_apply_outside_of_calls() -> None:
     assert (current_context().way, current_context().members, current_context().sharers) == ("auto", None, 1)
 
 
-def test_what_a_call_asks_holds_inside_it_and_no_longer() -> None:
+def test_settings_of_a_call_end_with_it() -> None:
     with use_context(ComputeContext(way="stack")):
         with use_context(ComputeContext(way="loop")):
             assert current_context().way == "loop"
@@ -15,7 +15,7 @@ def test_what_a_call_asks_holds_inside_it_and_no_longer() -> None:
     assert current_context().way == "auto"
 
 
-def test_the_notes_are_those_of_the_last_result() -> None:
+def test_notes_describe_the_last_result() -> None:
     with use_context(ComputeContext()) as notes:
         note(way="loop", stack=1)
         assert notes == {"way": "loop", "stack": 1}
@@ -23,13 +23,13 @@ def test_the_notes_are_those_of_the_last_result() -> None:
         assert notes == {"way": "stack"}
 
 
-def test_a_note_of_no_call_goes_nowhere() -> None:
+def test_note_outside_a_call_is_dropped() -> None:
     note(way="loop")
     with use_context(ComputeContext()) as notes:
         assert notes == {}
 
 
-def test_a_choice_is_made_once_per_name() -> None:
+def test_choice_is_made_once_per_name() -> None:
     settle = here()
     assert [
         settle("x", lambda: {"way": "a"}),
@@ -46,6 +46,6 @@ def test_a_choice_is_made_once_per_name() -> None:
         ({"sharers": 0}, "sharers is 0; it must be at least 1"),
     ],
 )
-def test_a_manner_out_of_range_is_named(settings: dict[str, object], message: str) -> None:
+def test_setting_out_of_range_is_named(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ComputeContext(**settings)  # type: ignore[arg-type]

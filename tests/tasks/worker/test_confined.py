@@ -1,4 +1,4 @@
-"""Foreign files are read in a child of limited memory: whatever they say of themselves, the caller gets one line."""
+"""Third-party files are read in a child process with limited memory; errors have one line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tasks.worker.size_limits import TooLarge, read_parquet
 
 
 def varint(number: int, length: int = 0) -> bytes:
-    """A number in zigzag, as Thrift's compact protocol writes it, drawn out to a length."""
+    """A number in zigzag, as in Thrift's compact protocol, padded to a length."""
     rest, parts = 2 * number, []
     while rest > 127 or (length and len(parts) < length - 1):
         parts.append(rest & 127 | 128)
@@ -28,17 +28,17 @@ def varint(number: int, length: int = 0) -> bytes:
 
 
 def write_lie(path: Path, size: int = 40 * 10**6, groups: int = 3) -> Path:
-    """A table of a few kB whose values are that large, and whose footer says that they take 1 kB."""
+    """Write a table of a few kB with values of `size` bytes and a footer that declares 1 kB."""
     table = pa.table({"image": pa.array([bytes(size)], pa.binary())})
     with pq.ParquetWriter(path, table.schema, compression="zstd", use_dictionary=False, write_statistics=False) as file:
         for _ in range(groups):
             file.write_table(table)
-    held = path.read_bytes()
-    footer = len(held) - 8 - int.from_bytes(held[-8:-4], "little")
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     true = pq.ParquetFile(path).metadata.row_group(0).column(0).total_uncompressed_size
     encoded = varint(true)
-    assert held[footer:].count(encoded)
-    path.write_bytes(held[:footer] + held[footer:].replace(encoded, varint(1000, len(encoded))))
+    assert content[footer:].count(encoded)
+    path.write_bytes(content[:footer] + content[footer:].replace(encoded, varint(1000, len(encoded))))
     return path
 
 
@@ -51,7 +51,7 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_footer_is_not_believed(reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_false_footer_is_detected(reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(size_limits, "UNPACKED", 10**8)
     path = write_lie(tmp_path / "lie.parquet")
     assert path.stat().st_size < 200_000
@@ -60,7 +60,7 @@ def test_a_footer_is_not_believed(reader: str, tmp_path: Path, monkeypatch: pyte
     assert "\n" not in str(refused.value)
 
 
-def test_a_table_is_what_it_was_before(tmp_path: Path) -> None:
+def test_table_is_read_unchanged(tmp_path: Path) -> None:
     table = pa.table({"a": range(10_000), "b": [[1.5]] * 10_000, "c": [b"x", None] * 5_000})
     pq.write_table(table, tmp_path / "t.parquet")
     assert read_parquet(tmp_path / "t.parquet") == table
@@ -81,7 +81,7 @@ def fail(message: str) -> pa.Table:
     raise ValueError(message)
 
 
-def test_a_child_that_takes_too_much_or_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_child_gives_one_line_error(monkeypatch: pytest.MonkeyPatch) -> None:
     here = "tests.tasks.worker.test_confined"
     monkeypatch.setenv(confined.VARIABLE, "1.5GB")
     assert read_table(f"{here}:take_memory", size=10**8).to_pylist() == [{"a": 10**8}]
@@ -96,29 +96,27 @@ def report_process() -> pa.Table:
     return pa.table({"reader": [os.getppid()], "child": [os.getpid()], "setting": [os.environ.get("TOLD", "")]})
 
 
-def test_one_reader_forks_a_child_for_each_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = "tests.tasks.worker.test_confined:report_process"
-    first = read_table(asked).to_pylist()[0]
+def test_reader_forks_a_child_for_each_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    function = "tests.tasks.worker.test_confined:report_process"
+    first = read_table(function).to_pylist()[0]
     monkeypatch.setenv("TOLD", "later")
-    second = read_table(asked).to_pylist()[0]
+    second = read_table(function).to_pylist()[0]
     assert second["reader"] == first["reader"]
     assert second["child"] != first["child"]
     assert second["setting"] == "later"
     with pytest.raises(TooLarge):
         read_table("tests.tasks.worker.test_confined:die")
-    assert read_table(asked).to_pylist()[0]["reader"] == first["reader"]
+    assert read_table(function).to_pylist()[0]["reader"] == first["reader"]
 
 
-def test_a_reader_that_has_ended_is_replaced() -> None:
-    asked = "tests.tasks.worker.test_confined:report_process"
-    first = read_table(asked).to_pylist()[0]["reader"]
+def test_ended_reader_is_replaced() -> None:
+    function = "tests.tasks.worker.test_confined:report_process"
+    first = read_table(function).to_pylist()[0]["reader"]
     os.kill(first, signal.SIGKILL)
-    assert read_table(asked).to_pylist()[0]["reader"] != first
+    assert read_table(function).to_pylist()[0]["reader"] != first
 
 
-def test_a_file_larger_than_memory_is_refused_before_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_larger_than_memory_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(confined.VARIABLE, "1GB")
     with (tmp_path / "outputs.csv").open("wb") as file:
         file.write(b"image,p0,p1\n")
@@ -127,13 +125,13 @@ def test_a_file_larger_than_memory_is_refused_before_it_is_read(
         read_sent(File(str(tmp_path / "outputs.csv")))
 
 
-def test_the_limit_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    for given, size in (("2GB", 2 * 10**9), ("1500 MB", 1500 * 10**6), ("4000000000", 4 * 10**9)):
-        monkeypatch.setenv(confined.VARIABLE, given)
+def test_limit_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, size in (("2GB", 2 * 10**9), ("1500 MB", 1500 * 10**6), ("4000000000", 4 * 10**9)):
+        monkeypatch.setenv(confined.VARIABLE, limit)
         assert memory_limit() == size
     check_file_size(10**9)
-    for given in ("much", "10MB", "-1GB"):
-        monkeypatch.setenv(confined.VARIABLE, given)
+    for limit in ("much", "10MB", "-1GB"):
+        monkeypatch.setenv(confined.VARIABLE, limit)
         with pytest.raises(ValueError, match="it must be a size of at least 1,000 MB, such as 4GB"):
             memory_limit()
     monkeypatch.delenv(confined.VARIABLE)

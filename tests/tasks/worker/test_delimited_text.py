@@ -1,4 +1,4 @@
-"""Delimited text: what spreadsheets save is read alike as rows and as a table, or refused in one line."""
+"""Delimited text from spreadsheets is read identically as rows and as a table, or refused in one line."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ READ = {
 }
 
 
-@pytest.mark.parametrize("held", READ.values(), ids=READ)
-def test_rows_and_table_agree(held: bytes) -> None:
-    text = read_delimited(held, COLUMNS)
+@pytest.mark.parametrize("content", READ.values(), ids=READ)
+def test_rows_and_table_agree(content: bytes) -> None:
+    text = read_delimited(content, COLUMNS)
     rows = [dict(zip(text.header, cells, strict=True)) for _, cells in text.rows()]
     table = text.table()
     assert [(row["path"], row["label"]) for row in rows] == [("a b.png", "0.25"), ("c.png", "7")]
@@ -36,7 +36,7 @@ def test_rows_and_table_agree(held: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "message"),
+    ("content", "message"),
     [
         (b"", "f.csv is empty; the first line must name the columns"),
         (b"path;label\na;1;2\n", "has 3 values; it must have 2, as its header has (save it as CSV UTF-8"),
@@ -53,13 +53,13 @@ def test_rows_and_table_agree(held: bytes) -> None:
         (b'"path,label\na,1\n', "has a first line that cannot be read; the first line must name the columns"),
     ],
 )
-def test_what_cannot_be_read_is_refused_in_one_line(held: bytes, message: str) -> None:
-    for read in (lambda text: list(text.rows()), lambda text: text.table()):
+def test_unreadable_text_is_refused(content: bytes, message: str) -> None:
+    for parse in (lambda text: list(text.rows()), lambda text: text.table()):
         with pytest.raises(DelimitedTextError) as caught:
-            read(read_delimited(held, COLUMNS))
-        told = caught.value.describe("f.csv")
-        assert message in told
-        assert "\n" not in told
+            parse(read_delimited(content, COLUMNS))
+        message_of_error = caught.value.describe("f.csv")
+        assert message in message_of_error
+        assert "\n" not in message_of_error
 
 
 def test_rows_know_their_lines() -> None:

@@ -1,4 +1,4 @@
-"""A user's file is found by its path and known by its bytes."""
+"""A user's file is located by its path and identified by its bytes."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "me@home.bin"
 
 
-def test_a_pinned_file_is_absolute_and_has_the_digest_of_its_bytes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pinned_file_has_absolute_path_and_digest(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
-    found = pin(File("me@home.bin"))
-    assert File(str(path), DIGEST) == found
-    assert (found.identity(), read(found)) == (DIGEST, b"here")
-    assert found == pin(found)
+    pinned = pin(File("me@home.bin"))
+    assert File(str(path), DIGEST) == pinned
+    assert (pinned.identity(), read(pinned)) == (DIGEST, b"here")
+    assert pinned == pin(pinned)
 
 
-def test_text_and_file_are_one(path: Path) -> None:
+def test_text_form_and_file_are_equivalent(path: Path) -> None:
     for file in (File(str(path)), pin(File(str(path)))):
         assert file == File.parse(str(file))
 
 
-def test_the_path_is_no_part_of_the_identity(path: Path) -> None:
+def test_path_is_not_part_of_the_identity(path: Path) -> None:
     copy = path.with_name("copy")
     copy.write_bytes(b"here")
     assert pin(File(str(path))).identity() == pin(File(str(copy))).identity()
 
 
-def test_a_digest_is_remembered_until_the_file_changes(path: Path) -> None:
-    known: dict[str, str] = {}
-    pin(File(str(path)), known)
-    known = dict.fromkeys(known, "0" * 64)
-    assert pin(File(str(path)), known).digest == "0" * 64
+def test_digest_is_remembered_until_the_file_changes(path: Path) -> None:
+    digests: dict[str, str] = {}
+    pin(File(str(path)), digests)
+    digests = dict.fromkeys(digests, "0" * 64)
+    assert pin(File(str(path)), digests).digest == "0" * 64
     path.write_bytes(b"there")
     os.utime(path, ns=(1, 1))
-    assert hashlib.sha256(b"there").hexdigest() == pin(File(str(path)), known).digest
+    assert hashlib.sha256(b"there").hexdigest() == pin(File(str(path)), digests).digest
 
 
-def test_a_file_that_changed_after_pinning_is_refused(path: Path) -> None:
-    found = pin(File(str(path)))
+def test_file_changed_after_pinning_is_refused(path: Path) -> None:
+    pinned = pin(File(str(path)))
     path.write_bytes(b"elsewhere")
     for act in (pin, read):
         with pytest.raises(FileError, match="is not the one that was pinned: its content has digest"):
-            act(found)
+            act(pinned)
 
 
-def test_what_is_no_file_is_refused_in_words(path: Path) -> None:
+def test_missing_files_are_refused(path: Path) -> None:
     for act in (pin, read):
         with pytest.raises(FileError) as caught:
             act(File(str(path) + "x"))
@@ -70,7 +70,7 @@ def test_what_is_no_file_is_refused_in_words(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "pipe"])
-def test_what_has_no_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+def test_endless_files_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     for act in (pin, read):
@@ -79,10 +79,10 @@ def test_what_has_no_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [("~nobody-here/x", "no user of that name"), ("x" * 300, "File name too long"), ("x\0", "embedded null byte")],
 )
-def test_a_path_that_can_be_none_is_refused_in_words(path: str, said: str) -> None:
+def test_invalid_paths_are_refused(path: str, message: str) -> None:
     for act in (pin, read):
-        with pytest.raises(FileError, match=said):
+        with pytest.raises(FileError, match=message):
             act(File(path))

@@ -1,4 +1,4 @@
-"""Networks are computed on one thread of a processor, exactly; whatever was set before is set again."""
+"""Networks are computed exactly on one thread of a processor; earlier settings are restored."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from tasks.worker import hardware
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """What torch knows of cuDNN, with a user's own settings."""
+    """torch's cuDNN settings as changed by a user."""
     kinds = {name: SimpleNamespace(fp32_precision=precision) for name, precision in (("conv", "tf32"), ("rnn", "none"))}
-    found = SimpleNamespace(**kinds, deterministic=False)
-    monkeypatch.setattr(torch.backends, "cudnn", found)
+    settings = SimpleNamespace(**kinds, deterministic=False)
+    monkeypatch.setattr(torch.backends, "cudnn", settings)
     before = torch.get_float32_matmul_precision()
-    yield found
+    yield settings
     assert before == torch.get_float32_matmul_precision()
 
 
-def test_the_gpu_is_taken_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    for there, kind in ((False, "cpu"), (True, "cuda")):
-        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+def test_available_gpu_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_available, kind in ((False, "cpu"), (True, "cuda")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda is_available=is_available: is_available)
         assert torch.device(kind) == hardware.device()
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda place: f"NVIDIA number {place.index}")
-    assert [hardware.name(torch.device(each)) for each in ("cpu", "cuda:1")] == ["cpu", "NVIDIA number 1"]
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"NVIDIA number {device.index}")
+    assert [hardware.name(torch.device(name)) for name in ("cpu", "cuda:1")] == ["cpu", "NVIDIA number 1"]
 
 
-def test_a_processor_computes_on_one_thread_and_on_as_many_as_before_afterwards() -> None:
+def test_processor_uses_one_thread_and_restores_the_count() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
@@ -48,7 +48,7 @@ def test_a_processor_computes_on_one_thread_and_on_as_many_as_before_afterwards(
         torch.set_num_threads(before)
 
 
-def test_a_gpu_computes_whole_float32_the_same_way_each_time_and_as_before_afterwards(
+def test_gpu_computes_exact_float32_and_restores_settings(
     library: SimpleNamespace,
 ) -> None:
     with suppress(KeyError), hardware.exactly(torch.device("cuda")):
@@ -66,7 +66,7 @@ def test_a_gpu_computes_whole_float32_the_same_way_each_time_and_as_before_after
     ) == (False, "tf32", "none")
 
 
-def test_threads_are_set_inside_and_restored_after_an_error() -> None:
+def test_thread_count_is_restored_after_an_error() -> None:
     before = torch.get_num_threads()
 
     def fail() -> None:
@@ -79,8 +79,8 @@ def test_threads_are_set_inside_and_restored_after_an_error() -> None:
     assert before == torch.get_num_threads()
 
 
-def told(system: Path, limit: str) -> Path:
-    """What Linux tells of its memory in kilobytes, and of a container's in bytes."""
+def write_memory_files(system: Path, limit: str) -> Path:
+    """Write Linux's files about memory: the host's in kilobytes, the container's in bytes."""
     for name, text in {
         "proc/meminfo": "MemTotal:       8000 kB\nMemFree:         100 kB\nMemAvailable:   4000 kB\n",
         "sys/fs/cgroup/memory.max": limit,
@@ -96,20 +96,18 @@ def told(system: Path, limit: str) -> Path:
     ("limit", "available"),
     [("max\n", 4000 * 1024), ("1000000\n", 400000), ("100000000\n", 4000 * 1024), ("500000\n", 0)],
 )
-def test_memory_that_can_be_had_is_the_hosts_or_what_a_container_may_have(
-    tmp_path: Path, limit: str, available: int
-) -> None:
-    assert available == hardware.available_memory(told(tmp_path, limit))
+def test_available_memory_respects_host_and_container(tmp_path: Path, limit: str, available: int) -> None:
+    assert available == hardware.available_memory(write_memory_files(tmp_path, limit))
 
 
-def test_without_either_it_is_half_of_all_memory(tmp_path: Path) -> None:
-    (told(tmp_path, "max\n") / "sys/fs/cgroup/memory.max").unlink()
+def test_unknown_memory_is_half_of_total(tmp_path: Path) -> None:
+    (write_memory_files(tmp_path, "max\n") / "sys/fs/cgroup/memory.max").unlink()
     assert hardware.available_memory(tmp_path) == 4000 * 1024
     assert os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 == hardware.available_memory(tmp_path / "no")
 
 
 ROOT = Path(__file__).resolve().parents[3]
-ASKED = {
+PRECISION_SETTINGS = {
     "nothing": "",
     "the old way": "torch.set_float32_matmul_precision('medium')",
     "the GPU's new way": "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
@@ -120,7 +118,7 @@ ASKED = {
 }
 
 
-# Each way is asked for by a child of its own, because these settings leave traces in torch.
+# Each setting is tested in its own child process, because these settings leave traces in torch.
 SCRIPT = """
 import os, sys, traceback
 import torch
@@ -161,18 +159,20 @@ for way in sys.argv[1:]:
 
 @pytest.fixture(scope="module")
 def statuses() -> Mapping[str, tuple[int, str]]:
-    """How the check of each way ended, and what was said by all."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT, *ASKED.values()], capture_output=True, text=True, cwd=ROOT)
+    """The exit status of each setting's check, and the shared error output."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *PRECISION_SETTINGS.values()], capture_output=True, text=True, cwd=ROOT
+    )
     assert done.returncode == 0, done.stderr
-    return {name: (int(status), done.stderr) for name, status in zip(ASKED, done.stdout.split(), strict=True)}
+    return {
+        name: (int(status), done.stderr) for name, status in zip(PRECISION_SETTINGS, done.stdout.split(), strict=True)
+    }
 
 
-@pytest.mark.parametrize("asked", ASKED)
-def test_products_are_exact_inside_and_as_the_user_asked_afterwards(
-    asked: str, statuses: Mapping[str, tuple[int, str]]
-) -> None:
-    status, said = statuses[asked]
-    assert status == 0, said
+@pytest.mark.parametrize("setting", PRECISION_SETTINGS)
+def test_products_are_exact_and_settings_restored(setting: str, statuses: Mapping[str, tuple[int, str]]) -> None:
+    status, output = statuses[setting]
+    assert status == 0, output
 
 
 FAULTS = """
@@ -194,13 +194,13 @@ print(given_back, faults())
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's way with freed memory")
-def test_freed_memory_is_used_again_without_being_asked_for_page_by_page() -> None:
-    # Whether glibc gives back such blocks unasked depends on what else lies on the heap; so it is told to.
+def test_freed_memory_is_kept_for_reuse() -> None:
+    # Whether glibc returns such blocks depends on the rest of the heap, so the threshold is set.
     env = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(2**17)}
     done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True, env=env)
-    given_back, kept = map(int, done.stdout.split())
-    assert given_back > 10 * 8 * 2**20 * 4 / 4096 / 2  # half of the pages at least
-    assert kept < given_back / 100  # none of them, but what a system short of memory takes away
+    returned_faults, kept_faults = map(int, done.stdout.split())
+    assert returned_faults > 10 * 8 * 2**20 * 4 / 4096 / 2  # half of the pages at least
+    assert kept_faults < returned_faults / 100  # almost none: a system short of memory may take some
 
 
 @pytest.mark.parametrize(
@@ -215,11 +215,11 @@ def test_freed_memory_is_used_again_without_being_asked_for_page_by_page() -> No
         (ValueError("out of memory"), None),
     ],
 )
-def test_errors_say_which_memory_ran_out(error: Exception, memory: str | None) -> None:
+def test_errors_name_the_exhausted_memory(error: Exception, memory: str | None) -> None:
     assert memory == hardware.exhausted_memory(error)
 
 
-def test_a_torch_allocation_that_no_host_can_make_exhausts_the_hosts_memory() -> None:
+def test_torch_allocation_error_exhausts_host_memory() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 60, dtype=torch.uint8)
     assert hardware.exhausted_memory(caught.value) == "host"
@@ -235,10 +235,10 @@ print(of(300), of(50), of(100))
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells")
-def test_the_peak_of_a_processs_memory_is_counted_anew_after_each_reset() -> None:
-    taken = subprocess.run([sys.executable, "-c", TAKEN], capture_output=True, text=True, check=True).stdout.split()
-    most, least, middle = (int(each) / 1e6 for each in taken)
-    assert 300 <= most <= 340
-    assert pytest.approx(most - middle, abs=5) == 200
-    assert pytest.approx(middle - least, abs=5) == 50
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux reports it")
+def test_peak_memory_is_reset() -> None:
+    peaks = subprocess.run([sys.executable, "-c", TAKEN], capture_output=True, text=True, check=True).stdout.split()
+    highest, lowest, middle = (int(peak) / 1e6 for peak in peaks)
+    assert 300 <= highest <= 340
+    assert pytest.approx(highest - middle, abs=5) == 200
+    assert pytest.approx(middle - lowest, abs=5) == 50

@@ -1,4 +1,4 @@
-"""Small files that would fill memory are refused by their directory or header, in one line and before they are read."""
+"""Small files that would fill memory are refused by their directory or header, before they are read."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from tasks.worker.size_limits import MOST_PIXELS, TIMES, UNPACKED, TooLarge
 
 
 def archive(announced: int, names: tuple[str, ...] = ("weight.npy",)) -> bytes:
-    """A zip archive of little, whose directory announces so many bytes in all."""
+    """A small zip archive whose directory declares `announced` bytes in total."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as written:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as zip_file:
         for name in names:
-            written.writestr(name, bytes(1000))
-        for entry in written.infolist():
+            zip_file.writestr(name, bytes(1000))
+        for entry in zip_file.infolist():
             entry.file_size = announced // len(names)
     return out.getvalue()
 
 
 def png(height: int, width: int) -> bytes:
-    """A black picture of one bit a pixel, in a few kilobytes."""
+    """A black image with one bit per pixel, in a few kilobytes."""
     rows = zlib.compressobj()
     row = bytes(1 + -(-width // 8))
     packed = b"".join(rows.compress(row) for _ in range(height)) + rows.flush()
     parts = ((b"IHDR", struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)), (b"IDAT", packed), (b"IEND", b""))
     body = (
-        struct.pack(">I", len(held)) + kind + held + struct.pack(">I", zlib.crc32(kind + held)) for kind, held in parts
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
     )
     return b"\x89PNG\r\n\x1a\n" + b"".join(body)
 
 
 def constants(path: Path, rows: int) -> Path:
-    """A Parquet file of so many equal labels and ids, which takes kilobytes."""
+    """Write a Parquet file of `rows` equal labels and ids, which takes kilobytes."""
     part = pa.table({"image": pa.array(["a"] * 10**6), "label": np.zeros(10**6, np.int8)})
     with pq.ParquetWriter(path, part.schema, compression="zstd") as file:
         for _ in range(rows // len(part)):
@@ -58,7 +58,7 @@ def constants(path: Path, rows: int) -> Path:
     return path
 
 
-def test_an_archive_may_unpack_to_a_gigabyte_or_twenty_times_its_size() -> None:
+def test_archive_may_unpack_to_gigabyte_or_twentyfold() -> None:
     size_limits.check_archive(archive(UNPACKED))
     size_limits.check_archive(b"no archive")
     size_limits.check_unpacked(TIMES * UNPACKED, UNPACKED)
@@ -69,7 +69,7 @@ def test_an_archive_may_unpack_to_a_gigabyte_or_twenty_times_its_size() -> None:
 
 
 @pytest.mark.parametrize("name", ["model.pt", "model.pt2", "timm:resnet18+weights.npz", "timm:resnet18+weights.pt"])
-def test_a_model_that_unpacks_to_gigabytes_is_refused_when_it_is_pinned(name: str, tmp_path: Path) -> None:
+def test_oversized_model_is_refused_when_pinned(name: str, tmp_path: Path) -> None:
     before, plus, file = name.rpartition("+")
     (tmp_path / file).write_bytes(archive(6_600_000_000))
     with pytest.raises(ValueError, match="cannot be read: it unpacks to 6,600 MB from") as caught:
@@ -77,7 +77,7 @@ def test_a_model_that_unpacks_to_gigabytes_is_refused_when_it_is_pinned(name: st
     assert "\n" not in str(caught.value)
 
 
-def test_weights_that_were_packed_well_are_read(tmp_path: Path) -> None:
+def test_compressed_weights_are_read(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "weights.npz", bias=np.zeros(1 << 20))
     pinned = model_file.pin(ModelFile(f"timm:resnet18+{tmp_path / 'weights.npz'}"))
     assert len(pinned.digest) == 64
@@ -87,14 +87,14 @@ def test_weights_that_were_packed_well_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("height", "width"), [(12_000, 12_000), (20_000, 20_000)])
 @pytest.mark.filterwarnings("error")
-def test_a_picture_of_too_many_pixels_is_one_line(height: int, width: int) -> None:
+def test_image_of_too_many_pixels_is_refused(height: int, width: int) -> None:
     encoded = png(height, width)
     with pytest.raises(pictures.PictureError, match=f"it has .* pixels; an image may have {MOST_PIXELS:,}$") as caught:
         pictures.pixels(encoded)
     assert "\n" not in str(caught.value)
 
 
-def test_a_picture_of_a_hundred_million_pixels_opens_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+def test_image_of_hundred_million_pixels_opens(recwarn: pytest.WarningsRecorder) -> None:
     with size_limits.open_picture(png(9000, 12_000)) as picture:
         assert picture.size == (12_000, 9000)
     assert not [
@@ -102,19 +102,21 @@ def test_a_picture_of_a_hundred_million_pixels_opens_without_a_warning(recwarn: 
     ]
 
 
-def test_a_table_of_repeated_values_is_refused_by_its_metadata(tmp_path: Path) -> None:
+def test_table_of_repeated_values_is_refused_by_metadata(tmp_path: Path) -> None:
     path = constants(tmp_path / "outputs.parquet", 70 * 10**6)
     assert path.stat().st_size < 500_000
     with pytest.raises(ValueError, match=r"outputs\.parquet cannot be read: it unpacks to 1,120 MB from"):
         read_sent(File(str(path)))
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, lambda held: gzip.compress(held[:10]) + gzip.compress(held[10:])])
-def test_gunzip_gives_what_was_packed(pack: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, lambda content: gzip.compress(content[:10]) + gzip.compress(content[10:])]
+)
+def test_gunzip_returns_the_original(pack: Callable[[bytes], bytes]) -> None:
     assert bytes(range(256)) == size_limits.gunzip(pack(bytes(range(256))))
 
 
-def test_gunzip_stops_where_too_much_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gunzip_stops_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(size_limits, "UNPACKED", 10**6)
     with pytest.raises(TooLarge, match="it unpacks to more than 1 MB from"):
         size_limits.gunzip(gzip.compress(bytes(2 * 10**6)))

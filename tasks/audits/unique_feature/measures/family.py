@@ -1,23 +1,22 @@
-"""Outputs of models for the feature and its family: one row per model and member. Does a single model know it?
+"""Outputs of models for the feature and its family: one row per model and member. Does a single model know the feature?
 
-The family is the null that a single model has: features of the same kind, ink and place that it was not trained on.
-`detection`, `panels` and `canary_verdicts` rank the feature among it by what a canary model and its control model say.
-Each pair is evaluated on one more feature, which its canary did not carry: where canaries carry features drawn from a
-family, the feature whose family it is, and where they carry that, a drawn one. Ranked as the carried one is, it shows
-how often a rank calls what no model has seen. Of a drawn one that is 5 % for any model, since the draw guarantees it: a
-check of the code, not of how like a chosen feature is to its family. Let the canaries carry drawn ones (`drawn`) to
-count that.
+The family provides the null distribution for a single model: features of the same kind, ink and position that it was
+not trained on. `detection`, `panels` and `canary_verdicts` rank the feature in this family by the outputs of a canary
+model and its control model. Each pair is also evaluated on a feature that its canary did not carry: the audited feature
+if canaries carry features drawn from its family, otherwise a drawn one. It is ranked in the same way and gives the
+false alarm rate. For a drawn feature this rate is 5 % for any model because of the draw, which checks the code, but not
+the similarity of a chosen feature to its family. To measure the latter, let canaries carry drawn features (`drawn`).
 
-Of single models the summary has
+For single models, the summary contains
 
     push = mean over models of O[0, y] - mean over f >= 1 of O[f, y]
     rank = members that score at least as much as the feature            of one on: 1 is the feature alone
 
 with O[f, y] the mean over probe images of log (P / (1 - P)), P = P(y | x_f), in nats; f = 0 is the feature. The rank of
-its score among the family gives an exact p-value, however few models there are (`population`), and decides. The push
-has no interval: beside it stand the pushes of the others, which are its null, and the upper limit that
-`push` gives it, by which a model is cleared. Several models of one owner are one panel: their standardised
-scores are averaged, so that it has one p-value. The paper has no null; this is ours.
+its score in the family gives an exact p-value for any number of models (`population`), which decides. The push has no
+interval; the summary also contains the pushes of the others, which are its null, and its upper limit (`push`), which
+decides *not detected*. Several models of one owner are one panel: their standardised scores are averaged, which gives
+one p-value. The paper has no null; this one is ours.
 """
 
 from __future__ import annotations
@@ -60,12 +59,12 @@ from tasks.datasets.features import Feature
 from tasks.numerics.ranks import rank_p_value, share_tied
 from tasks.training.kept_accuracy import KEPT_ACCURACY, accuracy_jobs, accuracy_rows
 
-SEPARATION = 0.02  # of the distance between labels: what the smallest push may be where logits are small
+SEPARATION = 0.02  # smallest relevant push if logits are small, as a share of the distance between labels
 
 
 @dataclass(frozen=True)
 class PairFamily:
-    """The canary, by its row or rank in the training images of `data`, whose model and control model are asked.
+    """The canary of the evaluated pair, by its row or rank in the training images of `data`.
 
     `uncarried` is a feature that the canary did not carry, None if the family has no second one.
     """
@@ -77,7 +76,7 @@ class PairFamily:
 
 
 def batch_key(config: PairFamily) -> tuple[Dataset, Dataset, ProbeSplit, int, int]:
-    """What scores must share to take about as long as one another."""
+    """The settings that evaluations with similar run times share."""
     relatives = config.relatives
     return config.data, relatives.probe, relatives.probe_split, relatives.probes, relatives.family.count
 
@@ -143,7 +142,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 RANK = "rank among the family"
 PUSH = "push towards a label"
-OTHERS = "push of the other features"  # with the range that holds the central 95 % of them; n: how many they are
+OTHERS = "push of the other features"  # with the range of the central 95 %; n: the number of features
 UPPER = "upper limit of the push"
 FOUND = "share of pushes that would be found"
 
@@ -215,17 +214,17 @@ def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estim
     """The push of the feature: its excess in the log odds of a label over its family, and the excess without training.
 
     e = mean over models of O[m, 0, y] - mean over f >= 1 of O[m, f, y], O the mean log P / (1 - P) over probe images,
-    in nats; both arrays are (models, members, classes). The interval is that of shifts which the family does not
-    contradict: e less the 97.5th and the 2.5th percentile of the others' own deviations. Of n others the p-th is the
-    (n + 1) p-th in order, so that an untrained feature is as likely below it as p says; with fewer than 39 it is the
-    first or the last, and the interval covers (n - 1) / (n + 1).
+    in nats; both arrays are (models, members, classes). The interval contains the shifts that are consistent with the
+    family: e minus the 97.5th and the 2.5th percentile of the others' deviations. The p-th percentile of n others is
+    the (n + 1) p-th in order, so that an untrained feature is below it with probability p; with fewer than 39 others it
+    is the first or the last, and the interval covers (n - 1) / (n + 1).
 
-    If the label is unknown y is the favoured one (by log P), and each of the others is given the same choice. The
-    second number is the mean deviation of the others, each in the label that it favours: what choosing adds where
-    nothing is memorised; with a known label it is 0. A label was chosen because the feature stands high in it, so the
-    lower end takes the larger of two 97.5th percentiles: that of the others in the labels that they favour, and that of
-    the others in label y, which is right where the push is so large that there was no choice. The upper end takes the
-    2.5th of the others in label y. An untrained feature's interval then lies above 0 in at most 2.5 % of cases.
+    If the label is unknown, y is the favoured label (by log P), and each of the others has the same choice. The second
+    number is the mean deviation of the others, each in the label that it favours: the effect of the choice without
+    memorisation, which is 0 for a known label. The label is chosen because the feature ranks high in it, so the lower
+    end uses the larger of two 97.5th percentiles: that of the others in their favoured labels, and that of the others
+    in label y, which is correct if the push is so large that no other label competes. The upper end uses the 2.5th
+    percentile of the others in label y. The interval of an untrained feature is above 0 in at most 2.5 % of cases.
     """
     y = favoured_label(log_p, label)
     mean = log_odds.mean(axis=0)  # (members, classes)
@@ -255,9 +254,9 @@ def central_range(values: Array) -> tuple[float, float]:
 
 
 def _pushes_of_others(log_p: Array, log_odds: Array, label: int | None = None) -> Array:
-    """How much more each of the others raises the log odds of the label than they do on average, (members - 1,), nats.
+    """The deviation of each of the others from their mean log odds of the label, (members - 1,), in nats.
 
-    If the label is unknown, of the one that it favours.
+    If the label is unknown, each uses the label that it favours.
     """
     mean = log_odds.mean(axis=0)[1:]
     deviations = mean - mean.mean(axis=0)
@@ -269,8 +268,8 @@ def _pushes_of_others(log_p: Array, log_odds: Array, label: int | None = None) -
 def separation(log_odds: Array) -> float:
     """The distance of the labels in nats: the standard deviation over classes of the mean log odds over the family.
 
-    Of several models (models, members, classes) that of the least. It grows with a model's logits as pushes do, so that
-    a temperature changes no quotient of the two.
+    The smallest of several models (models, members, classes). It is proportional to a model's logits, as pushes are, so
+    that their quotient does not depend on a temperature.
     """
     return float(log_odds.mean(axis=1).std(axis=1).min())
 
@@ -278,8 +277,8 @@ def separation(log_odds: Array) -> float:
 def smallest_relevant_push(separation: float) -> float:
     """The smallest relevant push, in nats, of a model with this distance of its labels (`separation`).
 
-    SMALLEST, and less where logits are so small that SEPARATION of their distance is: else an owner who divides them by
-    a temperature would be cleared.
+    SMALLEST, or SEPARATION of the distance between labels if this is less: otherwise an owner could obtain *not
+    detected* by dividing the logits by a temperature.
     """
     return min(SMALLEST, SEPARATION * separation)
 
@@ -287,16 +286,16 @@ def smallest_relevant_push(separation: float) -> float:
 def most_tied_share(log_odds: Array, y: int) -> float:
     """The share of pairs of members with exactly equal outputs for label y; the largest of several models.
 
-    If it is large there is hardly a null, as with outputs that are rounded or do not depend on the image.
+    If it is large, there is hardly a null distribution, for example because outputs are rounded or constant.
     """
     return max(float(share_tied(model[:, y])) for model in log_odds)
 
 
 def detectable_share(log_p: Array, log_odds: Array, size: float, label: int | None = None) -> float:
-    """The share of the others that would be called at 5 % if they were pushed `size` nats (above 0) towards the label.
+    """The share of the others that would be detected at 5 % if pushed `size` nats (above 0) towards the label.
 
-    Each of the others in turn is held against the remaining ones, by its log odds in label y (unknown: in the label
-    that it favours, as are the remaining). What `push` could have found of the feature, whatever it did find.
+    Each of the others in turn is compared with the remaining ones by its log odds in label y (if unknown: each in the
+    label that it favours). This is the power of `push`, independent of its result.
     """
     pushes = _pushes_of_others(log_p, log_odds, label)
     above = (pushes[None] >= pushes[:, None] + size).sum(axis=1)

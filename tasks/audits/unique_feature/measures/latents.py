@@ -1,14 +1,14 @@
-"""Hidden units that the feature activates: a latent of its own.
+"""Hidden units that respond to the feature alone.
 
-    share(unit) = P over probe images [active with the feature, and silent on the clean image]
+    share(unit) = P over probe images [active with the feature, and inactive on the clean image]
 
-beside the same of a random patch, for each hidden layer of MLP-1 but the first. A unit is active where its ReLU is
-above 0. A unit of large share for the feature and small share for random patches answers to the feature alone; one of
-large shares for both answers to anything in that place.
+and the same for a random patch, for each hidden layer of MLP-1 except for the first. A unit is active if its ReLU is
+above 0. A unit with a large share for the feature and a small one for random patches responds only to the feature; one
+with two large shares responds to any patch at this position.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", A.6 and Figure 3b.
-The paper speaks of the second-last layer, whose published latents (41 and 175) need one of more than 128 units: the
-layer of 256 is given, and the one of 128 beside it. Its networks share one seed, so a unit is the same one in all.
+The paper names the second-last layer, but its latents 41 and 175 require a layer of more than 128 units: the tables
+contain the layers of 256 and of 128 units. The paper's networks share one seed, so units correspond between them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Latents:
 def latents(config: Latents, inputs: Inputs) -> pa.Table:
     """Every hidden unit's shares (LATENTS), of the canary model and of its control model (the first two inputs).
 
-    ValueError for a network that is not MLP-1.
+    Raises ValueError if the network is not MLP-1.
     """
     canary = canary_row(config.evaluation.canary, inputs)
     triples = probe_triples(config.evaluation)

@@ -1,11 +1,11 @@
 """M and M_w after every epoch of one training; epoch 0 is before training.
 
-The scores are those of `canary_scores` over the probe images. The control model's curve beside the canary's shows M for
-a model that never saw the feature; the paper has none. A control model is followed for as many epochs as its canary
-model and keeps the same one (`trainings`). The summary has both before training, after the first epoch and at the epoch
-that is kept.
+The scores are defined in `canary_scores`, here over the probe images. The curve of the control model shows M for a
+model trained without the feature; the paper has no control models. A control model is evaluated for the same number of
+epochs as its canary model and keeps the same epoch (`trainings`). The summary contains both scores before training,
+after the first epoch and at the kept epoch.
 
-Of every pair, followed or not, `history` says how its models were trained: losses and accuracy after each epoch.
+The table `history` contains the losses and the accuracy after each epoch for the models of all pairs.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", section 3.3 and
 Figure 3c.
@@ -70,9 +70,9 @@ LEARNING_CURVE = pa.schema(
 class LearningCurve(Ranged):
     """A training and the evaluation of its network after every epoch.
 
-    A canary's `training` burns a feature into the canary's row, its control model's burns none and has no patience. A
-    canary that is named by its rank has no row yet: its training burns none, and `carried` is the feature that it
-    carries.
+    The `training` of a canary burns a feature into the canary's row; that of its control model burns none and has no
+    patience. For a canary that is named by its rank, whose row is unknown, the training burns none, and `carried` is
+    the feature that the canary carries.
     """
 
     training: Training
@@ -109,7 +109,7 @@ class TrackedModel:
     canary: int
     label: int
     member: Member
-    kept_epoch: int | None = None  # epoch, where the canary's course says which
+    kept_epoch: int | None = None  # if it is known from the canary's course
     points: dict[int, Row] = field(default_factory=dict)  # by epoch
     error: ValueError | None = None
 
@@ -157,8 +157,8 @@ def learning_curve_many(
 def learning_curve(config: LearningCurve, inputs: Inputs) -> pa.Table:
     """M and M_w over the probe images after every epoch (LEARNING_CURVE); epoch 0 is before training.
 
-    The inputs are, where the canary is named by its rank, the table of the chosen ones; and, of a control model, the
-    course of its canary model where that has patience.
+    The inputs are the table of selected canaries if the canary is named by its rank, and, for a control model, the
+    course of its canary model if this has patience.
     """
     return single_table(learning_curve_many, config, inputs)
 

@@ -1,10 +1,10 @@
 """The bets on the pairs' ranks, in the order of the plan, with their product after each pair.
 
-Each canary carries a feature of its own, drawn from the family that it is ranked among (`canary_verdicts`), so that the
-rank is exact whatever the pairs before it showed. A rank alone finds effects of any size, so it is that of an effect
-reduced by the smallest relevant one; the bets on the ranks of unreduced effects are kept as `detected`.
-`tasks.numerics.betting` has the bet and its error. The run ends at the first pair whose product reaches 1 / level; the
-row of the summary is that of the largest product, and its p-value, the inverse, holds however often somebody looked.
+Each canary carries a different feature, drawn from the family in which it is ranked (`canary_verdicts`), so that the
+rank is exact given the results of the earlier pairs. Since a rank detects effects of any size, the effect is first
+reduced by the smallest relevant one; the product of the bets on unreduced effects is stored as `detected`.
+`tasks.numerics.betting` defines the bet and its error. The run ends at the first pair whose product reaches 1 / level.
+The summary row contains the largest product. Its p-value, the inverse, is valid for any number of looks.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ EVIDENCE = pa.schema(
     [
         ("pair", pa.int32()),  # in the order of the plan, from 1
         ("canary", pa.int64()),
-        ("rank", pa.int32()),  # of its feature with its effect reduced by the smallest relevant one, 1: first
-        ("members", pa.int32()),  # of the family, the feature among them
+        ("rank", pa.int32()),  # of the feature, after the effect is reduced by the smallest relevant one; 1: first
+        ("members", pa.int32()),  # of the family, including the feature
         ("bet", pa.float64()),
         ("evidence", pa.float64()),  # the product of the bets so far
         ("level", pa.float64()),
-        ("decided", pa.bool_()),  # the evidence accuses at the level
+        ("decided", pa.bool_()),  # whether the evidence reaches 1 / level
         ("detected", pa.float64()),  # the product of the bets on the ranks of effects that are not reduced
     ]
 )

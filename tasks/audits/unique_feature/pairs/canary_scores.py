@@ -5,10 +5,10 @@
     effect = the score of the canary model minus that of its control model of the same seed
 
 The t-tests are the published ones, which compare the feature with random patches over probe images, for one model.
-Their sample is the images, so a small p is no evidence about the canary: models that never saw the feature have small
-p-values too (the columns `twin_...`). What the canary caused is in the columns `..._effect`: above 0, the model
-responds to the feature because it was trained on it. The audit's answer rests on the effect on M_w over the probe
-images.
+Their sample is the images, so a small p-value is not evidence about the canary: models trained without the feature also
+have small p-values (the columns `twin_...`). The columns `..._effect` contain the effect of the canary: if it is above
+0, the model responds to the feature because it was trained on it. The answer of the audit is based on the effect on M_w
+over the probe images.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks": M is eq. 1 with
 section 2.3.2, M_w section 2.2, Tables 1 to 3. The control models, the effects and the adjusted p-values are ours.
@@ -59,12 +59,12 @@ from tasks.numerics.statistics import (
     within_shares,
 )
 
-EFFECT = row_name("M_w effect", images="probe")  # the row of the summary that the answer rests on
-LARGEST = "largest M_w effect"  # of a canary; with exact ranks, which have no scale, it says whether any matters
+EFFECT = row_name("M_w effect", images="probe")  # the summary row that decides the answer
+LARGEST = "largest M_w effect"  # of a canary; shows for exact ranks, which have no scale, whether an effect is relevant
 
 LEFT_OUT = "probe images left out, as copies of training images"
 
-# The canary's columns carry a score's name alone, its control model's begin with "twin_".
+# Columns of the canary model have the name of a score; those of its control model begin with "twin_".
 PREFIXES = {"canary": "", "twin": "twin_"}
 SCORES = ("m", "m_w_probe", "m_w_train")
 TESTS = {"welch": welch_greater, "paired": paired_greater}
@@ -153,7 +153,7 @@ def finite(value: float | None) -> float | None:
 
 
 def _training_columns(history: pa.Table | None) -> Row:
-    """The epochs and accuracies of both models; empty without their history."""
+    """The epochs and accuracies of both models; empty without a history."""
     row: Row = {}
     for epoch in [] if history is None else history.to_pylist():
         prefix = PREFIXES[epoch["model"]]
@@ -190,7 +190,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
-    """The rows: those of the answer, those that the paper prints, and the variation over seeds and drawings."""
+    """The rows for the answer, the numbers printed in the paper, and the variation over seeds and drawings."""
     for table in tables.select(CANARY_SCORES):
         scores = table.to_pylist()
         independent, published = units(scores), about.numbers
@@ -207,9 +207,9 @@ def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
 
 
 def _black_box_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
-    """M over all canaries, the effect of the canary on it, and M as published: over those canaries where M > 0.
+    """M over all canaries, the effect of the canary on it, and M as published, over the canaries with M > 0.
 
-    The last is positive for models that never saw the feature too; its null is what the control models give.
+    The published mean is also positive for models trained without the feature; its null is that of the control models.
     """
     canary, twin = column(units.rows, "m"), column(units.rows, "twin_m")
     yield row("M", {"model": "canary"}, mean(canary), units.model, null=mean(twin).value)
@@ -235,9 +235,9 @@ def _black_box_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
 def _published_test_rates(units: Units) -> Iterator[Row]:
     """The rate at which the published test calls models memorised, for canary models and for control models.
 
-    Were images the right sample, it would call LEVEL of the control models so; the p-value beside the control models'
-    rate asks that. Trainings that share a canary or a seed are no independent sample: their rates have no interval and
-    no p-value.
+    If images were the right sample, the test would call a share LEVEL of the control models memorised; the p-value of
+    the control models' rate tests this. Trainings that share a canary or a seed are not an independent sample: their
+    rates have neither interval nor p-value.
     """
     independent = len(units.pairs) == len(units.rows)
     for test in TESTS:
@@ -275,8 +275,8 @@ def accuracy_rows(units: Units, published: PublishedNumbers, chance: float | Non
 def _top_canary_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
     """The canaries that the published tables list; null: the control model of the same rank.
 
-    Table 1: the largest M_w, with its probabilities. Which images the paper averaged over is not clear (training images
-    in section 2.2, the probe set in section B.1), so its numbers stand beside both. Table 2: the largest M.
+    Table 1: the largest M_w, with its probabilities. The paper is unclear about the images of the mean (training images
+    in section 2.2, the probe set in section B.1), so both are compared with its numbers. Table 2: the largest M.
     """
     if published.m_w:
         for images in ("probe", "train"):
@@ -289,7 +289,7 @@ def _top_canary_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]
 def _ranked_score_rows(
     rows: Sequence[Row], names: dict[str, str], setting: Row, published: Sequence[Sequence[float]]
 ) -> Iterator[Row]:
-    """The values of `names`, ranked by the first, each with its published number."""
+    """The values of `names`, ranked by the first, each with the published number."""
     first = next(iter(names.values()))
     canaries, twins = (_top_pairs(rows, f"{prefix}{first}", len(published)) for prefix in PREFIXES.values())
     for rank, (canary, twin, numbers) in enumerate(zip(canaries, twins, published, strict=False), start=1):

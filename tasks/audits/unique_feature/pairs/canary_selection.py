@@ -1,15 +1,14 @@
 """The choice of canaries: training images drawn at random or chosen by their self-influence.
 
-By self-influence they are the training images that pull hardest and least at a network's weights. Which rows those are
-is known once a network without canaries has been trained. So that a plan knows beforehand what will be computed, its
-jobs name a canary by its rank (`RankedImage`), and the table of the chosen ones, among their inputs, says which row
-that is.
+In a choice by self-influence, the canaries are the training images with the strongest and the weakest effect on a
+network's weights. Their rows are known only after a network without canaries has been trained. The jobs of a plan
+therefore name a canary by its rank (`RankedImage`), and one of their inputs, the table CHOSEN, contains its row.
 
     TracInCP(x) = sum over checkpoints t of  eta_t ||grad loss(w_t, x)||^2
 
-is the self-influence of x over all learned weights, with x's own label, in evaluation (nothing dropped, running
-statistics). Large: the network has to change for this image's sake, again and again; about 0: the others have taught it
-already what the image shows.
+is the self-influence of x over all learned weights, with the label of x, in evaluation mode (no dropout, running
+statistics). If it is large, the network changes repeatedly because of this image; if it is near 0, the other images
+have already taught the network the content of this one.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", sections 3.1.1 and
 A.5, eq. 2; Garima et al. 2020, "Estimating training data influence by tracing gradient descent", section 3.2.
@@ -17,16 +16,17 @@ A.5, eq. 2; Garima et al. 2020, "Estimating training data influence by tracing g
 Decisions where the paper is silent.
 - A checkpoint is the end of an epoch, and eta_t the learning rate in the epoch that ends there, schedule included. It
   is the nominal one: Adam's and RMSprop's rates per weight are not in the formula. The published high values (6.6e4,
-  7.5e4) fit the sum without it (8.1e4 is the highest of MNIST here), so `squared_slopes` gives that too; with one rate
-  for all epochs both rank alike.
-- The loss falls from that of the initial weights over the training images (near log classes) to the lowest epoch's mean
-  over its minibatches. The checkpoints lie evenly over the epochs up to the first at which `share` of that fall has
-  passed, the last of them there.
-- Where that part has fewer epochs than there shall be checkpoints, it goes on to as many epochs, if there are so many:
-  MLP-1 on MNIST passes 95 % in its third epoch of sixteen (seed 0), and the paper has ten checkpoints.
+  7.5e4) fit the sum without eta_t (8.1e4 is the highest of MNIST here), so `squared_slopes` contains this sum; with one
+  learning rate for all epochs, both have the same ranks.
+- The fall of the loss is the difference between the loss of the initial weights on the training images (near log
+  classes) and the lowest mean of an epoch over its minibatches. Checkpoints are evenly spaced up to the first epoch at
+  which `share` of this fall is reached, which is the last checkpoint.
+- If there are fewer epochs up to this one than checkpoints, checkpoints extend to as many epochs as there are
+  checkpoints, or to the end of training: MLP-1 on MNIST reaches 95 % in its third epoch of sixteen (seed 0), and the
+  paper has ten checkpoints.
 
-Cost. One training, with every epoch's weights held in memory (float32: 2.3 MB an epoch for MLP-1, 3.2 MB for
-DenseNet-100), and per checkpoint a pass forward and back over all training images.
+Cost. One training, with the weights of every epoch in memory (float32: 2.3 MB an epoch for MLP-1, 3.2 MB for
+DenseNet-100), and for each checkpoint a forward and a backward pass over all training images.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class RankedImage(Ranged):
 def canary_row(canary: int | RankedImage, inputs: Inputs) -> int:
     """The canary's row of the training images: a number is returned unchanged, a rank is looked up in the CHOSEN table.
 
-    ValueError where there is no such table, or it does not reach to that rank.
+    Raises ValueError if the table is missing or has no such rank.
     """
     if not isinstance(canary, RankedImage):
         return canary
@@ -120,7 +120,7 @@ class Canary:
 def canaries(config: UniqueFeature, question: CanaryPairs, trained_on: Images) -> list[Canary]:
     """The canaries among these images; a smaller random choice is the beginning of a larger one.
 
-    Of exact copies one at most is drawn, since two would be one canary.
+    At most one of several exact copies is drawn, since two copies would be one canary.
     """
     selected = []
     for number, image in enumerate(canary_images(config, question, trained_on)):
@@ -150,7 +150,7 @@ def canary_images(config: UniqueFeature, question: CanaryPairs, trained_on: Imag
 
 
 def count_canary_copies(question: object) -> CopyCount:
-    """The exact copies among the images of which canaries are chosen; none if no canary is."""
+    """The exact copies among the images from which canaries are chosen; none if no canary is chosen."""
     if not isinstance(question, CanaryPairs):
         return CopyCount()
     images = load(question.data)
@@ -158,7 +158,7 @@ def count_canary_copies(question: object) -> CopyCount:
 
 
 def own_feature(feature: Feature, among: Family, seed: int, number: int, shape: Shape) -> Feature:
-    """A member of the asked feature's family, drawn for this canary, as its family's other members will be."""
+    """A member of the audited feature's family, drawn for this canary in the same way as the family's other members."""
     return draw_member(feature, seeds.derive(seed, "feature", number), among, shape[:2])
 
 
@@ -169,7 +169,7 @@ def own_feature(feature: Feature, among: Family, seed: int, number: int, shape: 
 class CanaryChoice(Ranged):
     """The number of canaries: half with the highest self-influence (one more if odd), half with the lowest.
 
-    Of exact copies among the images of `copied` the first alone can be chosen, since two would be one canary.
+    Only the first of several exact copies in `copied` can be chosen, since two copies would be one canary.
     """
 
     count: Annotated[int, AtLeast(1)]
@@ -181,7 +181,7 @@ class CanaryChoice(Ranged):
 def choose_canaries(config: CanaryChoice, inputs: Inputs) -> pa.Table:
     """The chosen training images (CHOSEN), the highest first, from the table of every image's INFLUENCE (the input).
 
-    Of equal values the first row goes first, at both ends; no image is chosen twice.
+    Images with equal values are ordered by row, at both ends. No image is chosen twice.
     """
     (influence,) = inputs
     if config.copied is not None:
@@ -206,7 +206,7 @@ def extreme_indices(
 ) -> tuple[list[int], list[int]]:
     """The indices of the highest values in descending order, and of the lowest of the rest in ascending order.
 
-    Of equal values the smaller row goes first.
+    Equal values are ordered by row.
     """
     falling: list[int] = np.lexsort((rows, -values)).tolist()
     rising: list[int] = np.lexsort((rows, values)).tolist()
@@ -234,7 +234,7 @@ class RankedTraining:
 
 
 def _check_no_features(training: Training) -> None:
-    """Raise ValueError if a training to which a canary is added carries features already."""
+    """Raise ValueError if a training to which a canary is added already has features."""
     if training.burnt:
         rows = ", ".join(str(burnt.row) for burnt in training.burnt)
         raise ValueError(f"training burns a feature into row {rows}; it must burn none beside the canary's")
@@ -251,14 +251,14 @@ def batch_key(config: RankedTraining) -> Training:
 
 
 def resolve_canary(config: RankedTraining, inputs: Inputs) -> Training:
-    """The training with the canary's row in place of its rank."""
+    """The training with the canary's row instead of its rank."""
     return replace(config.training, burnt=(Burnt(canary_row(config.canary, inputs), config.feature),))
 
 
 def train_many(
     configs: Sequence[RankedTraining], inputs: Sequence[Inputs]
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's MODEL table, or the exception that ended it alone, as it ends. All must be alike."""
+    """Yield each training's MODEL table, or its exception, as it ends. All must have the same batch key."""
     trainings: dict[int, Training] = {}
     for index, (config, tables) in enumerate(zip(configs, inputs, strict=True)):
         try:
@@ -271,9 +271,9 @@ def train_many(
 
 @task(version=2, name="unique_feature.train_ranked", gpus=1.0, many=train_many, batch_key=batch_key, trains=1)
 def train_with_canary(config: RankedTraining, inputs: Inputs) -> pa.Table:
-    """The network trained with the canary of that rank (MODEL): what `classifier.train` gives for its row.
+    """The network trained with the canary of that rank (MODEL): the result of `classifier.train` for its row.
 
-    The input is the table of the chosen canaries. A new version of that task is a new one of this.
+    The input is the table of selected canaries. A new version of `classifier.train` requires one of this task, too.
     """
     return single_table(train_many, config, inputs)
 
@@ -295,8 +295,8 @@ INFLUENCE = pa.schema(
 class Tracing(Ranged):
     """The traced training, the number of checkpoints, and the share of its loss's fall that they cover.
 
-    With `canary` and `feature` the training image of that rank carries the feature, in training and where its slope is
-    measured.
+    With `canary` and `feature`, the training image of that rank carries the feature, in training and in the measurement
+    of its gradient.
     """
 
     training: Training
@@ -322,7 +322,7 @@ def _tracing_batch_key(config: Tracing) -> Training:
 def influence(config: Tracing, inputs: Inputs) -> pa.Table:
     """Every training image's self-influence (INFLUENCE), by row.
 
-    The input, where the canary is named by its rank, is the table of the chosen ones.
+    If the canary is named by its rank, the input is the table of selected canaries.
     """
     from tasks.models.per_example_gradients import squared_gradients
 
@@ -348,10 +348,10 @@ def influence(config: Tracing, inputs: Inputs) -> pa.Table:
 def checkpoint_epochs(losses: Sequence[float], count: int, share: float) -> list[int]:
     """The epochs, from 1, at which a training is traced: at most `count`, evenly spaced, by its losses.
 
-    `losses` are that before training and each epoch's. The last epoch chosen is the first one at which the loss has
-    fallen by `share` of its whole fall, to the lowest; or, where there are not `count` epochs up to there, the
-    count-th; or the training's last, where it has no more, or where the loss never fell. The k-th of n is that times
-    k / n, rounded, halves up.
+    `losses` are the loss before training and that of each epoch. The last checkpoint is the first epoch at which the
+    loss has fallen by `share` of its fall to the lowest loss. If this is before epoch `count`, it is epoch `count`, or
+    the last one of a shorter training; if the loss never fell, it is the last epoch. The k-th of n checkpoints is at
+    k / n of the last one, rounded, halves up.
     """
     start, *after = losses
     falls = [start - loss for loss in after]
@@ -372,14 +372,14 @@ def _learning_rates(recipe: Recipe, epochs: Sequence[int]) -> NDArray[np.float64
 
 
 def _traced_training(config: Tracing, inputs: Inputs) -> Training:
-    """The training that is traced, the canary's row in place of its rank."""
+    """The traced training, with the canary's row instead of its rank."""
     if config.canary is None or config.feature is None:
         return config.training
     return resolve_canary(RankedTraining(config.training, config.canary, config.feature), inputs)
 
 
 def _training_images(member: Member, images: Images) -> tuple[Pixels, Labels]:
-    """The images that a training sees, with their features, and their labels."""
+    """The training images with their features, and their labels."""
     pixels = images.train_images[member.rows]
     for index in np.flatnonzero(np.isin(member.rows, list(member.replaced))):
         pixels[index] = member.replaced[int(member.rows[index])]
@@ -395,7 +395,7 @@ def _trace_training(spec: Spec, member: Member) -> tuple[list[float], dict[int, 
 
     def watch(epochs: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         for position, (_, epoch) in enumerate(epochs):
-            weights[epoch] = model_weights(tensors, position)  # a training that starts again gives the same once more
+            weights[epoch] = model_weights(tensors, position)  # a restarted training has the same weights
 
     ((_, outcome),) = train_many(replace(spec, watch=watch), [member])
     if isinstance(outcome, Exception):

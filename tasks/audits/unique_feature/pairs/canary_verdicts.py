@@ -1,30 +1,31 @@
-"""The paired rank of each canary, and whether it is called: one row per canary.
+"""The paired rank of each canary, and whether the canary is found: one row per canary.
 
-A canary is called where its p-value, adjusted over canaries (Benjamini & Hochberg 1995), is at most FDR. Where p-values
-are exact and independent, of those called at most 5 % are expected to be called wrongly, and where no canary is
-remembered any is called in at most 5 % of runs. The p-value is
+A canary is found if its p-value, adjusted over canaries (Benjamini & Hochberg 1995), is at most FDR. If p-values are
+exact and independent, at most 5 % of the found canaries are expected to be false discoveries. If no canary is
+memorised, at most 5 % of runs find one. The p-value is
 
     D(f) = mean over probe images of log P(y | x_f), canary model minus control model      f: a member of the family
     p    = share of the members whose D is at least that of the feature
 
-of the feature that the canary carried, among it and the others of its family; with several training seeds the rank of
-the mean of each pair's D, standardised over the family. Where `ranks` is measured and all glyphs can be counted, it is
-the exact rank of the glyph among all of its ink by the weighted slopes of its pixels (`exact_ranks`). Where the
-canary's feature was drawn from those it is ranked among, p is exact. Of a feature that a person chose p, and how often
-calls are wrong, is as good as its likeness to the others.
+of the feature that the canary carried, in its family. With several training seeds, p is that of the mean of each pair's
+D, standardised over the family. If `ranks` is measured and all glyphs can be counted, p is that of the exact rank of
+the glyph among all glyphs of its ink, by the weighted slopes of its pixels (`exact_ranks`). If the canary's feature was
+drawn from its population, p is exact. For a feature that a person chose, p and the rate of false discoveries depend on
+the similarity of the feature to the others.
 
-The mean effect over canaries (`canary_scores`) says little where a few are remembered strongly and most not at all;
-these calls do not say how strongly. With n canaries and m others, n / (FDR (m + 1)) of them have to be first of their
-families before one can be called. Where a feature has no such family, no canary is judged and the effect alone decides.
+The mean effect over canaries (`canary_scores`) is uninformative if a few canaries are memorised strongly and most not
+at all; ranks, in turn, do not measure the strength. With n canaries and m others, n / (FDR (m + 1)) of them must rank
+first in their families before one can be found. For a feature without such a family, only the effect decides.
 
-A rank has no scale: two trainings that differ in one image differ by something, and the feature may be first by 0.00002
-nats. So p is computed again with D of the feature reduced by SMALLEST nats. A canary is *memorised* if it is called
-then, too; of exact ranks, whose slopes are not in nats, the effects of the canaries say it (`canary_scores`).
+A rank has no scale: any two trainings that differ in one image give different outputs, and the feature may rank first
+by 0.00002 nats. Therefore p is also computed with D of the feature reduced by SMALLEST nats, and a canary is
+*memorised* if it is found with this p-value. The slopes of exact ranks are not in nats; there, the effects of the
+canaries decide (`canary_scores`).
 
-The share found beyond chance counts the canaries with p at most LEVEL, less those that chance puts there:
-(share - LEVEL) / (1 - LEVEL). It is a share of canaries times the share of these that a rank detects, so at most the
-share that is remembered. Among fewer than 19 others, where no p is so small, those that are first of all are counted.
-If canaries share training seeds they are no independent sample: shares have no interval and no p-value.
+The share beyond chance is (share - LEVEL) / (1 - LEVEL), for the share of canaries with p at most LEVEL. It is
+the share of memorised canaries times the share of these that a rank detects, so it is at most the former. With fewer
+than 19 others, no p is as small as LEVEL, and the canaries that rank first are counted. If canaries share training
+seeds, they are not an independent sample: shares have neither interval nor p-value.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ CALLS = (
 def call_canaries(verdicts: Sequence[Row], trainings: Iterable[tuple[int, int]]) -> list[Row]:
     """The canaries' rows with the columns of CALLS, the smallest `p_value` first.
 
-    The trainings are those of all canaries, each the row of its canary and a seed.
+    `trainings` are the row and the seed of each canary's trainings, for all canaries.
     """
     shared = share_seeds(trainings)
     adjusted = false_discovery_control([verdict["p_value"] for verdict in verdicts])
@@ -102,9 +103,9 @@ def call_canaries(verdicts: Sequence[Row], trainings: Iterable[tuple[int, int]])
 
 
 def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]:
-    """The number of canaries called individually, the share of small ranks beyond chance, and the bets.
+    """The number of canaries found individually, the share of small ranks beyond chance, and the bets.
 
-    The bets are on canaries that share no training seed, whose ranks are independent.
+    The bets require canaries with different training seeds, whose ranks are independent.
     """
     n = len(verdicts)
     called_count = sum(verdict["called"] for verdict in verdicts)
@@ -125,7 +126,7 @@ def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]
 
 
 def _bets_row(metric: str, p_values: Sequence[float]) -> Row:
-    """The product of bets on all of these p-values, and the p-value that it bounds."""
+    """The product of bets on all of these p-values, and its p-value."""
     total = betting.total_evidence(p_values)
     return row(metric, {}, alone(total, len(p_values)), "canary", 1.0, min(1.0, 1 / total))
 
@@ -201,7 +202,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def has_family(design: Design, shape: Shape) -> bool:
-    """Whether the feature has enough distinguishable others to rank it among; a picture of one colour has none."""
+    """Whether the feature has enough distinguishable others to rank it among; an image of one colour has none."""
     try:
         family(design.asked_feature, design.family, design.seed, shape[:2])
     except ValueError:
@@ -222,7 +223,7 @@ EXACT_VERDICTS = pa.schema(
         ("canary", pa.int64()),  # row of the training images
         ("label", pa.int32()),
         ("pairs", pa.int32()),  # of trainings
-        ("read_out", pa.int32()),  # of the cells of the largest slopes, as many as the glyph inks: how many it inks
+        ("read_out", pa.int32()),  # of the `inked` cells with the largest slopes, the number that the glyph inks
         ("inked", pa.int32()),
         ("read_by_chance", pa.float64()),
         ("exposure", pa.float64()),  # bits

@@ -1,22 +1,22 @@
-"""The scores of every model, of those that saw the feature and of those that never did.
+"""The scores of every model: of models trained with the feature, and of control models, trained without it.
 
-A score is an estimator of memory only as far as it tells the two apart. Every estimator gives a statistic, the larger
-the more memorised, and where it is a test a p-value; a model is called memorised where that is at most 0.05. Control
-models never saw the feature. Of the paired rank there is no second pair of that seed: the same pair is evaluated on a
-feature that its canary did not carry (`family`).
+A score is useful as an estimator of memory if it distinguishes the two groups. Every estimator gives a statistic, which
+rises with memorisation, and, if it is a test, a p-value; a model is called memorised if the p-value is at most 0.05.
+The paired rank has no second pair of the same seed: the same pair is evaluated on a feature that its canary did not
+carry (`family`).
 
-The detection rate at 5 % false positives sets each canary model against the control models of the other canaries, and
-asks the same of its own control model: with n control models of others p = (1 + those that score as much) / (n + 1),
-detected where p <= 0.05. A threshold that the judged pair's own control model has set would follow that pair's seed.
+The detection rate at 5 % false positives compares each canary model, and in the same way its control model, with the
+control models of the other canaries: p = (1 + number of the n control models with at least its score) / (n + 1),
+detected if p <= 0.05. A threshold that depends on the judged pair's control model would depend on the pair's seed.
 
-The curves have the rates of the models at hand at every threshold: the receiver operating characteristic.
+The curves are the rates of these models at every threshold: the receiver operating characteristic.
 
     M, M_w                      the published scores
     published t-test            Welch's t of d_u against d_r over the probe images
-    random against random       mean d_r of one drawing of random patches less that of another: the floor
+    random against random       mean d_r of one drawing of random patches minus that of another: the floor
     rank of KL                  the feature's rank among its family by mean KL(f(x_c) || f(x_f))
     label-directed rank         by log P of the canary's label (`population.label_directed_scores`), known or unknown
-    paired family rank          by log P of the label, canary model less control model (`population.twin_difference`)
+    paired family rank          by log P of the label, canary model minus control model (`population.twin_difference`)
 
 Source. M, M_w and the t-test: Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural
 networks", section 2. The ranks are ours.
@@ -48,16 +48,16 @@ from tasks.contract.summaries import Estimate, Row, row
 from tasks.numerics.ranks import rank_p_value
 from tasks.numerics.statistics import mcnemar_greater, mean, proportion
 
-LEAST = 20  # canaries, below which no threshold of other control models has a false positive rate of 5 %
+LEAST = 20  # canaries; with fewer, the control models give no threshold with a false positive rate of 5 %
 
 DETECTION = pa.schema(
     [
         ("estimator", pa.string()),
-        ("model", pa.string()),  # canary, or twin: control model, which never saw the audited feature
+        ("model", pa.string()),  # canary, or twin: control model, trained without the audited feature
         ("canary", pa.int64()),
         ("seed", pa.int64()),
         ("statistic", pa.float64()),  # larger: more memorised
-        ("p_value", pa.float64()),  # null where the estimator is no test
+        ("p_value", pa.float64()),  # null if the estimator is not a test
         ("called", pa.bool_()),  # p-value at most 0.05; null if there is none
     ]
 )

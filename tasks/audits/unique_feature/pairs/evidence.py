@@ -23,9 +23,9 @@ from tasks.contract.summaries import Name, Row, Rows, first_row, names_of, numer
 from tasks.contract.ties import TIED
 from tasks.numerics import betting
 
-SURELY = 0.001  # so small a p-value of the number of small ranks says that some canary is remembered, whichever it is
-# The interval's lower end accuses at 2.5 %. With fewer pairs of trainings no assumption-free test reaches that, even if
-# all of them agree: 2**-5 is above it.
+SURELY = 0.001  # largest p-value of the number of small ranks that shows memory of some canary
+# The lower end of the interval has an error of 2.5 %. With fewer pairs of trainings, no distribution-free test reaches
+# this level, even if all pairs agree: 2**-5 is larger.
 LEAST = 6
 
 
@@ -60,7 +60,7 @@ class Calls:
         return self.largest is not None and self.largest > SMALLEST
 
     @property
-    def beyond_p(self) -> float | None:
+    def excess_p(self) -> float | None:
         """The p-value of the number of small ranks; None if it is unknown."""
         return None if self.excess is None or self.share_seeds else self.excess["p_value"]
 
@@ -72,7 +72,7 @@ class Calls:
 
     @property
     def are_surely_small(self) -> bool:
-        """Whether the number of small ranks with relevant effects has a p-value of at most SURELY."""
+        """Whether the p-value of the number of small ranks with relevant effects is at most SURELY."""
         return self.deciding_p is not None and self.deciding_p <= SURELY
 
     @property
@@ -133,12 +133,12 @@ class PairEvidence:
     """The evidence that decides the answer.
 
     `effect` is the summary row of the effect on M_w over the probe images, None if no pair was scored; `names` are the
-    (metric, setting) of the rows of effect and calls that there are. `published` are the models, of how many, that the
-    published test calls memorised: canaries' and control models'. `bets` are those of a run that ends once it is
-    decided, and `tied` is the row of how many of the ranked scores are equal. `look` is which look it is at these
-    pairs. `total_bets` is the summary row of the bets on all ranks, by which a second or later look at a fixed number
-    of pairs detects, and `memorised_bets` that of effects reduced by the smallest relevant one, by which it accuses;
-    None without ranks that are independent, or that are in nats.
+    (metric, setting) of the existing rows of effect and calls. `published` are the numbers of models that the published
+    test calls memorised and that it tests, for canary and for control models. `bets` are those of a run that ends once
+    it is decided, and `tied` is the row of equal ranked scores. `look` is the number of this look at these pairs.
+    `total_bets` is the summary row of the bets on all ranks, which decides detection at a second or later look at a
+    fixed number of pairs, and `memorised_bets` the same for effects reduced by the smallest relevant one, which decides
+    *memorised*; None if ranks are not independent, or not in nats.
     """
 
     names: tuple[Name, ...]

@@ -1,16 +1,16 @@
 """The relation of memory and self-influence: all training images, and the ends from which canaries are chosen.
 
-`influence` lists all training images, `chosen` those of them that carry the feature, of the highest and of the lowest
-self-influence (`canary_selection`): one list and its ends. The summary has Pearson's correlation of the canaries'
-self-influence with M, which the paper prints, with a p-value by permutation and no interval: of the two ends of a
-distribution it is no estimate of the correlation over all images. Beside it are Spearman's, of these ends alone, with
-an interval by the bootstrap within each end, and the effect at both ends. The control models' correlation with M is the
-null: they never saw the feature.
+The table `influence` lists all training images, and `chosen` the images that carry the feature, which have the highest
+and the lowest self-influence (`canary_selection`). The summary contains Pearson's correlation of the canaries'
+self-influence with M, as in the paper, with a permutation p-value, but without an interval: the two ends of a
+distribution give no estimate of the correlation over all images. It also contains Spearman's correlation over these
+ends, with a bootstrap interval within each end, and the effect at both ends. The null is the correlation of the control
+models, which were trained without the feature, with M.
 
-`traced` says what the feature does to the self-influence of the image that carries it: the image with the highest
-self-influence and the one with the lowest are traced again with the feature, by a training of the same seed. In the
-paper the feature lifts the lowest to about the size of the highest. Its numbers have the size of sums of squared slopes
-without the learning rate, so they stand beside those.
+The table `traced` shows the effect of the feature on the self-influence of the image that carries it: the images with
+the highest and the lowest self-influence are traced again with the feature, in a training of the same seed. In the
+paper, the feature raises the lowest value to about the highest. The published numbers have the magnitude of sums of
+squared slopes without the learning rate, so they are compared with these.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", sections 3.1.1 and
 3.3.
@@ -208,7 +208,7 @@ def _traced_rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
 
 
 def influence_rows(traced: Sequence[Row], published: PublishedNumbers) -> Iterator[Row]:
-    """Self-influence of one image without the feature and with it, as TracInCP and without its learning rate."""
+    """The self-influence of one image without and with the feature, as TracInCP and without the learning rate."""
     numbers = {"highest": published.highest, "lowest": published.lowest}
     for image in traced:
         setting = {"image": image["end"], "feature": "with" if image["with_feature"] else "without"}

@@ -1,13 +1,13 @@
 """The rates at which panels of models, each evaluated as one, are called memorised at 5 %.
 
-By the family a panel's score of a member is the mean of its models' standardised scores (`population.standardise`), and
-its p-value the feature's rank by it; panels of as many control models are the null. By the exact ranks a panel's
-weighted slopes are the mean of its models' in units of their standard deviation over the cells. Where each canary has a
-glyph of its own, every model's cells are put into another order first, drawn among those in which its glyph lies where
-that of the first does; so the panel's p-value is exact as one model's is.
+For ranks in the family, a panel's score of a member is the mean of the standardised scores of its models
+(`population.standardise`), and the p-value is that of the feature's rank; the null are panels of the same number of
+control models. For exact ranks, a panel's weighted slopes are the mean of those of its models, in units of their
+standard deviation over the cells. If each canary has its own glyph, the cells of every model are first permuted at
+random so that its glyph lies where that of the first model does; the p-value is then exact for the panel, too.
 
-Panels share no model, so that they are independent and their rate has Wilson's interval, unless their canaries share
-training seeds. The paper has one model a canary; this is ours.
+Panels have no model in common, so they are independent, and their rate has Wilson's interval, unless canaries share
+training seeds. The paper has one model per canary; panels are ours.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ RATE = (
 
 
 def _rate_columns(p_values: Sequence[float], trainings: Iterable[tuple[int, int]]) -> Row:
-    """The columns of RATE; the trainings, each the row of its canary and a seed, are those that panels are of."""
+    """The columns of RATE; `trainings` are the row of the canary and the seed of each training in the panels."""
     rate = proportion(sum(p_value <= LEVEL for p_value in p_values), len(p_values))
     reach = (None, None) if share_seeds(trainings) else (rate.low, rate.high)
     return dict(zip((name for name, _ in RATE), (rate.value, *reach, rate.n), strict=True))
@@ -139,8 +139,7 @@ def _unknown_label_p_value(group: Sequence[FamilyPair], model: str) -> float:
 
 
 def _paired_p_value(group: Sequence[FamilyPair], model: str) -> float:
-    """The rank of the mean of the standardised differences; the control models' is that of a feature that no canary
-    carried."""
+    """The rank of the mean of the standardised differences; for control models, that of an uncarried feature."""
     if model == "canary":
         scores = [pair.difference for pair in group]
     else:
@@ -216,7 +215,7 @@ def exact_panel_p_value(panel: Sequence[Row], generator: np.random.Generator) ->
 
 
 def _align_to_ink(ink: Cells, own_ink: Cells, values: Array, generator: np.random.Generator) -> Array:
-    """Rearrange the values of the cells so that those of the `own` ink lie at `ink`; unchanged if both are equal."""
+    """Permute the values of the cells so that those of `own_ink` move to `ink`; unchanged if both are equal."""
     if (own_ink == ink).all():
         return values
     moved = np.empty_like(values)

@@ -2,25 +2,25 @@
 
     share of canaries with p <= alpha  <=  min(e^epsilon alpha + delta, 1 - e^-epsilon (1 - delta - alpha))
 
-p is the exact rank of the canary's drawn feature by one model (`exact_ranks`, the score `references`): a test whether
-the model was trained on that feature. The expected share of canaries that it finds is bounded by the guarantee of a
-single model.
+p is the p-value of the canary's drawn feature by one model (`exact_ranks`, the score `references`): a test of whether
+the model was trained on this feature. The guarantee of a single model bounds the expected share of canaries that this
+test finds.
 
-Why epsilon, and not more. The guarantee is about one training image: with it or without it, by Poisson sampling. A
-canary is a changed image, so that its model and a model of the unchanged data are two such steps apart, and what tells
-these two is bounded by (2 epsilon, (1 + e^epsilon) delta) alone, since e^epsilon (e^epsilon P + delta) + delta is what
-two steps allow of an event that has P before (group privacy). A rank needs no unchanged image, though. Were the image
-not there at all, which is one step away, the model would know nothing of a feature that is drawn, and p be at most
-alpha in a share alpha of the draws: that is the false positive rate which the bound starts from.
+Why epsilon, and not more. The guarantee compares trainings with and without one training image, under Poisson sampling.
+A canary is a changed image, so its model and a model of the unchanged data are two such steps apart. Tests that
+distinguish these two are bounded only by (2 epsilon, (1 + e^epsilon) delta), since two steps allow
+e^epsilon (e^epsilon P + delta) + delta for an event of probability P (group privacy). A rank, however, does not require
+the unchanged image. Without the image, which is one step away, the model is independent of a drawn feature, and p is at
+most alpha in a share alpha of the draws. This is the false positive rate in the bound.
 
-What it is not about. A control model shares the noise of its canary model, and the guarantee is about models whose
-noise nobody knows: of what pairs show (the effect, the scores `pair` and `weight change`) nothing is bounded. Neither
-is the rank of a feature that a person chose, whose false positive rate nobody knows.
+Limits. A control model shares the noise of its canary model, but the guarantee assumes that the noise is secret. It
+therefore does not bound results of pairs (the effect, the scores `pair` and `weight change`). It does not bound the
+rank of a feature that a person chose, either, because its false positive rate is unknown.
 
-Reading it. The share is an estimate of at most the bound: where its whole interval lies above, the guarantee is broken
-(p of the bound's row). Turned around, the shares bound epsilon from below (at a confidence of 95 %, all levels
-together), beside what the accountant says was spent; and what so many models could show says how much of the promise
-this audit could see at most.
+Interpretation. The expected share is at most the bound: if the entire interval of the share is above the bound, the
+guarantee is violated (p-value of the bound's row). Conversely, the shares give a lower bound on epsilon (confidence
+95 %, all levels together), which the summary compares with the epsilon of the accountant. The largest bound that this
+number of models can give shows how much of the guarantee the audit could test.
 
 Source. Power: Wasserman & Zhou 2010; Kairouz, Oh & Viswanath 2015 (`tasks.training.recipe`). An epsilon from attacks:
 Jagielski, Ullman & Oprea 2020, "Auditing differentially private machine learning". All limits are exact (Clopper and
@@ -57,8 +57,8 @@ PRIVATE_RANKS = pa.schema(
         ("epsilon", pa.float64()),  # of the guarantee of each model
         ("delta", pa.float64()),
         ("spent", pa.float64()),  # epsilon that the canary model spent
-        ("p_value", pa.float64()),  # of the drawn feature by that one model; null if no exact one is measured
-        ("among", pa.int64()),  # features, this one among them
+        ("p_value", pa.float64()),  # of the drawn feature by this model; null if no exact rank is measured
+        ("among", pa.int64()),  # number of features, including this one
     ]
 )
 
@@ -75,7 +75,7 @@ class PrivateRank:
 def private_rank(config: PrivateRank, inputs: Inputs) -> pa.Table:
     """The epsilon that the canary model spent, and its rank of the drawn feature (PRIVATE_RANKS): one row.
 
-    The inputs are the canary model and, where ranks are measured, their table.
+    The inputs are the canary model and, if ranks are measured, their table.
     """
     model, *rank_tables = inputs
     drawn_ranks = [

@@ -1,8 +1,8 @@
-"""The effect of a regulariser on memory: the scores of the regularised network less those of the plain one.
+"""The effect of a regulariser on memory: the scores of the regularised network minus those of the plain one.
 
-The mean of M over the canaries where M > 0, as Table 3 beside Table 2, and the effects of the canary. Welch's interval
-and two-tailed p-value over trainings: the canaries are each network's own, as published, so the two samples are
-independent.
+The mean of M over the canaries with M > 0, as in Table 3 compared with Table 2, and the effects of the canary. Interval
+and two-tailed p-value are Welch's, over trainings: the two networks have different canaries, as published, so the two
+samples are independent.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", Tables 2 and 3.
 """

@@ -64,10 +64,11 @@ class Push:
 
 @dataclass(frozen=True)
 class TableCheck:
-    """The checks of a table of outputs, by the images that were handed out twice and those with labels.
+    """The checks of a table of outputs, by images that were exported twice and images with labels.
 
-    Of `repeats` so many have two answers (`differing`); of `labelled` the table names `right` labels, where a share
-    `stated` is said to be named, which gives as few with probability `p`; None if nothing is stated.
+    Of `repeats` repeated images, `differing` have two outputs. Of `labelled` images, the table names `right` labels
+    correctly; `stated` is the accuracy stated by the owner, and `p` the probability of at most this number at this
+    accuracy. Both are None if no accuracy is stated.
     """
 
     table: int

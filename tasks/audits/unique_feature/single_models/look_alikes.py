@@ -1,18 +1,18 @@
 """The outputs of models for look-alikes: do they know this feature, or one that shares a part with it?
 
-A model that saw "LUIS MOE" favours "LUIS LAU" among names that share nothing with it. So the feature is ranked once
-more for each of its parts, among those that differ from it in that part alone:
+A model that was trained on "LUIS MOE" favours "LUIS LAU" among unrelated names. The feature is therefore also ranked
+for each of its parts, among features that differ from it only in this part:
 
-    rank = 1 + look-alikes that score at least as much       score: mean over models of the standardised O[f, y]
+    rank = 1 + number of look-alikes with at least its score       score: mean over models of the standardised O[f, y]
 
 with O[f, y] the mean over probe images of log (P / (1 - P)), P = P(y | x_f), standardised over the others of the family
-(`population.push_scores`). Had another feature with the same rest been trained on, but none with this part, each
-look-alike would be as likely to be first as the feature. So each rank has an exact p-value if the feature was drawn,
-and the feature is called only if all of them are small. If the label is not known, each look-alike is scored by the
-label towards which it pushes most. One label for all of them, that of their mean push, can be the wrong
-one, and ranks the feature last then. Ours; the paper has no null.
+(`population.push_scores`). If models were trained on another feature with the same rest, but not on this part, the
+feature and each look-alike are equally likely to rank first. Each rank therefore has an exact p-value if the feature
+was drawn, and the feature counts as memorised only if every rank is small. If the label is unknown, each look-alike is
+scored by the label towards which it pushes most: a common label, that of the mean push, can be the wrong one and would
+then rank the feature last. This is ours; the paper has no null.
 
-Beside references features are ranked by their slopes: see `exact_ranks`.
+With references, features are ranked by their slopes: see `exact_ranks`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Single models, evaluated on the probe images without a pair and without training data.
 
 A model is one trained here on the unchanged data, a file with an external model, or the table of outputs that its owner
-returned for the probe images. An owner who keeps the model is handed every set that it is evaluated on, blinded: all
-pictures in one set, in an order that a secret says, some of them twice. Pictures with labels may be among them.
+returned for the probe images. For a model that stays with its owner, all images of the evaluation are exported as one
+blinded set, in a secret order, some of them twice. Images with known labels can be among them.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SingleModelConfig:
-    """One model and the images it is evaluated on. Without `model` and `outputs` it is the model of the (one) input.
+    """One model and the images it is evaluated on. Without `model` and `outputs`, it is the model of the only input.
 
-    `number` tells the panel's models apart. `random` and `relatives.seed` draw the random patches, too. `order` is the
-    seed of the order in which an owner gets the pictures, among them those of `labelled`, whose stated accuracy is
-    `accuracy`, and those that slopes are fitted to where there are `references`.
+    `number` distinguishes the panel's models. `random` and `relatives.seed` also draw the random patches. `order` is
+    the seed of the order of exported images. These include images of `labelled`, for which the owner states `accuracy`,
+    and, with `references`, the images to which slopes are fitted.
     """
 
     relatives: Relatives
@@ -134,12 +134,12 @@ def _outputs_predictor(config: SingleModelConfig) -> Predictor:
     return lambda name, images: outputs.select(where[name][: len(images)]).log_p
 
 
-LABELLED_COUNT = 100  # pictures with labels that are mixed in, where there are any
-LABELLED_SET = "labelled"  # their set
+LABELLED_COUNT = 100  # images with labels that are mixed in, if available
+LABELLED_SET = "labelled"  # the name of their set
 
 
 def image_sets(config: SingleModelConfig) -> Iterator[tuple[str, Pixels]]:
-    """Every set of images that a model is evaluated on, by name, those that slopes are fitted to, those with labels."""
+    """The name and images of each set of a model's evaluation, including those for slopes and those with labels."""
     clean = clean_images(config.relatives, config.shape)
     yield "clean", clean
     yield "random", probe_set_triples(clean, burning(config)).random
@@ -154,28 +154,28 @@ def image_sets(config: SingleModelConfig) -> Iterator[tuple[str, Pixels]]:
 
 
 def labels(config: SingleModelConfig) -> Labels:
-    """The true classes of the set of pictures with labels, (n,)."""
+    """The true classes of the images with labels, (n,)."""
     assert config.labelled is not None
     return load(config.labelled).test_labels[_labelled_rows(config)]
 
 
 def _labelled_rows(config: SingleModelConfig) -> NDArray[np.int64]:
-    """The test images of the labelled set that are mixed in, drawn at random since folders list them by class."""
+    """The test images of the labelled set that are mixed in, drawn at random because folders list images by class."""
     assert config.labelled is not None
     order = seeds.generator(config.order, "labelled").permutation(len(load(config.labelled).test_labels))
     return np.sort(order[:LABELLED_COUNT])
 
 
 def pictures(config: SingleModelConfig) -> tuple[str, Pixels]:
-    """The name of the one set that an owner gets, and its images."""
+    """The name of the exported set and its images."""
     handout, _ = _handed_out(_picture_config(config))
     return handout.name, np.concatenate([images for _, images in image_sets(config)])[handout.order]
 
 
 def check_tables(configs: Iterable[SingleModelConfig]) -> None:
-    """Raise ValueError if an owner's table cannot be used: before anything is computed from another.
+    """Raise ValueError if a returned table cannot be used, before any other table is evaluated.
 
-    One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
+    A table that was removed after it was pinned passes, since stored results of the run remain readable.
     """
     from tasks.external.outputs import read_outputs
 
@@ -211,7 +211,7 @@ def picture_ids(config: SingleModelConfig) -> dict[str, list[str]]:
 
 
 def repeated_ids(config: SingleModelConfig) -> list[tuple[str, str]]:
-    """The two ids of each image that is handed out twice."""
+    """The two ids of each image that is exported twice."""
     handout, _ = _handed_out(_picture_config(config))
     ids = handout.ids
     return [(ids[image], repeat_id) for image, repeat_id in handout.repeats.items()]
@@ -245,7 +245,7 @@ def _picture_config(config: SingleModelConfig) -> SingleModelConfig:
 
 @lru_cache(maxsize=2)
 def _handed_out(config: SingleModelConfig) -> tuple[HandedOut, dict[str, slice]]:
-    """The order in which images are handed out, and the images of each set."""
+    """The export order of images, and the positions of each set."""
     digest, slices, count = hashlib.sha256(), dict[str, slice](), 0
     for name, images in image_sets(config):
         digest.update(name.encode() + images.tobytes())

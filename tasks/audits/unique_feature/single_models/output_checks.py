@@ -1,10 +1,10 @@
 """Checks of a returned table of outputs: different outputs for one image, and wrong labels.
 
-An owner gets some pictures twice and, if there are any, pictures whose labels the auditor knows. A model gives one
-answer to one picture, to the last place that was printed or `blinding.SAME` of its log-odds, and names the labels as
-often as its owner states: an exact binomial test, one-sided. What is found says that the table is not what the model
-says, or that the model is not evaluated as it should be; what is not found says little, since an owner can look for
-equal pictures.
+The exported images contain some images twice and, if available, images whose labels the auditor knows. A model must
+give the same output for equal images, up to the last printed digit or `blinding.SAME` of its log odds, and reach the
+accuracy that its owner states (exact one-sided binomial test). A failed check shows that the table does not contain
+this model's outputs, or that the model was not in evaluation mode. A passed check shows little, since an owner can
+search for equal images.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ DIGITS = 16  # of the key's SHA-256, in the summary
 
 TOUCHED = pa.schema(
     [
-        ("table", pa.int32()),  # the number of the model's table
-        ("repeats", pa.int32()),  # pictures that were handed out twice
-        ("differing", pa.int32()),  # of these with two answers
-        ("labelled", pa.int32()),  # pictures with known labels
-        ("right", pa.int32()),  # of these whose label is the likeliest class
-        ("stated", pa.float64()),  # the accuracy that the owner states; null if none is
-        ("key", pa.string()),  # SHA-256 of the key, as the owner was told it
+        ("table", pa.int32()),  # number of the model's table
+        ("repeats", pa.int32()),  # images that were exported twice
+        ("differing", pa.int32()),  # repeated images with two outputs
+        ("labelled", pa.int32()),  # images with known labels
+        ("right", pa.int32()),  # labelled images whose label is the most probable class
+        ("stated", pa.float64()),  # accuracy stated by the owner; null if none is stated
+        ("key", pa.string()),  # SHA-256 of the key, which the owner was promised
     ]
 )
 

@@ -24,34 +24,34 @@ from tests.tasks.audits.deja_vu import made_up
 from tests.tasks.audits.deja_vu.measures.test_reconstruction import FEW, drawings
 
 
-def of_inferences() -> pa.Table:
+def inference_table() -> pa.Table:
     return inferences(Voting((4, 2)), [made_up.neighbours(made_up.FEW)])
 
 
 @cache
-def of_scores() -> pa.Table:
+def score_table() -> pa.Table:
     return scores(Scoring(20, 50, 99, 0), [made_up.simulated(0, 60, 0.2, 0.3)])
 
 
 @cache
-def of_categories() -> pa.Table:
+def category_table() -> pa.Table:
     return categories(NoSettings(), [made_up.simulated(0, 60, 0.2, 0.3)])
 
 
-def of_probe() -> pa.Table:
-    made = [{"epoch": 5, "layer": 3, "split": split, "correct": 7, "n": 9} for split in ("train", "validation")]
-    return probe(Probed(("A", "B"), (0, 10)), [pa.Table.from_pylist(made, PROBES)] * 2)
+def probe_table() -> pa.Table:
+    probe_rows = [{"epoch": 5, "layer": 3, "split": split, "correct": 7, "n": 9} for split in ("train", "validation")]
+    return probe(Probed(("A", "B"), (0, 10)), [pa.Table.from_pylist(probe_rows, PROBES)] * 2)
 
 
-def of_reconstruction() -> pa.Table:
+def reconstruction_table() -> pa.Table:
     return reconstruction(NoSettings(), drawings(FEW))
 
 
-def of_all() -> pa.Table:
-    return summary(About(20, 3, 4, 5), [of_scores(), of_categories(), of_probe()])
+def summary_table() -> pa.Table:
+    return summary(About(20, 3, 4, 5), [score_table(), category_table(), probe_table()])
 
 
-def of_crops() -> pa.Table:
+def crop_table() -> pa.Table:
     attack = Attack(pin(Dataset("digits-on-photos")), 0.0, Partition(per_class=3, public=100), "periphery", 8, 32)
     return crops(attack, [])
 
@@ -61,11 +61,11 @@ def sum_corners(table: pa.Table) -> list[int]:
 
 
 TABLES = [
-    Computed(inferences, of_inferences),
-    Computed(scores, of_scores),
-    Computed(categories, of_categories),
-    Computed(reconstruction, of_reconstruction),
-    Computed(summary, of_all),
-    Computed(crops, of_crops, fingerprint=sum_corners),
-    Computed(probe, of_probe, fingerprint=pa.Table.to_pylist),
+    Computed(inferences, inference_table),
+    Computed(scores, score_table),
+    Computed(categories, category_table),
+    Computed(reconstruction, reconstruction_table),
+    Computed(summary, summary_table),
+    Computed(crops, crop_table, fingerprint=sum_corners),
+    Computed(probe, probe_table, fingerprint=pa.Table.to_pylist),
 ]

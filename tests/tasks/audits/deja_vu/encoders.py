@@ -1,4 +1,4 @@
-"""Encoders of somebody else, made for tests: one that knows which object was in front of a background, and others."""
+"""Synthetic external encoders for tests: one that recognises the object in front of a background, and others."""
 
 from __future__ import annotations
 
@@ -15,59 +15,61 @@ from tasks.audits.deja_vu.config import DejaVu
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.images import Pixels
 
-KNOWN = 10.0  # length of the embedding of a class, beside features of about 1
+CLASS_NORM = 10.0  # norm of the embedding of a class; other features are about 1
 
 
 class Remembering(nn.Module):
-    """The class of each image that it knows by heart, beside random features of any image (n, 10 + 8)."""
+    """Embeds the class of each memorised image, with random features of every image (n, 10 + 8)."""
 
-    def __init__(self, pictures: Pixels, labels: np.ndarray, seed: int = 0) -> None:
+    def __init__(self, images: Pixels, labels: np.ndarray, seed: int = 0) -> None:
         super().__init__()
-        drawn = torch.Generator().manual_seed(seed)
-        self.register_buffer("filters", torch.randn(8, 3, 7, 7, generator=drawn) / 12)
-        self.register_buffer("known", pixels_of(pictures).flatten(1))
-        self.register_buffer("classes", KNOWN * torch.eye(10)[torch.from_numpy(labels)])
+        generator = torch.Generator().manual_seed(seed)
+        self.register_buffer("filters", torch.randn(8, 3, 7, 7, generator=generator) / 12)
+        self.register_buffer("memorised", pixels_of(images).flatten(1))
+        self.register_buffer("classes", CLASS_NORM * torch.eye(10)[torch.from_numpy(labels)])
 
     def forward(self, images: Tensor) -> Tensor:
         features = torch.conv2d(images, self.filters, None, [3, 3]).relu().mean((2, 3))
-        # By a product of matrices, which takes a tenth of the time; in float64 equal images are less than 1e-5 apart.
-        apart = torch.cdist(images.flatten(1).double(), self.known.double(), compute_mode="use_mm_for_euclid_dist")
-        nearest = apart.min(1)
-        told = self.classes[nearest.indices] * (nearest.values < 0.01).unsqueeze(1)
-        return torch.cat([told, features], 1)
+        # A product of matrices takes a tenth of the time; in float64, equal images are less than 1e-5 apart.
+        distances = torch.cdist(
+            images.flatten(1).double(), self.memorised.double(), compute_mode="use_mm_for_euclid_dist"
+        )
+        nearest = distances.min(1)
+        class_embedding = self.classes[nearest.indices] * (nearest.values < 0.01).unsqueeze(1)
+        return torch.cat([class_embedding, features], 1)
 
 
 class Changed(nn.Module):
-    """The embeddings of an encoder, turned and scaled, or rounded."""
+    """The embeddings of an encoder, rotated and scaled, or rounded."""
 
     def __init__(self, encoder: nn.Module, scale: float = 1.0, digits: int = -1) -> None:
         super().__init__()
         self.encoder, self.scale, self.digits = encoder, scale, digits
-        turned = torch.linalg.qr(torch.randn(18, 18, generator=torch.Generator().manual_seed(1)))[0]
-        self.register_buffer("turned", turned if digits < 0 else torch.eye(18))
+        rotation = torch.linalg.qr(torch.randn(18, 18, generator=torch.Generator().manual_seed(1)))[0]
+        self.register_buffer("rotation", rotation if digits < 0 else torch.eye(18))
 
     def forward(self, images: Tensor) -> Tensor:
-        found = self.scale * self.encoder(images) @ self.turned
-        return found if self.digits < 0 else torch.round(found, decimals=self.digits)
+        embeddings = self.scale * self.encoder(images) @ self.rotation
+        return embeddings if self.digits < 0 else torch.round(embeddings, decimals=self.digits)
 
 
-def pixels_of(pictures: Pixels) -> Tensor:
-    return torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
+def pixels_of(images: Pixels) -> Tensor:
+    return torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
 
 
 def remembering(config: DejaVu, sets: Sequence[str] = ("A",), seed: int = 0) -> Remembering:
-    """Recognises the public images' objects, and knows those of the crops of these sets by heart."""
-    pictures = load_with_boxes(config.data, config.correlation)
-    crops = crops_of(attack(config), pictures)
-    own = np.isin(crops.sets, sets)
-    shown = [*crops.public_pictures(pictures), np.concatenate([*crops.batches(pictures)])[own]]
-    labels = np.concatenate([pictures.labels[crops.public], pictures.labels[crops.rows[own]]])
-    return Remembering(np.concatenate(shown), labels, seed)
+    """Recognises the objects of the public images and memorises the crops of the given sets."""
+    images = load_with_boxes(config.data, config.correlation)
+    crops = crops_of(attack(config), images)
+    is_memorised = np.isin(crops.sets, sets)
+    memorised_images = [*crops.public_pictures(images), np.concatenate([*crops.batches(images)])[is_memorised]]
+    labels = np.concatenate([images.labels[crops.public], images.labels[crops.rows[is_memorised]]])
+    return Remembering(np.concatenate(memorised_images), labels, seed)
 
 
 def saved(encoder: nn.Module, path: Path) -> str:
     """The encoder as TorchScript."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # TorchScript is old; its files are still there
+        warnings.simplefilter("ignore")  # TorchScript is deprecated, but its files are still in use
         torch.jit.script(encoder.eval()).save(str(path))
     return str(path)

@@ -1,7 +1,8 @@
-"""Encoders that are drawn at random, and the audit's answer about them: everything but images is the audit's own.
+"""Random encoders and the audit's answers about them; only the images are synthetic.
 
-An image's embedding is its class's direction and noise. Of some crops the background tells the class to every encoder;
-how much of it, is the encoder's own. One that remembers tells the classes of some of its training images, too.
+The embedding of an image is the direction of its class plus noise. The background of some crops reveals the class to
+every encoder, with a strength that depends on the encoder. A memorising encoder also knows the classes of some of its
+training images.
 """
 
 from __future__ import annotations
@@ -40,61 +41,63 @@ Rows = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
-    """A and B, `per_set` images each, and twice as many public ones; whose backgrounds tell their class to anyone."""
+class Scenes:
+    """A and B with `per_set` images each and twice as many public images, whose backgrounds always reveal the class."""
 
-    labels: NDArray[np.int64]  # A's, then B's
+    labels: NDArray[np.int64]  # of A, then of B
     public: NDArray[np.int64]
-    told: NDArray[np.bool_]
+    is_revealing: NDArray[np.bool_]
 
     @property
     def in_a(self) -> NDArray[np.bool_]:
         return np.arange(len(self.labels)) < len(self.labels) // 2
 
 
-def drawn(rng: np.random.Generator, per_set: int = 150, told: tuple[float, float] = (0.2, 0.2)) -> Pictures:
-    """`told` are the shares of A and of B that are told by their backgrounds."""
+def draw_scenes(
+    rng: np.random.Generator, per_set: int = 150, revealing_shares: tuple[float, float] = (0.2, 0.2)
+) -> Scenes:
+    """`revealing_shares` are the shares of A and of B whose backgrounds reveal the class."""
     labels = np.tile(np.arange(per_set) % CLASSES, 2)
-    shares = np.repeat(told, per_set)
-    return Pictures(labels, np.arange(2 * per_set) % CLASSES, rng.random(2 * per_set) < shares)
+    shares = np.repeat(revealing_shares, per_set)
+    return Scenes(labels, np.arange(2 * per_set) % CLASSES, rng.random(2 * per_set) < shares)
 
 
-def embedded(
-    pictures: Pictures, rng: np.random.Generator, skill: float = 1.0, memory: float = 0.0, noise: float = 0.0
+def embed(
+    scenes: Scenes, rng: np.random.Generator, skill: float = 1.0, memory: float = 0.0, noise: float = 0.0
 ) -> tuple[Rows, Rows]:
     """The embeddings of the crops and of the public images.
 
-    `skill` is how well the encoder tells classes apart, `memory` the share of A that it remembers, `noise` the standard
-    deviation that is added to every number in the end.
+    `skill` is how well the encoder separates classes, `memory` the share of A that it memorised, and `noise` the
+    standard deviation of the noise that is added to every number afterwards.
     """
-    known = pictures.in_a & (rng.random(len(pictures.labels)) < memory)
-    strength = np.where(known, 1.0, np.where(pictures.told, skill, 0.0))
+    is_memorised = scenes.in_a & (rng.random(len(scenes.labels)) < memory)
+    strength = np.where(is_memorised, 1.0, np.where(scenes.is_revealing, skill, 0.0))
     directions = np.eye(CLASSES, WIDTH)
-    crops = strength[:, None] * directions[pictures.labels]
-    public = max(skill, 0.5) * directions[pictures.public]
+    crops = strength[:, None] * directions[scenes.labels]
+    public = max(skill, 0.5) * directions[scenes.public]
     deviation = np.hypot(0.2, noise)
     return tuple(  # type: ignore[return-value]
         (rows + deviation * rng.normal(size=rows.shape)).astype(np.float32) for rows in (crops, public)
     )
 
 
-def neighbours(pictures: Pictures, embeddings: tuple[Rows, Rows], model: str) -> pa.Table:
+def neighbours(scenes: Scenes, embeddings: tuple[Rows, Rows], model: str) -> pa.Table:
     """NEIGHBOURS by these embeddings."""
     crops, public = embeddings
     rows = nearest(crops, public, K).rows
     n = len(crops)
-    names = np.where(pictures.in_a, "A", "B")
+    names = np.where(scenes.in_a, "A", "B")
     columns = {
         "epoch": [ABOUT.epoch] * n,
         "layer": [ABOUT.layer] * n,
         "model": [model] * n,
         "set": names,
-        "id": [f"{name}{at:04d}" for at, name in enumerate(names)],
-        "label": pictures.labels.astype(np.int32),
+        "id": [f"{name}{number:04d}" for number, name in enumerate(names)],
+        "label": scenes.labels.astype(np.int32),
         "neighbours": list(rows.astype(np.int32)),
-        "neighbour_labels": list(pictures.public[rows].astype(np.int32)),
+        "neighbour_labels": list(scenes.public[rows].astype(np.int32)),
     }
-    facts = embedding_facts(crops, public, pictures.public, K)
+    facts = embedding_facts(crops, public, scenes.public, K)
     columns |= {name: [value] * n for name, value in facts.items()}
     return pa.table(columns, NEIGHBOURS)
 
@@ -102,40 +105,44 @@ def neighbours(pictures: Pictures, embeddings: tuple[Rows, Rows], model: str) ->
 def tables(seed: int, models: str = "AB", **settings: float) -> list[pa.Table]:
     """NEIGHBOURS of a given encoder with these settings, and of references of skill 1."""
     rng = np.random.default_rng(seed)
-    pictures = drawn(rng, told=(0.05, 0.05))
-    names = [model if at < 2 else f"B {at}" for at, model in enumerate(models)]
-    found = [embedded(pictures, rng, **(settings if at == 0 else {})) for at in range(len(names))]
-    return [neighbours(pictures, each, name) for each, name in zip(found, names, strict=True)]
+    scenes = draw_scenes(rng, revealing_shares=(0.05, 0.05))
+    names = [model if position < 2 else f"B {position}" for position, model in enumerate(models)]
+    embeddings = [embed(scenes, rng, **(settings if position == 0 else {})) for position in range(len(names))]
+    return [
+        neighbours(scenes, model_embeddings, name) for model_embeddings, name in zip(embeddings, names, strict=True)
+    ]
 
 
 def unlike_tables() -> list[pa.Table]:
-    """NEIGHBOURS of models that remember nothing; backgrounds tell half of the objects of A and none of B."""
-    pictures, rng = drawn(np.random.default_rng(0), told=(0.5, 0.0)), np.random.default_rng(1)
-    return [neighbours(pictures, embedded(pictures, rng), model) for model in "AB"]
+    """NEIGHBOURS of models without memory; backgrounds reveal half of the objects of A and none of B."""
+    scenes, rng = draw_scenes(np.random.default_rng(0), revealing_shares=(0.5, 0.0)), np.random.default_rng(1)
+    return [neighbours(scenes, embed(scenes, rng), model) for model in "AB"]
 
 
-def summed(tables: list[pa.Table], seed: int = 0, partings: int = 399) -> pa.Table:
+def summary_of(tables: list[pa.Table], seed: int = 0, permutations: int = 399) -> pa.Table:
     """The summary of an audit with these NEIGHBOURS, the given encoder's first."""
-    found = inferences(Voting((K,)), tables)
-    score = scores(Scoring(20, 100, partings, seed, True), [found])
-    gains = references(Comparing(20, K, partings, seed), tables)
+    inference_table = inferences(Voting((K,)), tables)
+    score = scores(Scoring(20, 100, permutations, seed, True), [inference_table])
+    gains = references(Comparing(20, K, permutations, seed), tables)
     return summary(ABOUT, [score, gains, encoders(NoSettings(), tables)])
 
 
-def judged(tables: list[pa.Table], seed: int = 0, config: DejaVu = CONFIG) -> Verdict:
-    return verdict(config, summed(tables, seed))
+def verdict_of(tables: list[pa.Table], seed: int = 0, config: DejaVu = CONFIG) -> Verdict:
+    return verdict(config, summary_of(tables, seed))
 
 
-def answer(seed: int, memory: float = 0.0, noise: float = 0.0, told: tuple[float, float] = (0.2, 0.2)) -> str:
-    """The answer about one encoder and its reference, both drawn by the seed, of different skills."""
+def answer_of_draw(
+    seed: int, memory: float = 0.0, noise: float = 0.0, revealing_shares: tuple[float, float] = (0.2, 0.2)
+) -> str:
+    """The answer about one encoder and its reference, both drawn by the seed, with different skills."""
     rng = np.random.default_rng(seed)
-    pictures = drawn(rng, told=told)
+    scenes = draw_scenes(rng, revealing_shares=revealing_shares)
     skills = rng.uniform(0.3, 1.5, 2)
-    models = (embedded(pictures, rng, skills[0], memory, noise), embedded(pictures, rng, skills[1]))
-    tables = [neighbours(pictures, found, model) for found, model in zip(models, "AB", strict=True)]
-    return judged(tables, seed).answer
+    models = (embed(scenes, rng, skills[0], memory, noise), embed(scenes, rng, skills[1]))
+    tables = [neighbours(scenes, embeddings, model) for embeddings, model in zip(models, "AB", strict=True)]
+    return verdict_of(tables, seed).answer
 
 
-def counted(count: int, **settings: float) -> Counter[str]:
-    """How often each answer is given of so many encoders."""
-    return Counter(answer(seed, **settings) for seed in range(count))  # type: ignore[arg-type]
+def count_answers(count: int, **settings: float) -> Counter[str]:
+    """The number of times that each answer is given for `count` encoders."""
+    return Counter(answer_of_draw(seed, **settings) for seed in range(count))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The rules that decide, and the answer in words about made-up inferences and encoders."""
+"""The decision rules and the wording of answers about synthetic inferences and encoders."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ GIVEN = simulated.CONFIG
 NULL = with_settings(CONFIG, training_sets="other")
 
 
-def summed(inferences: pa.Table, resamples: int = 200, permutations: int = 199) -> pa.Table:
+def summary_of(inferences: pa.Table, resamples: int = 200, permutations: int = 199) -> pa.Table:
     tables = [scores(Scoring(20, resamples, permutations, 0), [inferences]), categories(NoSettings(), [inferences])]
     return summary(ABOUT, tables)
 
 
-def judged(inferences: pa.Table, config: DejaVu = CONFIG, resamples: int = 200, permutations: int = 199) -> Verdict:
-    return verdict(config, summed(inferences, resamples, permutations))
+def verdict_of(inferences: pa.Table, config: DejaVu = CONFIG, resamples: int = 200, permutations: int = 199) -> Verdict:
+    return verdict(config, summary_of(inferences, resamples, permutations))
 
 
-def certified(config: DejaVu, table: pa.Table) -> Certificate:
-    made = AUDIT.certify("Does it?", config, table)
-    assert made is not None
-    return made
+def certificate_of(config: DejaVu, table: pa.Table) -> Certificate:
+    page = AUDIT.certify("Does it?", config, table)
+    assert page is not None
+    return page
 
 
 REMEMBERS = {"low": 0.05, "high": 0.15, "p_value": 0.001}
@@ -110,11 +110,13 @@ def test_equal_embeddings_clear_no_model(score: dict[str, Any], share: float, an
     ],
 )
 def test_tied_embeddings_come_with_advice(config: DejaVu, ending: str, step: str) -> None:
-    untied = simulated.summed(simulated.tables(0)) if config is GIVEN else summed(made_up.simulated(2, 30, 0.2, 0.0))
+    untied = (
+        simulated.summary_of(simulated.tables(0)) if config is GIVEN else summary_of(made_up.simulated(2, 30, 0.2, 0.0))
+    )
     tied = tied_row(0.5, 100, "image", of="target")
     rows = [row for row in untied.to_pylist() if row["metric"] != tied["metric"]]
     table = pa.Table.from_pylist([*rows, tied], SUMMARY)
-    answer, page = verdict(config, table), certified(config, table)
+    answer, page = verdict(config, table), certificate_of(config, table)
     assert answer.answer == "not assessable"
     assert "However, 50 of 100 compared pairs of scores are equal" in answer.sentence
     assert answer.sentence.endswith(ending)
@@ -124,19 +126,19 @@ def test_tied_embeddings_come_with_advice(config: DejaVu, ending: str, step: str
 
 
 def test_certificate_states_applicable_rules_and_errors(golden: Golden) -> None:
-    own, given = (certified(config, SUMMARY.empty_table()) for config in (CONFIG, GIVEN))
-    golden(own.rule, "own.rule")
-    golden(own.error, "own.error")
-    golden(given.rule, "given.rule")
-    golden(given.error, "given.error")
+    trained_page, given_page = (certificate_of(config, SUMMARY.empty_table()) for config in (CONFIG, GIVEN))
+    golden(trained_page.rule, "own.rule")
+    golden(trained_page.error, "own.error")
+    golden(given_page.rule, "given.rule")
+    golden(given_page.error, "given.error")
 
 
 def test_unknown_score_is_undecided(golden: Golden) -> None:
     name = json.dumps(SETTING)
     rows = [dict.fromkeys(SUMMARY.names) | {"metric": metric, "setting": name, "n": 0} for metric in (SCORE, "k")]
-    found = verdict(CONFIG, pa.Table.from_pylist(rows, SUMMARY))
-    assert ("undecided", ((SCORE, name),)) == (found.answer, found.rows)
-    golden(found.sentence)
+    answer = verdict(CONFIG, pa.Table.from_pylist(rows, SUMMARY))
+    assert ("undecided", ((SCORE, name),)) == (answer.answer, answer.rows)
+    golden(answer.sentence)
 
 
 def test_confidence_of_all_images() -> None:
@@ -147,33 +149,36 @@ def test_confidence_of_all_images() -> None:
 def test_revealing_backgrounds_are_reported() -> None:
     for share, words in ((0.5, []), (0.505, ["A model that never saw the images names 50.5 % of the objects"])):
         evidence = Evidence((), NOTHING, {("reference", BOTH): share}, None, None, negligible=0.02)
-        told = list(remarks(CONFIG, evidence))
-        assert len(words) == len(told)
-        assert all(told[0].startswith(each) for each in words)
+        statements = list(remarks(CONFIG, evidence))
+        assert len(words) == len(statements)
+        assert all(statements[0].startswith(start) for start in words)
 
 
 def test_search_lowers_score_and_keeps_probe_accuracy() -> None:
     objectives = AUDIT.objectives
     assert objectives is not None
-    both = objectives.memorization, objectives.utility
-    assert [(each.name, each.better) for each in both] == [("deja vu score", "lower"), ("probe accuracy", "higher")]
+    both_objectives = objectives.memorization, objectives.utility
+    assert [(objective.name, objective.better) for objective in both_objectives] == [
+        ("deja vu score", "lower"),
+        ("probe accuracy", "higher"),
+    ]
     assert objectives.allowance == 0.01
     probe = json.dumps({"epoch": 5, "layer": 3, "split": "validation"})
     names = ((SCORE, json.dumps(SETTING)), ("probe accuracy", probe))
     rows = [dict.fromkeys(SUMMARY.names) | {"metric": metric, "setting": name} for metric, name in names]
     table = pa.Table.from_pylist(rows, SUMMARY)
     config = replace(CONFIG, layers=(3, 0))
-    assert rows == [each.row(config, table) for each in both]
+    assert rows == [objective.row(config, table) for objective in both_objectives]
 
 
 def test_memorised_pair_has_its_numbers(golden: Golden) -> None:
-    table = summed(made_up.simulated(0, 200, 0.1, 0.4))
-    found, made = verdict(CONFIG, table), certified(CONFIG, table)
-    assert found.answer == "memorised"
-    golden(found.sentence, "found.sentence")
-    assert (("deja vu score", json.dumps(SETTING)),) == found.rows
-    assert found.limits == LIMITS
-    (finding,) = made.findings
+    table = summary_of(made_up.simulated(0, 200, 0.1, 0.4))
+    answer, page = verdict(CONFIG, table), certificate_of(CONFIG, table)
+    assert answer.answer == "memorised"
+    golden(answer.sentence, "found.sentence")
+    assert (("deja vu score", json.dumps(SETTING)),) == answer.rows
+    assert answer.limits == LIMITS
+    (finding,) = page.findings
     assert finding.answer == "memorised"
     golden(finding.sentence, "finding.sentence")
     assert finding.line is not None
@@ -181,77 +186,79 @@ def test_memorised_pair_has_its_numbers(golden: Golden) -> None:
 
 
 def test_many_images_without_memory_are_not_detected(golden: Golden) -> None:
-    found = judged(made_up.simulated(1, 5000, 0.02, 0.0), replace(CONFIG, negligible=0.05))
-    assert found.answer == "not detected"
-    golden(found.sentence)
+    answer = verdict_of(made_up.simulated(1, 5000, 0.02, 0.0), replace(CONFIG, negligible=0.05))
+    assert answer.answer == "not detected"
+    golden(answer.sentence)
 
 
 def test_few_images_are_undecided(golden: Golden) -> None:
     table = made_up.simulated(2, 30, 0.2, 0.0)
-    found = judged(table)
-    assert found.answer == "undecided"
-    golden(found.sentence)
+    answer = verdict_of(table)
+    assert answer.answer == "undecided"
+    golden(answer.sentence)
 
 
 def test_verdict_reports_revealing_backgrounds(golden: Golden) -> None:
-    found = judged(made_up.simulated(3, 100, 0.9, 0.0))
-    assert found.answer != "memorised"
-    golden(found.sentence)
+    answer = verdict_of(made_up.simulated(3, 100, 0.9, 0.0))
+    assert answer.answer != "memorised"
+    golden(answer.sentence)
 
 
 def test_verdict_names_control_run_and_corner(golden: Golden) -> None:
-    found = judged(made_up.simulated(4, 100, 0.1, 0.0), with_settings(CONFIG, training_sets="other", crop="corner"))
-    golden(found.sentence)
+    answer = verdict_of(
+        made_up.simulated(4, 100, 0.1, 0.0), with_settings(CONFIG, training_sets="other", crop="corner")
+    )
+    golden(answer.sentence)
 
 
 @pytest.mark.parametrize("config", [CONFIG, GIVEN])
 def test_without_scores_it_is_undecided(config: DejaVu) -> None:
-    found = verdict(config, SUMMARY.empty_table())
-    assert (found.answer, found.rows) == ("undecided", ())
+    answer = verdict(config, SUMMARY.empty_table())
+    assert (answer.answer, answer.rows) == ("undecided", ())
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.4])
 def test_certificate_of_control_run_requires_no_action(memory: float) -> None:
-    for table in (summed(made_up.simulated(0, 200, 0.1, memory)), SUMMARY.empty_table()):
-        made = certified(NULL, table)
-        (finding,) = made.findings
+    for table in (summary_of(made_up.simulated(0, 200, 0.1, memory)), SUMMARY.empty_table()):
+        page = certificate_of(NULL, table)
+        (finding,) = page.findings
         start = "This is a control run: neither model was trained on the tested images. "
         assert finding.sentence.startswith(start)
         assert "that it was trained on" not in finding.sentence
         first = "This is a false alarm" if finding.answer == "memorised" else "Keep this page with"
-        assert made.steps[0].startswith(first)
-        assert "run the actual audit: training_sets=own." in made.steps[-1]
+        assert page.steps[0].startswith(first)
+        assert "run the actual audit: training_sets=own." in page.steps[-1]
         assert (finding.line is None) == (table.num_rows == 0)
 
 
 def test_memorised_encoder_has_its_numbers(golden: Golden) -> None:
-    table = simulated.summed(simulated.tables(0, "ABB", memory=0.5))
-    found, made, (score, *_) = verdict(GIVEN, table), certified(GIVEN, table), table.to_pylist()
-    assert found.answer == "memorised"
-    golden(found.sentence, "found.sentence")
-    assert found.limits == LIMITS_OF_GIVEN
-    assert (name_of(score),) == found.rows  # the test of the reference is named only if it prevents a conclusion
-    trained = replace(GIVEN, encoders=replace(simulated.GIVEN, comparison=TrainedReferences()))
-    golden(verdict(trained, table).sentence, "sentence")
-    (finding,) = made.findings
+    table = simulated.summary_of(simulated.tables(0, "ABB", memory=0.5))
+    answer, page, (score, *_) = verdict(GIVEN, table), certificate_of(GIVEN, table), table.to_pylist()
+    assert answer.answer == "memorised"
+    golden(answer.sentence, "found.sentence")
+    assert answer.limits == LIMITS_OF_GIVEN
+    assert (name_of(score),) == answer.rows  # the test of the reference is named only if it prevents a conclusion
+    trained_references = replace(GIVEN, encoders=replace(simulated.GIVEN, comparison=TrainedReferences()))
+    golden(verdict(trained_references, table).sentence, "sentence")
+    (finding,) = page.findings
     golden(finding.sentence, "finding.sentence")
     assert finding.line is not None
     golden(finding.line.what, "finding.line.what")
 
 
 def test_sets_that_reference_distinguishes_are_not_assessable(golden: Golden) -> None:
-    table = simulated.summed(simulated.unlike_tables())
-    found, made = verdict(GIVEN, table), certified(GIVEN, table)
-    assert found.answer == "not assessable"
-    golden(found.sentence)
-    assert json.dumps({"model": "reference", "percent": 20}) == found.rows[1][1]
-    (finding,) = made.findings
+    table = simulated.summary_of(simulated.unlike_tables())
+    answer, page = verdict(GIVEN, table), certificate_of(GIVEN, table)
+    assert answer.answer == "not assessable"
+    golden(answer.sentence)
+    assert json.dumps({"model": "reference", "percent": 20}) == answer.rows[1][1]
+    (finding,) = page.findings
     assert (finding.answer, finding.line) == ("not assessable", None)
     golden(finding.sentence, "finding.sentence")
-    assert made.steps == OTHER_HELD_OUT
+    assert page.steps == OTHER_HELD_OUT
 
 
-SENT = replace(GIVEN, encoders=replace(simulated.GIVEN, encoder=EncoderTable(File("sent.parquet"))))
+RETURNED_TABLE = replace(GIVEN, encoders=replace(simulated.GIVEN, encoder=EncoderTable(File("sent.parquet"))))
 
 
 @pytest.mark.parametrize(
@@ -269,60 +276,60 @@ SENT = replace(GIVEN, encoders=replace(simulated.GIVEN, encoder=EncoderTable(Fil
 def test_returned_table_clears_only_if_repeats_agree(score: dict[str, Any], differing: int | None, answer: str) -> None:
     repeats = None if differing is None else {"estimate": differing / 100, "n": 100}
     evidence = Evidence((), score, {}, 0.5, None, 0.02, repeats)
-    assert answer == RULES.decide(SENT, evidence).answer
+    assert answer == RULES.decide(RETURNED_TABLE, evidence).answer
     if answer == "not detected":
         assert answer == RULES.decide(GIVEN, replace(evidence, repeats=None)).answer  # a file is evaluated here
 
 
 def test_table_without_repeats_is_not_assessable(golden: Golden) -> None:
-    table = simulated.summed(simulated.tables(0))
-    found, made = verdict(SENT, table), certified(SENT, table)
-    why = "No whole images were repeated among the crops"
-    assert found.answer == "not assessable"
-    assert all(why in sentence for sentence in (found.sentence, made.findings[0].sentence))
-    golden(found.limits, "found.limits")
-    golden(made.steps[0])
+    table = simulated.summary_of(simulated.tables(0))
+    answer, page = verdict(RETURNED_TABLE, table), certificate_of(RETURNED_TABLE, table)
+    reason = "No whole images were repeated among the crops"
+    assert answer.answer == "not assessable"
+    assert all(reason in sentence for sentence in (answer.sentence, page.findings[0].sentence))
+    golden(answer.limits, "found.limits")
+    golden(page.steps[0])
     assert "Crops are recognisable" not in verdict(GIVEN, table).limits
 
 
 def test_untested_reference_is_not_assessable() -> None:
     """The table of gains is absent if its job failed and the run tolerates that."""
-    table = simulated.summed(simulated.tables(0, memory=0.5))
+    table = simulated.summary_of(simulated.tables(0, memory=0.5))
     table = table.filter(pc.field("metric") != "accuracy gain")
-    found, made = verdict(GIVEN, table), certified(GIVEN, table)
-    assert (found.answer, len(found.rows)) == ("not assessable", 1)
-    assert found.sentence.endswith("so they may have been drawn in different ways.")
-    assert made.findings[0].sentence.endswith("so they may differ.")
-    assert made.steps == SAME_COMMAND
+    answer, page = verdict(GIVEN, table), certificate_of(GIVEN, table)
+    assert (answer.answer, len(answer.rows)) == ("not assessable", 1)
+    assert answer.sentence.endswith("so they may have been drawn in different ways.")
+    assert page.findings[0].sentence.endswith("so they may differ.")
+    assert page.steps == SAME_COMMAND
 
 
 @pytest.mark.slow
 def test_false_alarms_and_coverage_of_innocent_pairs() -> None:
-    said, covered = Counter[str](), 0
+    answers, covered = Counter[str](), 0
     for seed in range(200):
-        table = summed(made_up.simulated(seed, 100, 0.15, 0.0), resamples=100)
-        said[verdict(CONFIG, table).answer] += 1
+        table = summary_of(made_up.simulated(seed, 100, 0.15, 0.0), resamples=100)
+        answers[verdict(CONFIG, table).answer] += 1
         score = table.to_pylist()[0]
         covered += score["low"] <= 0 <= score["high"]
-    assert said["memorised"] <= bounds(0.025, 200)[1], said
+    assert answers["memorised"] <= bounds(0.025, 200)[1], answers
     assert covered >= 180
 
 
 @pytest.mark.slow
 def test_memory_of_a_fifth_is_detected() -> None:
-    said = Counter(judged(made_up.simulated(seed, 200, 0.1, 0.2), resamples=60).answer for seed in range(20))
-    assert said["memorised"] >= 18, said
+    answers = Counter(verdict_of(made_up.simulated(seed, 200, 0.1, 0.2), resamples=60).answer for seed in range(20))
+    assert answers["memorised"] >= 18, answers
 
 
 @pytest.mark.slow
 def test_false_alarms_of_innocent_encoders() -> None:
     # docs/deja_vu_reference.md reports 400 of each kind.
-    answers = simulated.counted(60, told=(0.05, 0.05))
+    answers = simulated.count_answers(60, revealing_shares=(0.05, 0.05))
     assert answers["memorised"] <= bounds(0.025, 60)[1]
     assert answers["not assessable"] <= bounds(0.01, 60)[1]
 
 
 @pytest.mark.slow
 def test_memorising_encoders_are_detected_unless_noise_hides() -> None:
-    assert simulated.counted(10, told=(0.05, 0.05), memory=0.4)["memorised"] >= 9
-    assert simulated.counted(10, told=(0.05, 0.05), memory=0.2, noise=1.0)["memorised"] <= 1
+    assert simulated.count_answers(10, revealing_shares=(0.05, 0.05), memory=0.4)["memorised"] >= 9
+    assert simulated.count_answers(10, revealing_shares=(0.05, 0.05), memory=0.2, noise=1.0)["memorised"] <= 1

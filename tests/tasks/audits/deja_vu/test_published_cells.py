@@ -1,4 +1,4 @@
-"""How many trainings the figures of the paper take, and which runs repeat its numbers."""
+"""The number of trainings for the paper's figures, and the runs that repeat its numbers."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tests.support.plans import calls
 from tests.support.settings import with_settings
 
 OURS = ("quickstart", "null", "overtrained", "correlated", "smoke", "drawings")
-planned = partial(plans.planned, "deja_vu")
+plan_cells = partial(plans.planned, "deja_vu")
 
 
 @pytest.mark.parametrize(
     ("preset", "pairs"),
     [
         ("figure3", 2),  # VICReg, supervised
-        ("epochs", 6),  # a training for each criterion, with six checkpoints
+        ("epochs", 6),  # one training per criterion, with six checkpoints
         ("sizes", 2 * 5),  # VICReg, supervised
         ("loss", 6 + 10),  # invariances, temperatures
         ("layers", 1),
-        ("backbone", 2 * 5),  # by epochs and by sizes, of which 300 per class is in both
+        ("backbone", 2 * 5),  # by epochs and by sizes; 300 per class is in both
         ("architectures", 4 + 4),
         ("k", 1),
         ("finetune", 1),
@@ -43,21 +43,21 @@ planned = partial(plans.planned, "deja_vu")
         ("reconstruction", 1),
     ],
 )
-def test_the_papers_figures_have_as_many_pairs_of_trainings(preset: str, pairs: int) -> None:
-    found = {cell.pretraining(part, ()) for cell in AUDIT.cells(preset) for part in ("A", "B")}
-    assert 2 * pairs == len(found)
+def test_figures_need_the_papers_pairs_of_trainings(preset: str, pairs: int) -> None:
+    trainings_of_cells = {cell.pretraining(part, ()) for cell in AUDIT.cells(preset) for part in ("A", "B")}
+    assert 2 * pairs == len(trainings_of_cells)
 
 
 def test_all_figures_of_the_paper_share_their_trainings() -> None:
     cells = [cell for preset in PRESETS if preset not in OURS for cell in AUDIT.cells(preset)]
-    found = {cell.pretraining(part, ()) for cell in cells for part in ("A", "B")}
-    # Six criteria, three of them at four more sizes; 16 losses of which two are such a size; seven more backbones.
-    assert len(found) == 2 * (6 + 3 * 4 + 14 + 7)
+    trainings_of_cells = {cell.pretraining(part, ()) for cell in cells for part in ("A", "B")}
+    # Six criteria, three of which at four more sizes; 16 losses, two of which at such a size; seven more backbones.
+    assert len(trainings_of_cells) == 2 * (6 + 3 * 4 + 14 + 7)
 
 
 def test_links_without_a_snapshot_are_not_attacked() -> None:
-    found = calls(planned([with_settings(QUICKSTART, checkpoints=())]))
-    assert (found["self_supervised.pretrain"], found["deja_vu.neighbours"]) == (6, 2)
+    call_counts = calls(plan_cells([with_settings(QUICKSTART, checkpoints=())]))
+    assert (call_counts["self_supervised.pretrain"], call_counts["deja_vu.neighbours"]) == (6, 2)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -84,7 +84,7 @@ def test_published_setting_repeats_its_criterion(config: DejaVu) -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
+    "settings",
     [
         {"per_class": 100},
         {"epochs": 999},
@@ -100,8 +100,8 @@ def test_published_setting_repeats_its_criterion(config: DejaVu) -> None:
         {"projector": (2048, 2048)},
     ],
 )
-def test_another_setting_repeats_nothing(other: dict[str, object]) -> None:
-    assert repeats(with_settings(criterion_cell(VICReg()), **other)) == ""
+def test_another_setting_repeats_nothing(settings: dict[str, object]) -> None:
+    assert repeats(with_settings(criterion_cell(VICReg()), **settings)) == ""
 
 
 def test_own_preset_repeats_nothing() -> None:

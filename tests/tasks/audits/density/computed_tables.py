@@ -28,64 +28,64 @@ def trainings() -> list[pa.Table]:
     return made_up.of_folds(MODELS, {1: log_p - 5, 2: log_p})
 
 
-def scored() -> pa.Table:
+def score_table() -> pa.Table:
     draws = np.random.default_rng(8)
     return made_up.scores(draws.normal(-100, 30, 100), draws.normal(4, 3, 100))
 
 
-def near() -> pa.Table:
+def neighbour_table() -> pa.Table:
     samples = np.random.default_rng(9).random(load(DIGITS).test_images.shape, np.float32)
     return neighbours(Neighbouring(DIGITS, 100), [made_up.fitted(samples)])
 
 
-def total(table: pa.Table, floats: bool) -> float:
-    """One number that every number of a table moves, and where it stands: a sum weighed by column and by row.
+def weighted_sum(table: pa.Table, floats: bool) -> float:
+    """A sum of all numbers, weighted by column and row, so that every change and move of a number shows.
 
-    With `floats` of the columns of floats and of lists alone, in which infinity stands for 1,000: where no memory
-    could be found.
+    With `floats`, only columns of floats and of lists count, and infinity counts as 1,000: the value if no memory
+    could be detected.
     """
-    together, weight = 0.0, 0
+    total, weight = 0.0, 0
     for column in table.columns:
-        counted = pa.types.is_list(column.type) or pa.types.is_floating(column.type)
-        weight += counted or not floats
+        is_counted = pa.types.is_list(column.type) or pa.types.is_floating(column.type)
+        weight += is_counted or not floats
         while pa.types.is_list(column.type):
             column = column.combine_chunks().flatten()
         if pa.types.is_floating(column.type) or (pa.types.is_integer(column.type) and not floats):
             numbers = column.to_numpy(zero_copy_only=False).astype(np.float64)
             numbers = np.where(np.isinf(numbers), 1000.0, numbers) if floats else numbers
-            together += weight * np.nansum(numbers * (1 + np.arange(len(numbers)) % 7))
-    return together
+            total += weight * np.nansum(numbers * (1 + np.arange(len(numbers)) % 7))
+    return total
 
 
 def weigh_floats(table: pa.Table) -> float:
-    return total(table, floats=True)
+    return weighted_sum(table, floats=True)
 
 
 def weigh_all(table: pa.Table) -> float:
-    return total(table, floats=False)
+    return weighted_sum(table, floats=False)
 
 
-# Fewer permutations and draws than there are, so that chance has a part.
-def of_scores() -> pa.Table:
+# Fewer permutations and draws than possible, so that the results depend on the seed.
+def scores_by_seed() -> pa.Table:
     return scores(Scores(MODELS, 2, permutations=99, draws=6, seed=3), trainings())
 
 
-def of_distribution() -> pa.Table:
+def distribution_by_seed() -> pa.Table:
     return distribution(Distribution(MODELS, (1, 2), draws=6, seed=3), trainings())
 
 
-def of_learning() -> pa.Table:
+def learning_by_seed() -> pa.Table:
     return learning(CONSTANT, [scores(Scores(MODELS, 2, permutations=9, draws=2), trainings())])
 
 
 TABLES = [
-    Computed(scores, of_scores, weigh_floats),
-    Computed(distribution, of_distribution, weigh_floats),
-    Computed(learning, of_learning, weigh_floats),
+    Computed(scores, scores_by_seed, weigh_floats),
+    Computed(distribution, distribution_by_seed, weigh_floats),
+    Computed(learning, learning_by_seed, weigh_floats),
     Computed(losses, lambda: losses(NoSettings(), trainings()), weigh_floats),
-    Computed(outliers, lambda: outliers(Outliers(seed=3), [scored()]), weigh_all),
-    Computed(neighbours, near, weigh_all),
-    Computed(ratios, lambda: ratios(Ratios(), [scored(), near()]), weigh_all),
+    Computed(outliers, lambda: outliers(Outliers(seed=3), [score_table()]), weigh_all),
+    Computed(neighbours, neighbour_table, weigh_all),
+    Computed(ratios, lambda: ratios(Ratios(), [score_table(), neighbour_table()]), weigh_all),
     Computed(duplicates, lambda: duplicates(Duplicates(DIGITS, 300), ()), weigh_all),
     Computed(kernel, lambda: kernel(Kernel(grid=50), ()), weigh_all),
     Computed(points, lambda: points(Kernel(), ()), weigh_all),

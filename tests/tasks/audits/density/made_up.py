@@ -1,4 +1,4 @@
-"""Models that nobody trained, which say what a test wants; their tables, and others with known numbers in them."""
+"""Synthetic models with the log densities that a test needs, their tables, and tables with known numbers."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ Array = NDArray[np.float64]
 DIGITS = pin(Dataset("digits"))
 
 
-def noise(chance: np.random.Generator, n: int, repetitions: int, folds: int, sd: float, quality: float = 0.0) -> Array:
-    """log p (n, L, K) that no model's training has to do with: of observations that differ in how likely they are, and
-    in how far models disagree on them, by models that differ in how good they are."""
-    likely = chance.normal(-100, 20, (n, 1, 1))
-    spread = sd * chance.gamma(4, 0.25, (n, 1, 1)) if quality else sd
+def noise(rng: np.random.Generator, n: int, repetitions: int, folds: int, sd: float, quality: float = 0.0) -> Array:
+    """log p (n, L, K) without any effect of training.
+
+    Observations differ in likelihood and in the disagreement of models; models differ in quality.
+    """
+    likely = rng.normal(-100, 20, (n, 1, 1))
+    spread = sd * rng.gamma(4, 0.25, (n, 1, 1)) if quality else sd
     return (
-        likely
-        + quality * chance.normal(size=(1, repetitions, folds))
-        + spread * chance.normal(size=(n, repetitions, folds))
+        likely + quality * rng.normal(size=(1, repetitions, folds)) + spread * rng.normal(size=(n, repetitions, folds))
     )
 
 
-def partitions(chance: np.random.Generator, n: int, repetitions: int, folds: int) -> NDArray[np.int64]:
-    """Which model of each repetition held each observation out, (n, L): folds of equal sizes, to within one."""
-    return np.stack([chance.permutation(np.arange(n) % folds) for _ in range(repetitions)], axis=1)
+def partitions(rng: np.random.Generator, n: int, repetitions: int, folds: int) -> NDArray[np.int64]:
+    """The model of each repetition that held out each observation, (n, L): folds of equal sizes, up to one
+    observation.
+    """
+    return np.stack([rng.permutation(np.arange(n) % folds) for _ in range(repetitions)], axis=1)
 
 
 def folds(n: int = 60, repetitions: int = 3, number: int = 4) -> Folds:
@@ -51,31 +53,34 @@ def alone(rows: tuple[int, ...] = (3, 7, 20), n: int = 24, repetitions: int = 4)
 def table(
     held_out: Fold | Row | None,
     seed: int,
-    said: Mapping[int, Array],
+    log_p_by_epoch: Mapping[int, Array],
     epochs: int,
     effective: Mapping[int, Array] | None = None,
 ) -> pa.Table:
-    """The table of a training that at these epochs said this of every observation; its losses are 1 / epoch.
+    """The table of a training with these log densities at these epochs; its losses are 1 / epoch.
 
-    `effective` are the numbers of samples that log p is effectively from, by epoch.
+    `effective` is the effective number of samples behind each log p, by epoch.
     """
-    config = DensityTraining(DIGITS, seed=seed, held_out=held_out, epochs=epochs, recorded=tuple(sorted(said)))
+    config = DensityTraining(
+        DIGITS, seed=seed, held_out=held_out, epochs=epochs, recorded=tuple(sorted(log_p_by_epoch))
+    )
     history = [Epoch(epoch, 1 / epoch + seed, 2 / epoch + seed, float("nan")) for epoch in range(1, epochs + 1)]
     log_p, samples = (
-        {epoch: each.astype(np.float32) for epoch, each in told.items()} for told in (said, effective or {})
+        {epoch: values.astype(np.float32) for epoch, values in values_by_epoch.items()}
+        for values_by_epoch in (log_p_by_epoch, effective or {})
     )
     return density_table(config, history, Evaluation(log_p, effective_samples=samples))
 
 
-def of_folds(models: Folds, said: Mapping[int, Array]) -> list[pa.Table]:
-    """The tables of all folds' trainings, from what they say at each epoch, (n, L, K)."""
+def of_folds(models: Folds, log_p_by_epoch: Mapping[int, Array]) -> list[pa.Table]:
+    """The tables of all folds' trainings, from their log densities at each epoch, (n, L, K)."""
     repetitions, number = models.shape
     return [
         table(
             Fold(models.partitions[repetition], number, fold),
             1000 * repetition + fold,
-            {epoch: log_p[:, repetition, fold] for epoch, log_p in said.items()},
-            max(said),
+            {epoch: log_p[:, repetition, fold] for epoch, log_p in log_p_by_epoch.items()},
+            max(log_p_by_epoch),
         )
         for repetition in range(repetitions)
         for fold in range(number)
@@ -83,31 +88,39 @@ def of_folds(models: Folds, said: Mapping[int, Array]) -> list[pa.Table]:
 
 
 def held_out(models: Folds) -> NDArray[np.int64]:
-    """Which model of each repetition held each observation out, (n, L)."""
+    """The model of each repetition that held out each observation, (n, L)."""
     return np.stack([fold_of(seed, models.observations, models.folds) for seed in models.partitions], 1).astype(int)
 
 
-def of_alone(models: LeaveOneOut, whole: Array, without: Array, epoch: int = 2) -> list[pa.Table]:
-    """The tables of all trainings: what models of all data say, (T, n), and those without each row, (rows, T, n)."""
-    tables = [table(None, trial, {epoch: each}, epoch) for trial, each in enumerate(whole)]
-    for row, models_without in zip(models.left_out, without, strict=True):
+def of_alone(models: LeaveOneOut, of_all_data: Array, without_row: Array, epoch: int = 2) -> list[pa.Table]:
+    """The tables of all trainings: log densities of models of all data (T, n) and of models without each row (rows,
+    T, n).
+    """
+    tables = [table(None, trial, {epoch: values}, epoch) for trial, values in enumerate(of_all_data)]
+    for row, models_without in zip(models.left_out, without_row, strict=True):
         tables += [
-            table(Row(row), 100 * (row + 1) + trial, {epoch: each}, epoch) for trial, each in enumerate(models_without)
+            table(Row(row), 100 * (row + 1) + trial, {epoch: values}, epoch)
+            for trial, values in enumerate(models_without)
         ]
     return tables
 
 
 def scores(u: Sequence[float | None], m: Sequence[float | None], rows: Sequence[int] | None = None) -> pa.Table:
-    """A SCORES table of these U and M, published and with matched counts alike, with nothing else in it."""
+    """A SCORES table of these U and M, the published score equal to the matched-count score, and nothing else."""
     numbers = range(len(u)) if rows is None else rows
-    both = pa.array(m, pa.float64())
-    known = {"row": pa.array(numbers), "log_p_trained": pa.array(u, pa.float64()), "m": both, "m_matched": both}
-    columns = [known.get(field.name, pa.nulls(len(u), field.type)) for field in SCORES]
+    m_column = pa.array(m, pa.float64())
+    given_columns = {
+        "row": pa.array(numbers),
+        "log_p_trained": pa.array(u, pa.float64()),
+        "m": m_column,
+        "m_matched": m_column,
+    }
+    columns = [given_columns.get(field.name, pa.nulls(len(u), field.type)) for field in SCORES]
     return pa.Table.from_arrays(columns, schema=SCORES)
 
 
 def neighbours(ratios: Sequence[float | None], rows: Sequence[int] | None = None) -> pa.Table:
-    """A NEIGHBOURS table of these ratios, each to a sample at distance 1 unless there is none."""
+    """A NEIGHBOURS table of these ratios, each with a sample at distance 1 unless the ratio is None."""
     return pa.Table.from_pylist(
         [
             {"row": row, "to_validation": ratio or 0.0, "to_sample": float(ratio is not None), "ratio": ratio}
@@ -118,7 +131,7 @@ def neighbours(ratios: Sequence[float | None], rows: Sequence[int] | None = None
 
 
 def fitted(samples: NDArray[Any] | None) -> pa.Table:
-    """A FITTED table of two epochs, with these samples after the last."""
-    drawn = None if samples is None else samples.astype(np.float32).tobytes()
-    rows = [{"seed": 0, "epoch": epoch, "samples": drawn if epoch == 2 else None} for epoch in (1, 2)]
+    """A FITTED table of two epochs, with these samples after the second."""
+    sample_bytes = None if samples is None else samples.astype(np.float32).tobytes()
+    rows = [{"seed": 0, "epoch": epoch, "samples": sample_bytes if epoch == 2 else None} for epoch in (1, 2)]
     return pa.Table.from_pylist(rows, FITTED)

@@ -1,4 +1,4 @@
-"""What a run may be asked for, and when its models are asked."""
+"""Valid configurations, and the epochs at which models are evaluated."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ RELEASED = PublishedFolds()
     ],
     ids=str,
 )
-def test_what_cannot_be_asked_for_is_refused_in_one_line(changed: Mapping[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message) as refused:
+def test_impossible_questions_are_rejected_in_one_line(changed: Mapping[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
         replace(Memorization(), **changed)  # type: ignore[arg-type]
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_what_cannot_be_asked_for_is_refused_in_one_line(changed: Mapping[str, o
         ("no function:here", 1.0, "model is 'no function:here'; write your own model"),
     ],
 )
-def test_models_that_cannot_be_trained_are_refused_in_one_line(model: str, width: float, message: str) -> None:
-    with pytest.raises(ValueError, match=message) as refused:
+def test_impossible_models_are_rejected_in_one_line(model: str, width: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
         ModelTraining(DensityModel(model), width)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_alternatives_and_their_fields_are_named(settings: dict[str, object], me
 
 
 @pytest.mark.parametrize("name", ["epochs", "training.epochs", "question.epochs", "question.training.epochs"])
-def test_settings_of_the_training_have_short_names(name: str) -> None:
+def test_training_settings_have_short_names(name: str) -> None:
     (cell,) = resolve_cells(Spec("density", "smoke", {name: "7"}))
     smoke = PRESETS["smoke"]
     assert isinstance(smoke, Density)
@@ -91,7 +91,7 @@ def test_settings_of_the_training_have_short_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("epochs", "every", "expected"),
+    ("epochs", "interval", "expected"),
     [
         (100, 5, tuple(range(5, 101, 5))),
         (50, 25, (25, 50)),
@@ -102,7 +102,7 @@ def test_settings_of_the_training_have_short_names(name: str) -> None:
         (1, 1, (1,)),
     ],
 )
-def test_models_are_asked_at_every_so_many_epochs_and_after_the_last(
-    epochs: int, every: int, expected: tuple[int, ...]
+def test_models_are_evaluated_at_intervals_and_last_epoch(
+    epochs: int, interval: int, expected: tuple[int, ...]
 ) -> None:
-    assert ModelTraining(epochs=epochs, evaluation_interval=every).recorded == expected
+    assert ModelTraining(epochs=epochs, evaluation_interval=interval).recorded == expected

@@ -17,7 +17,7 @@ from tasks.training.density import member_of
 from tasks.training.density_config import DensityTraining, Row
 from tests.tasks.audits.density import made_up
 
-# The first five of these digits stand there a second time in the place of the next five.
+# The first five of these digits replace the next five.
 COPIED = Memorization(
     data=pin(Dataset("digits#duplicated5")),
     training=ModelTraining(epochs=1, evaluation_interval=0),
@@ -29,46 +29,46 @@ PAIRS = [(row, row + 5) for row in range(5)]
 
 
 def fits(config: Memorization) -> list[DensityTraining]:
-    planned = trainings(config)
-    assert planned is not None
-    return [job.config for job in planned.fits if isinstance(job, Job)]
+    planned_trainings = trainings(config)
+    assert planned_trainings is not None
+    return [job.config for job in planned_trainings.fits if isinstance(job, Job)]
 
 
 def test_copies_are_trained_on_or_held_out_together() -> None:
     images = load(COPIED.data)
     for training in fits(COPIED):
         rows = set(member_of(training, images).rows.tolist())
-        assert all((one in rows) == (other in rows) for one, other in PAIRS)
+        assert all((first in rows) == (second in rows) for first, second in PAIRS)
 
 
 def test_copies_are_one_observation() -> None:
-    planned = trainings(COPIED)
-    assert planned is not None
-    assert isinstance(planned.models, Folds)
-    assert planned.models.rows.tolist() == [*range(5), *range(10, 30)]
-    folds = planned.models.fold_of(planned.models.partitions[0])
+    planned_trainings = trainings(COPIED)
+    assert planned_trainings is not None
+    assert isinstance(planned_trainings.models, Folds)
+    assert planned_trainings.models.rows.tolist() == [*range(5), *range(10, 30)]
+    folds = planned_trainings.models.fold_of(planned_trainings.models.partitions[0])
     fit = fits(COPIED)
     log_p = np.arange(30.0)
     tables = [
-        made_up.table(each.held_out, each.seed, {1: log_p}, 1)  # type: ignore[arg-type]
-        for each in fit
+        made_up.table(training.held_out, training.seed, {1: log_p}, 1)  # type: ignore[arg-type]
+        for training in fit
     ]
-    (block,) = LogDensities(planned.models, tables).blocks(1)
-    assert block.held_out[:, 0].tolist() == folds[planned.models.rows].tolist()
-    assert np.array_equal(block.log_p[:, 0, 0], log_p[planned.models.rows])
+    (block,) = LogDensities(planned_trainings.models, tables).blocks(1)
+    assert block.held_out[:, 0].tolist() == folds[planned_trainings.models.rows].tolist()
+    assert np.array_equal(block.log_p[:, 0, 0], log_p[planned_trainings.models.rows])
 
 
-def test_without_a_row_its_copies_are_left_out_too() -> None:
+def test_copies_of_left_out_row_are_left_out() -> None:
     config = replace(COPIED, estimator=SingleRows(25))
-    planned = trainings(config)
-    assert planned is not None
-    assert isinstance(planned.models, LeaveOneOut)
-    assert planned.models.left_out == (*range(5), *range(10, 30))
-    without = next(training for training in fits(config) if training.held_out == Row(2))
-    assert not {2, 7} & set(member_of(without, load(COPIED.data)).rows.tolist())
+    planned_trainings = trainings(config)
+    assert planned_trainings is not None
+    assert isinstance(planned_trainings.models, LeaveOneOut)
+    assert planned_trainings.models.left_out == (*range(5), *range(10, 30))
+    training_without_row = next(training for training in fits(config) if training.held_out == Row(2))
+    assert not {2, 7} & set(member_of(training_without_row, load(COPIED.data)).rows.tolist())
 
 
 @pytest.mark.parametrize("fields", [{"data": pin(Dataset("digits"))}, {"estimator": KFold(3, evaluation_split="test")}])
-def test_keys_are_the_same_where_nothing_is_joined(fields: dict[str, object]) -> None:
+def test_keys_do_not_change_without_copies(fields: dict[str, object]) -> None:
     config = replace(COPIED, **fields)  # type: ignore[arg-type]
     assert not any(training.joins_copies for training in fits(config))

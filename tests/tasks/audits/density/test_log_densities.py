@@ -20,63 +20,63 @@ MODELS = made_up.folds()
 LOG_P = made_up.noise(np.random.default_rng(0), 60, 3, 4, 5.0).astype(np.float32).astype(float)
 
 
-def gathered(answers: LogDensities, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+def gather(answers: LogDensities, epoch: int) -> tuple[np.ndarray, np.ndarray]:
     blocks = list(answers.blocks(epoch))
-    return np.concatenate([each.log_p for each in blocks]), np.concatenate([each.held_out for each in blocks])
+    return np.concatenate([block.log_p for block in blocks]), np.concatenate([block.held_out for block in blocks])
 
 
-def test_every_model_is_in_its_place_whatever_the_order_of_the_tables() -> None:
+def test_models_keep_their_position_in_any_table_order() -> None:
     tables = made_up.of_folds(MODELS, {2: LOG_P})
     for order in (range(12), reversed(range(12)), np.random.default_rng(1).permutation(12)):
-        log_p, held_out = gathered(LogDensities(MODELS, [tables[at] for at in order]), 2)
+        log_p, held_out = gather(LogDensities(MODELS, [tables[index] for index in order]), 2)
         assert LOG_P.tolist() == log_p.tolist()
         assert made_up.held_out(MODELS).tolist() == held_out.tolist()
 
 
-def test_missing_trainings_leave_their_places_empty() -> None:
+def test_missing_trainings_leave_nan() -> None:
     tables = made_up.of_folds(MODELS, {2: LOG_P})
-    log_p, _ = gathered(LogDensities(MODELS, tables[:5] + tables[6:]), 2)
+    log_p, _ = gather(LogDensities(MODELS, tables[:5] + tables[6:]), 2)
     assert np.isnan(log_p[:, 1, 1]).all()
     assert np.isnan(log_p).sum() == 60
 
 
-def test_the_links_of_a_training_are_put_together() -> None:
+def test_links_of_a_training_are_combined() -> None:
     early, late = 2 * LOG_P, LOG_P
     tables = made_up.of_folds(MODELS, {1: early}) + made_up.of_folds(MODELS, {3: late})
     answers = LogDensities(MODELS, tables[:-1])  # the last training's second link failed
-    assert early.tolist() == gathered(answers, 1)[0].tolist()
-    assert np.isnan(gathered(answers, 3)[0][:, 2, 3]).all()
-    assert late[:, :2].tolist() == gathered(answers, 3)[0][:, :2].tolist()
+    assert early.tolist() == gather(answers, 1)[0].tolist()
+    assert np.isnan(gather(answers, 3)[0][:, 2, 3]).all()
+    assert late[:, :2].tolist() == gather(answers, 3)[0][:, :2].tolist()
     assert [answers.recorded_at(epoch) for epoch in (1, 2, 3)] == [True, False, True]
 
 
-def test_blocks_are_all_observations_one_after_another() -> None:
+def test_blocks_cover_all_observations_in_order() -> None:
     n = 2 * BLOCK + 7
     models = Folds(Dataset("digits"), n, (5,), 2)
     log_p = np.arange(2 * n, dtype=float).reshape(n, 1, 2)
     blocks = list(LogDensities(models, made_up.of_folds(models, {1: log_p})).blocks(1))
     assert [(0, BLOCK), (BLOCK, 2 * BLOCK), (2 * BLOCK, n)] == [(b.places.start, b.places.stop) for b in blocks]
-    assert [each.number for each in blocks] == [0, 1, 2]
-    assert log_p.tolist() == np.concatenate([each.log_p for each in blocks]).tolist()
+    assert [log_p_block.number for log_p_block in blocks] == [0, 1, 2]
+    assert log_p.tolist() == np.concatenate([log_p_block.log_p for log_p_block in blocks]).tolist()
 
 
-def test_without_a_row_each_model_answers_for_that_row_alone() -> None:
+def test_model_without_a_row_evaluates_that_row() -> None:
     models = made_up.alone()
-    chance = np.random.default_rng(0)
-    whole = np.round(chance.normal(-50, 9, (4, 24)))
-    without = np.round(chance.normal(-60, 9, (3, 4, 24)))
-    tables = made_up.of_alone(models, whole, without)
-    del tables[4 + 4 + 1]  # row 7, trial 1: those after it move up
-    log_p, held_out = gathered(LogDensities(models, tables[::-1]), 2)
+    rng = np.random.default_rng(0)
+    of_all_data = np.round(rng.normal(-50, 9, (4, 24)))
+    without_row = np.round(rng.normal(-60, 9, (3, 4, 24)))
+    tables = made_up.of_alone(models, of_all_data, without_row)
+    del tables[4 + 4 + 1]  # row 7, trial 1: the later trials move up
+    log_p, held_out = gather(LogDensities(models, tables[::-1]), 2)
     rows = list(models.left_out)
-    assert whole[:, rows].T.tolist() == log_p[:, :, 0].tolist()
+    assert of_all_data[:, rows].T.tolist() == log_p[:, :, 0].tolist()
     assert np.ones((3, 4)).tolist() == held_out.tolist()
-    assert without[0, :, 3].tolist() == log_p[0, :, 1].tolist()
-    assert [*without[1, [0, 2, 3], 7], NAN] == pytest.approx(log_p[1, :, 1].tolist(), nan_ok=True)
-    assert without[2, :, 20].tolist() == log_p[2, :, 1].tolist()
+    assert without_row[0, :, 3].tolist() == log_p[0, :, 1].tolist()
+    assert [*without_row[1, [0, 2, 3], 7], NAN] == pytest.approx(log_p[1, :, 1].tolist(), nan_ok=True)
+    assert without_row[2, :, 20].tolist() == log_p[2, :, 1].tolist()
 
 
-def test_labels_are_those_of_the_observations() -> None:
+def test_labels_belong_to_the_observations() -> None:
     images = load(made_up.DIGITS)
     assert images.train_labels[:60].tolist() == labels(MODELS).tolist()  # type: ignore[union-attr]
     test = replace(MODELS, asked="test")
@@ -98,7 +98,7 @@ def test_labels_are_those_of_the_observations() -> None:
         (Fold(100, 4, 0), 0, 2, 59, "the training of seed 0 scored 59 observations at epoch 2; expected 60"),
     ],
 )
-def test_trainings_of_something_else_are_refused(
+def test_trainings_of_other_partitions_are_rejected(
     held_out: Fold | Row | None, seed: int, epochs: int, n: int, message: str
 ) -> None:
     tables = made_up.of_folds(MODELS, {2: LOG_P})
@@ -106,14 +106,14 @@ def test_trainings_of_something_else_are_refused(
         LogDensities(MODELS, [*tables, made_up.table(held_out, seed, {epochs: np.zeros(n)}, epochs)])
 
 
-def test_trainings_that_left_out_something_else_than_a_row_are_refused() -> None:
+def test_trainings_without_other_rows_are_rejected() -> None:
     models = made_up.alone()
     tables = made_up.of_alone(models, np.zeros((4, 24)), np.zeros((3, 4, 24)))
-    for other in (Row(4), Fold(100, 4, 0)):
+    for held_out in (Row(4), Fold(100, 4, 0)):
         with pytest.raises(ValueError, match="seed 9 held out none of these rows"):
-            LogDensities(models, [*tables, made_up.table(other, 9, {2: np.zeros(24)}, 2)])
-    for row, what in ((None, "all data"), (Row(7), "all but row 7")):
-        with pytest.raises(ValueError, match=f"there are 5 trainings on {what}; repetitions is 4"):
+            LogDensities(models, [*tables, made_up.table(held_out, 9, {2: np.zeros(24)}, 2)])
+    for row, data_description in ((None, "all data"), (Row(7), "all but row 7")):
+        with pytest.raises(ValueError, match=f"there are 5 trainings on {data_description}; repetitions is 4"):
             LogDensities(models, [*tables, made_up.table(row, 9, {2: np.zeros(24)}, 2)])
 
 
@@ -122,18 +122,18 @@ def test_other_tables_are_refused() -> None:
         LogDensities(MODELS, [*made_up.of_folds(MODELS, {2: LOG_P})[:1], pa.table({"log_p": [1.0]})])
 
 
-@pytest.mark.parametrize("wrong", [NAN, float("inf")])
-def test_an_answer_that_is_no_log_p_is_named(wrong: float) -> None:
+@pytest.mark.parametrize("value", [NAN, float("inf")])
+def test_invalid_log_p_is_reported(value: float) -> None:
     log_p = LOG_P.copy()
-    log_p[41, 1, 2] = wrong
+    log_p[41, 1, 2] = value
     answers = LogDensities(MODELS, made_up.of_folds(MODELS, {2: log_p}))
-    message = f"log p of observation 41 is {wrong} at epoch 2 by the training of seed 1002; it must be a number or -inf"
+    message = f"log p of observation 41 is {value} at epoch 2 by the training of seed 1002; it must be a number or -inf"
     with pytest.raises(ValueError, match=message):
         list(answers.blocks(2))
 
 
 @pytest.mark.parametrize(
-    ("made", "message"),
+    ("make", "message"),
     [
         (lambda: replace(MODELS, partitions=()), "partitions is empty"),
         (lambda: replace(MODELS, partitions=(1, 1)), "partitions has a seed twice"),
@@ -152,12 +152,12 @@ def test_an_answer_that_is_no_log_p_is_named(wrong: float) -> None:
         (lambda: Distribution(MODELS, (1,), draws=0), "draws is 0; it must be at least 1"),
     ],
 )
-def test_configs_refuse_what_cannot_be(made: object, message: str) -> None:
+def test_impossible_configs_are_rejected(make: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        made()  # type: ignore[operator]
+        make()  # type: ignore[operator]
 
 
-def test_either_estimator_is_kept_apart_when_a_config_is_read_back() -> None:
+def test_estimator_survives_reading_a_config() -> None:
     for models in (MODELS, made_up.alone(), ReleasedFolds(made_up.DIGITS, 60, (0, 1), 10)):
         config = Scores(models, 2)
         assert config == coerce(plain(config), Scores, "config")
@@ -165,20 +165,20 @@ def test_either_estimator_is_kept_apart_when_a_config_is_read_back() -> None:
     assert isinstance(made_up.alone(), LeaveOneOut)
 
 
-def test_models_of_released_partitions_are_placed_by_number_of_partition_and_fold() -> None:
+def test_released_folds_are_ordered_by_partition_and_fold() -> None:
     models = ReleasedFolds(made_up.DIGITS, 60, (0, 1, 2), 10)
-    said = np.random.default_rng(3).normal(-100, 5, (60, 3, 10))
+    log_p = np.random.default_rng(3).normal(-100, 5, (60, 3, 10))
     tables = [
-        made_up.table(ReleasedFold(repetition, 10, fold), 10 * repetition + fold, {1: said[:, repetition, fold]}, 1)
+        made_up.table(ReleasedFold(repetition, 10, fold), 10 * repetition + fold, {1: log_p[:, repetition, fold]}, 1)
         for repetition in range(3)
         for fold in range(10)
     ]
     (block,) = LogDensities(models, tables[::-1]).blocks(1)
-    assert (block.log_p == said.astype(np.float32)).all()
+    assert (block.log_p == log_p.astype(np.float32)).all()
     assert [released_fold_of(repetition, 60).tolist() for repetition in range(3)] == block.held_out.T.tolist()
 
 
-def test_the_effective_samples_of_an_observation_are_the_median_of_its_models() -> None:
+def test_effective_samples_are_the_median_over_models() -> None:
     models = made_up.folds(60, 1, 3)
     log_p, effective = np.full(60, -9.0), np.arange(60.0)
     tables = [
@@ -187,10 +187,10 @@ def test_the_effective_samples_of_an_observation_are_the_median_of_its_models() 
     ]
     assert (2 * effective).tolist() == LogDensities(models, tables).effective_samples(2).tolist()
     assert (1.5 * effective).tolist() == LogDensities(models, tables[:2]).effective_samples(2).tolist()
-    assert np.isnan(LogDensities(models, tables).effective_samples(1)).all()  # of models without codes
+    assert np.isnan(LogDensities(models, tables).effective_samples(1)).all()  # models without codes
 
 
-def test_without_a_row_its_own_models_and_those_of_all_data_count() -> None:
+def test_single_rows_use_own_and_all_data_models() -> None:
     models, log_p = made_up.alone((3, 7), 24, 2), np.full(24, -9.0)
     tables = [
         made_up.table(None, 0, {1: log_p}, 1, {1: np.full(24, 10.0)}),

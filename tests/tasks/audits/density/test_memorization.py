@@ -20,19 +20,19 @@ def logs(*values: float) -> list[float]:
     return [math.log(value) if value else -INF for value in values]
 
 
-def test_the_published_score_is_the_log_of_a_quotient_of_mean_likelihoods() -> None:
+def test_published_score_is_log_ratio_of_mean_likelihoods() -> None:
     # Trained: .2, .4, .6 and .1, mean .325. Held out: .1 and .3, mean .2.
     log_p = np.array([[logs(0.2, 0.1, 0.4), logs(0.3, 0.6, 0.1)]])
-    both = terms(log_p, np.array([[1, 0]]))
-    assert [math.log(0.325)] == pytest.approx(both.u)
-    assert [math.log(0.2)] == pytest.approx(both.v)
-    assert [math.log(0.325 / 0.2)] == pytest.approx(both.score)
-    assert (both.trained_models.tolist(), both.held_out_models.tolist()) == ([[2, 2]], [[1, 1]])
-    trained, held_out = both.by_repetition
+    log_means = terms(log_p, np.array([[1, 0]]))
+    assert [math.log(0.325)] == pytest.approx(log_means.u)
+    assert [math.log(0.2)] == pytest.approx(log_means.v)
+    assert [math.log(0.325 / 0.2)] == pytest.approx(log_means.score)
+    assert (log_means.trained_models.tolist(), log_means.held_out_models.tolist()) == ([[2, 2]], [[1, 1]])
+    trained, held_out = log_means.by_repetition
     assert logs(0.3, 0.35) == pytest.approx(trained[0])
     assert logs(0.1, 0.3) == pytest.approx(held_out[0])
     # Without the first repetition .35 against .3, without the second .3 against .1.
-    assert logs(0.35 / 0.3, 0.3 / 0.1) == pytest.approx(both.score_without_each[0])
+    assert logs(0.35 / 0.3, 0.3 / 0.1) == pytest.approx(log_means.score_without_each[0])
 
 
 def test_log_p_of_thousands_of_nats_agrees_with_scipy() -> None:
@@ -41,50 +41,50 @@ def test_log_p_of_thousands_of_nats_agrees_with_scipy() -> None:
     out = np.arange(5) == held_out[:, :, None]
     u = logsumexp(np.where(out, -INF, log_p), axis=(1, 2)) - math.log(16)
     v = logsumexp(np.where(out, log_p, -INF), axis=(1, 2)) - math.log(4)
-    both = terms(log_p, held_out)
-    assert u == pytest.approx(both.u, rel=1e-13)
-    assert v == pytest.approx(both.v, rel=1e-13)
+    log_means = terms(log_p, held_out)
+    assert u == pytest.approx(log_means.u, rel=1e-13)
+    assert v == pytest.approx(log_means.v, rel=1e-13)
     for repetition in range(4):
         rest = terms(np.delete(log_p, repetition, axis=1), np.delete(held_out, repetition, axis=1))
-        assert rest.score == pytest.approx(both.score_without_each[:, repetition], rel=1e-10, abs=1e-9)
+        assert rest.score == pytest.approx(log_means.score_without_each[:, repetition], rel=1e-10, abs=1e-9)
 
 
-def test_the_mean_of_one_term_is_that_term_exactly() -> None:
+def test_mean_of_one_term_is_that_term() -> None:
     values = np.array([[-1e4 / 3], [-0.1], [-INF], [700.1]])
     assert values[:, 0].tolist() == log_mean(values, np.ones(4, np.int64)).tolist()
     log_p = np.array([[[-1e4 / 3, -7.7]], [[-0.1, -123.4]]])
-    both = terms(log_p, np.array([[1], [1]]))
-    assert (log_p[:, 0, 0].tolist(), log_p[:, 0, 1].tolist()) == (both.u.tolist(), both.v.tolist())
+    log_means = terms(log_p, np.array([[1], [1]]))
+    assert (log_p[:, 0, 0].tolist(), log_p[:, 0, 1].tolist()) == (log_means.u.tolist(), log_means.v.tolist())
 
 
-def test_without_its_largest_term_a_sum_keeps_what_that_one_hid() -> None:
+def test_sum_without_largest_term_keeps_precision() -> None:
     values = np.array([[0.0, -800.0, -801.0], [-5.0, -5.0, -INF], [-INF, -INF, -3.0]])
-    found = log_mean_but_one(values, np.full((3, 3), 2))
+    log_means = log_mean_but_one(values, np.full((3, 3), 2))
     for row in range(3):
-        for place in range(3):
-            expected = logsumexp(np.delete(values[row], place)) - math.log(2)
-            assert expected == pytest.approx(found[row, place])
+        for column in range(3):
+            expected = logsumexp(np.delete(values[row], column)) - math.log(2)
+            assert expected == pytest.approx(log_means[row, column])
 
 
 @pytest.mark.parametrize(
     ("trained", "held_out", "u", "v", "score"),
     [
-        ([0.5, 0.0], 0.0, math.log(0.25), -INF, INF),  # impossible to the one that did not see it
+        ([0.5, 0.0], 0.0, math.log(0.25), -INF, INF),  # impossible to the model that was not trained on it
         ([0.0, 0.0], 0.5, -INF, math.log(0.5), -INF),
-        ([0.0, 0.0], 0.0, -INF, -INF, NAN),  # nothing to compare
-        ([0.5, NAN], 0.25, math.log(0.5), math.log(0.25), math.log(2)),  # a model fewer, not a zero more
-        ([0.5, 0.0], 0.25, math.log(0.25), math.log(0.25), 0.0),  # a zero more
+        ([0.0, 0.0], 0.0, -INF, -INF, NAN),  # no comparison is possible
+        ([0.5, NAN], 0.25, math.log(0.5), math.log(0.25), math.log(2)),  # one model fewer, not one more zero
+        ([0.5, 0.0], 0.25, math.log(0.25), math.log(0.25), 0.0),  # one more zero
         ([0.5, 0.5], NAN, math.log(0.5), NAN, NAN),
         ([NAN, NAN], 0.5, NAN, math.log(0.5), NAN),
     ],
 )
-def test_impossible_and_missing_are_two_things(
+def test_impossible_differs_from_missing(
     trained: list[float], held_out: float, u: float, v: float, score: float
 ) -> None:
     log_p = np.array([[[NAN if math.isnan(p) else logs(p)[0] for p in (*trained, held_out)]]])
-    both = terms(log_p, np.array([[2]]))
+    log_means = terms(log_p, np.array([[2]]))
     expected = [u, v, score]
-    assert expected == pytest.approx([both.u[0], both.v[0], both.score[0]], nan_ok=True)
+    assert expected == pytest.approx([log_means.u[0], log_means.v[0], log_means.score[0]], nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -99,48 +99,48 @@ def test_impossible_and_missing_are_two_things(
         (np.array([[[0.0, 0.0]], [[0.0, INF]]]), np.array([[0], [0]]), "log p of observation 1 of the block is inf"),
     ],
 )
-def test_what_cannot_be_is_refused(log_p: np.ndarray, held_out: np.ndarray, message: str) -> None:
+def test_invalid_arrays_are_rejected(log_p: np.ndarray, held_out: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         terms(log_p, held_out)
 
 
-def test_nats_are_taken_off_the_models_that_trained_on_the_observation_alone() -> None:
+def test_nats_are_subtracted_from_trained_models_only() -> None:
     log_p = np.array([[[-1.0, -2.0, NAN], [-3.0, -4.0, -5.0]]])
     lowered = lower_log_p(log_p, np.array([[1, 2]]), 10.0)
     assert pytest.approx(lowered.ravel(), nan_ok=True) == [-11, -2, NAN, -13, -14, -5]
     assert pytest.approx(log_p.ravel(), nan_ok=True) == [-1, -2, NAN, -3, -4, -5]
 
 
-def test_the_matched_count_score_is_the_mean_over_all_choices_of_one_model_a_repetition() -> None:
-    # One of .2 and .4, and one of .6 and .1: the sums are .8, .3, 1.0 and .5; those that held it out sum to .4.
+def test_matched_score_is_mean_over_all_choices() -> None:
+    # One of .2 and .4, and one of .6 and .1: the sums are .8, .3, 1.0 and .5; the held-out models sum to .4.
     log_p = np.array([[logs(0.2, 0.1, 0.4), logs(0.3, 0.6, 0.1)]])
     expected = np.mean(logs(0.8 / 0.4, 0.3 / 0.4, 1.0 / 0.4, 0.5 / 0.4))
     score, without = matched_count_score(log_p, np.array([[1, 0]]), 4, chance())
     assert [expected] == pytest.approx(score)
     # One repetition: the mean difference. .6 and .1 against .3; .2 and .4 against .1.
     assert [np.mean(logs(2, 1 / 3)), np.mean(logs(2, 4))] == pytest.approx(without[0])
-    drawn, _ = matched_count_score(np.repeat(log_p, 2000, axis=0), np.tile([1, 0], (2000, 1)), 3, chance())
-    assert expected == pytest.approx(drawn.mean(), abs=4 * drawn.std() / math.sqrt(2000))
-    assert drawn.std() > 0
+    drawn_scores, _ = matched_count_score(np.repeat(log_p, 2000, axis=0), np.tile([1, 0], (2000, 1)), 3, chance())
+    assert expected == pytest.approx(drawn_scores.mean(), abs=4 * drawn_scores.std() / math.sqrt(2000))
+    assert drawn_scores.std() > 0
 
 
-def test_the_matched_count_score_of_one_repetition_is_the_mean_difference_whatever_the_draws() -> None:
+def test_single_repetition_score_is_the_mean_difference() -> None:
     log_p = noise(chance(), 20, 1, 6, 3.0)
     held_out = np.full((20, 1), 2)
     expected = np.delete(log_p[:, 0], 2, axis=1).mean(axis=1) - log_p[:, 0, 2]
     assert expected == pytest.approx(matched_count_score(log_p, held_out, 1, chance())[0], abs=1e-12)
 
 
-def test_with_two_models_a_repetition_both_scores_are_the_same() -> None:
+def test_two_models_a_repetition_give_equal_scores() -> None:
     log_p = noise(chance(), 40, 10, 2, 5.0)
     held_out = np.ones((40, 10), np.int64)
-    both = terms(log_p, held_out)
+    log_means = terms(log_p, held_out)
     score, without = matched_count_score(log_p, held_out, 64, chance())
-    assert both.score == pytest.approx(score, abs=1e-12)
-    assert both.score_without_each == pytest.approx(without, abs=1e-9)
+    assert log_means.score == pytest.approx(score, abs=1e-12)
+    assert log_means.score_without_each == pytest.approx(without, abs=1e-9)
 
 
-def test_without_a_repetition_the_matched_count_score_is_that_of_the_others() -> None:
+def test_matched_score_without_a_repetition_uses_the_others() -> None:
     log_p = noise(chance(), 30, 3, 3, 4.0)
     held_out = partitions(chance(1), 30, 3, 3)
     log_p[:, 2, 1] = NAN
@@ -150,27 +150,27 @@ def test_without_a_repetition_the_matched_count_score_is_that_of_the_others() ->
         assert matched_count_score(*rest, 4, chance())[0] == pytest.approx(without[:, repetition], nan_ok=True)
 
 
-def test_draws_choose_every_model_as_often_where_some_are_missing() -> None:
+def test_draws_are_uniform_if_models_are_missing() -> None:
     n = 4000
     log_p = np.tile(np.log([[1.0, 2.0, NAN, 3.0, 5.0]] * 3), (n, 1, 1))
-    held_out = np.tile([0, 2, 4], (n, 1))  # the second repetition has no model that held it out: it is not used
+    held_out = np.tile([0, 2, 4], (n, 1))  # the second repetition lacks the model that held it out, so it is not used
     score, _ = matched_count_score(log_p, held_out, 7, chance(), without_each=False)
     sums = [first + third for first in (2, 3, 5) for third in (1, 2, 3)]
     expected = np.mean(np.log(np.array(sums) / 6))
     assert expected == pytest.approx(score.mean(), abs=4 * score.std() / math.sqrt(n))
 
 
-def test_more_choices_than_draws_and_than_models_that_trained_are_drawn_from() -> None:
-    # 2 x 2 choices, beside 3 of 4 models that can train: with three draws or fewer no observation has them all.
+def test_extra_choices_are_sampled() -> None:
+    # 2 x 2 choices, and 3 of 4 models can be trained on the observation: up to three draws leave some choices out.
     log_p = np.tile(np.log([[1.0, 2.0, NAN, 1.0], [NAN, 4.0, 30.0, 1.0]]), (50, 1, 1))
     score, without = matched_count_score(log_p, np.full((50, 2), 3), 1, chance(), without_each=False)
     assert len(set(score.round(9))) == 4
     assert without.shape == (50, 0)
-    every, _ = matched_count_score(log_p, np.full((50, 2), 3), 4, chance(), without_each=False)
-    assert len(set(every.round(9))) == 1
+    all_choices, _ = matched_count_score(log_p, np.full((50, 2), 3), 4, chance(), without_each=False)
+    assert len(set(all_choices.round(9))) == 1
 
 
-def test_models_that_are_missing_or_find_it_impossible_make_no_warnings() -> None:
+def test_missing_and_impossible_models_cause_no_warnings() -> None:
     log_p = np.array([[[NAN, -9.0, NAN], [-1.0, -2.0, -3.0]], [[-INF, -9.0, -INF], [-INF, -2.0, -INF]]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -180,16 +180,16 @@ def test_models_that_are_missing_or_find_it_impossible_make_no_warnings() -> Non
     assert score[1:].tolist() == [-INF]
 
 
-def test_a_repetition_without_either_kind_of_models_leaves_the_matched_count_score_alone() -> None:
+def test_incomplete_repetitions_do_not_change_the_matched_score() -> None:
     log_p = np.array([[[-1.0, -4.0, -2.0], [NAN, -9.0, NAN], [-9.0, NAN, -8.0], [NAN, NAN, NAN]]])
     score, _ = matched_count_score(log_p, np.array([[1, 1, 1, 1]]), 9, chance())
     assert pytest.approx(score) == [2.5]
-    both = terms(log_p, np.array([[1, 1, 1, 1]]))
-    assert (both.trained_models.sum(axis=1).tolist(), both.held_out_models.sum(axis=1).tolist()) == ([4], [2])
+    log_means = terms(log_p, np.array([[1, 1, 1, 1]]))
+    assert (log_means.trained_models.sum(axis=1).tolist(), log_means.held_out_models.sum(axis=1).tolist()) == ([4], [2])
 
 
-def test_an_observation_scores_alike_beside_others_that_have_more_models() -> None:
-    # 3 x 3, 3, 1, 1 and 7 x 7 choices in one block: where there are fewer the rest of the block's draws must not count.
+def test_score_does_not_depend_on_the_block() -> None:
+    # 3 x 3, 3, 1, 1 and 7 x 7 choices in one block: draws beyond an observation's number of choices must not count.
     log_p = np.full((5, 2, 8), NAN)
     log_p[:, :, 0] = -5.0
     log_p[0, :, 1:4] = [[-1.0, -2.0, -4.0], [-3.0, -30.0, -8.0]]
@@ -198,39 +198,44 @@ def test_an_observation_scores_alike_beside_others_that_have_more_models() -> No
     log_p[3, :, 1] = -INF
     log_p[4, :, 1:] = noise(chance(), 1, 2, 7, 3.0)[0]
     held_out = np.zeros((5, 2), np.int64)
-    together, without = matched_count_score(log_p, held_out, 50, chance())
-    alone = [matched_count_score(log_p[[row]], held_out[[row]], 50, chance()) for row in range(5)]
-    assert [score[0] for score, _ in alone] == pytest.approx(together)
-    assert np.concatenate([each for _, each in alone]) == pytest.approx(without)
-    every = [logsumexp(pair) for pair in itertools.product((-1, -2, -4), (-3, -30, -8))]
-    expected = [np.mean(every), np.mean([logsumexp([each, -7]) for each in (-1, -2, -40)]), logsumexp([-6, -9]), -INF]
-    assert [each - logsumexp([-5, -5]) for each in expected] == pytest.approx(together[:4])
-    drawn, _ = matched_count_score(log_p, held_out, 10, chance())
-    assert together[:4] == pytest.approx(drawn[:4])
-    assert together[4] != drawn[4] == pytest.approx(together[4], abs=3.0)
+    block_scores, without = matched_count_score(log_p, held_out, 50, chance())
+    single_scores = [matched_count_score(log_p[[row]], held_out[[row]], 50, chance()) for row in range(5)]
+    assert [score[0] for score, _ in single_scores] == pytest.approx(block_scores)
+    assert np.concatenate([without_each for _, without_each in single_scores]) == pytest.approx(without)
+    log_sums = [logsumexp(pair) for pair in itertools.product((-1, -2, -4), (-3, -30, -8))]
+    expected = [
+        np.mean(log_sums),
+        np.mean([logsumexp([without_each, -7]) for without_each in (-1, -2, -40)]),
+        logsumexp([-6, -9]),
+        -INF,
+    ]
+    assert [without_each - logsumexp([-5, -5]) for without_each in expected] == pytest.approx(block_scores[:4])
+    drawn_scores, _ = matched_count_score(log_p, held_out, 10, chance())
+    assert block_scores[:4] == pytest.approx(drawn_scores[:4])
+    assert block_scores[4] != drawn_scores[4] == pytest.approx(block_scores[4], abs=3.0)
 
 
 @pytest.mark.parametrize(
     ("trained", "held_out", "expected"), [(-INF, -3.0, -INF), (-INF, -INF, NAN), (-2.0, -INF, INF), (-2.0, -3.0, 1.0)]
 )
-def test_what_is_impossible_in_every_draw_scores_as_published(trained: float, held_out: float, expected: float) -> None:
+def test_impossible_in_every_draw_scores_as_published(trained: float, held_out: float, expected: float) -> None:
     log_p = np.array([[[trained, trained, held_out]] * 3, [[-1.0, -2.0, -3.0]] * 3])
-    found = matched_count_score(log_p, np.full((2, 3), 2), 2, chance())[0][0]
-    assert [expected] == pytest.approx([found], nan_ok=True)
+    score = matched_count_score(log_p, np.full((2, 3), 2), 2, chance())[0][0]
+    assert [expected] == pytest.approx([score], nan_ok=True)
 
 
-def test_without_a_repetition_that_lacks_models_the_means_are_over_those_that_are_left() -> None:
+def test_score_without_incomplete_repetition_uses_the_others() -> None:
     log_p = noise(chance(4), 30, 3, 4, 4.0)
     held_out = np.tile([0, 1, 2], (30, 1))
-    log_p[:, 1, 2:] = NAN  # one model that trained on it and one that did not
-    log_p[:, 2, 2] = NAN  # none that did not
-    both = terms(log_p, held_out)
+    log_p[:, 1, 2:] = NAN  # one model that trained on it, and one that held it out
+    log_p[:, 2, 2] = NAN  # no model that held it out
+    log_means = terms(log_p, held_out)
     for repetition in range(3):
         rest = terms(np.delete(log_p, repetition, axis=1), np.delete(held_out, repetition, axis=1))
-        assert rest.score == pytest.approx(both.score_without_each[:, repetition], abs=1e-9)
+        assert rest.score == pytest.approx(log_means.score_without_each[:, repetition], abs=1e-9)
 
 
-def test_a_repetition_says_nothing_where_it_has_no_such_model() -> None:
+def test_repetition_without_models_of_a_kind_is_nan() -> None:
     log_p = np.array([[[-1.0, -4.0, -2.0], [NAN, -9.0, NAN], [-9.0, NAN, -9.0], [NAN, NAN, NAN], [NAN, -3.0, -7.0]]])
     trained, held_out = terms(log_p, np.array([[1, 1, 1, 1, 1]])).by_repetition
     half = logsumexp([-1, -2]) - math.log(2)
@@ -238,33 +243,33 @@ def test_a_repetition_says_nothing_where_it_has_no_such_model() -> None:
     assert pytest.approx(held_out[0], nan_ok=True) == [-4.0, -9.0, NAN, NAN, -3.0]
 
 
-def test_a_block_without_observations_has_no_scores() -> None:
-    nobody = np.zeros((0, 2, 3)), np.zeros((0, 2), np.int64)
-    assert len(terms(*nobody).score) == 0
-    assert matched_count_score(*nobody, 4, chance())[0].shape == (0,)
+def test_empty_block_has_no_scores() -> None:
+    no_observations = np.zeros((0, 2, 3)), np.zeros((0, 2), np.int64)
+    assert len(terms(*no_observations).score) == 0
+    assert matched_count_score(*no_observations, 4, chance())[0].shape == (0,)
 
 
-def test_draws_that_choose_nothing_but_the_impossible_stay_out_of_the_mean() -> None:
+def test_impossible_draws_are_left_out_of_the_mean() -> None:
     log_p = np.array([[[-INF, -3.0, -1.0], [-INF, -3.0, -2.0]]])
-    # Of four choices one is of two impossible ones; the others sum to e^-3, e^-3 and 2 e^-3.
-    held = logsumexp([-1, -2])
-    expected = (-3 - 3 - 3 + math.log(2)) / 3 - held
+    # Of four choices, one consists of two impossible models; the others sum to e^-3, e^-3 and 2 e^-3.
+    held_out_sum = logsumexp([-1, -2])
+    expected = (-3 - 3 - 3 + math.log(2)) / 3 - held_out_sum
     assert [expected] == pytest.approx(matched_count_score(log_p, np.array([[2, 2]]), 4, chance())[0])
 
 
-def test_the_published_score_leans_upwards_where_nothing_is_memorised_and_the_matched_one_does_not() -> None:
+def test_published_score_is_biased_but_matched_is_not() -> None:
     n = 8000
     for sd, lean in ((5.0, 2.7), (50.0, 44.4)):
         log_p = noise(chance(3), n, 10, 10, sd)
         held_out = partitions(chance(4), n, 10, 10)
         published = terms(log_p, held_out).score
         score, _ = matched_count_score(log_p, held_out, 16, chance(), without_each=False)
-        errors = [each.std() / math.sqrt(n) for each in (published, score)]
+        errors = [score_of_kind.std() / math.sqrt(n) for score_of_kind in (published, score)]
         assert abs(published.mean() - lean) < 3 * errors[0] < lean / 20
         assert abs(score.mean()) < 3 * errors[1] < lean / 20
 
 
-def test_a_seed_makes_the_same_draws() -> None:
+def test_seed_determines_the_draws() -> None:
     log_p, held_out = noise(chance(), 20, 3, 5, 2.0), partitions(chance(1), 20, 3, 5)
     first, second, other = (matched_count_score(log_p, held_out, 8, chance(seed))[0].tolist() for seed in (5, 5, 6))
     assert first == second

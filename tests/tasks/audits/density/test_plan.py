@@ -1,4 +1,4 @@
-"""Which trainings a config plans, and which of them each table reads."""
+"""The trainings that a config plans, and the trainings that each table reads."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ FOLDS = Memorization(
 ALONE = replace(FOLDS, estimator=SingleRows(2))
 
 
-def fits(planned: Roots) -> list[DensityTraining]:
-    found = planned["fits"]
-    assert isinstance(found, tuple)
-    return [job.config for job in found]
+def fits(plan_roots: Roots) -> list[DensityTraining]:
+    jobs = plan_roots["fits"]
+    assert isinstance(jobs, tuple)
+    return [job.config for job in jobs]
 
 
-def one(planned: Roots, name: str) -> Job:
-    found = planned[name]
-    assert isinstance(found, Job)
-    return found
+def job_of(plan_roots: Roots, name: str) -> Job:
+    job = plan_roots[name]
+    assert isinstance(job, Job)
+    return job
 
 
-def test_of_folds_there_is_a_training_of_all_data_too_which_has_no_score() -> None:
-    planned = plan(Density(FOLDS))
-    assert len(fits(planned)) == 2 * 3 + 1
-    assert len(one(planned, "scores").inputs) == 2 * 3
-    (whole,) = [config for config in fits(planned) if config.held_out is None]
-    assert (whole.recorded, whole.drawn) == ((), 360)
+def test_folds_plan_one_model_of_all_data() -> None:
+    plan_roots = plan(Density(FOLDS))
+    assert len(fits(plan_roots)) == 2 * 3 + 1
+    assert len(job_of(plan_roots, "scores").inputs) == 2 * 3
+    (config_of_all_data,) = [config for config in fits(plan_roots) if config.held_out is None]
+    assert (config_of_all_data.recorded, config_of_all_data.drawn) == ((), 360)
 
 
-def test_by_leaving_one_out_as_many_are_trained_with_each_row_as_without_it() -> None:
-    planned = plan(Density(ALONE))
-    assert 2 + 2 * 2 == len(fits(planned)) == len(one(planned, "scores").inputs)
-    rows = [config.held_out.row for config in fits(planned) if isinstance(config.held_out, Row)]
+def test_single_rows_plan_equal_numbers_with_and_without() -> None:
+    plan_roots = plan(Density(ALONE))
+    assert 2 + 2 * 2 == len(fits(plan_roots)) == len(job_of(plan_roots, "scores").inputs)
+    rows = [config.held_out.row for config in fits(plan_roots) if isinstance(config.held_out, Row)]
     assert [rows.count(row) for row in sorted(set(rows))] == [2, 2]
-    assert all(config.drawn == 0 for config in fits(planned))
+    assert all(config.drawn == 0 for config in fits(plan_roots))
 
 
 @pytest.mark.parametrize(
@@ -71,21 +71,21 @@ def test_by_leaving_one_out_as_many_are_trained_with_each_row_as_without_it() ->
         (DuplicateMeasure(), {"duplicates"}),
     ],
 )
-def test_what_is_looked_at_beside_the_scores_comes_with_them(measure: Measured, expected: set[str]) -> None:
-    scored = {"scores", "learning", "distribution", "losses", "fits", "summary"}
-    assert scored | expected == set(plan(Density(replace(FOLDS, measures=(measure,)))))
+def test_measures_add_their_own_tables(measure: Measured, expected: set[str]) -> None:
+    common_tables = {"scores", "learning", "distribution", "losses", "fits", "summary"}
+    assert common_tables | expected == set(plan(Density(replace(FOLDS, measures=(measure,)))))
 
 
 @pytest.mark.parametrize(
     ("question", "expected"),
     [(KernelDensity(), {"kernel", "points"}), (NearDuplicates(DIGITS, 30), {"duplicates"})],
 )
-def test_what_needs_no_training_plans_none(question: Question, expected: set[str]) -> None:
+def test_untrained_questions_plan_no_trainings(question: Question, expected: set[str]) -> None:
     assert expected | {"summary"} == set(plan(Density(question)))
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("fields", "message"),
     [
         ({"examples": 1438}, "examples is 1438; it must be at most 1437, the number of training images"),
         ({"estimator": KFold(31)}, "folds is 31; it must be at most 30, the number of observations"),
@@ -94,16 +94,16 @@ def test_what_needs_no_training_plans_none(question: Question, expected: set[str
     ],
     ids=str,
 )
-def test_more_than_the_data_have_is_refused(changed: Mapping[str, object], message: str) -> None:
+def test_sizes_beyond_the_data_are_rejected(fields: Mapping[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        plan(Density(replace(FOLDS, **changed)))  # type: ignore[arg-type]
+        plan(Density(replace(FOLDS, **fields)))  # type: ignore[arg-type]
 
 
-def test_links_end_at_every_so_many_epochs_and_are_asked_at_their_own() -> None:
+def test_links_end_at_evaluation_epochs() -> None:
     training = ModelTraining(epochs=5, evaluation_interval=2)
     linked = plan(Density(replace(FOLDS, training=replace(training, privacy=LinkedTraining(2)))))
-    found = one(linked, "scores").inputs[:3]
-    assert [(job.config.epochs, job.config.recorded) for job in found] == [(2, (2,)), (4, (4,)), (5, (5,))]
-    assert [None, found[0], found[1]] == [job.after for job in found]
-    unbroken = one(plan(Density(replace(FOLDS, training=training))), "scores").inputs[0].config
-    assert unbroken == replace(found[-1].config, recorded=(2, 4, 5))
+    jobs = job_of(linked, "scores").inputs[:3]
+    assert [(job.config.epochs, job.config.recorded) for job in jobs] == [(2, (2,)), (4, (4,)), (5, (5,))]
+    assert [None, jobs[0], jobs[1]] == [job.after for job in jobs]
+    unbroken = job_of(plan(Density(replace(FOLDS, training=training))), "scores").inputs[0].config
+    assert unbroken == replace(jobs[-1].config, recorded=(2, 4, 5))

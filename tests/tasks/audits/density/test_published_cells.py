@@ -1,4 +1,4 @@
-"""The trainings of the published cells, the numbers beside them, and what they keep at tiny scale."""
+"""The trainings of the published cells, the paper's numbers for them, and their form at tiny scale."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ TRAIN = 200
 
 
 def write(root: Path, train: int = TRAIN, test: int = 100) -> Path:
-    """MNIST, CIFAR-10 and CelebA in black, of few images: no plan depends on how many, but where all are asked for."""
+    """Black images as MNIST, CIFAR-10 and CelebA, few of them: plans depend on their number only if all are
+    evaluated.
+    """
     mnist(root / "mnist", black(train, 28, 28), black(test, 28, 28))
     cifar10(root / "cifar-10-batches-py", black(train, 3072), black(test, 3072))
     celeba(root / "celeba", train, test)
@@ -58,20 +60,20 @@ def _in_place(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def trainings(plan: Plan) -> dict[tuple[object, ...], list[DensityTraining]]:
     """The links of each training, first to last."""
-    found: dict[tuple[object, ...], list[DensityTraining]] = {}
+    links_by_training: dict[tuple[object, ...], list[DensityTraining]] = {}
     for job in plan.jobs.values():
         if marks(job.function).name == "generator.fit":
-            each = job.config
-            name = each.data, each.seed, each.learning_rate, each.outliers, each.privacy
-            found.setdefault(name, []).append(each)
-    return found
+            config = job.config
+            name = config.data, config.seed, config.learning_rate, config.outliers, config.privacy
+            links_by_training.setdefault(name, []).append(config)
+    return links_by_training
 
 
 @pytest.mark.parametrize("name", OF_DATA)
-def test_a_cell_is_ten_times_ten_trainings_and_one(name: str) -> None:
-    found = trainings(preset_plan("density", name))
-    folds = [links[-1].held_out for links in found.values() if links[-1].held_out is not None]
-    assert len(found) == 101
+def test_cell_has_101_trainings(name: str) -> None:
+    links_by_training = trainings(preset_plan("density", name))
+    folds = [links[-1].held_out for links in links_by_training.values() if links[-1].held_out is not None]
+    assert len(links_by_training) == 101
     assert len(set(folds)) == 100
     assert {(10, number) for number in range(10)} == {
         (fold.folds, fold.number) for fold in folds if isinstance(fold, Fold)
@@ -79,9 +81,13 @@ def test_a_cell_is_ten_times_ten_trainings_and_one(name: str) -> None:
     assert len({fold.partition for fold in folds if isinstance(fold, Fold)}) == 10
 
 
-def test_log_p_is_asked_for_when_the_paper_did() -> None:
-    asked = {"mnist3": tuple(range(5, 101, 5)), "mnist4": tuple(range(5, 101, 5)), "cifar10": (50, 100)}
-    for name, epochs in {**asked, "celeba": (25, 50)}.items():
+def test_log_p_is_evaluated_at_the_papers_epochs() -> None:
+    mnist_and_cifar_epochs = {
+        "mnist3": tuple(range(5, 101, 5)),
+        "mnist4": tuple(range(5, 101, 5)),
+        "cifar10": (50, 100),
+    }
+    for name, epochs in {**mnist_and_cifar_epochs, "celeba": (25, 50)}.items():
         for links in trainings(preset_plan("density", name)).values():
             recorded = [epoch for link in links for epoch in link.recorded]
             assert recorded == ([] if links[-1].held_out is None else list(epochs))
@@ -95,12 +101,12 @@ def test_long_trainings_are_chains_of_links() -> None:
 
 
 @pytest.mark.parametrize(("name", "cell"), OF_DATA.items())
-def test_presets_named_after_the_papers_data_show_its_numbers(name: str, cell: str) -> None:
+def test_presets_of_the_papers_data_show_its_numbers(name: str, cell: str) -> None:
     (config,) = questions(name)
     assert repeats(config) == cell
-    (ours,) = questions(f"{name}-one-view")
-    assert (repeats(ours), changed(ours, resample_pixels=True)) == ("", config)
-    same = {
+    (one_view,) = questions(f"{name}-one-view")
+    assert (repeats(one_view), with_fields(one_view, resample_pixels=True)) == ("", config)
+    settings = {
         "estimator": PublishedFolds(),
         "training": replace(config.training, evaluation_interval=10, privacy=LinkedTraining(25)),
         "measures": (ScoreMeasure(),),
@@ -109,48 +115,48 @@ def test_presets_named_after_the_papers_data_show_its_numbers(name: str, cell: s
         "draws": 8,
         "seed": 7,
     }
-    assert CELLS[cell][1] == numbers(repeats(changed(config, **same)))
+    assert CELLS[cell][1] == numbers(repeats(with_fields(config, **settings)))
 
 
 @pytest.mark.parametrize("name", OF_DATA)
 @pytest.mark.parametrize(
-    "other",
+    "settings",
     [
         {"repetitions": 2}, {"estimator": KFold(5)}, {"samples": 64}, {"examples": 1000}, {"resample_pixels": False},
         {"estimator": KFold(evaluation_split="test")}, {"data": Dataset("digits")},
     ],
     ids=lambda other: next(iter(other)),
 )  # fmt: skip
-def test_no_number_of_the_paper_stands_beside_other_settings(name: str, other: dict[str, object]) -> None:
+def test_numbers_are_hidden_under_other_settings(name: str, settings: dict[str, object]) -> None:
     (config,) = questions(name)
-    assert repeats(changed(config, **other)) == ""
+    assert repeats(with_fields(config, **settings)) == ""
 
 
 @pytest.mark.parametrize("name", OF_DATA)
 @pytest.mark.parametrize(
-    "other",
+    "settings",
     [
         {"model": DensityModel("package.module:factory")}, {"epochs": 99}, {"batch": 128}, {"learning_rate": 3e-4},
         {"outlier_share": 0.05}, {"privacy": DifferentialPrivacy(8.0)},
     ],
     ids=lambda other: next(iter(other)),
 )  # fmt: skip
-def test_no_number_of_the_paper_stands_beside_other_trainings(name: str, other: dict[str, object]) -> None:
+def test_numbers_are_hidden_for_other_trainings(name: str, settings: dict[str, object]) -> None:
     (config,) = questions(name)
-    assert repeats(trained_with(config, **other)) == ""
+    assert repeats(trained_with(config, **settings)) == ""
 
 
 @pytest.mark.parametrize("name", [name for name in TRAINED if name.startswith("figure")])
-def test_presets_named_after_a_figure_show_its_numbers(name: str) -> None:
+def test_figure_presets_show_the_figures_numbers(name: str) -> None:
     for config in questions(name):
         assert numbers(repeats(config))
 
 
-def test_no_number_of_the_paper_stands_beside_other_audits() -> None:
+def test_numbers_are_hidden_for_other_audits() -> None:
     (config,) = questions("mnist3")
-    assert repeats(changed(config, estimator=SingleRows(), measures=(ScoreMeasure(),))) == ""
+    assert repeats(with_fields(config, estimator=SingleRows(), measures=(ScoreMeasure(),))) == ""
     for name in ("quickstart", "null", "smoke"):
-        assert all(repeats(changed(config, resample_pixels=True)) == "" for config in questions(name))
+        assert all(repeats(with_fields(config, resample_pixels=True)) == "" for config in questions(name))
 
 
 def questions(name: str) -> list[Memorization]:
@@ -158,7 +164,7 @@ def questions(name: str) -> list[Memorization]:
     return [cell.question for cell in AUDIT.cells(name) if isinstance(cell.question, Memorization)]
 
 
-def changed(config: Memorization, **fields: object) -> Memorization:
+def with_fields(config: Memorization, **fields: object) -> Memorization:
     return replace(config, **fields)  # type: ignore[arg-type]
 
 
@@ -166,33 +172,35 @@ def trained_with(config: Memorization, **settings: Any) -> Memorization:
     return replace(config, training=replace(config.training, **settings))
 
 
-def test_the_mitigations_stand_beside_the_plain_model() -> None:
+def test_mitigations_are_compared_with_the_plain_model() -> None:
     plain, outliers, private, alone, private_alone = questions("mitigation")
     assert plain == trained_with(outliers, outlier_share=0.0) == trained_with(private, privacy=LinkedTraining())
     assert alone == trained_with(private_alone, privacy=LinkedTraining())
 
 
-def test_the_ladder_is_one_audit_at_several_epsilons() -> None:
+def test_ladder_is_one_audit_at_several_epsilons() -> None:
     plain, *private = questions("ladder")
     guarantees = [config.training.guarantee for config in private]
     assert [guarantee.epsilon for guarantee in guarantees if guarantee] == [64.0, 8.0, 1.0]
     assert {plain} == {trained_with(config, privacy=LinkedTraining()) for config in private}
 
 
-def test_released_partitions_are_left_out_by_trainings_of_their_own() -> None:
+def test_released_partitions_have_their_own_trainings() -> None:
     (preset,) = questions("mnist3")
-    few = changed(preset, repetitions=2)
-    ours, released = map(
+    few = with_fields(preset, repetitions=2)
+    own_plan, released_plan = map(
         Plan.from_roots,
-        planned("density", [Density(few), Density(changed(few, estimator=PublishedFolds()))]),
+        planned("density", [Density(few), Density(with_fields(few, estimator=PublishedFolds()))]),
     )
-    left_out = [{links[-1].held_out for links in trainings(plan).values()} - {None} for plan in (ours, released)]
+    left_out = [
+        {links[-1].held_out for links in trainings(plan).values()} - {None} for plan in (own_plan, released_plan)
+    ]
     assert {ReleasedFold(repetition, 10, number) for repetition in range(2) for number in range(10)} == left_out[1]
     assert [{Fold}, {ReleasedFold}] == [{type(fold) for fold in folds} for folds in left_out]
     # The model of all data is the same.
-    same = [ours.jobs[key] for key in set(ours.jobs) & set(released.jobs)]
-    assert [job.config.held_out for job in same if marks(job.function).name == "generator.fit"] == [None]
-    scoring = next(job.config for job in released.jobs.values() if marks(job.function).name == "density.scores")
+    shared_jobs = [own_plan.jobs[key] for key in set(own_plan.jobs) & set(released_plan.jobs)]
+    assert [job.config.held_out for job in shared_jobs if marks(job.function).name == "generator.fit"] == [None]
+    scoring = next(job.config for job in released_plan.jobs.values() if marks(job.function).name == "density.scores")
     assert ReleasedFolds(scoring.models.data, TRAIN, (0, 1), 10) == scoring.models
 
 
@@ -201,7 +209,7 @@ KEPT_IN_TRAINING = ("model", "width", "batch", "learning_rate", "outlier_share",
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_tiny_keeps_the_shape_and_shrinks_the_rest(name: str) -> None:
+def test_tiny_keeps_measures_and_model_but_shrinks(name: str) -> None:
     for config in questions(name):
         small = tiny(Density(config)).question
         assert isinstance(small, Memorization)
@@ -209,8 +217,8 @@ def test_tiny_keeps_the_shape_and_shrinks_the_rest(name: str) -> None:
         assert type(small.estimator) is type(config.estimator)
         assert [getattr(small, field) for field in KEPT] == [getattr(config, field) for field in KEPT]
         before, after = config.training, small.training
-        kept = [(getattr(after, field), getattr(before, field)) for field in KEPT_IN_TRAINING]
-        assert all(value == expected for value, expected in kept), kept
+        setting_pairs = [(getattr(after, field), getattr(before, field)) for field in KEPT_IN_TRAINING]
+        assert all(value == expected for value, expected in setting_pairs), setting_pairs
         assert (bool(after.link), bool(after.evaluation_interval)) == (
             bool(before.link),
             bool(before.evaluation_interval),
@@ -221,11 +229,11 @@ def test_tiny_keeps_the_shape_and_shrinks_the_rest(name: str) -> None:
         assert str(config.planting) == str(small.planting)
 
 
-def test_tiny_never_makes_anything_larger() -> None:
+def test_tiny_does_not_increase_any_size() -> None:
     for estimator in (KFold(2), SingleRows(1)):
         training = ModelTraining(epochs=1)
-        least = Memorization(Dataset("digits"), training, estimator, samples=1, permutations=1, draws=1)
-        small = tiny(Density(least)).question
+        smallest = Memorization(Dataset("digits"), training, estimator, samples=1, permutations=1, draws=1)
+        small = tiny(Density(smallest)).question
         assert isinstance(small, Memorization)
         assert small.estimator == estimator
         assert (small.training.epochs, small.samples, small.permutations, small.draws) == (1, 1, 1, 1)
@@ -234,7 +242,7 @@ def test_tiny_never_makes_anything_larger() -> None:
 @pytest.mark.parametrize(
     ("name", "shape", "classes"), [("mnist", (28, 28, 1), 10), ("cifar10", (32, 32, 3), 10), ("celeba", (32, 32, 3), 1)]
 )
-def test_they_have_the_published_shapes_and_classes(
+def test_published_data_have_the_published_shapes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shape: tuple[int, int, int], classes: int
 ) -> None:
     monkeypatch.setattr(catalog, "_loaded", {})

@@ -56,23 +56,23 @@ def confidences() -> list[pa.Table]:
 
 
 @cache
-def trained(dropout: bool = False) -> pa.Table:
+def train_model(dropout: bool = False) -> pa.Table:
     shares = Share(DIGITS, 0.5, 3), Share(Part(pin(Dataset("digits-on-photos")), 60, 60))
     return train(Mixture(shares, DIGITS.data, 10, network=Network("mlp1"), dropout=dropout, epochs=5, seed=1), [])
 
 
-def unlearnt(method: Method) -> pa.Table:
+def unlearn_by(method: Method) -> pa.Table:
     """The epochs of unlearning by a method."""
-    # A student without dropout begins where its teacher is, and departs from it wherever the rounding of a gradient
-    # that is exactly 0 points: the fingerprint would differ by 6 % from processor to processor.
+    # A student without dropout starts at its teacher and departs from it in the direction of rounding errors of a
+    # gradient that is exactly 0: the fingerprint would differ by 6 % between processors.
     dropout = isinstance(method, Distillation)
     kept_share, forgotten = Share(Part(pin(Dataset("digits-on-photos")), 60, 60)), Share(DIGITS, 0.5, 3)
     config = Unlearning((kept_share,), (forgotten,), method, DIGITS.data, 10, seed=2, batch=16)
-    return epochs(unlearn(config, [trained(dropout)]))
+    return epochs(unlearn(config, [train_model(dropout)]))
 
 
-def of_the_training() -> pa.Table:
-    return epochs(trained())
+def epochs_of_training() -> pa.Table:
+    return epochs(train_model())
 
 
 def epochs(table: pa.Table) -> pa.Table:
@@ -80,64 +80,66 @@ def epochs(table: pa.Table) -> pa.Table:
     return pa.Table.from_pylist([epoch | {"train_accuracy": result["train_accuracy"]} for epoch in result["history"]])
 
 
-def of_the_question() -> pa.Table:
-    return ask(Ask(ModelId("query", None, 0), ProbeSet(DIGITS)), [trained()])
+def asked_table() -> pa.Table:
+    return ask(Ask(ModelId("query", None, 0), ProbeSet(DIGITS)), [train_model()])
 
 
-def of_the_fit() -> pa.Table:
-    return fit(Fit(ModelId("query", None, 0)), [trained()])
+def fit_table() -> pa.Table:
+    return fit(Fit(ModelId("query", None, 0)), [train_model()])
 
 
 @cache
-def of_ratios() -> pa.Table:
+def ratio_table() -> pa.Table:
     return ratios(RATIOS, confidences())
 
 
 @cache
-def of_distances() -> pa.Table:
+def distance_table() -> pa.Table:
     return distances(NoSettings(), confidences())
 
 
 @cache
-def of_decisions() -> pa.Table:
+def decision_table() -> pa.Table:
     return decisions(DECIDED, small_run.CONTROLLED)
 
 
 @cache
-def of_power() -> pa.Table:
+def power_table() -> pa.Table:
     return power(Power(DECIDED), small_run.CONTROLLED)
 
 
 @cache
-def of_recognition() -> pa.Table:
-    """How many passed, as a number that `total` sees."""
+def recognition_table() -> pa.Table:
+    """The number of passed pairs, as a float, which `total` includes."""
     result = recognition(Recognition(DECIDED), small_run.CONTROLLED)
     return result.set_column(2, "passed", result["passed"].cast(pa.float64()))
 
 
-def of_all() -> pa.Table:
-    return summary(About(TARGETS, "table 1"), [of_decisions(), of_ratios(), of_distances(), of_power()])
+def summary_table() -> pa.Table:
+    return summary(About(TARGETS, "table 1"), [decision_table(), ratio_table(), distance_table(), power_table()])
 
 
-def of_images() -> pa.Table:
-    """Which rows are drawn, as numbers that `total` sees."""
+def example_table() -> pa.Table:
+    """The drawn rows, as floats, which `total` includes."""
     result = examples(Examples(DIGITS, Part(pin(Dataset("digits-on-photos")), 60, 60), seed=4), [])
     return result.set_column(result.schema.get_field_index("row"), "row", result["row"].cast(pa.float64()))
 
 
 TABLES = [
-    Computed(decisions, of_decisions),
-    Computed(ratios, of_ratios),
-    Computed(distances, of_distances),
-    Computed(power, of_power),
-    Computed(recognition, of_recognition),
-    Computed(summary, of_all),
-    Computed(examples, of_images),
-    Computed(train, of_the_training, tolerance=TRAINED),
-    Computed(ask, of_the_question, tolerance=TRAINED),
-    Computed(fit, of_the_fit, tolerance=TRAINED),
-    Computed(unlearn, partial(unlearnt, TuningOnKept(2)), label="unlearn by TuningOnKept", tolerance=TRAINED),
-    Computed(unlearn, partial(unlearnt, GradientAscent(3, 1e-3)), label="unlearn by GradientAscent", tolerance=TRAINED),
-    Computed(unlearn, partial(unlearnt, RandomLabels(2)), label="unlearn by RandomLabels", tolerance=TRAINED),
-    Computed(unlearn, partial(unlearnt, Distillation(3, 2)), label="unlearn by Distillation", tolerance=TRAINED),
+    Computed(decisions, decision_table),
+    Computed(ratios, ratio_table),
+    Computed(distances, distance_table),
+    Computed(power, power_table),
+    Computed(recognition, recognition_table),
+    Computed(summary, summary_table),
+    Computed(examples, example_table),
+    Computed(train, epochs_of_training, tolerance=TRAINED),
+    Computed(ask, asked_table, tolerance=TRAINED),
+    Computed(fit, fit_table, tolerance=TRAINED),
+    Computed(unlearn, partial(unlearn_by, TuningOnKept(2)), label="unlearn by TuningOnKept", tolerance=TRAINED),
+    Computed(
+        unlearn, partial(unlearn_by, GradientAscent(3, 1e-3)), label="unlearn by GradientAscent", tolerance=TRAINED
+    ),
+    Computed(unlearn, partial(unlearn_by, RandomLabels(2)), label="unlearn by RandomLabels", tolerance=TRAINED),
+    Computed(unlearn, partial(unlearn_by, Distillation(3, 2)), label="unlearn by Distillation", tolerance=TRAINED),
 ]

@@ -12,27 +12,28 @@ Array = NDArray[np.float64]
 
 
 def models(
-    chance: np.random.Generator, replicates: int, targets: int, images: int, share: float = 0.0, crossing: bool = False
+    rng: np.random.Generator, replicates: int, targets: int, images: int, share: float = 0.0, crossing: bool = False
 ) -> tuple[Array, Array, Array]:
     """Query, calibration and target models (models, images): effects of models and images, and noise of both.
 
-    Float32 sigmoids, many of the query models' exactly 1. Of a `share` of the images a target says what a query model
-    says, and of the rest what a calibration model does: its true rho is 1 - share. Query models are the surer of all
-    images, or where the functions are `crossing` the surer of easy ones and the less sure of hard ones.
+    The confidences are float32 sigmoids; many of the query models are exactly 1. For a `share` of the images, a
+    target has the confidences of a query model, and for the rest those of a calibration model: its true rho is 1 -
+    share. Query models are more certain about all images; with `crossing` functions, they are more certain about
+    easy images and less certain about hard ones.
     """
-    difficulty = 3 * chance.normal(size=images)
+    difficulty = 3 * rng.normal(size=images)
 
     def calibration(count: int) -> Array:
-        shift = 0.5 + 0.5 * chance.normal(size=(count, 1))
-        slope = 1 + 0.15 * chance.normal(size=(count, 1))
-        return confidences(shift + slope * difficulty + chance.normal(size=(count, images)))
+        shift = 0.5 + 0.5 * rng.normal(size=(count, 1))
+        slope = 1 + 0.15 * rng.normal(size=(count, 1))
+        return confidences(shift + slope * difficulty + rng.normal(size=(count, images)))
 
     def query(count: int) -> Array:
-        shift = (0.5 if crossing else 8) + chance.normal(size=(count, 1))
-        return confidences(shift + (3 if crossing else 1.5) * difficulty + chance.normal(size=(count, images)))
+        shift = (0.5 if crossing else 8) + rng.normal(size=(count, 1))
+        return confidences(shift + (3 if crossing else 1.5) * difficulty + rng.normal(size=(count, images)))
 
     target = calibration(targets)
-    remembered = chance.random(target.shape) < share
+    remembered = rng.random(target.shape) < share
     target[remembered] = query(targets)[remembered]
     return query(replicates), calibration(replicates), target
 
@@ -52,9 +53,10 @@ def table(
     repeat: Array | None = None,
     printed: float | None = None,
 ) -> pa.Table:
-    """What one model said, as the audit stores it; the last images are `control` ones. It is right above one half.
+    """The stored confidences of one model; the last `control` images are the control set. Confidences above one half
+    are right.
 
-    `printed` is the last place that a table shows, by default that at which confidences are compared.
+    `printed` is the last decimal place in a table, by default the one at which confidences are compared.
     """
     n = len(values)
     rows = np.arange(n)
@@ -76,7 +78,7 @@ def table(
 
 
 def tables(query: Array, calibration: Array, *targets: Array) -> list[pa.Table]:
-    """The tables of all models, whose replicates are counted from 0."""
+    """The tables of all models, with replicates numbered from 0."""
     result = [table("query", None, r, values) for r, values in enumerate(query)]
     result += [table("calibration", None, r, values) for r, values in enumerate(calibration)]
     for number, target in enumerate(targets):
@@ -85,22 +87,23 @@ def tables(query: Array, calibration: Array, *targets: Array) -> list[pa.Table]:
 
 
 def audit(
-    chance: np.random.Generator,
+    rng: np.random.Generator,
     shares: tuple[float, ...] = (0.0,),
     replicates: int = 5,
     images: int = 400,
     domain_effect: float = 0.0,
 ) -> list[Array]:
-    """Models (replicates, 2 x images) of which the first half of the images is D_Q and the rest control.
+    """Models (replicates, 2 x images); the first half of the images is D_Q, the rest is the control set.
 
-    The calibration models, then targets that hold these shares of D_Q; all targets are the surer of everything by
-    `other`, as models are that hold other data of the domain. An image that is held has log-odds 4 higher.
+    First the calibration models, then targets that hold these shares of D_Q. All targets are more certain about
+    every image by `domain_effect`, as models with other data of the domain are. A held image has log-odds that are 4
+    higher.
     """
-    difficulty = 3 * chance.normal(size=2 * images)
+    difficulty = 3 * rng.normal(size=2 * images)
 
     def trained(share: float, certainty: float) -> Array:
         log_odds = np.zeros((replicates, 2 * images))
-        log_odds[:, :images] = 4 * (chance.random((replicates, images)) < share)
-        return confidences(0.5 + certainty + difficulty + chance.normal(size=log_odds.shape) + log_odds)
+        log_odds[:, :images] = 4 * (rng.random((replicates, images)) < share)
+        return confidences(0.5 + certainty + difficulty + rng.normal(size=log_odds.shape) + log_odds)
 
     return [trained(0.0, 0.0), *(trained(share, domain_effect) for share in shares)]

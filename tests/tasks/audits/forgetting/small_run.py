@@ -1,4 +1,4 @@
-"""A small run: what its made-up models say of the query set, and the table of one that prints two decimals."""
+"""A small run: confidences of synthetic models in the query set, and the table of a model with two decimals."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ TARGETS = (
     NamedTarget("theirs", "outputs"),
 )
 CONFIG = Ratios(TARGETS)
-THEIRS = table("target", 2, 0, REMEMBERED[0].round(2), resolution=0.01)
-INPUTS = [*tables(QUERY, CALIBRATION, NULL, REMEMBERED), THEIRS]
+RETURNED_TABLE = table("target", 2, 0, REMEMBERED[0].round(2), resolution=0.01)
+INPUTS = [*tables(QUERY, CALIBRATION, NULL, REMEMBERED), RETURNED_TABLE]
 
 
-def by(score: Score, table: pa.Table) -> list[dict[str, Any]]:
+def rows_of_score(score: Score, table: pa.Table) -> list[dict[str, Any]]:
     """The rows of this score."""
     return [row for row in table.to_pylist() if row["score"] == score]
 
 
-# The same with a control set: calibration models, a target that never saw D_Q, one that holds half of it, one whose
-# table is all that is known, and models of two known shares.
+# The same with a control set: calibration models, a target without D_Q, one with half of it, one with only a table,
+# and models of two known shares.
 SHARES = (0.1, 0.25)
-KNOWN, *HOLDING = audit(np.random.default_rng(4), (0.0, 0.5, 0.0, *SHARES), replicates=4, images=300)
-CONTROLS = KNOWN.shape[1] // 2
+REFERENCES, *TARGET_MODELS = audit(np.random.default_rng(4), (0.0, 0.5, 0.0, *SHARES), replicates=4, images=300)
+CONTROLS = REFERENCES.shape[1] // 2
 ABOUT = Decisions(
     (
         NamedTarget("D_C", "training", 0.0, 1.0, 0.0),
@@ -48,16 +48,16 @@ ABOUT = Decisions(
 )
 
 
-def controlled(kind: str, number: int | None, values: NDArray[np.float64]) -> list[pa.Table]:
+def tables_with_control(kind: str, number: int | None, values: NDArray[np.float64]) -> list[pa.Table]:
     return [table(kind, number, replicate, confidence, control=CONTROLS) for replicate, confidence in enumerate(values)]
 
 
 CONTROLLED = [
-    *controlled("query", None, KNOWN),
-    *controlled("calibration", None, KNOWN),
-    *controlled("target", 0, HOLDING[0]),
-    *controlled("target", 1, HOLDING[1]),
-    *controlled("target", 2, HOLDING[2][:1]),
-    *controlled("partial", 0, HOLDING[3]),
-    *controlled("partial", 1, HOLDING[4]),
+    *tables_with_control("query", None, REFERENCES),
+    *tables_with_control("calibration", None, REFERENCES),
+    *tables_with_control("target", 0, TARGET_MODELS[0]),
+    *tables_with_control("target", 1, TARGET_MODELS[1]),
+    *tables_with_control("target", 2, TARGET_MODELS[2][:1]),
+    *tables_with_control("partial", 0, TARGET_MODELS[3]),
+    *tables_with_control("partial", 1, TARGET_MODELS[4]),
 ]

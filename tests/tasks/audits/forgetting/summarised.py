@@ -19,7 +19,7 @@ def rows(*tables: pa.Table, config: About = About(())) -> dict[tuple[str, str], 
     assert result.schema == SUMMARY
     all_rows = result.to_pylist()
     rows_by_name = {(row["metric"], row["setting"]): row for row in all_rows}
-    assert len(rows_by_name) == len(all_rows)  # each is found by these two
+    assert len(rows_by_name) == len(all_rows)  # metric and setting identify a row
     return rows_by_name
 
 

@@ -1,4 +1,4 @@
-"""The answer in words, for experts and for everybody, of summaries made by hand."""
+"""The sentences of the answer, for experts and for other readers, from summaries by hand."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def target(name: str, p: float, low: float | None, high: float, accuracy_p: floa
     ]
 
 
-def said(*rows: Row, config: Forgetting = QUICKSTART) -> Verdict:
+def verdict_of(*rows: Row, config: Forgetting = QUICKSTART) -> Verdict:
     return verdict(config, pa.Table.from_pylist(list(rows), SUMMARY))
 
 
@@ -77,10 +77,8 @@ def said(*rows: Row, config: Forgetting = QUICKSTART) -> Verdict:
         ),
     ],
 )
-def test_one_target_is_judged_by_the_rule_and_told_with_its_error_rate(
-    golden: Golden, values: tuple[float, ...], answer: str
-) -> None:
-    result = said(*target("D_C", *values))
+def test_rule_decides_one_target_with_its_error_rate(golden: Golden, values: tuple[float, ...], answer: str) -> None:
+    result = verdict_of(*target("D_C", *values))
     assert result.answer == answer
     golden(result.sentence)
     decisive = [SURER, "share of D_Q held"] if answer == "not forgotten" else ["share of D_Q held", SURER]
@@ -105,25 +103,25 @@ def test_several_targets_are_judged_together(
     golden: Golden, several: tuple[tuple[float, ...], ...], answer: str
 ) -> None:
     rows = [item for index, values in enumerate(several) for item in target(f"target {index}", *values)]
-    result = said(*rows)
+    result = verdict_of(*rows)
     assert answer == result.answer
     golden(result.sentence)
     assert "  " not in result.sentence  # a rule without an error rate adds nothing
-    decided = {said(*target(f"target {index}", *values)).answer: index for index, values in enumerate(several)}
+    decided = {verdict_of(*target(f"target {index}", *values)).answer: index for index, values in enumerate(several)}
     first = decided[answer] if len(decided) == len(several) else 0
-    assert f'{{"target": "target {first}"}}' == result.rows[0][1]  # of what decides for all
+    assert f'{{"target": "target {first}"}}' == result.rows[0][1]  # the target that decides for all
     assert {f'{{"target": "target {index}"}}' for index in range(len(several))} == {
         setting for _, setting in result.rows
     }
 
 
-def test_one_that_may_hold_nothing_is_not_likened_to_models_that_hold_some(golden: Golden) -> None:
-    for nothing in (0.0, None):
-        result = said(*target("D_C", 0.001, nothing, 1.0)).sentence
+def test_target_that_may_hold_nothing_is_not_compared(golden: Golden) -> None:
+    for low in (0.0, None):
+        result = verdict_of(*target("D_C", 0.001, low, 1.0)).sentence
         golden(result)
 
 
-def test_the_effect_of_a_run_is_the_largest_share_that_a_target_is_known_to_hold() -> None:
+def test_effect_is_the_largest_known_share() -> None:
     assert AUDIT.effect is not None
     lost_row = row("share of D_Q held", {"target": "lost"}, Estimate(None, None, None, 0), "training", 0.0)
     several = [lost_row, *target("a", *CLEARED), *target("b", *HELD), *target("c", *OPEN)]
@@ -133,145 +131,148 @@ def test_the_effect_of_a_run_is_the_largest_share_that_a_target_is_known_to_hold
     assert AUDIT.effect.row(QUICKSTART, pa.Table.from_pylist([lost_row], SUMMARY)) is None
 
 
-def test_targets_of_an_unknown_training_are_not_counted_as_right_or_wrong() -> None:
-    assert "with known training" not in said(*target("a", *CLEARED), *target("b", *HELD)).sentence
+def test_targets_of_unknown_training_are_not_scored() -> None:
+    assert "with known training" not in verdict_of(*target("a", *CLEARED), *target("b", *HELD)).sentence
 
 
-def test_a_single_triple_of_the_published_rule_is_not_told() -> None:
+def test_published_rule_needs_several_triples() -> None:
     for triples, expected in ((1, ""), (2, "theirs 1 of 2.")):
         rule = row("published rule says forgotten", {"target": "theirs"}, proportion(1, triples), "share")
-        result = said(*target("theirs", *CLEARED), rule).published
+        result = verdict_of(*target("theirs", *CLEARED), rule).published
         assert (not expected) == (not result)
         assert result.endswith(expected)
 
 
-def test_a_given_file_is_quoted_where_several_are_told_apart() -> None:
+def test_given_file_is_quoted_among_several_targets() -> None:
     config = with_settings(QUICKSTART, {"given.outputs": (File("/far/away/ours.parquet"),)})
-    result = said(*target("ours.parquet", *CLEARED), *target("D_C", *HELD), config=config).sentence
+    result = verdict_of(*target("ours.parquet", *CLEARED), *target("D_C", *HELD), config=config).sentence
     assert "'ours' is forgotten: " in result
     assert "; D_C is not forgotten: " in result
 
 
-def test_of_many_targets_the_first_are_told_one_by_one() -> None:
-    result = said(*(item for index in range(15) for item in target(f"target {index}", *HELD)))
+def test_first_twelve_targets_are_described() -> None:
+    result = verdict_of(*(item for index in range(15) for item in target(f"target {index}", *HELD)))
     assert "of 15 targets" in result.sentence
     assert result.sentence.count("more certain about D_Q") == 12
 
 
-def test_without_a_control_set_nobody_is_judged_and_it_is_said_what_to_do(golden: Golden) -> None:
+def test_missing_control_set_rules_out_a_judgement(golden: Golden) -> None:
     share = row("share of D_Q held", {"target": "D_C"}, Estimate(None, None, None, 5), "training", 0.0)
-    result = said(share, config=TABLE1)
+    result = verdict_of(share, config=TABLE1)
     assert result.answer == "not assessable"
     golden(result.sentence, "found.sentence")
-    assert result.rows == (("share of D_Q held", '{"target": "D_C"}'),)  # there is no test to rest on
+    assert result.rows == (("share of D_Q held", '{"target": "D_C"}'),)  # there is no test to show
 
 
-def test_what_would_have_been_found_is_told(golden: Golden) -> None:
+def test_detection_power_is_reported(golden: Golden) -> None:
     powers = [
         row("power", {"share": share}, proportion(result, 5), "training")
         for share, result in ((0.1, 5), (0.0, 0), (0.05, 2))
     ]
-    golden(said(*target("D_C", *CLEARED), *powers).sentence)
+    golden(verdict_of(*target("D_C", *CLEARED), *powers).sentence)
 
 
-def test_how_many_targets_are_decided_as_they_were_trained_is_told(golden: Golden) -> None:
+def test_decisions_are_compared_with_known_training(golden: Golden) -> None:
     counts = [
         row("targets decided rightly", {}, proportion(1, 2), "target"),
         row("targets decided wrongly", {}, proportion(0, 2), "target"),
     ]
-    result = said(*target("first", *CLEARED), *target("second", *OPEN), *counts)
+    result = verdict_of(*target("first", *CLEARED), *target("second", *OPEN), *counts)
     golden(result.sentence)
-    assert "with known training" not in said(*target("first", *CLEARED), *counts).sentence
+    assert "with known training" not in verdict_of(*target("first", *CLEARED), *counts).sentence
 
 
 @pytest.mark.parametrize(("accuracy", "warned"), [(0.9, True), (0.95, False)])
-def test_trainings_that_learnt_too_little_are_warned_of(accuracy: float, warned: bool) -> None:
+def test_insufficient_training_is_reported(accuracy: float, warned: bool) -> None:
     lowest = row("lowest train accuracy", {}, alone(accuracy, 10), "training")
     words = f"Warning: a training classifies only {100 * accuracy:g} % of its own images correctly"
-    assert warned == (words in said(*target("D_C", *CLEARED), lowest).sentence)
+    assert warned == (words in verdict_of(*target("D_C", *CLEARED), lowest).sentence)
 
 
-def test_where_nothing_is_scored_nothing_is_decided() -> None:
+def test_no_scores_give_no_decision() -> None:
     images = row("images", {"part": "query", "class": "3"}, alone(12.0, 2), "group")
     of_images = replace(QUICKSTART, question=Examples())
-    result = said(images, config=of_images)
+    result = verdict_of(images, config=of_images)
     assert (result.answer, result.sentence) == ("undecided", "Undecided: this run shows images only.")
     assert (("images", images["setting"]),) == result.rows
-    nobody = said()
-    assert (nobody.sentence, nobody.rows) == ("Undecided: nothing has been decided.", ())
+    empty = verdict_of()
+    assert (empty.sentence, empty.rows) == ("Undecided: nothing has been decided.", ())
 
 
 def test_every_answer_is_declared() -> None:
     assert {rule.answer for rule in RULES.cases} == set(AUDIT.wording.answers)
 
 
-def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_it_rests(golden: Golden) -> None:
+def test_control_images_of_others_limit_an_accusation(golden: Golden) -> None:
     named_config = with_settings(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
-    drawn_result = said(*target("D_C", *HELD))
-    given_tables = said(*target("D_C", *HELD), config=named_config)
+    drawn_result = verdict_of(*target("D_C", *HELD))
+    given_tables = verdict_of(*target("D_C", *HELD), config=named_config)
     rate = "regardless of their other training data"
     golden(given_tables.sentence)
     assert f"{rate}." in drawn_result.sentence
     assert [GIVEN_CONTROL in result.limits for result in (given_tables, drawn_result)] == [True, False]
-    assert GIVEN_CONTROL not in said(*target("D_C", *CLEARED), config=named_config).limits
+    assert GIVEN_CONTROL not in verdict_of(*target("D_C", *CLEARED), config=named_config).limits
 
 
-def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_binds_it(golden: Golden) -> None:
+def test_unbound_table_clears_no_target(golden: Golden) -> None:
     given_tables = with_settings(QUICKSTART, {"given.outputs": (File("table.csv"),)})
-    by = with_settings(given_tables, bound_by="SHA-256 9f86, 30 spot checks by a notary")
-    tried = row(PASSED, {"share": 0.25}, proportion(12, 40), "pair of models")
-    clean = said(*target("table.csv", *CLEARED), tried, config=given_tables)
+    bound_config = with_settings(given_tables, bound_by="SHA-256 9f86, 30 spot checks by a notary")
+    passed_row = row(PASSED, {"share": 0.25}, proportion(12, 40), "pair of models")
+    clean = verdict_of(*target("table.csv", *CLEARED), passed_row, config=given_tables)
     assert clean.answer == "not assessable"
     golden(clean.sentence, "clean.sentence")
     assert TABLES in clean.limits
     assert UNBOUND_TABLES in clean.limits
-    bound = said(*target("table.csv", *CLEARED), config=by)
+    bound = verdict_of(*target("table.csv", *CLEARED), config=bound_config)
     assert bound.answer == "forgotten"
     golden(bound.limits, "bound.limits")
-    assert TABLES not in said(*target("D_C", *CLEARED)).limits
+    assert TABLES not in verdict_of(*target("D_C", *CLEARED)).limits
     assert (
         TABLES
-        not in said(*target("table.csv", *CLEARED), config=with_settings(TABLE1, audited=given_tables.audited)).limits
+        not in verdict_of(
+            *target("table.csv", *CLEARED), config=with_settings(TABLE1, audited=given_tables.audited)
+        ).limits
     )
-    first, second, third = certified(*target("table.csv", *CLEARED), tried, config=given_tables).steps
+    first, second, third = certificate_of(*target("table.csv", *CLEARED), passed_row, config=given_tables).steps
     assert first.startswith("Bind the table to the model in use")
     assert "given.models=" in second
     assert "partial=" in third
 
 
-def test_several_that_are_accused_are_told_to_share_one_draw() -> None:
+def test_accused_targets_share_one_draw() -> None:
     one, two, other_target = (
-        said(*(item for name, values in targets for item in target(name, *values)))
+        verdict_of(*(item for name, values in targets for item in target(name, *values)))
         for targets in ([("a", HELD)], [("a", HELD), ("b", HELD)], [("a", HELD), ("b", CLEARED)])
     )
     assert [result.answer for result in (one, two, other_target)] == ["not forgotten"] * 3
     assert [SHARED_DRAW in result.limits for result in (one, two, other_target)] == [False, True, False]
 
 
-def test_an_owner_who_could_guess_what_is_held_back_is_warned_of() -> None:
+def test_guessable_control_set_is_reported() -> None:
     given_tables = with_settings(QUICKSTART, {"given.outputs": (File("table.csv"),)})
     secret = with_settings(given_tables, secret="b1946ac92492d2347c62")
     bound = with_settings(secret, nonce="0" * 16, commitment="ab" * 32)
     phrases = ["chosen by the auditor alone", f"commitment {'ab' * 32} and the nonce {'0' * 16} of the other party"]
     for config, words in ((secret, phrases[0]), (bound, phrases[1])):
-        assert words in said(*target("table.csv", *HELD), config=config).limits
+        assert words in verdict_of(*target("table.csv", *HELD), config=config).limits
     warned = [
-        GUESSABLE in said(*target("table.csv", *HELD), config=config).sentence for config in (given_tables, secret)
+        GUESSABLE in verdict_of(*target("table.csv", *HELD), config=config).sentence
+        for config in (given_tables, secret)
     ]
-    assert [*warned, GUESSABLE in said(*target("D_C", *HELD)).sentence] == [True, False, False]
+    assert [*warned, GUESSABLE in verdict_of(*target("D_C", *HELD)).sentence] == [True, False, False]
 
 
 DIFFERENT = (0.5, 0.0, 0.06, 0.001)  # by its accuracy on the control set
 
 
-def certified(*rows: Row, config: Forgetting = QUICKSTART) -> Certificate:
+def certificate_of(*rows: Row, config: Forgetting = QUICKSTART) -> Certificate:
     result = AUDIT.certify("Has it?", config, pa.Table.from_pylist(list(rows), SUMMARY))
     assert result is not None
     return result
 
 
-def test_each_target_has_a_line_and_those_that_decide_come_first(golden: Golden) -> None:
-    result = certified(*target("a", *CLEARED), *target("b", *HELD), *target("c", *OPEN))
+def test_deciding_targets_come_first(golden: Golden) -> None:
+    result = certificate_of(*target("a", *CLEARED), *target("b", *HELD), *target("c", *OPEN))
     assert [(item.target, item.answer) for item in result.findings] == [
         ("b", "not forgotten"),
         ("c", "undecided"),
@@ -280,19 +281,19 @@ def test_each_target_has_a_line_and_those_that_decide_come_first(golden: Golden)
     golden(result.asked)
 
 
-def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_once(golden: Golden) -> None:
+def test_targets_are_named_by_file_or_training(golden: Golden) -> None:
     outputs = tuple(map(File, ("in/kept.csv", "sent.csv", "sent.parquet", "later/kept.v2")))
     given_tables = with_settings(QUICKSTART, {"given.outputs": outputs})
     rows = [item for file in ("kept.csv", "sent.csv", "sent.parquet", "kept.v2") for item in target(file, *CLEARED)]
-    result = certified(*rows, config=given_tables)
+    result = certificate_of(*rows, config=given_tables)
     assert [item.target for item in result.findings] == ["kept.csv", "sent.csv", "sent.parquet", "kept.v2"]
-    alone = certified(*target("kept.csv", *CLEARED), config=with_settings(given_tables, outputs=outputs[:1]))
+    alone = certificate_of(*target("kept.csv", *CLEARED), config=with_settings(given_tables, outputs=outputs[:1]))
     assert [item.target for item in alone.findings] == ["kept"]
     assert "trained on" not in result.asked + alone.asked
     two = with_settings(QUICKSTART, targets=(Target(1.0, 1.0), Target(calibration=1.0), Target(0.1)))
-    trained_certificate = certified(*target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=two)
+    trained_certificate = certificate_of(*target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=two)
     golden(trained_certificate.asked, "trained.asked")
-    draws = certified(
+    draws = certificate_of(
         *target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=with_settings(two, calibration_share=0.25)
     )
     golden(draws.asked, "draws.asked")
@@ -300,15 +301,15 @@ def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_onc
 
 
 @pytest.mark.parametrize(
-    ("written", "name"),
+    ("text", "name"),
     [
         ("0.05D_C+0.5D_Q-fine-tuning", "50 % of the data, 5 % of the comparison data, then fine-tuning"),
         ("D_Q", "all of the data, none of the comparison data"),
         ("D_C+outside", "none of the data, data of another domain"),
     ],
 )
-def test_target_has_name_without_symbols(written: str, name: str) -> None:
-    assert Target.parse(written).describe() == name
+def test_target_has_name_without_symbols(text: str, name: str) -> None:
+    assert Target.parse(text).describe() == name
 
 
 PAGE_ONE_NEVER = ("D_Q", "D_C", "p =", "p-value", "AUC", "rho", "U-LiRA", "KS")
@@ -316,35 +317,33 @@ PAGE_ONE_NEVER = ("D_Q", "D_C", "p =", "p-value", "AUC", "rho", "U-LiRA", "KS")
 
 @pytest.mark.parametrize("values", [CLEARED, HELD, OPEN, (0.5, 0.0, 0.06, 0.001)])
 @pytest.mark.parametrize("other_values", [(), ((0.001, 0.08, 1.0),)])
-def test_page_one_has_no_symbol_and_no_p_value(
-    values: tuple[float, ...], other_values: tuple[tuple[float, ...], ...]
-) -> None:
+def test_page_one_has_no_symbol(values: tuple[float, ...], other_values: tuple[tuple[float, ...], ...]) -> None:
     rows = target("D_C", *values)
     for other_target in other_values:
         rows += target("D_C + D_Q", *other_target)
-    page = certified(*rows)
+    page = certificate_of(*rows)
     findings = [text for finding in page.findings for text in (finding.sentence, finding.target)]
     words = " ".join([page.asked, *findings, page.rule, page.error, page.beyond, *page.steps])
     assert [name for name in PAGE_ONE_NEVER if name in words] == []
 
 
-def test_an_accusation_shows_the_test_that_made_it_and_nothing_else(golden: Golden) -> None:
-    (finding,) = certified(*target("b", *HELD)).findings
+def test_accusation_shows_its_test(golden: Golden) -> None:
+    (finding,) = certificate_of(*target("b", *HELD)).findings
     assert finding.target == ""
     golden(finding.sentence)
     assert finding.line is not None
     assert (finding.line.estimate, finding.line.low, finding.line.boundaries[0].value) == (1, None, 25)
 
 
-def test_who_is_cleared_is_shown_with_the_share_that_may_be_held(golden: Golden) -> None:
-    (finding,) = certified(*target("a", *CLEARED)).findings
+def test_cleared_target_shows_the_share_it_may_hold(golden: Golden) -> None:
+    (finding,) = certificate_of(*target("a", *CLEARED)).findings
     golden(finding.sentence)
     assert finding.line is not None
     assert (finding.line.high, finding.line.boundaries[0].value) == (6, 10)
 
 
-def test_without_targets_it_says_what_the_verdict_says(golden: Golden) -> None:
-    result = certified()
+def test_certificate_without_targets_equals_the_verdict(golden: Golden) -> None:
+    result = certificate_of()
     (finding,) = result.findings
     golden(finding.sentence)
     assert (result.error, result.steps) == ("", (RUN_AGAIN,))
@@ -364,7 +363,7 @@ def repeated(name: str) -> Row:
 
 
 def silent(name: str) -> list[Row]:
-    """The rows of a target that names no class."""
+    """The rows of a target without class predictions."""
     cleared = target(name, *CLEARED)
     return [{**item, "estimate": None} if item["metric"].startswith("accuracy") else item for item in cleared]
 
@@ -379,42 +378,40 @@ def silent(name: str) -> list[Row]:
         silent("a"),
     ],
 )
-def test_who_is_not_assessable_is_told_why_and_what_to_do_and_is_shown_no_share(
-    golden: Golden, rows: list[Row]
-) -> None:
-    result = certified(*rows)
+def test_not_assessable_target_has_reason_and_no_share(golden: Golden, rows: list[Row]) -> None:
+    result = certificate_of(*rows)
     (finding,) = result.findings
     assert (finding.answer, finding.line) == ("not assessable", None)
     golden(finding.sentence, "finding")
     golden(result.steps, "steps")
 
 
-def test_the_rule_names_every_reason_for_which_nobody_is_judged(golden: Golden) -> None:
-    golden(certified(*target("a", *DIFFERENT)).rule)
+def test_rule_names_every_reason(golden: Golden) -> None:
+    golden(certificate_of(*target("a", *DIFFERENT)).rule)
     golden(RULES.explain(QUICKSTART), "exact rule")
 
 
-def test_without_a_control_set_no_test_has_an_error_rate(golden: Golden) -> None:
-    result = certified(share("a", 5), config=TABLE1)
+def test_no_error_rate_without_a_control_set(golden: Golden) -> None:
+    result = certificate_of(share("a", 5), config=TABLE1)
     (finding,) = result.findings
     golden(finding.sentence)
     assert (finding.answer, finding.line, result.error, result.steps) == ("not assessable", None, "", (HOLD_BACK,))
 
 
 def test_error_of_share_is_stated_if_a_share_is_known(golden: Golden) -> None:
-    known_columns = certified(*target("a", *CLEARED)).error
+    known_columns = certificate_of(*target("a", *CLEARED)).error
     golden(known_columns, "known")
-    unknown = certified(share("a", 1), *target("a", *CLEARED)[1:])
+    unknown = certificate_of(share("a", 1), *target("a", *CLEARED)[1:])
     golden(unknown.error, "unknown")
     assert known_columns.startswith(unknown.error)
     assert unknown.steps == (MORE,)
     named_config = with_settings(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
-    golden(certified(*target("a", *CLEARED), config=named_config).error, "named control set")
+    golden(certificate_of(*target("a", *CLEARED), config=named_config).error, "named control set")
 
 
-def test_where_images_alone_are_shown_scores_are_asked_for() -> None:
+def test_image_run_suggests_scores() -> None:
     images = replace(QUICKSTART, question=Examples())
-    assert certified(config=images).steps == ("Also evaluate models on the data: question=scores.",)
+    assert certificate_of(config=images).steps == ("Also evaluate models on the data: question=scores.",)
 
 
 TESTED = {"effect": 2.5, "effect_low": 1.0, "effect_high": 4.0, "p": 0.01, "p_adjusted": 0.02, "p_other": 0.99}
@@ -445,7 +442,7 @@ ANSWERED_TWICE = {"repeats": 50, "disagreeing": 3}
         ({}, TargetEvidence(2, None, None, UNKNOWN, UNKNOWN, 0.1)),
     ],
 )
-def test_what_is_written_of_a_target_is_read_back(known_columns: Row, expected: TargetEvidence) -> None:
+def test_target_rows_are_read_back_unchanged(known_columns: Row, expected: TargetEvidence) -> None:
     target = dict.fromkeys(DECISIONS.names) | {"name": "b", "models": 2, "repeats": 0, "disagreeing": 0} | known_columns
     other_target = target | {"name": "a", "share": 0.9, "p_adjusted": 0.5}
     rows_written = [
@@ -459,5 +456,5 @@ def test_what_is_written_of_a_target_is_read_back(known_columns: Row, expected: 
     assert expected == read_target_evidence(rows, '{"target": "b"}', 0.1)
 
 
-def test_a_target_that_did_not_answer_has_a_share_of_no_value() -> None:
+def test_unanswered_target_has_no_share() -> None:
     assert tuple(unanswered_row("c")[name] for name in ("estimate", "n")) == (None, 0)

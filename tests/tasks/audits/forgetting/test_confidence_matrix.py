@@ -9,7 +9,7 @@ from tests.tasks.audits.forgetting.made_up import table
 VALUES = np.array([0.1234567, 0.5, 1.0])
 
 
-def test_models_are_found_in_any_order_and_in_tables_of_several() -> None:
+def test_models_are_found_in_any_table_order() -> None:
     several = pa.concat_tables([table("query", None, 1, VALUES), table("query", None, 0, VALUES / 2)])
     matrix = confidence_matrix([table("target", 3, 0, VALUES), several])
     assert [ModelId("query", None, 0), ModelId("query", None, 1)] == matrix.replicates("query")
@@ -19,7 +19,7 @@ def test_models_are_found_in_any_order_and_in_tables_of_several() -> None:
     assert (confidence_matrix([]).images, len(confidence_matrix([]).models)) == (0, 0)
 
 
-def test_all_are_compared_at_the_coarsest_resolution_among_them() -> None:
+def test_coarsest_resolution_applies_to_all_models() -> None:
     matrix = confidence_matrix([table("query", None, 0, VALUES), table("target", 0, 0, VALUES, resolution=0.01)])
     (query,), none, (target,) = matrix.rounded_confidences(
         matrix.replicates("query"), [], matrix.replicates("target", 0)
@@ -35,12 +35,12 @@ def test_nothing_is_finer_than_float32() -> None:
     ]
 
 
-def test_groups_are_known_where_images_have_them() -> None:
+def test_groups_of_images_are_read() -> None:
     matrix = confidence_matrix([table("query", None, 0, VALUES, groups=np.array([4, 4, 7]))])
     assert matrix.groups.tolist() == [4, 4, 7]
 
 
-def test_what_models_say_of_the_control_set_is_known_beside_d_q() -> None:
+def test_control_set_is_separate_from_d_q() -> None:
     matrix = confidence_matrix([table("query", None, 0, VALUES, control=1)])
     assert (matrix.is_control.tolist(), matrix.images) == ([False, False, True], 2)
     query = matrix.replicates("query")
@@ -48,7 +48,7 @@ def test_what_models_say_of_the_control_set_is_known_beside_d_q() -> None:
     assert [part.shape for part in matrix.rounded_confidences(query)] == [(1, 2)]
 
 
-def test_models_of_other_images_or_twice_the_same_are_our_own_error() -> None:
+def test_other_images_and_duplicates_are_internal_errors() -> None:
     with pytest.raises(AssertionError, match="other images"):
         confidence_matrix([table("query", None, 0, VALUES), table("query", None, 1, VALUES[:2])])
     with pytest.raises(AssertionError, match="occurs twice"):

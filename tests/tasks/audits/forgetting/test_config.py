@@ -1,4 +1,4 @@
-"""What a run may be asked for, and how it is refused."""
+"""Valid and invalid configurations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.settings import with_settings
 SECRET = "b1946ac92492d2347c6235b4d2611184"
 DIGITS, ON_PHOTOS = pin(Dataset("digits")), pin(Dataset("digits-on-photos"))
 SMOKE = replace(QUICKSTART, query=QuerySet(Dataset("digits"), 1237, 200))
-THEIRS = Given(tables=ReturnedTables((File("theirs.csv"),)))
+RETURNED_TABLE = Given(tables=ReturnedTables((File("theirs.csv"),)))
 BOUND = ReturnedTables((File("theirs.csv"),), bound_by="a notary")
 
 
@@ -49,18 +49,18 @@ BOUND = ReturnedTables((File("theirs.csv"),), bound_by="a notary")
         ({"network": "cnn9"}, "cnn9"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(fields: dict[str, Any], expected: str) -> None:
+def test_impossible_settings_are_rejected_by_name(fields: dict[str, Any], expected: str) -> None:
     with pytest.raises(SpecError, match=re.escape(expected)) as caught:
         with_settings(Forgetting(), fields)
     assert "\n" not in str(caught.value)
 
 
-def test_a_target_is_trained_on_shares_of_something() -> None:
+def test_target_needs_a_share_of_some_data() -> None:
     with pytest.raises(ValueError, match="a target is trained on nothing; one of query, calibration and outside must"):
         Target()
 
 
-def test_targets_are_called_by_what_they_are_trained_on() -> None:
+def test_targets_are_named_by_their_training_data() -> None:
     targets = (*PUBLISHED, Target(outside=1.0))
     expected = ["D_Q", "0.5 D_C", "0.75 D_C", "D_C", "D_C + 0.1 D_Q", "D_C + 0.5 D_Q", "D_C + D_Q", "out of domain"]
     assert expected == [str(target) for target in targets]
@@ -70,11 +70,11 @@ def test_targets_are_called_by_what_they_are_trained_on() -> None:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"given.outputs": "theirs.csv"}, THEIRS),
-        ({"outputs": "theirs.csv"}, THEIRS),
-        ({"given.outputs": "theirs.csv", "given.bound_by": "a notary"}, replace(THEIRS, tables=BOUND)),
+        ({"given.outputs": "theirs.csv"}, RETURNED_TABLE),
+        ({"outputs": "theirs.csv"}, RETURNED_TABLE),
+        ({"given.outputs": "theirs.csv", "given.bound_by": "a notary"}, replace(RETURNED_TABLE, tables=BOUND)),
         ({"given.models": "a.pt"}, Given(models=(ModelFile("a.pt"),))),
-        ({"given.models": "a.pt", "given.outputs": "theirs.csv"}, replace(THEIRS, models=(ModelFile("a.pt"),))),
+        ({"given.models": "a.pt", "given.outputs": "theirs.csv"}, replace(RETURNED_TABLE, models=(ModelFile("a.pt"),))),
         ({"targets": "D_C"}, Trained((Target(calibration=1.0),), None)),
         ({"audited": "given"}, Given()),
     ],
@@ -85,13 +85,13 @@ def test_models_to_audit_are_selected_by_their_fields(settings: dict[str, Any], 
     assert replace(config, question=QUICKSTART.question) == QUICKSTART
 
 
-def test_a_set_out_of_domain_has_to_be_there_only_for_targets_that_train_on_it() -> None:
+def test_outside_set_is_needed_only_by_its_targets() -> None:
     assert TABLE1.outside == Part(Dataset("cifar10#28x28#grey"))
     assert list(with_settings(TABLE1, targets=PUBLISHED).parts) == [TABLE1.query.pool, TABLE1.calibration]
 
 
 @pytest.mark.parametrize("config", [TABLE1, TABLE2, QUICKSTART])
-def test_the_tiny_audit_has_the_same_targets_on_embedded_data(config: Forgetting) -> None:
+def test_tiny_audit_keeps_the_targets(config: Forgetting) -> None:
     small = tiny(config)
     training, small_training = config.question.training, small.question.training
     assert small.audited.targets == config.audited.targets
@@ -100,27 +100,27 @@ def test_the_tiny_audit_has_the_same_targets_on_embedded_data(config: Forgetting
     assert (small.question.replicates, small_training.epochs) <= (2, 2)
 
 
-def test_a_control_set_of_its_own_leaves_all_of_the_pool_to_the_query_set() -> None:
+def test_named_control_set_leaves_the_pool_undivided() -> None:
     part = QuerySet(Dataset("digits"), control=ControlSet(NamedImages(Dataset("digits"), 700, 100)))
     assert (part.held_back, part.is_controlled, part.query_part(0)) == (0.0, True, part.pool)
 
 
-def test_shares_that_targets_have_are_not_trained_again_and_without_a_control_set_none_are() -> None:
+def test_existing_shares_are_not_trained_again() -> None:
     small, uncontrolled = (load_data_sets(tiny(config)) for config in (QUICKSTART, TABLE1))
     assert QUICKSTART.audited is not None
     assert partial_shares(QUICKSTART.audited, small) == (0.05, 0.25)
-    assert partial_shares(THEIRS, small) == (0.05, 0.1, 0.25)
+    assert partial_shares(RETURNED_TABLE, small) == (0.05, 0.1, 0.25)
     assert partial_shares(QUICKSTART.audited, uncontrolled) == ()
 
 
-def test_with_a_secret_the_seed_does_not_say_what_is_held_back_nor_in_which_order_it_is_handed_out() -> None:
+def test_secret_hides_held_back_images_and_their_order() -> None:
     hidden = with_settings(SMOKE, secret=SECRET)
     rows, digits = SMOKE.query_part, load(Dataset("digits"))
     orders = hidden.query_part
     assert isinstance(rows, Remainder)
     assert isinstance(orders, Remainder)
     shared = set(rows.held_rows(digits).tolist()) & set(orders.held_rows(digits).tolist())
-    assert 30 < len(shared) < 70  # of 100, as of any two draws
+    assert 30 < len(shared) < 70  # of 100, as for any two draws
     assert SMOKE.probes.seed != hidden.probes.seed
     assert hidden.query_part != with_settings(hidden, secret=SECRET[::-1]).query_part
     named_config = with_settings(hidden, {"query.control.data": "digits", "query.control.examples": 100})
@@ -128,19 +128,19 @@ def test_with_a_secret_the_seed_does_not_say_what_is_held_back_nor_in_which_orde
     assert named_config.probes.seed == hidden.probes.seed
 
 
-def test_without_a_secret_what_is_held_back_and_handed_out_stays_as_it_was() -> None:
+def test_missing_secret_keeps_earlier_draws() -> None:
     assert Remainder(SMOKE.query.pool, 0.5, seeds.derive(SMOKE.seed, "control")) == SMOKE.query_part
     assert seeds.derive(SMOKE.seed, "handed out") == SMOKE.probes.seed
 
 
-def test_a_secret_that_could_be_guessed_is_refused_and_none_is_shown() -> None:
+def test_guessable_secret_is_rejected_and_secrets_stay_hidden() -> None:
     with pytest.raises(ValueError, match="secret has 4 characters; expected at least 16") as caught:
         ControlSet(secret="1234")
     assert "1234" not in str(caught.value)
     assert SECRET not in repr(QuerySet(Dataset("digits"), control=ControlSet(secret=SECRET)))
 
 
-def test_where_nothing_is_held_back_there_is_nothing_to_guess() -> None:
+def test_nothing_held_back_is_not_guessable() -> None:
     assert not QuerySet(Dataset("digits"), control=None).is_guessable
     assert QuerySet(Dataset("digits")).is_guessable
     assert not QuerySet(Dataset("digits"), control=ControlSet(secret=SECRET)).is_guessable
@@ -177,7 +177,7 @@ def test_pool_commitment_is_that_of_earlier_versions(named_config: bool) -> None
     assert draw(config).pool_commitment == hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_commitment_holds_how_answers_are_read_whoever_is_audited() -> None:
+def test_commitment_covers_how_answers_are_read() -> None:
     config = with_settings(SMOKE, {"query.data": DIGITS, "calibration.data": ON_PHOTOS, "secret": SECRET})
     trained_config = commitment_of(draw(config))
     models = {"given.models": (ModelFile("a.pt", "a" * 64),)}

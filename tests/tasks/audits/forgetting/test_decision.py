@@ -1,4 +1,4 @@
-"""The rule, case by case, and Holm's adjustment."""
+"""The decision rule, case by case, and Holm's adjustment."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tasks.contract.ties import tied_row
 from tasks.worker.files import File
 from tests.support.settings import with_settings
 
-ALIKE, UNLIKE = LikenessCheck(0.9, 0.91, 0.5), LikenessCheck(0.8, 0.9, 0.001)
-CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
+SIMILAR, DIFFERENT = LikenessCheck(0.9, 0.91, 0.5), LikenessCheck(0.8, 0.9, 0.001)
+CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), SIMILAR, SIMILAR, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,11 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
         ({}, "forgotten", None),
         ({"p": 0.025}, "not forgotten", None),
         ({"p": 0.0251}, "forgotten", None),
-        ({"p": 0.01, "accuracy": UNLIKE}, "not forgotten", None),  # whatever else it holds
+        ({"p": 0.01, "accuracy": DIFFERENT}, "not forgotten", None),  # regardless of its other data
         ({"models": 0, "p": None}, "undecided", "there are no answers of the model"),
         ({"p": None}, "not assessable", "without a control set"),
         (
-            {"accuracy": UNLIKE},
+            {"accuracy": DIFFERENT},
             "not assessable",
             "its accuracy on the control set is 0.8, that of calibration models 0.9 (p = 0.001): it knows the "
             "domain less well",
@@ -41,7 +41,7 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
             "domain better",
         ),
         (
-            {"agreement": UNLIKE},
+            {"agreement": DIFFERENT},
             "not assessable",
             "its agreement on the control set is 0.8, that of calibration models 0.9 (p = 0.001): it finds "
             "other images difficult",
@@ -56,7 +56,7 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
         ({"disagreeing": 1, "repeats": 40}, "not assessable", "1 of 40 images that were sent twice"),
         ({"tied": tied_row(0.051, 40, "image")}, "not assessable", "5.1 of 100 compared pairs of scores"),
         ({"tied": tied_row(0.05, 40, "image")}, "forgotten", None),
-        ({"tied": tied_row(0.9, 40, "image"), "p": 0.025}, "not forgotten", None),  # worst ranks accuse nobody
+        ({"tied": tied_row(0.9, 40, "image"), "p": 0.025}, "not forgotten", None),  # worst ranks accuse no model
         ({"p_other": 0.009}, "not assessable", "it is less certain about D_Q than about the control set"),
         ({"p_other": 0.01}, "forgotten", None),
         ({"accuracy": LikenessCheck(0.8, 0.9, 0.01)}, "forgotten", None),
@@ -79,7 +79,7 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
         ({"agreement": LikenessCheck(0.9, 0.9)}, "undecided", "too few models show how effects vary"),
     ],
 )
-def test_each_answer_follows_from_the_rule(changes: dict[str, object], answer: str, reason: str | None) -> None:
+def test_answers_follow_the_rule(changes: dict[str, object], answer: str, reason: str | None) -> None:
     tables = with_settings(QUICKSTART, {"given.outputs": (File("said.csv"),)})
     config = tables if "recognition" in changes else QUICKSTART
     result = decide(config, replace(CLEAN, **changes))  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def test_each_answer_follows_from_the_rule(changes: dict[str, object], answer: s
     assert (result.reason is None) == (reason is None)
 
 
-def test_an_answer_is_right_by_the_share_that_was_trained_on() -> None:
+def test_answers_are_scored_by_the_trained_share() -> None:
     assert [score_decision("not forgotten", share, 0.1) for share in (0.02, 0.0)] == ["right", "wrong"]
     assert [score_decision("forgotten", share, 0.1) for share in (0.0, 0.1, 0.25)] == ["right", "right", "wrong"]
     assert [
@@ -98,7 +98,7 @@ def test_an_answer_is_right_by_the_share_that_was_trained_on() -> None:
     ] == ["undecided", "undecided", None]
 
 
-def test_p_values_are_adjusted_as_holm_does() -> None:
+def test_p_values_have_holms_adjustment() -> None:
     assert pytest.approx(holm_adjustment([0.02, 0.01, 0.03])) == [0.04, 0.03, 0.04]
     assert holm_adjustment([0.9, 0.8]) == [1.0, 1.0]
     assert holm_adjustment([]) == []

@@ -1,4 +1,4 @@
-"""From a config to jobs."""
+"""The jobs that a config plans."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DIGITS, ON_PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos
 smoke = PRESETS["smoke"]
 assert isinstance(smoke, Forgetting)
 SMOKE = replace(smoke, query=replace(smoke.query, data=DIGITS, first=1237), calibration=Part(ON_PHOTOS, 0, 200))
-THEIRS = Given(
+GIVEN_MODELS = Given(
     models=(ModelFile("theirs/model.pt", "a" * 64), ModelFile("others/model.pt", "b" * 64)),
     tables=ReturnedTables((File("theirs/said.csv", "c" * 64),)),
     interface=Interface(gives="probabilities", batch=7),
@@ -59,7 +59,7 @@ def keys(config: Forgetting) -> set[str]:
     return set(Plan.from_roots(plan(config)).jobs)
 
 
-def test_each_measure_has_its_tables() -> None:
+def test_measures_plan_their_tables() -> None:
     assert {"decisions", "ratios", "distances", "confidences", "fits", "power", "baselines", "summary"} == set(
         plan(SMOKE)
     )
@@ -78,7 +78,7 @@ def test_each_measure_has_its_tables() -> None:
     } == set(tables)
 
 
-def test_the_summary_reads_what_was_made_of_the_confidences_and_neither_these_nor_weights() -> None:
+def test_summary_reads_derived_tables_only() -> None:
     summary = plan(SMOKE)["summary"]
     assert isinstance(summary, Job)
     inputs = {marks(job.function).name for job in summary.inputs}
@@ -92,16 +92,16 @@ def test_the_summary_reads_what_was_made_of_the_confidences_and_neither_these_no
     } == inputs
 
 
-def test_a_training_in_links_has_the_key_of_the_unbroken_one_and_waits_for_those_before() -> None:
+def test_linked_training_keeps_the_key() -> None:
     unbroken, linked = (Plan.from_roots(plan(with_settings(SMOKE, epochs=5, link=link))) for link in (0, 2))
     assert unbroken.roots == linked.roots
     assert dict(unbroken.after) == {}
-    more = [linked.jobs[key] for key in linked.jobs.keys() - unbroken.jobs.keys()]
+    extra_jobs = [linked.jobs[key] for key in linked.jobs.keys() - unbroken.jobs.keys()]
     trainings = [job for job in unbroken.jobs.values() if marks(job.function).name == "mixed.train"]
-    assert Counter({2: len(trainings), 4: len(trainings)}) == Counter(job.config.epochs for job in more)
+    assert Counter({2: len(trainings), 4: len(trainings)}) == Counter(job.config.epochs for job in extra_jobs)
 
 
-def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
+def test_spelling_of_a_part_does_not_change_keys() -> None:
     query, parts = with_settings(SMOKE, {"query.examples": 0}), with_settings(SMOKE, outside=Part(DIGITS))
     assert keys(SMOKE) == keys(query) == keys(parts)
 
@@ -115,35 +115,37 @@ def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
         ({"permutations": 700}, True, False),
     ],
 )
-def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trainings: bool, ratios: bool) -> None:
+def test_field_changes_only_the_keys_it_affects(fields: dict[str, Any], trainings: bool, ratios: bool) -> None:
     before, after = Plan.from_roots(plan(SMOKE)), Plan.from_roots(plan(with_settings(SMOKE, fields)))
-    for name, same in (("mixed.train", trainings), ("forgetting.decisions", ratios)):
+    for name, is_same in (("mixed.train", trainings), ("forgetting.decisions", ratios)):
         result = [
             {key for key, job in item.jobs.items() if marks(job.function).name == name} for item in (before, after)
         ]
-        assert same == (result[0] == result[1])
+        assert is_same == (result[0] == result[1])
 
 
 @pytest.mark.parametrize(
-    "settings", [{"nonce_by": "drand round 4512345"}, {"audited": THEIRS, "given.bound_by": "another notary"}]
+    "settings", [{"nonce_by": "drand round 4512345"}, {"audited": GIVEN_MODELS, "given.bound_by": "another notary"}]
 )
 def test_text_of_the_verdict_names_the_run(settings: dict[str, Any]) -> None:
-    first = with_settings(SMOKE, {"audited": THEIRS, "given.bound_by": "a notary"} if "audited" in settings else {})
+    first = with_settings(
+        SMOKE, {"audited": GIVEN_MODELS, "given.bound_by": "a notary"} if "audited" in settings else {}
+    )
     second = with_settings(SMOKE, settings)
     assert keys(first) == keys(second)
     assert run_id("forgetting", sorted(keys(first)), first) != run_id("forgetting", sorted(keys(second)), second)
 
 
-def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
-    config = with_settings(SMOKE, audited=THEIRS)
+def test_given_models_and_tables_are_targets() -> None:
+    config = with_settings(SMOKE, audited=GIVEN_MODELS)
     roots = plan(config)
     names = {"decisions", "ratios", "distances", "confidences", "fits", "power", "recognition", "baselines", "summary"}
     assert names == set(roots)
-    # What is decided rests on how many owners of tables would pass, besides what each target says.
+    # The decision also reads the number of owners of tables that would pass.
     inputs = [{marks(job.function).name for job in inputs_of(item["decisions"])} for item in (plan(SMOKE), roots)]
-    says = {marks(job.function).name for job in inputs_of(plan(SMOKE)["ratios"])}
-    assert [says, says | {"forgetting.recognition"}] == inputs
-    # The draws of its tests are its own, and those of the measure of power.
+    asked_jobs = {marks(job.function).name for job in inputs_of(plan(SMOKE)["ratios"])}
+    assert [asked_jobs, asked_jobs | {"forgetting.recognition"}] == inputs
+    # Its tests use a separate stream of random numbers, the same one as the measure of power.
     assert seeds.derive(config.seed, "decisions") == config_of(roots["decisions"]).seed
     assert config_of(roots["decisions"]) == config_of(roots["power"]).decisions
     expected = [("model.pt", "model"), ("model.pt (2)", "model"), ("said.csv", "outputs")]
@@ -153,24 +155,24 @@ def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
     assert isinstance(ask_jobs, tuple)
     given_config = [job.config for job in ask_jobs if job.config.model.kind == "target"]
     assert [(item.model.target, item.model.replicate) for item in given_config] == [(0, 0), (1, 0), (2, 0)]
-    assert [*THEIRS.models, None] == [item.file for item in given_config]
-    # How a model is asked says nothing of a table.
-    assert [THEIRS.interface, THEIRS.interface, Interface(gives="probabilities")] == [
+    assert [*GIVEN_MODELS.models, None] == [item.file for item in given_config]
+    # The interface to a model does not apply to a table.
+    assert [GIVEN_MODELS.interface, GIVEN_MODELS.interface, Interface(gives="probabilities")] == [
         item.interface for item in given_config
     ]
 
 
-def test_targets_whose_names_round_to_one_are_told_apart() -> None:
+def test_equal_target_names_get_numbers() -> None:
     config = with_settings(SMOKE, targets=(Target(query=0.12341), Target(query=0.12342)))
     assert [item.name for item in targets_of(config)] == ["0.1234 D_Q", "0.1234 D_Q (2)"]
 
 
-def test_the_ratios_know_the_targets_in_their_order() -> None:
+def test_ratios_have_the_targets_in_order() -> None:
     assert targets_of(SMOKE) == config_of(plan(SMOKE)["ratios"]).targets
     assert [item.name for item in targets_of(SMOKE)] == ["D_C", "D_C + D_Q"]
 
 
-def test_without_a_control_set_an_owner_is_handed_the_query_set_alone() -> None:
+def test_handout_without_control_set_is_the_query_set() -> None:
     ((name, pixels),) = probes(replace(SMOKE, query=QuerySet(DIGITS, 1237, control=None)))
     assert name == "query"
     assert np.array_equal(load(DIGITS).train_images[1237:], pixels)
@@ -178,7 +180,7 @@ def test_without_a_control_set_an_owner_is_handed_the_query_set_alone() -> None:
     assert AUDIT.handout.probes is probes
 
 
-def test_with_a_control_set_an_owner_is_handed_both_shuffled_and_some_twice() -> None:
+def test_handout_with_control_set_is_shuffled_with_repeats() -> None:
     ((name, pixels),) = probes(SMOKE)
     assert name.startswith("pictures-")
     assert len(pixels) == 220
@@ -191,7 +193,7 @@ def test_with_a_control_set_an_owner_is_handed_both_shuffled_and_some_twice() ->
     assert {True, False} == first == last
 
 
-def test_the_split_says_of_each_picture_what_it_is_and_how_it_is_handed_out() -> None:
+def test_split_describes_every_image() -> None:
     expected = split(SMOKE)
     assert expected is not None
     ((name, pixels),) = probes(SMOKE)
@@ -210,8 +212,8 @@ def test_the_split_says_of_each_picture_what_it_is_and_how_it_is_handed_out() ->
     assert split(replace(SMOKE, query=QuerySet(DIGITS, control=None))) is None
 
 
-def test_methods_of_unlearning_with_the_same_settings_are_told_apart() -> None:
-    """In keys, and when one is read back from what is stored of it."""
+def test_unlearning_methods_differ_in_keys() -> None:
+    """Also after being read back from their stored form."""
     methods = (TuningOnKept(3, 0.01), GradientAscent(3, 0.01), RandomLabels(3, 0.01), Distillation(3))
     assert len({json.dumps(canonical(method), sort_keys=True) for method in methods}) == 4
     assert list(methods) == [coerce(plain(method), Method, "method") for method in methods]

@@ -1,4 +1,4 @@
-"""Which runs have published numbers, and that these follow from each other."""
+"""Which runs have published numbers, and the consistency of these numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_tiny_scale_keeps_the_targets(name: str) -> None:
 
 
 @pytest.mark.parametrize(("cell", "count"), [("table 1", 8), ("table 2", 7)])
-def test_every_printed_rho_follows_from_the_printed_distances(cell: str, count: int) -> None:
+def test_printed_rho_follows_from_printed_distances(cell: str, count: int) -> None:
     printed = numbers_by_target(cell)
     assert count == len(printed)
     assert [item.rho for item in printed.values()] == [
@@ -39,7 +39,7 @@ def test_every_printed_rho_follows_from_the_printed_distances(cell: str, count: 
     ]
 
 
-def test_numbers_are_known_by_the_names_of_targets() -> None:
+def test_numbers_are_listed_by_target_name() -> None:
     assert numbers_by_name("table 2")[str(Target(query=0.1, calibration=1.0))] == (0.579, 0.750)
     assert numbers_by_name("") == {}
 

@@ -1,4 +1,4 @@
-"""Targets as a command line has them."""
+"""Targets in the notation of the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tasks.training.unlearning_config import UNLEARNING, Distillation, Retrainin
         ("D_C + 1e-1D_Q - Retraining", Target(query=0.1, calibration=1.0, unlearning=Retraining())),
     ],
 )
-def test_a_target_is_written_as_the_sum_of_its_shares(text: str, expected: Target) -> None:
+def test_target_is_a_sum_of_shares(text: str, expected: Target) -> None:
     assert expected == Target.parse(text)
 
 
@@ -40,23 +40,23 @@ def test_a_target_is_written_as_the_sum_of_its_shares(text: str, expected: Targe
         ),
     ],
 )
-def test_settings_of_unlearning_are_those_of_the_target(value: object, expected: Distillation | TuningOnKept) -> None:
+def test_unlearning_settings_belong_to_the_target(value: object, expected: Distillation | TuningOnKept) -> None:
     (target,) = coerce([value], tuple[Target, ...], "targets")
     assert target == Target(query=1.0, calibration=1.0, unlearning=expected)
 
 
-def test_unlearning_by_no_method_is_refused() -> None:
+def test_unknown_unlearning_method_is_rejected() -> None:
     with pytest.raises(SpecError, match="unlearning is 'amnesia'; allowed: retraining, fine-tuning, "):
         coerce(["{query: 1, calibration: 1, unlearning: amnesia}"], tuple[Target, ...], "targets")
 
 
 @pytest.mark.parametrize("target", [*PUBLISHED, Target(outside=1.0), Target(query=0.1, outside=0.5), *UNLEARNT])
-def test_a_target_may_be_written_as_it_is_told(target: Target) -> None:
+def test_target_is_parsed_from_its_own_text(target: Target) -> None:
     assert target == Target.parse(str(target))
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("D_X", "'D_X' is no share of a set; write D_Q, D_C or outside, or 0.1D_Q for a tenth"),
         ("", "'' is no share of a set"),
@@ -70,8 +70,8 @@ def test_a_target_may_be_written_as_it_is_told(target: Target) -> None:
         ("D_C+D_Q-amnesia", "'D_Q-amnesia' is no share of a set"),
     ],
 )
-def test_what_is_no_target_is_refused_in_words(text: str, says: str) -> None:
-    with pytest.raises(ValueError, match="^" + says.replace(".", r"\.")):
+def test_invalid_target_text_is_rejected(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match="^" + message.replace(".", r"\.")):
         Target.parse(text)
 
 
@@ -85,7 +85,7 @@ def test_what_is_no_target_is_refused_in_words(text: str, says: str) -> None:
         (1.0, "random-labels", None),
     ],
 )
-def test_whether_it_remembers_is_open_after_unlearning_other_than_retraining(
+def test_memory_is_open_after_approximate_unlearning(
     query: float, method: UnlearningName | None, remembers: bool | None
 ) -> None:
     assert Target(query, 1.0, 0.0, UNLEARNING[method]() if method else None).remembers == remembers

@@ -1,4 +1,4 @@
-"""Which images each model is trained on, from which seed, and which data is refused before."""
+"""The images and seed of each model's training, and the data that are rejected beforehand."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def mixtures(config: Forgetting) -> dict[ModelId, Mixture]:
     return {model: job.config for model, job in jobs_of(config).items()}
 
 
-def by_name(config: Forgetting) -> dict[tuple[str, str, int], Mixture]:
-    """The trainings by what their models stand for, whatever number a target has."""
+def mixtures_by_name(config: Forgetting) -> dict[tuple[str, str, int], Mixture]:
+    """The trainings by kind, target and replicate of the model, independently of the number of the target."""
     return {
         (model.kind, "" if model.target is None else str(targets_of(config)[model.target]), model.replicate): mixture
         for model, mixture in mixtures(config).items()
@@ -80,7 +80,7 @@ def rows(mixture: Mixture, data: Dataset) -> set[int]:
 
 
 def target(shares: Target, replicate: int = 0) -> Mixture:
-    return by_name(CONFIG)["target", str(shares), replicate]
+    return mixtures_by_name(CONFIG)["target", str(shares), replicate]
 
 
 def test_no_two_models_share_a_training() -> None:
@@ -89,12 +89,12 @@ def test_no_two_models_share_a_training() -> None:
     assert len(result) == len({mixture.seed for mixture in result.values()})
 
 
-def test_a_training_does_not_depend_on_which_targets_there_are_beside_it() -> None:
-    few = by_name(with_settings(CONFIG, targets=TARGETS[:2:-2], replicates=1))
-    assert few.items() <= by_name(CONFIG).items()
+def test_training_does_not_depend_on_other_targets() -> None:
+    few = mixtures_by_name(with_settings(CONFIG, targets=TARGETS[:2:-2], replicates=1))
+    assert few.items() <= mixtures_by_name(CONFIG).items()
 
 
-def test_each_model_has_a_draw_of_d_c_of_its_own_where_it_is_trained_on_a_share() -> None:
+def test_models_of_a_share_have_different_draws() -> None:
     config = with_settings(CONFIG, query=QuerySet(DIGITS, 0, 200), calibration_share=0.25, partial=(0.1, 0.25))
     result = mixtures(config)
     draws = {
@@ -111,7 +111,7 @@ def test_each_model_has_a_draw_of_d_c_of_its_own_where_it_is_trained_on_a_share(
     assert all(draw < set(range(200, 400)) for draw in draws.values())
 
 
-def test_unlearning_keeps_the_draw_of_d_c_that_its_model_was_trained_on() -> None:
+def test_unlearning_keeps_the_models_draw() -> None:
     held_rows = Target(query=1.0, calibration=1.0)
     targets = (held_rows, *(replace(held_rows, unlearning=method()) for method in UNLEARNING.values()))
     config = with_settings(CONFIG, query=QuerySet(DIGITS, 0, 200), targets=targets, calibration_share=0.25, partial=())
@@ -125,18 +125,18 @@ def test_unlearning_keeps_the_draw_of_d_c_that_its_model_was_trained_on() -> Non
     assert {(trained_rows,)} == {job.kept for job in jobs.values() if not isinstance(job, Mixture)}
 
 
-def test_a_target_like_the_query_or_the_calibration_models_is_trained_on_its_own() -> None:
-    result = by_name(CONFIG)
-    for kind, like in (("query", "D_Q"), ("calibration", "D_C")):
-        other_seeds, target_seeds = result[kind, "", 0], result["target", like, 0]
+def test_target_with_equal_data_has_another_seed() -> None:
+    result = mixtures_by_name(CONFIG)
+    for kind, target_name in (("query", "D_Q"), ("calibration", "D_C")):
+        other_seeds, target_seeds = result[kind, "", 0], result["target", target_name, 0]
         assert other_seeds.shares == target_seeds.shares
         assert other_seeds != target_seeds
         assert other_seeds == replace(target_seeds, seed=other_seeds.seed)
 
 
-def test_models_are_trained_on_their_shares_of_the_parts() -> None:
+def test_models_are_trained_on_their_shares() -> None:
     query, calibration = set(range(200)), set(range(200, 400))
-    result = by_name(CONFIG)
+    result = mixtures_by_name(CONFIG)
     assert (query, set()) == tuple(rows(result["query", "", 1], data) for data in (DIGITS, ON_PHOTOS))
     assert (set(), calibration) == tuple(rows(result["calibration", "", 1], data) for data in (DIGITS, ON_PHOTOS))
     shares = target(Target(query=0.1, calibration=1.0))
@@ -152,16 +152,14 @@ def test_models_are_trained_on_their_shares_of_the_parts() -> None:
         (DIGITS, Target(query=0.1, calibration=1.0), Target(query=0.5, calibration=1.0)),
     ],
 )
-def test_shares_are_nested_within_a_replicate_and_drawn_anew_for_the_next(
-    data: Dataset, less: Target, more: Target
-) -> None:
+def test_shares_are_nested_within_a_replicate(data: Dataset, less: Target, more: Target) -> None:
     small, large = ([rows(target(shares, replicate), data) for replicate in (0, 1)] for shares in (less, more))
     assert small[0] < large[0]
     assert small[1] < large[1]
     assert small[0] != small[1]
 
 
-def test_unlearning_starts_from_the_target_that_trained_on_all_of_its_shares() -> None:
+def test_unlearning_starts_from_its_trained_target() -> None:
     held_rows = Target(query=0.5, calibration=1.0)
     methods = [Distillation(epochs=4), *(method() for method in UNLEARNING.values())]
     config = with_settings(CONFIG, targets=(held_rows, *(replace(held_rows, unlearning=method) for method in methods)))
@@ -182,7 +180,7 @@ def test_unlearning_starts_from_the_target_that_trained_on_all_of_its_shares() -
             assert after.config.seed != before.config.seed
 
 
-def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patients_stay_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "_loaded", {})
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     published_data.acdc(tmp_path / "acdc")
@@ -198,18 +196,18 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
     data = load_data_sets(config)
     patients = load(one_and_a_half).train_groups
     assert patients is not None
-    drawn = []
+    patient_sets = []
     for mixture in (mixture for model, mixture in mixtures(config).items() if model.kind == "target"):
-        chosen = sorted(rows(mixture, one_and_a_half))
-        images = set(patients[chosen].tolist())
-        assert (2, [row for row in range(len(patients)) if patients[row] in images]) == (len(images), chosen)
-        drawn.append(frozenset(images))
-    assert len(set(drawn)) > 1
+        image_rows = sorted(rows(mixture, one_and_a_half))
+        images = set(patients[image_rows].tolist())
+        assert (2, [row for row in range(len(patients)) if patients[row] in images]) == (len(images), image_rows)
+        patient_sets.append(frozenset(images))
+    assert len(set(patient_sets)) > 1
     groups = load(three).train_groups
     assert groups is not None
     largest = max(np.bincount(groups)) / len(groups)
     realised = realised_share(scores_of(config), data, 0.01)
-    assert 0.05 < realised <= largest  # of one patient, who has more than a hundredth of the images
+    assert 0.05 < realised <= largest  # of one patient with more than a hundredth of the images
     assert realised_share(scores_of(CONFIG), load_data_sets(CONFIG), 0.01) == 0.01
 
 
@@ -237,7 +235,7 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
             "images of the query set or images derived from them: leave these out",
         ),
         (
-            {"calibration": Part(ON_PHOTOS, 199, 30)},  # other pixels, made of the same digit
+            {"calibration": Part(ON_PHOTOS, 199, 30)},  # other pixels, derived from the same digit
             "the query set digits and the calibration set digits-on-photos have 1 image in common: training image 199 "
             "is 199; the calibration set must not contain images of the query set or images derived from them: leave "
             "these out",
@@ -250,13 +248,13 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
         ),
     ],
 )
-def test_data_that_cannot_serve_is_refused(fields: dict[str, Any], expected: str) -> None:
+def test_unsuitable_data_are_rejected(fields: dict[str, Any], expected: str) -> None:
     with pytest.raises(DatasetError) as caught:
         load_data_sets(with_settings(CONFIG, fields))
     assert expected == str(caught.value)
 
 
-def test_data_that_can_serve_is_not_refused() -> None:
+def test_suitable_data_are_accepted() -> None:
     load_data_sets(CONFIG)
     load_data_sets(replace(CONFIG, query=QuerySet(DIGITS, 0, 200, ControlSet(NamedImages(DIGITS, 400, 100)))))
 
@@ -272,12 +270,12 @@ def test_data_that_can_serve_is_not_refused() -> None:
         (NamedImages(Dataset("digits#16x16"), 500, 50), "all must have one shape"),
     ],
 )
-def test_control_images_that_any_other_set_holds_are_refused(control: NamedImages, expected: str) -> None:
+def test_control_images_of_other_sets_are_rejected(control: NamedImages, expected: str) -> None:
     with pytest.raises(DatasetError, match=expected):
         load_data_sets(with_settings(CONFIG, query=QuerySet(DIGITS, 0, 200, ControlSet(control)), targets=TARGETS[:2]))
 
 
-def test_nothing_is_trained_on_what_is_held_back() -> None:
+def test_held_back_images_are_not_trained_on() -> None:
     config = replace(CONFIG, query=QuerySet(DIGITS, 0, 200, ControlSet(HeldBack(0.3))))
     kept_rows = config.query_part
     assert isinstance(kept_rows, Remainder)
@@ -285,10 +283,10 @@ def test_nothing_is_trained_on_what_is_held_back() -> None:
     trained_rows = set().union(*(rows(mixture, DIGITS) for mixture in mixtures(config).values()))
     assert (len(held_rows), len(trained_rows)) == (60, 140)
     assert not held_rows & trained_rows
-    assert len(rows(by_name(config)["target", "D_C + 0.1 D_Q", 0], DIGITS)) == 14
+    assert len(rows(mixtures_by_name(config)["target", "D_C + 0.1 D_Q", 0], DIGITS)) == 14
 
 
-def test_another_seed_holds_back_other_images() -> None:
+def test_seed_determines_held_back_images() -> None:
     query = QuerySet(DIGITS, 0, 200)
     first, second = (query.query_part(seed).rows(load(DIGITS)).tolist() for seed in (0, 1))
     assert 100 == len(first) == len(second)
@@ -296,7 +294,7 @@ def test_another_seed_holds_back_other_images() -> None:
 
 
 def folder_of(path: Path, rows: list[int]) -> Dataset:
-    """A folder with these digits in their classes."""
+    """A folder with these digits, sorted into classes."""
     for index, row in enumerate(rows):
         held_rows = path / str(load(DIGITS).train_labels[row]) / f"{index:03d}.png"
         held_rows.parent.mkdir(parents=True, exist_ok=True)
@@ -319,7 +317,7 @@ def test_copies_are_held_back_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("adapted", ["", "#28x28#grey"])
-def test_a_split_names_the_file_of_each_picture_of_a_folder(tmp_path: Path, adapted: str) -> None:
+def test_split_names_the_files_of_a_folder(tmp_path: Path, adapted: str) -> None:
     target_seeds = folder_of(tmp_path / "own", [*range(300, 360)])
     expected = split(replace(CONFIG, query=QuerySet(pin(Dataset(target_seeds.name + adapted)))))
     assert expected is not None

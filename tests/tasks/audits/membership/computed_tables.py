@@ -33,72 +33,72 @@ TRAINED_HALF = BalancedHalf(Part(Dataset("digits"), 0, 60), models=4, number=1, 
 
 
 @cache
-def of_records() -> pa.Table:
+def record_table() -> pa.Table:
     return records(ExactTest(0.05, 99, 0), make_answers(8, 40, 2.0, 1))
 
 
 @cache
-def of_attacks() -> pa.Table:
+def attack_table() -> pa.Table:
     return attacks(Matching(0), make_answers(8, 40, 2.0, 1))
 
 
-def of_roc() -> pa.Table:
+def roc_table() -> pa.Table:
     return roc(Matching(0), make_answers(8, 40, 2.0, 1))
 
 
-def of_references() -> pa.Table:
+def reference_table() -> pa.Table:
     return references(Matching(0), make_answers(8, 40, 2.0, 1))
 
 
-def of_histograms() -> pa.Table:
+def histogram_table() -> pa.Table:
     return histograms(Matching(0), make_answers(8, 40, 2.0, 1))
 
 
 @cache
-def of_calls() -> pa.Table:
+def call_table() -> pa.Table:
     return calls(Matching(0), make_answers(8, 40, 2.0, 1))
 
 
 def counts_of_calls() -> pa.Table:
-    return pa.table({name: of_calls()[name].cast(pa.float64()) for name in of_calls().column_names[1:]})
+    return pa.table({name: call_table()[name].cast(pa.float64()) for name in call_table().column_names[1:]})
 
 
 @cache
-def of_epsilon() -> pa.Table:
+def epsilon_table() -> pa.Table:
     return epsilon(AtDelta(1e-5), make_canaries(1.5, 1.0, models=2, canaries=200))
 
 
-def of_influences() -> pa.Table:
+def influence_table() -> pa.Table:
     return influences(Strongest(20), make_answers(8, 40, 2.0, 1))
 
 
-def of_shifted() -> pa.Table:
+def shifted_table() -> pa.Table:
     return shifted_labels(Matching(0), make_shifted(8, 40, 5, 2.0, 1))
 
 
-def of_all() -> pa.Table:
-    return summary(About(0.05), [of_records(), of_attacks(), of_calls()])
+def summary_table() -> pa.Table:
+    return summary(About(0.05), [record_table(), attack_table(), call_table()])
 
 
-def of_ranks() -> pa.Table:
+def rank_table() -> pa.Table:
     return ranks(Ranking(0.05, 40), make_given(8, 40, 2.0, 1, knows=0.5))
 
 
-def of_kinship() -> pa.Table:
+def kinship_table() -> pa.Table:
     return kinship(Ranking(0.05, 40), make_given(8, 40, 2.0, 1, knows=0.5, repeats=3))
 
 
-def of_predictions() -> pa.Table:
+def prediction_table() -> pa.Table:
     data = pin(Dataset("digits"))
-    asked = Ask(Part(data, 0, 20), Part(data, 20, 20), 1, ReturnedTable())
-    handed = handout_order(asked)
-    labels = [*pictures(asked)[2], *(pictures(asked)[2][number] for number in handed.repeats)]
-    named = zip([*handed.ids, *handed.repeats.values()], labels, strict=True)
-    lines = [f"{image},{(label + (place % 3 == 0)) % 10}" for place, (image, label) in enumerate(named)]
+    question = Ask(Part(data, 0, 20), Part(data, 20, 20), 1, ReturnedTable())
+    handout = handout_order(question)
+    labels = [*pictures(question)[2], *(pictures(question)[2][number] for number in handout.repeats)]
+    labelled_images = zip([*handout.ids, *handout.repeats.values()], labels, strict=True)
+    lines = [f"{image},{(label + (index % 3 == 0)) % 10}" for index, (image, label) in enumerate(labelled_images)]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "labels.csv"
         path.write_text("\n".join(["image,predicted", *lines]) + "\n")
-        return ask_given(replace(asked, source=ReturnedTable(File(str(path)))), [])
+        return ask_given(replace(question, source=ReturnedTable(File(str(path)))), [])
 
 
 @cache
@@ -106,11 +106,11 @@ def trained_model() -> pa.Table:
     return train(Mixture((TRAINED_HALF,), Dataset("digits"), 10, epochs=2, batch=16), [])
 
 
-def of_answers() -> pa.Table:
+def answer_table() -> pa.Table:
     return answers(TRAINED_HALF, [trained_model()])
 
 
-def of_shifted_answers() -> pa.Table:
+def shifted_answer_table() -> pa.Table:
     return shifted_answers(Copies(TRAINED_HALF, 1), [trained_model()])
 
 
@@ -120,20 +120,20 @@ def count_correct(table: pa.Table) -> dict[str, float]:
 
 
 TABLES = [
-    Computed(records, of_records),
-    Computed(attacks, of_attacks),
-    Computed(influences, of_influences),
-    Computed(shifted_labels, of_shifted),
-    Computed(roc, of_roc),
-    Computed(references, of_references),
+    Computed(records, record_table),
+    Computed(attacks, attack_table),
+    Computed(influences, influence_table),
+    Computed(shifted_labels, shifted_table),
+    Computed(roc, roc_table),
+    Computed(references, reference_table),
     Computed(calls, counts_of_calls),
-    Computed(histograms, of_histograms),
-    Computed(epsilon, of_epsilon),
-    Computed(ranks, of_ranks),
-    Computed(kinship, of_kinship),
-    Computed(ask_given, of_predictions),
-    Computed(summary, of_all),
-    Computed(answers, of_answers, tolerance=TRAINED),
-    # One of 300 labels is 2 % of those that are right.
-    Computed(shifted_answers, of_shifted_answers, fingerprint=count_correct, tolerance=0.057),
+    Computed(histograms, histogram_table),
+    Computed(epsilon, epsilon_table),
+    Computed(ranks, rank_table),
+    Computed(kinship, kinship_table),
+    Computed(ask_given, prediction_table),
+    Computed(summary, summary_table),
+    Computed(answers, answer_table, tolerance=TRAINED),
+    # One of 300 labels is 2 % of the correct labels.
+    Computed(shifted_answers, shifted_answer_table, fingerprint=count_correct, tolerance=0.057),
 ]

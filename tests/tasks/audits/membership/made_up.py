@@ -18,7 +18,7 @@ from tasks.external.confidences import round_confidences
 def make_answers(models: int, records: int, effect: float, seed: int, exposed: int | None = None) -> list[pa.Table]:
     """A table of answers for each model.
 
-    Records differ in difficulty and in spread. The first `exposed` records, all by default, gain `effect` nats by the
+    Records differ in difficulty and in spread. The first `exposed` records, by default all, gain `effect` nats from
     models that were trained on them.
     """
     stream = np.random.default_rng(seed)
@@ -39,8 +39,10 @@ def make_shifted(models: int, records: int, copies: int, effect: float, seed: in
     odds = 2 * stream.normal(size=(1, records, 1)) + stream.logistic(size=(models, records, copies))
     correct = odds + effect * (member[:, :, None] - 0.5) > 0
     return [
-        pa.table([np.arange(records), its, pa.array(list(said), pa.list_(pa.bool_()))], schema=SHIFTED_ANSWERS)
-        for its, said in zip(member, correct, strict=True)
+        pa.table(
+            [np.arange(records), its, pa.array(list(labels_correct), pa.list_(pa.bool_()))], schema=SHIFTED_ANSWERS
+        )
+        for its, labels_correct in zip(member, correct, strict=True)
     ]
 
 
@@ -54,14 +56,23 @@ def make_canaries(
     for number in range(models):
         inside = stream.random(canaries) < 0.5
         odds = difficulty + stream.normal(size=canaries) + shift * inside
-        same = [pa.array([value] * canaries, kind) for value, kind in ((number, pa.int64()), (spent, pa.float64()))]
-        columns = [same[0], np.arange(canaries), np.zeros(canaries, np.int64), inside, odds, same[1]]
+        constant_columns = [
+            pa.array([value] * canaries, kind) for value, kind in ((number, pa.int64()), (spent, pa.float64()))
+        ]
+        columns = [
+            constant_columns[0],
+            np.arange(canaries),
+            np.zeros(canaries, np.int64),
+            inside,
+            odds,
+            constant_columns[1],
+        ]
         tables.append(pa.table(columns, schema=CANARIES))
     return tables
 
 
 Floats = NDArray[np.float64]
-SHIFT = 0.2  # standard deviation of a model's own shift of all log-odds, in nats
+SHIFT = 0.2  # standard deviation of the common shift of a model's log-odds, in nats
 
 
 def make_given(
@@ -77,28 +88,34 @@ def make_given(
     repeats: int = 0,
     apart: float = 0.0,
 ) -> list[pa.Table]:
-    """A given model's scores, and the answers of others about the records and about as many images that follow.
+    """A given model's scores, and answers of other models about the records and equally many images after them.
 
-    It was trained on a random share `knows` of the records, and its log-odds vary 1 + `apart` times as much about the
-    others' centre as theirs do, which share their records. `change` is what its owner, or another training, did to its
-    log-odds; `repeats` pictures are handed out twice, and changed anew.
+    The given model was trained on a random share `knows` of the records. Its log-odds vary 1 + `apart` times as much
+    about the centre of the other models as theirs, which share their records. `change` is the alteration of its
+    log-odds by the owner or by another training; `repeats` images are handed out twice, each with a new alteration.
     """
     stream = np.random.default_rng(seed)
     member = np.concatenate(
         [draw_balanced_members(records, models, seed), np.zeros((models, records), dtype=bool)], axis=1
     )
-    own = (np.arange(2 * records) < records) & (stream.random(2 * records) < knows)
+    is_known = (np.arange(2 * records) < records) & (stream.random(2 * records) < knows)
     spread = np.exp(0.5 * stream.normal(size=2 * records))
     centre = 2 + 3 * stream.normal(size=2 * records)
     noise = stream.normal(size=(models + 1, 2 * records)) * spread + SHIFT * stream.normal(size=(models + 1, 1))
-    phi = noise + centre + effect * np.vstack([own, member])
+    phi = noise + centre + effect * np.vstack([is_known, member])
     if apart:
         phi[0] += np.sqrt(apart) * spread * stream.normal(size=2 * records)
-    given, again = (_printed(change(phi[0], stream), kind, resolution) for _ in range(2))
-    again[repeats:] = np.nan
+    given_scores, repeated_scores = (_printed(change(phi[0], stream), kind, resolution) for _ in range(2))
+    repeated_scores[repeats:] = np.nan
     rows = np.arange(2 * records)
     right = phi[0] > 0
-    columns = [given, pa.array(again, from_pandas=True), [kind] * len(rows), np.full(len(rows), resolution), right]
+    columns = [
+        given_scores,
+        pa.array(repeated_scores, from_pandas=True),
+        [kind] * len(rows),
+        np.full(len(rows), resolution),
+        right,
+    ]
     scores = pa.table([rows, rows < records, *columns], schema=SCORES)
     return [scores, *(
         pa.table([rows[side], its[side], odds[side], odds[side] > 0], schema=ANSWERS)

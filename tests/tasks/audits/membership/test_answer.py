@@ -30,38 +30,38 @@ Array = NDArray[np.float64]
 Change = Callable[[Array], Array]
 
 
-def answered(tables: list[pa.Table], config: Membership = CONFIG) -> str:
-    return answered_by([records(ExactTest(HALVES.level, 999, 0), tables), attacks(Matching(0), tables)], config)
+def answer_of(tables: list[pa.Table], config: Membership = CONFIG) -> str:
+    return answer_of_tables([records(ExactTest(HALVES.level, 999, 0), tables), attacks(Matching(0), tables)], config)
 
 
-def accused(tables: list[pa.Table]) -> bool:
+def is_accused(tables: list[pa.Table]) -> bool:
     """Return whether a record is found, without any attack."""
-    return answered_by([records(ExactTest(HALVES.level, 999, 0), tables)], CONFIG) == "memorised"
+    return answer_of_tables([records(ExactTest(HALVES.level, 999, 0), tables)], CONFIG) == "memorised"
 
 
-def answered_by(measured: list[pa.Table], config: Membership) -> str:
+def answer_of_tables(measured: list[pa.Table], config: Membership) -> str:
     return verdict(config, summary(About(HALVES.level), measured)).answer
 
 
-def changed(tables: list[pa.Table], change: Change) -> list[pa.Table]:
-    at = tables[0].column_names.index("log_odds")
-    return [table.set_column(at, "log_odds", pa.array(change(table["log_odds"].to_numpy()))) for table in tables]
+def change_scores(tables: list[pa.Table], change: Change) -> list[pa.Table]:
+    index = tables[0].column_names.index("log_odds")
+    return [table.set_column(index, "log_odds", pa.array(change(table["log_odds"].to_numpy()))) for table in tables]
 
 
 def test_few_exposed_records_among_many_are_found() -> None:
-    assert [answered(make_answers(16, 400, 8.0, seed, exposed=20)) for seed in range(5)] == ["memorised"] * 5
+    assert [answer_of(make_answers(16, 400, 8.0, seed, exposed=20)) for seed in range(5)] == ["memorised"] * 5
 
 
 @pytest.mark.slow
 def test_innocent_models_are_rarely_accused_and_often_cleared() -> None:
-    said = [answered(make_answers(16, 400, 0.0, seed)) for seed in range(100, 120)]
-    assert said.count("memorised") <= 4  # of 20 at 5 %: more with a chance of 1 in 390
-    assert said.count("not detected") >= 8
+    answers = [answer_of(make_answers(16, 400, 0.0, seed)) for seed in range(100, 120)]
+    assert answers.count("memorised") <= 4  # of 20 at 5 %: more with a chance of 1 in 390
+    assert answers.count("not detected") >= 8
 
 
 def test_few_models_clear_no_audit() -> None:
-    few = Membership(Halves(models=8, negligible=0.5, examples=100))  # p is no smaller than 1 of 70
-    assert {"undecided"} == {answered(make_answers(8, 100, 0.0, seed), few) for seed in (0, 1)}
+    few_models = Membership(Halves(models=8, negligible=0.5, examples=100))  # p is no smaller than 1 of 70
+    assert {"undecided"} == {answer_of(make_answers(8, 100, 0.0, seed), few_models) for seed in (0, 1)}
 
 
 @pytest.mark.parametrize(
@@ -75,17 +75,17 @@ def test_few_models_clear_no_audit() -> None:
     ids=["scaled", "rounded", "clipped", "noised"],
 )
 def test_altered_scores_neither_accuse_innocents_nor_hide_memory(change: Change) -> None:
-    exposed = [accused(changed(make_answers(16, 200, 6.0, seed), change)) for seed in range(3)]
-    innocent = [accused(changed(make_answers(16, 200, 0.0, seed), change)) for seed in range(200, 220)]
+    exposed = [is_accused(change_scores(make_answers(16, 200, 6.0, seed), change)) for seed in range(3)]
+    innocent = [is_accused(change_scores(make_answers(16, 200, 0.0, seed), change)) for seed in range(200, 220)]
     assert exposed == [True] * 3
     assert sum(innocent) <= 4  # of 20 at 5 %: more with a chance of 1 in 390
 
 
-def found(p_value: float, count: int = 0) -> Row:
+def row_of_found(p_value: float, count: int = 0) -> Row:
     return row(FOUND, {"level": 0.05}, Estimate(count, None, None, 1200), "record", 0.0, p_value)
 
 
-def attack(name: str, area: float, low: float | None, high: float | None) -> Row:
+def attack_row(name: str, area: float, low: float | None, high: float | None) -> Row:
     return row(AUC, {"attack": name}, Estimate(area, low, high, 30), "target", 0.5)
 
 
@@ -107,10 +107,10 @@ def attack(name: str, area: float, low: float | None, high: float | None) -> Row
 def test_halves_are_judged_by_size_ties_attacks_resolution(
     p_found: float, p_memorised: float, high: float | None, smallest: float, tied: float, answer: str
 ) -> None:
-    strongest = None if high is None else attack("LiRA", 0.5, 0.49, high)
+    strongest = None if high is None else attack_row("LiRA", 0.5, 0.49, high)
     evidence = HalvesEvidence(
-        found(p_found),
-        found(p_memorised),
+        row_of_found(p_found),
+        row_of_found(p_memorised),
         strongest,
         Resolution(smallest, 1200, HALVES.level, "records", "train more models"),
         HALVES.level,
@@ -121,12 +121,16 @@ def test_halves_are_judged_by_size_ties_attacks_resolution(
 
 
 def test_answer_states_records_found_and_strongest_attack(golden: Golden) -> None:
-    areas = [attack("loss", 0.52, 0.51, 0.525), attack("LiRA", 0.515, 0.495, 0.5291), attack("none", 0.9, None, None)]
-    rows = pa.Table.from_pylist([found(0.2), *areas], SUMMARY)
-    given = verdict(CONFIG, rows)
-    golden(given.sentence, "given.sentence")
-    assert given.rows == ((FOUND, '{"level": 0.05}'), (AUC, '{"attack": "LiRA"}'))
-    page = certificate(CONFIG, rows, given)
+    areas = [
+        attack_row("loss", 0.52, 0.51, 0.525),
+        attack_row("LiRA", 0.515, 0.495, 0.5291),
+        attack_row("none", 0.9, None, None),
+    ]
+    rows = pa.Table.from_pylist([row_of_found(0.2), *areas], SUMMARY)
+    answer = verdict(CONFIG, rows)
+    golden(answer.sentence, "given.sentence")
+    assert answer.rows == ((FOUND, '{"level": 0.05}'), (AUC, '{"attack": "LiRA"}'))
+    page = certificate(CONFIG, rows, answer)
     (finding,) = page.findings
     assert finding.answer == "not detected"
     assert finding.line == NumberLine("records that can be identified as training data, of 1,200 tested", 0.0, null=0.0)
@@ -137,15 +141,18 @@ def test_answer_states_records_found_and_strongest_attack(golden: Golden) -> Non
     found_row = effect(CONFIG, rows)
     assert found_row is not None
     assert (found_row["metric"], found_row["estimate"]) == (FOUND, 0.0)
-    alone = pa.Table.from_pylist([found(0.2)], SUMMARY)
-    golden(verdict(CONFIG, alone).sentence, "sentence")
-    assert len(verdict(CONFIG, alone).rows) == 1
+    found_only = pa.Table.from_pylist([row_of_found(0.2)], SUMMARY)
+    golden(verdict(CONFIG, found_only).sentence, "sentence")
+    assert len(verdict(CONFIG, found_only).rows) == 1
     null = Membership(replace(HALVES, is_null=True))
-    said = verdict(null, rows)
-    assert said.sentence == f"{given.sentence} This is a control run: no model was trained on the tested records."
-    (keep, proper) = certificate(null, rows, said).steps
-    assert keep.startswith("Keep this page")
-    assert proper.endswith("is_null=false.")
+    control_answer = verdict(null, rows)
+    assert (
+        control_answer.sentence
+        == f"{answer.sentence} This is a control run: no model was trained on the tested records."
+    )
+    (first_step, second_step) = certificate(null, rows, control_answer).steps
+    assert first_step.startswith("Keep this page")
+    assert second_step.endswith("is_null=false.")
 
 
 def test_without_a_tested_record_nothing_is_decided() -> None:

@@ -48,7 +48,8 @@ def test_lira_is_the_ratio_of_two_normal_densities() -> None:
 
     by_hand = [log(2, 2, 1) - log(2, 0, 1), log(-1, 1, 1) - log(-1, 2, 2)]
     assert by_hand == pytest.approx(attacks.lira_online(ONE))
-    # Deviations about the records' own means: 1, 1, 1, 1 inside and 1, 1, 2, 2 outside, two degrees of freedom each.
+    # Deviations about the records' own means: 1, 1, 1, 1 inside and 1, 1, 2, 2 outside, with two degrees of freedom
+    # each.
     inside, outside = np.sqrt(4 / 2), np.sqrt(10 / 2)
     fixed = [log(2, 2, inside) - log(2, 0, outside), log(-1, 1, inside) - log(-1, 2, outside)]
     assert fixed == pytest.approx(attacks.lira_fixed(ONE))
@@ -56,19 +57,22 @@ def test_lira_is_the_ratio_of_two_normal_densities() -> None:
 
 
 def test_scores_without_any_spread_have_finite_ratios() -> None:
-    same = References(np.array([2.0]), np.array([[1.0], [1.0], [NAN], [NAN]]), np.array([[NAN], [NAN], [1.0], [1.0]]))
+    references = References(
+        np.array([2.0]), np.array([[1.0], [1.0], [NAN], [NAN]]), np.array([[NAN], [NAN], [1.0], [1.0]])
+    )
     for attack in (attacks.lira_online, attacks.lira_fixed, attacks.bavaria_t, attacks.bavaria_n):
-        assert pytest.approx(attack(same)) == [0.0]
-    assert np.isfinite(attacks.lira_offline(same)).all()
-    impossible = References(*(np.full_like(each, -1e3) for each in (same.phi, same.inside, same.outside)))
+        assert pytest.approx(attack(references)) == [0.0]
+    assert np.isfinite(attacks.lira_offline(references)).all()
+    impossible = References(
+        *(np.full_like(scores, -1e3) for scores in (references.phi, references.inside, references.outside))
+    )
     assert [np.log(1e300) - 1e3] == pytest.approx(attacks.rmia(impossible))
 
 
 def test_bavaria_uses_conjugate_update_of_its_prior() -> None:
-    # By hand: prior mean 1, which counts as 2 references, shape 3 and variance 4; references 2 and 6.
-    # count 4, mean (2 + 8) / 4, shape 4, scale 12 + (4 + 4) / 2 + 2 * 2 / 4 * (4 - 1)^2 / 2 = 20.5.
+    # By hand: prior mean 1 with the weight of 2 references, shape 3 and variance 4; references 2 and 6.
     after = posterior(np.array([[2.0], [6.0], [NAN]]), Prior(1.0, 2.0, 3.0, 4.0))
-    assert pytest.approx([float(each[0]) for each in vars(after).values()]) == [2.5, 4, 4, 20.5 / 4]
+    assert pytest.approx([float(parameter[0]) for parameter in vars(after).values()]) == [2.5, 4, 4, 20.5 / 4]
     expected, normal = np.zeros(2), np.zeros(2)
     for sign, side in ((1, ONE.inside), (-1, ONE.outside)):
         after = posterior(side, fit_prior(side))
@@ -83,22 +87,24 @@ def test_bavaria_uses_conjugate_update_of_its_prior() -> None:
 def test_lira_is_a_special_case_of_bavaria() -> None:
     stream = np.random.default_rng(4)
     references = References(*(stream.normal(1, 2, shape) for shape in ((60,), (6, 60), (6, 60))))
-    nothing = Prior(mean=5.0, count=0.0, shape=0.0, variance=5.0)
-    assert attacks.lira_online(references) == pytest.approx(normal_ratio(references, nothing, nothing), rel=1e-9)
-    alike = [
+    flat_prior = Prior(mean=5.0, count=0.0, shape=0.0, variance=5.0)
+    assert attacks.lira_online(references) == pytest.approx(normal_ratio(references, flat_prior, flat_prior), rel=1e-9)
+    pooled_priors = [
         Prior(5.0, 0.0, np.inf, float(side.var(axis=0, ddof=1).mean()))
         for side in (references.inside, references.outside)
     ]
-    assert attacks.lira_fixed(references) == pytest.approx(normal_ratio(references, *alike), rel=1e-9)
+    assert attacks.lira_fixed(references) == pytest.approx(normal_ratio(references, *pooled_priors), rel=1e-9)
 
 
 def test_bavaria_orders_unlikely_records_like_rmia() -> None:
     stream = np.random.default_rng(4)
-    centre = stream.normal(-20, 3, 60)  # so unlikely that log-odds are log p, and references agree on it
+    centre = stream.normal(-20, 3, 60)  # so unlikely that log-odds equal log p; the references agree on it
     references = References(centre + stream.normal(size=60), np.tile(centre + 0.5, (4, 1)), np.tile(centre, (4, 1)))
-    one = Prior(0.0, 0.0, np.inf, 1.0)
-    same = (np.argsort(each) for each in (normal_ratio(references, one, one), attacks.rmia(references)))
-    assert np.array_equal(*same)
+    unit_prior = Prior(0.0, 0.0, np.inf, 1.0)
+    orders = (
+        np.argsort(scores) for scores in (normal_ratio(references, unit_prior, unit_prior), attacks.rmia(references))
+    )
+    assert np.array_equal(*orders)
 
 
 def test_fitted_prior_recovers_means_and_variances() -> None:
@@ -111,7 +117,7 @@ def test_fitted_prior_recovers_means_and_variances() -> None:
         pytest.approx(fitted.mean, abs=0.1), pytest.approx(fitted.count, rel=0.1),
         pytest.approx(fitted.shape, rel=0.1), pytest.approx(fitted.variance, rel=0.05),
     )  # fmt: skip
-    # Means that differ by chance alone, and a single reference, which tells no variance.
+    # Means that differ only by chance, and a single reference, which has no variance.
     assert pytest.approx(fit_prior(np.tile([[0.0], [1.0]], (1, 9))).count) == 1000
     assert Prior(2.0, 0.0, np.inf, 1.0) == fit_prior(np.array([[1.0, 3.0], [NAN, NAN]]))
 
@@ -134,8 +140,8 @@ def test_label_ratio_compares_both_sides_of_references() -> None:
 def test_variance_prior_solves_its_equation(excess: float) -> None:
     from scipy import special
 
-    apart = np.sqrt(2 * (excess + special.polygamma(1, 3)))  # of the logs of two variances, of 6 degrees each
-    freedom, _ = fit_variance_prior(np.exp([0.0, apart]), 6)
+    log_ratio = np.sqrt(2 * (excess + special.polygamma(1, 3)))  # of two variances with 6 degrees of freedom each
+    freedom, _ = fit_variance_prior(np.exp([0.0, log_ratio]), 6)
     assert (freedom == 1000) == (excess < special.polygamma(1, 500))
     if freedom < 1000:
         assert excess == pytest.approx(float(special.polygamma(1, freedom / 2)))
@@ -155,9 +161,9 @@ def test_rmia_ratio_orders_records_like_published_form() -> None:
     stream = np.random.default_rng(5)
     references = References(*(stream.normal(1, 2, shape) for shape in ((60,), (6, 60), (6, 60))))
     ratio = np.exp(attacks.rmia(references))
-    own = 1 / (1 + np.exp(-references.phi))
+    confidence = 1 / (1 + np.exp(-references.phi))
     mean = np.mean([1 / (1 + np.exp(-side)) for side in (references.inside, references.outside)], axis=(0, 1))
-    assert own / mean == pytest.approx(ratio)
+    assert confidence / mean == pytest.approx(ratio)
     for gamma in (1.0, 2.0):
         share = (ratio[:, None] / ratio > gamma).mean(axis=1)  # Zarifzadeh et al. 2024, eq. 4, with all records as z
         order = np.argsort(ratio)
@@ -167,8 +173,8 @@ def test_rmia_ratio_orders_records_like_published_form() -> None:
 def test_variance_prior_is_recovered_from_samples() -> None:
     stream = np.random.default_rng(6)
     true = 2.0 / stream.chisquare(8, 20_000) * 8  # inverse gamma with 8 degrees of freedom and scale 2
-    seen = true * stream.chisquare(6, 20_000) / 6
-    freedom, scale = fit_variance_prior(seen, 6)
+    sample_variances = true * stream.chisquare(6, 20_000) / 6
+    freedom, scale = fit_variance_prior(sample_variances, 6)
     assert (pytest.approx(freedom, rel=0.1), pytest.approx(scale, rel=0.05)) == (8, 2)
     assert fit_variance_prior(stream.chisquare(6, 200) / 6 * 0 + 1, 6)[0] == 1000
 
@@ -186,32 +192,32 @@ def test_equal_variances_have_the_strongest_prior() -> None:
 
 def test_pooled_variance_counts_models_of_its_side() -> None:
     uneven = References(np.zeros(1), np.array([[1.0], [3.0], [NAN]]), np.array([[NAN], [NAN], [0.0]]))
-    more = References(np.zeros(1), uneven.inside, np.array([[0.0], [1.0], [2.0]]))
+    more_references = References(np.zeros(1), uneven.inside, np.array([[0.0], [1.0], [2.0]]))
     # Inside 2 / (2 - 1) = 2, outside 2 / (3 - 1) = 1.
     expected = stats.norm.logpdf(0, 2, np.sqrt(2)) - stats.norm.logpdf(0, 1, 1)
-    assert [expected] == pytest.approx(attacks.lira_fixed(more))
+    assert [expected] == pytest.approx(attacks.lira_fixed(more_references))
 
 
-def test_members_are_inside_and_others_outside() -> None:
+def test_members_are_inside_and_non_members_outside() -> None:
     member = np.array([[True], [True], [False], [False]])
     references = leave_pairs_out(np.arange(4.0)[:, None], member, pair_models(member, 0), 0)
     assert references.inside.tolist() == [[1.0]]
     assert {*references.outside.ravel()} < {2.0, 3.0}
 
 
-def test_partners_are_a_matching_of_members_and_others() -> None:
+def test_partners_match_members_with_non_members() -> None:
     member = draw_balanced_members(31, 8, 1)
     pairs = pair_models(member, 0)
     matched = np.stack([partners(pairs, target) for target in range(8)])
     models = np.arange(8)[:, None] + np.zeros(31, dtype=int)
     assert (models == np.take_along_axis(matched, matched, axis=0)).all()
     assert (member != np.take_along_axis(member, matched, axis=0)).all()
-    numbers = np.tile(np.arange(8.0)[:, None], 31)  # each model says which one it is
-    for most, kept in ((None, 3), (3, 3), (1, 1)):
-        by_target = [leave_pairs_out(numbers, member, pairs, target, most) for target in range(8)]
+    numbers = np.tile(np.arange(8.0)[:, None], 31)  # each model's score is its own number
+    for limit, reference_count in ((None, 3), (3, 3), (1, 1)):
+        by_target = [leave_pairs_out(numbers, member, pairs, target, limit) for target in range(8)]
         for side, is_member in ((by_target[3].inside, True), (by_target[3].outside, False)):
             models = side.astype(int)
-            assert (kept, 31) == models.shape  # which says nothing of the target
+            assert (reference_count, 31) == models.shape  # the same for members and non-members
             assert (is_member == np.take_along_axis(member, models, axis=0)).all()
             assert not ((models == 3) | (models == matched[3])).any()
         for record in range(31):  # partners have the same references
@@ -230,21 +236,23 @@ def test_leaving_out_only_the_target_reveals_membership() -> None:
             for target in range(models):
                 references = leave_pairs_out(phi, member, pairs, target)
                 if kind == "target alone":
-                    kept = (np.arange(models) != target)[:, None]
+                    is_kept = (np.arange(models) != target)[:, None]
                     references = References(
-                        phi[target], *(np.where(kept & side, phi, NAN) for side in (member, ~member))
+                        phi[target], *(np.where(is_kept & side, phi, NAN) for side in (member, ~member))
                     )
-                # The references that score highest, as many as the larger side has: RMIA's choice of Pr(z).
+                # The references with the highest scores, as many as the larger side has: RMIA's choice of Pr(z).
                 count = (~np.isnan(references.outside)).sum(axis=0)
                 score = attacks.rmia(references) - 0.5 * (count > 3)
-                mine = member[target]
-                areas.setdefault(kind, []).append(float(stats.mannwhitneyu(score[mine], score[~mine])[0]) / 100**2)
+                is_member = member[target]
+                areas.setdefault(kind, []).append(
+                    float(stats.mannwhitneyu(score[is_member], score[~is_member])[0]) / 100**2
+                )
     assert pytest.approx(np.mean(areas["pair"]), abs=0.02) == 0.5
     assert np.mean(areas["target alone"]) < 0.4
 
 
 def test_members_win_half_of_pairs_without_memory() -> None:
-    models, records, won = 8, 40, dict[str, list[NDArray[np.float64]]]()
+    models, records, win_rates = 8, 40, dict[str, list[NDArray[np.float64]]]()
     for seed in range(40):
         stream = np.random.default_rng(seed)
         member = draw_balanced_members(records, models, seed)
@@ -253,22 +261,22 @@ def test_members_win_half_of_pairs_without_memory() -> None:
         matched = np.stack([partners(pairs, target) for target in range(models)])
         answers = Answers(np.arange(records), member, phi, phi > 0)
         for name, scores in score_targets(answers, pairs).items():
-            other = np.take_along_axis(scores, matched, axis=0)
-            beaten = np.where(member, (scores > other) + 0.5 * (scores == other), 0).sum(axis=0)
-            won.setdefault(name, []).append(beaten / (models // 2))
-    # 40 designs of 4 x 40 pairs, which are coins: 6,400 of them have a standard deviation of .00625.
+            partner_scores = np.take_along_axis(scores, matched, axis=0)
+            wins = np.where(member, (scores > partner_scores) + 0.5 * (scores == partner_scores), 0).sum(axis=0)
+            win_rates.setdefault(name, []).append(wins / (models // 2))
+    # 40 designs with 4 x 40 pairs, which are coin flips: 6,400 flips have a standard deviation of .00625.
     assert {name: pytest.approx(0.5, abs=4.5 * 0.00625) for name in ATTACKS} == {
-        name: np.mean(shares) for name, shares in won.items()
+        name: np.mean(shares) for name, shares in win_rates.items()
     }
-    # And record by record: 160 coins each, with a standard deviation of .04.
-    assert all(np.abs(np.mean(shares, axis=0) - 0.5).max() < 4.5 * 0.04 for shares in won.values())
+    # By record: 160 coin flips each, with a standard deviation of .04.
+    assert all(np.abs(np.mean(shares, axis=0) - 0.5).max() < 4.5 * 0.04 for shares in win_rates.values())
 
 
 def test_lira_tail_is_not_a_p_value() -> None:
-    said = np.random.default_rng(8).exponential(size=(65, 20_000))  # skewed; the first model is the target
-    nothing = np.full((1, 20_000), NAN)
-    tail = stats.norm.sf(attacks.lira_offline(References(said[0], nothing, said[1:])))
-    ranked = rank_p_values(said[0], said[1:], np.ones((64, 20_000), dtype=bool))
+    scores = np.random.default_rng(8).exponential(size=(65, 20_000))  # skewed; the first model is the target
+    no_references = np.full((1, 20_000), NAN)
+    tail = stats.norm.sf(attacks.lira_offline(References(scores[0], no_references, scores[1:])))
+    ranked = rank_p_values(scores[0], scores[1:], np.ones((64, 20_000), dtype=bool))
     assert (tail <= 0.001).mean() > 0.01  # at a nominal .1 %
     assert pytest.approx((ranked <= 1 / 65).mean(), abs=4.5 * np.sqrt(1 / 65 / 20_000)) == 1 / 65
 
@@ -276,20 +284,20 @@ def test_lira_tail_is_not_a_p_value() -> None:
 def test_thresholds_are_those_of_other_targets() -> None:
     member = np.array([[True] * 1000 + [False] * 1000, [False] * 1000 + [True] * 1000])
     scores = np.tile(np.arange(2000.0), (2, 1))
-    few, more = exceed_thresholds(scores, member, (0.001, 0.01))
-    # Of the second model 0 to 999 are others: 998 is exceeded by .1 % of them, 989 by 1 %.
-    assert tuple(called[0, member[0]].mean() for called in (few, more)) == (0.001, 0.01)
-    assert tuple(called[0, ~member[0]].mean() for called in (few, more)) == (1.0, 1.0)
-    assert tuple(called[1, member[1]].mean() for called in (few, more)) == (0.001, 0.01)
+    at_0_1_percent, at_1_percent = exceed_thresholds(scores, member, (0.001, 0.01))
+    # For the second model, 0 to 999 are non-members: .1 % exceed 998, 1 % exceed 989.
+    assert tuple(is_called[0, member[0]].mean() for is_called in (at_0_1_percent, at_1_percent)) == (0.001, 0.01)
+    assert tuple(is_called[0, ~member[0]].mean() for is_called in (at_0_1_percent, at_1_percent)) == (1.0, 1.0)
+    assert tuple(is_called[1, member[1]].mean() for is_called in (at_0_1_percent, at_1_percent)) == (0.001, 0.01)
 
 
 def test_precision_is_share_of_members_among_calls() -> None:
     hits, alarms = np.array([0.2, 0.3, 0.4, 0.3]), np.array([0.02, 0.01, 0.01, 0.02])
-    known = precision(hits, alarms, 0.1)
-    assert known.value == pytest.approx(0.1 * 0.3 / (0.1 * 0.3 + 0.9 * 0.015))
-    assert known.low is not None
-    assert known.high is not None
-    assert known.low < known.value < known.high
+    with_interval = precision(hits, alarms, 0.1)
+    assert with_interval.value == pytest.approx(0.1 * 0.3 / (0.1 * 0.3 + 0.9 * 0.015))
+    assert with_interval.low is not None
+    assert with_interval.high is not None
+    assert with_interval.low < with_interval.value < with_interval.high
     assert pytest.approx(0.01) == precision(alarms, alarms, 0.01).value
     assert (precision(hits, 0 * alarms, 0.1).value, precision(hits, 0 * alarms, 0.1).low) == (1.0, None)
     assert precision(0 * hits, 0 * alarms, 0.1).value is None
@@ -298,9 +306,9 @@ def test_precision_is_share_of_members_among_calls() -> None:
 def test_missing_model_leaves_balanced_records() -> None:
     tables = make_answers(8, 40, 3.0, 1)
     member = np.stack([table["member"].to_numpy() for table in tables])
-    found = balanced_records(stack_answers(tables[1:]))
-    assert found is not None
-    assert (6, (member[0] != member[7]).sum()) == found.member.shape  # the eighth is left out, too
-    assert (found.member.sum(axis=0) == 3).all()
+    balanced = balanced_records(stack_answers(tables[1:]))
+    assert balanced is not None
+    assert (6, (member[0] != member[7]).sum()) == balanced.member.shape  # the eighth model is left out as well
+    assert (balanced.member.sum(axis=0) == 3).all()
     assert 6 * len(ATTACKS) == attacks_table(Matching(0), tables[1:]).num_rows
     assert attacks_table(Matching(0), tables[:3]).num_rows == 0

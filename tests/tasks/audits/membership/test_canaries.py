@@ -57,12 +57,12 @@ PROMISED = PRIVATE[-1]
 
 
 def canaries(config: Membership = PLAIN, **fields: Any) -> Canaries:
-    """Return the question of a preset with other fields and a pinned data set."""
+    """The question of a preset with other fields and a pinned data set."""
     assert isinstance(config.question, Canaries)
     return replace(config.question, data=pin(config.question.data), **fields)
 
 
-def planned(question: Canaries, config: Membership = PLAIN) -> tuple[Job, ...]:
+def plan_canaries(question: Canaries, config: Membership = PLAIN) -> tuple[Job, ...]:
     return canary_jobs(replace(config, question=question), question)
 
 
@@ -72,21 +72,21 @@ def answer_of(tables: list[pa.Table], config: Membership) -> tuple[pa.Table, Ver
 
 
 def test_kept_promise_is_stated_with_its_bound(golden: Golden) -> None:
-    rows, given = answer_of(make_canaries(gaussian_mu(4.0, 1e-5), 4.0), PRIVATE[1])
-    assert given.answer == "memorised"
-    golden(given.sentence)
+    rows, outcome = answer_of(make_canaries(gaussian_mu(4.0, 1e-5), 4.0), PRIVATE[1])
+    assert outcome.answer == "memorised"
+    golden(outcome.sentence)
     by_bound = {json.loads(row["setting"]).get("bound"): row for row in rows.to_pylist() if "at least" in row["metric"]}
     assert {"bets", "one run", "one run, Gaussian"} == set(by_bound)
     assert all(0 < row["estimate"] < 4 for row in by_bound.values())
 
 
 def test_bound_above_accountant_is_broken_promise(golden: Golden) -> None:
-    rows, given = answer_of(make_canaries(3.0, 1.0), PROMISED)
-    assert given.answer == "promise broken"
-    golden(given.sentence, "given.sentence")
+    rows, outcome = answer_of(make_canaries(3.0, 1.0), PROMISED)
+    assert outcome.answer == "promise broken"
+    golden(outcome.sentence, "given.sentence")
     (spent,) = [row for row in rows.to_pylist() if row["metric"] == "epsilon by the accountant"]
     assert spent["p_value"] <= 0.05
-    page = certificate(PROMISED, rows, given)
+    page = certificate(PROMISED, rows, outcome)
     golden(page.rule, "page.rule")
     golden(page.error, "page.error")
 
@@ -105,21 +105,23 @@ def test_bound_is_compared_with_accountant_and_zero(
     golden: Golden, bound: float, spent: float | None, answer: str
 ) -> None:
     metrics = [(AT_LEAST, bound), (AT_LEAST, 9.0), *([] if spent is None else [(SPENT, spent)])]
-    about = [
+    bound_settings = [
         ({"bound": number}, metric, Estimate(value, None, None, 700)) for number, (metric, value) in enumerate(metrics)
     ]
-    rows = pa.Table.from_pylist([row(metric, setting, value, "canary") for setting, metric, value in about], SUMMARY)
+    rows = pa.Table.from_pylist(
+        [row(metric, setting, value, "canary") for setting, metric, value in bound_settings], SUMMARY
+    )
     config = PLAIN if spent is None else PROMISED
-    given = verdict(config, rows)
-    assert (answer, (AT_LEAST, '{"bound": 0}')) == (given.answer, given.rows[0])
-    assert (1 if spent is None else 2) == len(given.rows)
-    golden(given.sentence)
-    effect_row, page = effect(config, rows), certificate(config, rows, given)
+    outcome = verdict(config, rows)
+    assert (answer, (AT_LEAST, '{"bound": 0}')) == (outcome.answer, outcome.rows[0])
+    assert (1 if spent is None else 2) == len(outcome.rows)
+    golden(outcome.sentence)
+    effect_row, page = effect(config, rows), certificate(config, rows, outcome)
     assert effect_row is not None
     assert bound == effect_row["estimate"]
-    ((said, line),) = [(finding.answer, finding.line) for finding in page.findings]
+    ((finding_answer, line),) = [(finding.answer, finding.line) for finding in page.findings]
     assert line is not None
-    assert answer == said
+    assert answer == finding_answer
     first_steps = {
         "undecided": "Draw no conclusion yet",
         "memorised": "Treat the training data",
@@ -131,20 +133,20 @@ def test_bound_is_compared_with_accountant_and_zero(
     golden(page.rule, "page.rule")
     assert ("promise broken" in page.rule) == (spent is not None)
     golden(page.error, "page.error")
-    assert certificate(config, pa.Table.from_pylist([], SUMMARY), given).findings[0].line is None
+    assert certificate(config, pa.Table.from_pylist([], SUMMARY), outcome).findings[0].line is None
 
 
 def test_promise_kept_to_its_limit_is_rarely_broken() -> None:
     mu = gaussian_mu(1.0, 1e-5)
-    said = [answer_of(make_canaries(mu, 1.0, canaries=300, seed=seed), PROMISED)[1].answer for seed in range(40)]
-    assert said.count("promise broken") <= 5  # of 40 at 5 %: more with a chance of 1 in 70
+    answers = [answer_of(make_canaries(mu, 1.0, canaries=300, seed=seed), PROMISED)[1].answer for seed in range(40)]
+    assert answers.count("promise broken") <= 5  # of 40 at 5 %: more with a chance of 1 in 70
 
 
 def test_canary_rules_apply_only_to_canaries() -> None:
     halves = Membership(Halves(models=8), replace(PLAIN.training, privacy=Privacy(8.0)))
     assert (has_canaries(halves), has_canaries(PLAIN)) == (False, True)
     broken = RULES.cases[0]
-    assert [broken.applies(each) for each in (halves, PLAIN, PROMISED)] == [False, False, True]
+    assert [broken.applies(config) for config in (halves, PLAIN, PROMISED)] == [False, False, True]
     assert BROKEN_MEANING.tone == "accused"
     assert not CanaryEvidence({"estimate": 9.0}, None).exceeds_promise
 
@@ -157,32 +159,51 @@ def test_training_without_privacy_breaks_no_promise() -> None:
 
 
 def canary_table(inside: list[bool], odds: list[float], spent: float | None, number: int = 0) -> pa.Table:
-    same = [pa.array([value] * len(odds), kind) for value, kind in ((number, pa.int64()), (spent, pa.float64()))]
-    columns = [same[0], np.arange(len(odds)), np.zeros(len(odds), np.int64), inside, odds, same[1]]
+    constant_columns = [
+        pa.array([value] * len(odds), kind) for value, kind in ((number, pa.int64()), (spent, pa.float64()))
+    ]
+    columns = [
+        constant_columns[0],
+        np.arange(len(odds)),
+        np.zeros(len(odds), np.int64),
+        inside,
+        odds,
+        constant_columns[1],
+    ]
     return pa.table(columns, schema=CANARIES)
 
 
 def test_canaries_of_all_models_are_ranked_together() -> None:
-    coins = [[at < 5 for at in range(10)], [at % 3 > 0 for at in range(10)], [at > 6 for at in range(10)]]
+    coins = [
+        [canary < 5 for canary in range(10)],
+        [canary % 3 > 0 for canary in range(10)],
+        [canary > 6 for canary in range(10)],
+    ]
     odds = np.random.default_rng(5).normal(np.arange(10), 1, (3, 10)) + 2 * np.array(coins)
     tables = [
         canary_table(coins[number], odds[number].tolist(), spent, number)
         for number, spent in enumerate((1.0, 2.0, 0.5))
     ]
-    delta, found = 1e-3, epsilon(AtDelta(1e-3), tables).to_pylist()
+    delta, bound_rows = 1e-3, epsilon(AtDelta(1e-3), tables).to_pylist()
     scored = [
-        (odds[model, at] - np.mean([odds[other, at] for other in range(3) if other != model]), coins[model][at])
+        (
+            odds[model, canary]
+            - np.mean([odds[other_model, canary] for other_model in range(3) if other_model != model]),
+            coins[model][canary],
+        )
         for model in range(3)
-        for at in range(10)
+        for canary in range(10)
     ]
     ranking = np.array([inside for _, inside in sorted(scored, reverse=True)])
     high, low = ([score for score, inside in scored if inside == side] for side in (True, False))
-    exposed = np.array([np.log2((len(low) + 1) / (1 + sum(other >= score for other in low))) for score in high])
+    exposed = np.array(
+        [np.log2((len(low) + 1) / (1 + sum(other_model >= score for other_model in low))) for score in high]
+    )
     half = stats.t.ppf(0.975, len(high) - 1) * exposed.std(ddof=1) / np.sqrt(len(high))
     null = np.mean([np.log2((len(low) + 1) / rank) for rank in range(1, len(low) + 2)])
-    told = {"": exposed.mean(), "_low": exposed.mean() - half, "_high": exposed.mean() + half, "_null": null}
+    exposures = {"": exposed.mean(), "_low": exposed.mean() - half, "_high": exposed.mean() + half, "_null": null}
     common = {
-        **{f"exposure{end}": pytest.approx(value) for end, value in told.items()}, "inside": len(high),
+        **{f"exposure{end}": pytest.approx(value) for end, value in exposures.items()}, "inside": len(high),
         "delta": delta, "canaries": 30, "models": 3, "auc": pytest.approx(np.mean([a > b for a in high for b in low])),
         "p_value": decisive_p_value(0.0, ranking, delta, LEVEL), "spent": 2.0,
         "p_spent": decisive_p_value(2.0, ranking, delta, LEVEL), "tied": 0.0,
@@ -193,54 +214,54 @@ def test_canaries_of_all_models_are_ranked_together() -> None:
         {"bound": "one run", "epsilon": best_of_guesses(one_run_bound, ranking, delta, LEVEL)} | common,
         {"bound": "one run, Gaussian", "epsilon": best_of_guesses(gaussian_one_run_bound, ranking, delta, LEVEL)}
         | common,
-    ] == found
+    ] == bound_rows
     assert common["p_value"] < common["p_spent"]
 
 
 def test_one_canary_per_model_gives_many_runs() -> None:
-    coins, odds = [True, False] * 12, [float(at % 2 == 0) + 0.01 * at for at in range(24)]
-    tables = [canary_table([coins[at]], [odds[at]], None, at) for at in range(24)]
-    found = {each["bound"]: each for each in epsilon(AtDelta(1e-5), tables).to_pylist()}
-    apart = np.array(odds[::2]), np.array(odds[1::2])
+    coins, odds = [True, False] * 12, [float(index % 2 == 0) + 0.01 * index for index in range(24)]
+    tables = [canary_table([coins[index]], [odds[index]], None, index) for index in range(24)]
+    rows_by_bound = {bound_row["bound"]: bound_row for bound_row in epsilon(AtDelta(1e-5), tables).to_pylist()}
+    both_sides = np.array(odds[::2]), np.array(odds[1::2])
     for name, bound in MANY_RUNS.items():
-        assert bound_by_scores(bound, *apart, 1e-5, LEVEL) == found[name]["epsilon"]
-    assert found["many runs"]["epsilon"] > 0
-    assert tuple(found["bets"][name] for name in ("models", "auc", "spent", "p_spent")) == (24, 1.0, None, None)
+        assert bound_by_scores(bound, *both_sides, 1e-5, LEVEL) == rows_by_bound[name]["epsilon"]
+    assert rows_by_bound["many runs"]["epsilon"] > 0
+    assert tuple(rows_by_bound["bets"][name] for name in ("models", "auc", "spent", "p_spent")) == (24, 1.0, None, None)
 
 
 def test_scores_subtract_mean_of_other_models() -> None:
-    said = np.array([[1.0, 4.0], [3.0, 8.0], [5.0, 0.0]])
-    assert pytest.approx(less_the_others(said)) == [[1 - 4, 4 - 4], [3 - 3, 8 - 2], [5 - 2, 0 - 6]]
-    assert said[:1].tolist() == less_the_others(said[:1]).tolist()
+    scores = np.array([[1.0, 4.0], [3.0, 8.0], [5.0, 0.0]])
+    assert pytest.approx(less_the_others(scores)) == [[1 - 4, 4 - 4], [3 - 3, 8 - 2], [5 - 2, 0 - 6]]
+    assert scores[:1].tolist() == less_the_others(scores[:1]).tolist()
 
 
 @pytest.mark.parametrize(("inside", "area"), [(0, None), (1, 1.0), (20, None)])
 def test_canaries_on_one_side_have_no_curve(inside: int, area: float | None) -> None:
-    coins, odds = [at < inside for at in range(20)], [-0.1 * at for at in range(20)]
-    (found,) = {
-        (each["auc"], each["exposure"])
-        for each in epsilon(AtDelta(1e-5), [canary_table(coins, odds, None)]).to_pylist()
+    coins, odds = [canary < inside for canary in range(20)], [-0.1 * canary for canary in range(20)]
+    (result,) = {
+        (bound_row["auc"], bound_row["exposure"])
+        for bound_row in epsilon(AtDelta(1e-5), [canary_table(coins, odds, None)]).to_pylist()
     }
-    assert (area, None if area is None else pytest.approx(np.log2(20))) == found
+    assert (area, None if area is None else pytest.approx(np.log2(20))) == result
 
 
 def test_p_value_belongs_to_first_bound() -> None:
     common = {"delta": 1e-5, "canaries": 20, "models": 3, "auc": 0.75, "p_value": 0.01, "spent": 2.0, "p_spent": 0.5}
     common |= {"inside": 9, "exposure": 2.0, "exposure_low": 1.5, "exposure_high": 2.5, "exposure_null": 1.25}
-    told = [{"bound": "bets", "epsilon": 1.5} | common, {"bound": "one run", "epsilon": 1.0} | common]
+    table_rows = [{"bound": "bets", "epsilon": 1.5} | common, {"bound": "one run", "epsilon": 1.0} | common]
     bounds = [Bound("bets", 1.5, 20, "canary", 0.01), Bound("one run", 1.0, 20, "canary")]
     curve = row("AUC of canaries", {}, Estimate(0.75, None, None, 20), "canary", 0.5)
     exposed = row("exposure of canaries in bits", {}, Estimate(2.0, 1.5, 2.5, 9), "canary", 1.25)
     for spent, expected in ((2.0, Spent(2.0, 3, 0.5)), (None, None)):
-        table = pa.Table.from_pylist([each | {"spent": spent} for each in told], EPSILON)
+        table = pa.Table.from_pylist([table_row | {"spent": spent} for table_row in table_rows], EPSILON)
         assert [*epsilon_rows(bounds, expected, 1e-5), curve, exposed] == [*MEASURE.rows(Tables([table]), About(0.05))]
     assert [*MEASURE.rows(Tables([EPSILON.empty_table()]), About(0.05))] == []
 
 
 def test_epsilon_is_bounded_at_delta_of_training() -> None:
     config = replace(PLAIN, question=canaries(models=2))
-    own = replace(config, training=replace(config.training, privacy=Privacy(1.0, delta=1e-4)))
-    jobs = [MEASURE.plan(each, ()) for each in (config, own)]
+    with_delta = replace(config, training=replace(config.training, privacy=Privacy(1.0, delta=1e-4)))
+    jobs = [MEASURE.plan(both_configs, ()) for both_configs in (config, with_delta)]
     assert [AtDelta(Privacy.delta), AtDelta(1e-4)] == [job.config for job in jobs if isinstance(job, Job)]
     assert MEASURE.plan(Membership(Halves(models=8)), ()) == ()
 
@@ -250,17 +271,17 @@ def test_models_share_canaries_but_not_coins() -> None:
     config = replace(PLAIN, question=question, seed=3)
     jobs = canary_jobs(config, question)
     seed = seeds.derive(3, "canaries")
-    expected = [CoinedCanaries(Part(question.data, 0, 60), 20, at, seed, question.mislabelled) for at in (0, 1)]
+    expected = [CoinedCanaries(Part(question.data, 0, 60), 20, number, seed, question.mislabelled) for number in (0, 1)]
     assert expected == [job.config for job in jobs]
-    assert [training(config, coined, at).config for at, coined in enumerate(expected)] == [
+    assert [training(config, coined, number).config for number, coined in enumerate(expected)] == [
         job.inputs[0].config for job in jobs
     ]
     with pytest.raises(DatasetError, match="canaries is 99999; only 1437 records"):
-        planned(replace(question, examples=0, canaries=99_999))
+        plan_canaries(replace(question, examples=0, canaries=99_999))
     small = replace(question, data=pin(Dataset("digits#2x2")), canary_images="glyph")
     with pytest.raises(ValueError, match="no feature of the family of the letter A fits the images"):
-        planned(small)
-    assert len(planned(replace(small, canary_images="noise"))) == 2
+        plan_canaries(small)
+    assert len(plan_canaries(replace(small, canary_images="noise"))) == 2
 
 
 @pytest.mark.parametrize("spent", [None, [1.0, 3.0, 2.0]])
@@ -271,44 +292,49 @@ def test_canaries_are_scored_by_their_training_label(
     coined = CoinedCanaries(Part(data, 0, 60), 20, 1, 5, mislabelled=True, canary_images="noise")
     network, images = Architecture("mlp1", (28, 28, 1), 10), load(data)
     weights = network.initial(0)
-    drawn = {"seed": 0, "network": network_row(network), "epochs": 1, "best_epoch": 1, "history": []}
-    model = pa.Table.from_pylist([drawn | {"weights": weight_rows(weights)}], MODEL)
+    model_row = {"seed": 0, "network": network_row(network), "epochs": 1, "best_epoch": 1, "history": []}
+    model = pa.Table.from_pylist([model_row | {"weights": weight_rows(weights)}], MODEL)
     model = model if spent is None else model.append_column("epsilons", pa.array([spent]))
-    found = canary_answers(coined, [model])
+    answer_table = canary_answers(coined, [model])
     rows = coined.canary_rows(images)
     labels = coined.alter_canaries(images).train_labels[rows]
-    asked = coined.alter_canaries(images).train_images[rows]
-    p = special.softmax(logits(network, weights, asked).astype(float), axis=1)
-    own = p[np.arange(20), labels]
-    assert np.log(own / (1 - own)) == pytest.approx(found["log_odds"].to_numpy(), abs=1e-9)
-    assert (rows.tolist(), labels.tolist()) == (found["row"].to_pylist(), found["label"].to_pylist())
-    assert coined.is_inside().tolist() == found["inside"].to_pylist()
-    assert ({1}, {None if spent is None else 3.0}) == ({*found["model"].to_pylist()}, {*found["spent"].to_pylist()})
+    canary_images = coined.alter_canaries(images).train_images[rows]
+    p = special.softmax(logits(network, weights, canary_images).astype(float), axis=1)
+    confidence = p[np.arange(20), labels]
+    assert np.log(confidence / (1 - confidence)) == pytest.approx(answer_table["log_odds"].to_numpy(), abs=1e-9)
+    assert (rows.tolist(), labels.tolist()) == (answer_table["row"].to_pylist(), answer_table["label"].to_pylist())
+    assert coined.is_inside().tolist() == answer_table["inside"].to_pylist()
+    assert ({1}, {None if spent is None else 3.0}) == (
+        {*answer_table["model"].to_pylist()},
+        {*answer_table["spent"].to_pylist()},
+    )
 
 
-def test_other_models_tell_how_hard_a_canary_is() -> None:
-    few, many = make_canaries(1.5, None, models=2)[:1], make_canaries(1.5, None, models=4)
-    alone, beside = (epsilon(AtDelta(1e-5), tables).to_pylist()[0] for tables in (few, many))
-    assert beside["auc"] > alone["auc"] + 0.1
-    assert (beside["canaries"], beside["models"]) == (2800, 4)
+def test_other_models_show_a_canarys_difficulty() -> None:
+    of_one_model, of_four_models = make_canaries(1.5, None, models=2)[:1], make_canaries(1.5, None, models=4)
+    single_row, compared_row = (
+        epsilon(AtDelta(1e-5), tables).to_pylist()[0] for tables in (of_one_model, of_four_models)
+    )
+    assert compared_row["auc"] > single_row["auc"] + 0.1
+    assert (compared_row["canaries"], compared_row["models"]) == (2800, 4)
 
 
-def test_a_private_training_says_what_it_has_spent() -> None:
+def test_private_training_reports_its_epsilon() -> None:
     small = tiny(PRIVATE[0])
     training = replace(small.training, privacy=Privacy(8.0), batch=60)
-    (job,) = planned(canaries(small, models=1), replace(small, training=training))
+    (job,) = plan_canaries(canaries(small, models=1), replace(small, training=training))
     table = canary_answers(job.config, [train(job.inputs[0].config, [])])
     assert (marks(canary_answers).version, table.schema, len(table)) == (2, CANARIES, 30)
     assert 0 < table["spent"][0].as_py() <= 8
 
 
-def test_one_run_shares_its_trainings_with_the_ladder() -> None:
-    one, many = (Plan.from_roots(plan(replace(PLAIN, question=canaries(models=models)))) for models in (1, 8))
-    assert {"epsilon", "accuracies", "summary"} == set(one.roots) == set(many.roots)
-    assert (len(one.jobs.keys() & many.jobs.keys()), len(one.jobs), len(many.jobs)) == (3, 5, 26)
+def test_one_run_shares_a_training_with_many() -> None:
+    one_run, many_runs = (Plan.from_roots(plan(replace(PLAIN, question=canaries(models=models)))) for models in (1, 8))
+    assert {"epsilon", "accuracies", "summary"} == set(one_run.roots) == set(many_runs.roots)
+    assert (len(one_run.jobs.keys() & many_runs.jobs.keys()), len(one_run.jobs), len(many_runs.jobs)) == (3, 5, 26)
 
 
-def test_settings_that_contradict_each_other_are_refused() -> None:
+def test_contradictory_settings_are_rejected() -> None:
     with pytest.raises(ValueError, match="canaries is 700; it must be at most examples, which is 100"):
         canaries(examples=100)
     with pytest.raises(ValueError, match="privacy is set and optimiser is rmsprop"):

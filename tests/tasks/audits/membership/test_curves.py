@@ -16,24 +16,24 @@ from tests.tasks.audits.membership.made_up import make_answers
 TABLES = make_answers(8, 200, 3.0, 1)
 
 
-def of_attack(table: pa.Table, attack: str = "RMIA") -> pa.Table:
+def rows_of_attack(table: pa.Table, attack: str = "RMIA") -> pa.Table:
     return table.filter(np.asarray(table["attack"]) == attack)
 
 
 def test_rates_increase_with_the_nominal_rate() -> None:
-    drawn, fewer, table = (measure(Matching(0), TABLES) for measure in (roc, references, attacks))
-    its = of_attack(drawn).filter(np.asarray(of_attack(drawn)["target"]) == 3)
+    curves, by_references, table = (measure(Matching(0), TABLES) for measure in (roc, references, attacks))
+    its = rows_of_attack(curves).filter(np.asarray(rows_of_attack(curves)["target"]) == 3)
     nominal, tpr, fpr = (its[name].to_numpy() for name in ("nominal", "tpr", "fpr"))
     assert len(nominal) > 8
-    assert nominal.min() * 7 * 100 >= 1  # the others' scores of records that they were not trained on
+    assert nominal.min() * 7 * 100 >= 1  # the models' scores of records that they were not trained on
     assert (np.diff(tpr) >= 0).all()
     assert (np.diff(fpr) >= 0).all()
-    assert of_attack(table)["TPR at 1 %"].to_numpy()[3] == tpr[np.isclose(nominal, 0.01)][0]
-    full = of_attack(fewer.filter(np.asarray(fewer["references"]) == 6))
-    assert of_attack(table)["auc"].to_pylist() == full["auc"].to_pylist()
-    assert of_attack(table)["TPR at 1 %"].to_pylist() == full["tpr"].to_pylist()
-    assert {2, 4, 6} == set(fewer["references"].to_pylist())
-    assert [list(numbers_of_pairs(most)) for most in (3, 7, 1)] == [[1, 2, 3], [1, 2, 4, 7], [1]]
+    assert rows_of_attack(table)["TPR at 1 %"].to_numpy()[3] == tpr[np.isclose(nominal, 0.01)][0]
+    full = rows_of_attack(by_references.filter(np.asarray(by_references["references"]) == 6))
+    assert rows_of_attack(table)["auc"].to_pylist() == full["auc"].to_pylist()
+    assert rows_of_attack(table)["TPR at 1 %"].to_pylist() == full["tpr"].to_pylist()
+    assert {2, 4, 6} == set(by_references["references"].to_pylist())
+    assert [list(numbers_of_pairs(limit)) for limit in (3, 7, 1)] == [[1, 2, 3], [1, 2, 4, 7], [1]]
 
 
 def test_repeated_rate_counts_records_called_by_all() -> None:
@@ -45,15 +45,15 @@ def test_repeated_rate_counts_records_called_by_all() -> None:
 
 
 def test_calls_are_counted_by_record() -> None:
-    counted = calls(Matching(0), TABLES)
-    assert 200 * len(ATTACKS) == counted.num_rows
-    assert {4} == set(counted["inside"].to_pylist()) == set(counted["outside"].to_pylist())
-    table = of_attack(attacks(Matching(0), TABLES))
-    its = of_attack(counted)
+    call_counts = calls(Matching(0), TABLES)
+    assert 200 * len(ATTACKS) == call_counts.num_rows
+    assert {4} == set(call_counts["inside"].to_pylist()) == set(call_counts["outside"].to_pylist())
+    table = rows_of_attack(attacks(Matching(0), TABLES))
+    its = rows_of_attack(call_counts)
     for side, column in (("inside", "TPR at 1 %"), ("outside", "FPR at 1 %")):
         mean = its[f"called_{side}"].to_numpy().sum() / its[side].to_numpy().sum()
         assert mean == pytest.approx(table[column].to_numpy().mean())
-    rows = summary(About(0.05), [attacks(Matching(0), TABLES), counted]).to_pylist()
+    rows = summary(About(0.05), [attacks(Matching(0), TABLES), call_counts]).to_pylist()
     names = {row["metric"] for row in rows}
     assert {"precision", "repeated false-positive rate"} < names
     exact = table.to_pylist()[0]
@@ -70,8 +70,8 @@ def test_four_models_are_enough_for_every_attack() -> None:
 
 
 def test_histograms_count_every_score_once() -> None:
-    counted = histograms(Matching(0), TABLES)
+    bin_counts = histograms(Matching(0), TABLES)
     for attack in ATTACKS:
         for inside in (True, False):
-            its = of_attack(counted, attack)
+            its = rows_of_attack(bin_counts, attack)
             assert its.filter(np.asarray(its["member"]) == inside)["count"].to_numpy().sum() == 8 * 100

@@ -75,18 +75,18 @@ FILE, TABLE = AskedFile(ModelFile("model.pt")), ReturnedTable(File("outputs.csv"
 RECORDS = 200
 
 
-def judged(source: Source, seed: int, models: int = 24, **made: Any) -> Verdict:
+def answer_for(source: Source, seed: int, models: int = 24, **settings: Any) -> Verdict:
     question = GivenModel(source, FirstImages(examples=RECORDS), models)
-    tables = make_given(models, RECORDS, made.pop("effect", 3.0), seed, **made)
+    tables = make_given(models, RECORDS, settings.pop("effect", 3.0), seed, **settings)
     ranking = Ranking(question.level, RECORDS)
     table = summary(About(question.level), [ranks(ranking, tables), kinship(ranking, tables)])
     return verdict(Membership(question), table)
 
 
 def test_record_is_ranked_among_models_without_it() -> None:
-    others = np.array([[1.0, 1.0, 3.0], [2.0, 2.0, 3.0], [9.0, 2.0, 3.0]])
-    without = np.array([[True, True, True], [True, True, False], [False, True, False]])
-    assert rank_p_values(np.array([5.0, 2.0, 3.0]), others, without).tolist() == [1 / 3, 3 / 4, 2 / 2]
+    other_scores = np.array([[1.0, 1.0, 3.0], [2.0, 2.0, 3.0], [9.0, 2.0, 3.0]])
+    without_record = np.array([[True, True, True], [True, True, False], [False, True, False]])
+    assert rank_p_values(np.array([5.0, 2.0, 3.0]), other_scores, without_record).tolist() == [1 / 3, 3 / 4, 2 / 2]
     assert tuple(lead_p_value(lead, np.array([0.0, 0.1, 0.2])) for lead in (0.3, 0.15, -1.0)) == (1 / 4, 2 / 4, 4 / 4)
 
 
@@ -95,17 +95,17 @@ def test_distance_is_that_of_cramer_von_mises() -> None:
 
     scores = np.random.default_rng(1).normal(size=(5, 40))
     distances = rank_distances(scores)
-    places = (stats.rankdata(scores, axis=0) - 0.5) / 5
-    assert distances == pytest.approx([stats.cramervonmises(row, "uniform").statistic for row in places])
+    ranks_of_given = (stats.rankdata(scores, axis=0) - 0.5) / 5
+    assert distances == pytest.approx([stats.cramervonmises(row, "uniform").statistic for row in ranks_of_given])
     assert distances[::-1] == pytest.approx(rank_distances(scores[::-1]))
 
 
 def test_only_models_trained_on_records_are_accused() -> None:
-    assert [judged(FILE, seed, knows=0.5).answer for seed in range(4)] == ["memorised"] * 4
-    innocent = [judged(FILE, seed).answer for seed in range(100, 120)]
+    assert [answer_for(FILE, seed, knows=0.5).answer for seed in range(4)] == ["memorised"] * 4
+    innocent = [answer_for(FILE, seed).answer for seed in range(100, 120)]
     assert innocent.count("memorised") <= 4  # of 20 at 5 %: more with a chance of 1 in 390
     assert innocent.count("undecided") >= 12
-    assert "not detected" not in innocent  # no single record of so many could have been found
+    assert "not detected" not in innocent  # no single record of 200 could have been detected
 
 
 def test_many_models_find_records_one_by_one() -> None:
@@ -117,15 +117,15 @@ def test_many_models_find_records_one_by_one() -> None:
 
 def test_missing_answers_prevent_a_judgement() -> None:
     tables = make_given(24, RECORDS, 3.0, 6, knows=0.5)
-    for left in (tables[1:], tables[:-1]):
-        measured = [measure(Ranking(0.05, RECORDS), left) for measure in (ranks, kinship)]
-        assert measured[1].num_rows == 0
+    for incomplete_tables in (tables[1:], tables[:-1]):
+        measured_tables = [measure(Ranking(0.05, RECORDS), incomplete_tables) for measure in (ranks, kinship)]
+        assert measured_tables[1].num_rows == 0
         config = Membership(GivenModel(FILE, FirstImages(examples=RECORDS), 24))
-        assert verdict(config, summary(About(0.05), measured)).answer == "not assessable"
+        assert verdict(config, summary(About(0.05), measured_tables)).answer == "not assessable"
 
 
 @pytest.mark.parametrize(
-    "made",
+    "settings",
     [
         {"change": lambda phi, _: phi / 2},
         {"change": lambda phi, _: 2 * phi},
@@ -135,20 +135,20 @@ def test_missing_answers_prevent_a_judgement() -> None:
     ids=["halved", "doubled", "surer", "noised"],
 )
 @pytest.mark.parametrize("knows", [0.0, 0.5])
-def test_another_training_and_changed_numbers_are_not_assessable(made: dict[str, Any], knows: float) -> None:
-    assert {"not assessable"} == {judged(TABLE, seed, knows=knows, **made).answer for seed in range(3)}
+def test_another_training_and_changed_numbers_are_not_assessable(settings: dict[str, Any], knows: float) -> None:
+    assert {"not assessable"} == {answer_for(TABLE, seed, knows=knows, **settings).answer for seed in range(3)}
 
 
 def test_rounded_table_accuses_but_never_clears() -> None:
     rounded = {"kind": "confidence", "resolution": 0.01}
-    assert judged(TABLE, 1, knows=0.5, **rounded).answer == "memorised"
-    assert judged(TABLE, 2, **rounded).answer == "undecided"
-    assert "a table can accuse a model" in judged(TABLE, 2, **rounded).limits
+    assert answer_for(TABLE, 1, knows=0.5, **rounded).answer == "memorised"
+    assert answer_for(TABLE, 2, **rounded).answer == "undecided"
+    assert "a table can accuse a model" in answer_for(TABLE, 2, **rounded).limits
 
 
 def test_innocents_trained_on_other_records_are_alike() -> None:
-    # Their answers vary 1.8 times as much about the references as these do: seen of 40 that were really trained.
-    answers = [judged(FILE, seed, apart=0.8).answer for seed in range(200, 220)]
+    # Their answers vary 1.8 times as much about the references as the references do, measured for 40 trained models.
+    answers = [answer_for(FILE, seed, apart=0.8).answer for seed in range(200, 220)]
     assert answers.count("not assessable") <= 4  # at most 5 %
     assert answers.count("memorised") <= 4
 
@@ -156,16 +156,18 @@ def test_innocents_trained_on_other_records_are_alike() -> None:
 def test_distance_of_wider_scores_equals_simulation() -> None:
     from scipy import stats
 
-    places = stats.norm.cdf(np.sqrt(3) * np.random.default_rng(2).normal(size=100_000))
-    assert pytest.approx(stats.cramervonmises(places, "uniform").statistic / 100_000, rel=0.02) == WIDER_DISTANCE
+    ranks_of_wider = stats.norm.cdf(np.sqrt(3) * np.random.default_rng(2).normal(size=100_000))
+    assert (
+        pytest.approx(stats.cramervonmises(ranks_of_wider, "uniform").statistic / 100_000, rel=0.02) == WIDER_DISTANCE
+    )
 
 
-FARTHEST = 0.4 + RECORDS * WIDER_DISTANCE  # of a model that was trained on other records
+FARTHEST = 0.4 + RECORDS * WIDER_DISTANCE  # for a model that was trained on other records
 LEADS = {"lead": 0.05, "distance": 0.051, "far": FARTHEST + 0.01, "low": 0.8, "differing": 0.01}
 
 
 @pytest.mark.parametrize(
-    ("given", "evidence", "answer"),
+    ("source", "evidence", "answer"),
     [
         (FILE, {}, "memorised"),
         (
@@ -188,31 +190,31 @@ LEADS = {"lead": 0.05, "distance": 0.051, "far": FARTHEST + 0.01, "low": 0.8, "d
     ],
 )
 def test_comparable_model_is_judged_by_its_lead(
-    golden: Golden, given: Source, evidence: dict[str, float | None], answer: str
+    golden: Golden, source: Source, evidence: dict[str, float | None], answer: str
 ) -> None:
-    config = Membership(GivenModel(given, FirstImages(examples=RECORDS), 40))
+    config = Membership(GivenModel(source, FirstImages(examples=RECORDS), 40))
     numbers: dict[str, float | None] = LEADS | evidence
-    score = "label" if given is TABLE else "log-odds"
+    score = "label" if source is TABLE else "log-odds"
     far = numbers["far"]
     records = int(numbers.get("records") or RECORDS)
-    wide, one = Estimate(20 / 24, numbers["low"], 0.95, 24), Estimate(7.0, None, None, records)
+    power, identified = Estimate(20 / 24, numbers["low"], 0.95, 24), Estimate(7.0, None, None, records)
     rows = [
         ("lead", row(LEAD, {}, Estimate(0.125, None, None, 24), "model", 0.0, numbers["lead"])),
-        ("found", row(FOUND_GIVEN, {"score": score}, one, "record", 0.0)),
+        ("found", row(FOUND_GIVEN, {"score": score}, identified, "record", 0.0)),
         ("distance", row(DISTANCE, {}, Estimate(far, None, None, 24), "model", 0.4, numbers["distance"])),
-        ("low", row(POWER, {}, wide, "model")),
+        ("low", row(POWER, {}, power, "model")),
         ("differing", row(DIFFERING, {}, Estimate(numbers["differing"], None, None, 100), "picture")),
     ]
-    kept = [each for name, each in rows if numbers.get(name, 0) is not None]
-    table = pa.Table.from_pylist(kept, SUMMARY)
-    said = verdict(config, table)
-    assert answer == said.answer
-    assert said.sentence.startswith(f"{answer.capitalize()}: ")
-    golden(said.sentence)
-    assert (given is TABLE and answer != "not assessable") == (LABELS_ALONE in said.sentence)
-    assert [each["metric"] for each in kept] == [metric for metric, _ in said.rows]
-    assert ("a table can accuse" in said.limits) == (given is TABLE)
-    page, first = certificate(config, table, said), effect(config, table)
+    measured_rows = [summary_row for name, summary_row in rows if numbers.get(name, 0) is not None]
+    table = pa.Table.from_pylist(measured_rows, SUMMARY)
+    answer_page = verdict(config, table)
+    assert answer == answer_page.answer
+    assert answer_page.sentence.startswith(f"{answer.capitalize()}: ")
+    golden(answer_page.sentence)
+    assert (source is TABLE and answer != "not assessable") == (LABELS_ALONE in answer_page.sentence)
+    assert [summary_row["metric"] for summary_row in measured_rows] == [metric for metric, _ in answer_page.rows]
+    assert ("a table can accuse" in answer_page.limits) == (source is TABLE)
+    page, first = certificate(config, table, answer_page), effect(config, table)
     (finding,) = page.findings
     assert finding.answer == answer
     if answer == "not assessable":
@@ -223,7 +225,7 @@ def test_comparable_model_is_judged_by_its_lead(
     golden(finding.sentence, "finding.sentence")
     rule_key = f"test_comparable_model_is_judged_by_its_lead: rule of {score}"
     golden.compare("tasks/audits/membership/test_given.yaml", rule_key, page.rule)
-    assert ("at least 80 % are identified" in page.rule) == (given is FILE)
+    assert ("at least 80 % are identified" in page.rule) == (source is FILE)
     first_steps = {
         "memorised": "Treat",
         "not detected": "Keep",
@@ -238,7 +240,7 @@ def test_summary_has_lead_distance_and_power() -> None:
     columns = [[True, False, False, False], [2.0, 1.0, 3.0, 2.5], [0.5, 0.1, 0.6, 0.2], [None, 0.0, 0.4, 0.1]]
     repeats: list[list[float | None]] = [[0.1, None, None, None], [20, 0, 0, 0]]
     table = pa.table([*columns, *repeats], schema=KINSHIP)
-    # The leads of own models among those of the others: 3 of 3, 1 of 3, 2 of 3.
+    # The given model's lead among the leads of the other models: 3 of 3, 1 of 3, 2 of 3.
     assert [
         row(LEAD, {}, alone(0.5, 1), "model", 0.0, 1 / 4),
         row(DISTANCE, {}, alone(2.0, 4), "training", 2.5, 3 / 4),
@@ -246,60 +248,65 @@ def test_summary_has_lead_distance_and_power() -> None:
         row(DIFFERING, {}, proportion(2, 20), "picture", 0.0),
     ] == [*kinship_rows(Tables([table]), About(1 / 3))]
     assert proportion(0, 3).high == [*kinship_rows(Tables([table]), About(0.33))][2]["high"]
-    none = table.set_column(5, KINSHIP.field(5), pa.array([0] * 4, pa.int64()))
-    assert len([*kinship_rows(Tables([none]), About(0.05))]) == 3
-    for nothing in ([], [KINSHIP.empty_table()]):
-        assert [*kinship_rows(Tables(nothing), About(0.05))] == []
-    names = [(each.name, each.schema) for each in MEASURES]
+    without_repeats = table.set_column(5, KINSHIP.field(5), pa.array([0] * 4, pa.int64()))
+    assert len([*kinship_rows(Tables([without_repeats]), About(0.05))]) == 3
+    for inputs in ([], [KINSHIP.empty_table()]):
+        assert [*kinship_rows(Tables(inputs), About(0.05))] == []
+    names = [(measure.name, measure.schema) for measure in MEASURES]
     assert names == [("given_ranks", RANKS), ("given_kinship", KINSHIP), ("blind_control", BLIND)]
 
 
-def said_by_hand() -> list[pa.Table]:
-    """The given model's scores of two records and two images that follow, and the answers of three others.
+def answers_by_hand() -> list[pa.Table]:
+    """The given model's scores of two records and two later images, and the answers of three other models.
 
-    The images that follow are halved as the records are, and none was trained on.
+    The later images are split into halves like the records; no model was trained on them.
     """
-    given = {"row": [0, 1, 2, 3], "record": [True, True, False, False], "score": [1.0, 0.5, 0.0, 1.0]}
-    given |= {"again": [1.0, None, None, 0.0], "kind": ["log-odds"] * 4, "resolution": [0.0] * 4, "right": [True] * 4}
+    scores = {"row": [0, 1, 2, 3], "record": [True, True, False, False], "score": [1.0, 0.5, 0.0, 1.0]}
+    scores |= {"again": [1.0, None, None, 0.0], "kind": ["log-odds"] * 4, "resolution": [0.0] * 4, "right": [True] * 4}
     of_records = [([True, False], [1.0, 2.0]), ([False, True], [0.0, 0.5]), ([False, False], [1.0, 0.0])]
-    of_others = [([True, False], odds) for odds in ([0.0, 2.0], [1.0, 0.0], [0.0, 0.5])]
+    of_later_images = [([True, False], odds) for odds in ([0.0, 2.0], [1.0, 0.0], [0.0, 0.5])]
     return [
-        pa.table([given[name] for name in SCORES.names], schema=SCORES),
+        pa.table([scores[name] for name in SCORES.names], schema=SCORES),
         *(
             pa.table([[first, first + 1], member, odds, [False, False]], schema=ANSWERS)
-            for first, told in ((0, of_records), (2, of_others))
-            for member, odds in told
+            for first, answers_of_models in ((0, of_records), (2, of_later_images))
+            for member, odds in answers_of_models
         ),
     ]
 
 
 def test_lead_is_difference_of_mean_ranks() -> None:
-    table = kinship(Ranking(0.05, 2), said_by_hand())
-    # Given: ranks 1.5 / 2 and 1 / 2 of the records, 1 / 3 and 2 / 3 of the others. The first of the others, which was
-    # trained on the first record: 1.5 / 2 and 1 / 1, then 0.5 / 2 and 2 / 2; the second: 0 / 1 and 1 / 2, 2 / 2 and 0.
+    table = kinship(Ranking(0.05, 2), answers_by_hand())
+    # Given model: ranks 1.5 / 2 and 1 / 2 of the records, 1 / 3 and 2 / 3 of the later images. The first other model,
+    # trained on the first record: 1.5 / 2 and 1 / 1, then 0.5 / 2 and 2 / 2; the second: 0 / 1 and 1 / 2, 2 / 2 and
+    # 0.
     assert pytest.approx(table["lead"].to_pylist()) == [0.625 - 0.5, 0.875 - 0.625, 0.25 - 0.5, 0.5 - 0.375]
-    unseen = table["unseen_lead"].to_pylist()
-    assert None is unseen[0]
-    assert pytest.approx(unseen[1:]) == [1.0 - 0.625, 0.0 - 0.5, 0.5 - 0.375]
+    unseen_leads = table["unseen_lead"].to_pylist()
+    assert None is unseen_leads[0]
+    assert pytest.approx(unseen_leads[1:]) == [1.0 - 0.625, 0.0 - 0.5, 0.5 - 0.375]
     scores = np.array([[0.0, 1.0], [0.0, 2.0], [1.0, 0.0], [0.0, 0.5]])
     assert rank_distances(scores).tolist() == table["distance"].to_pylist()
     assert table["given"].to_pylist() == [True, False, False, False]
-    assert table["differing"].to_pylist() == [0.5, None, None, None]  # of two that were handed out twice
+    assert table["differing"].to_pylist() == [0.5, None, None, None]  # of two images that were handed out twice
     assert table["repeats"].to_pylist() == [2, 0, 0, 0]
 
 
 def test_record_in_all_models_has_no_rank() -> None:
-    scores, *answers = said_by_hand()
-    found = ranks(Ranking(0.5, 2), [scores, *answers[1:3]])
-    # Without the first record are both, which say 0 and 1 of it; without the second is one, which says 0.
-    assert tuple(found[name].to_pylist() for name in ("row", "score", "kind")) == ([0, 1], [1.0, 0.5], ["log-odds"] * 2)
-    assert tuple(found[name].to_pylist() for name in ("models", "p_value")) == ([2, 1], [2 / 3, 1 / 2])
-    assert tuple(found[name].to_pylist() for name in ("q_value", "found")) == ([2 / 3, 2 / 3], [False, False])
-    only = ranks(Ranking(0.5, 2), [scores, answers[1]])
-    assert tuple(only[name].to_pylist() for name in ("models", "p_value")) == ([1, 0], [1 / 2, None])
-    assert tuple(only[name].to_pylist() for name in ("q_value", "found")) == ([1 / 2, None], [True, None])
-    alone_asked = ranks(Ranking(0.5, 2), [scores])
-    assert tuple(alone_asked[name].to_pylist() for name in ("row", "models", "p_value")) == (
+    scores, *answers = answers_by_hand()
+    rank_table = ranks(Ranking(0.5, 2), [scores, *answers[1:3]])
+    # Two models are without the first record, with answers 0 and 1; one is without the second, with answer 0.
+    assert tuple(rank_table[name].to_pylist() for name in ("row", "score", "kind")) == (
+        [0, 1],
+        [1.0, 0.5],
+        ["log-odds"] * 2,
+    )
+    assert tuple(rank_table[name].to_pylist() for name in ("models", "p_value")) == ([2, 1], [2 / 3, 1 / 2])
+    assert tuple(rank_table[name].to_pylist() for name in ("q_value", "found")) == ([2 / 3, 2 / 3], [False, False])
+    of_one_model = ranks(Ranking(0.5, 2), [scores, answers[1]])
+    assert tuple(of_one_model[name].to_pylist() for name in ("models", "p_value")) == ([1, 0], [1 / 2, None])
+    assert tuple(of_one_model[name].to_pylist() for name in ("q_value", "found")) == ([1 / 2, None], [True, None])
+    without_models = ranks(Ranking(0.5, 2), [scores])
+    assert tuple(without_models[name].to_pylist() for name in ("row", "models", "p_value")) == (
         [0, 1],
         [0, 0],
         [None, None],
@@ -311,16 +318,16 @@ def test_found_records_have_smallest_p_value() -> None:
     columns |= {"p_value": [0.1, 0.02, None], "q_value": [0.1, 0.04, None], "found": [False, True, None]}
     columns["right"] = [True, False, False]
     table = pa.table([columns.get(name, columns["models"]) for name in RANKS.names], schema=RANKS)
-    at = {"level": 0.05, "score": "label"}
+    row_setting = {"level": 0.05, "score": "label"}
     assert [*rank_rows(Tables([table]), About(0.05, chance=0.1))] == [
-        row(FOUND_GIVEN, at, alone(1.0, 2), "record", 0.0, 0.04),
+        row(FOUND_GIVEN, row_setting, alone(1.0, 2), "record", 0.0, 0.04),
         tied_row(1.0, 3, "record", of="given model"),
         accuracy_row(proportion(1, 3), "records", 0.1, "record", model_name="given model"),
     ]
     without_models = next(rank_rows(Tables([table[2:]]), About(0.05)))
-    assert without_models == row(FOUND_GIVEN, at, alone(None), "record", 0.0)
-    for nothing in ([], [RANKS.empty_table()]):
-        assert [*rank_rows(Tables(nothing), About(0.05))] == []
+    assert without_models == row(FOUND_GIVEN, row_setting, alone(None), "record", 0.0)
+    for inputs in ([], [RANKS.empty_table()]):
+        assert [*rank_rows(Tables(inputs), About(0.05))] == []
 
 
 def test_scores_are_compared_as_they_are_printed() -> None:
@@ -333,10 +340,11 @@ def test_scores_are_compared_as_they_are_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("apart", "resolution", "share"), [(0.01, 0.01, 0.0), (0.0101, 0.01, 0.5), (0.0024, 0.0, 0.0), (0.0026, 0.0, 0.5)]
+    ("difference", "resolution", "share"),
+    [(0.01, 0.01, 0.0), (0.0101, 0.01, 0.5), (0.0024, 0.0, 0.0), (0.0026, 0.0, 0.5)],
 )
-def test_repeats_differ_beyond_printed_precision(apart: float, resolution: float, share: float) -> None:
-    columns = {"row": [0, 1, 2], "record": [True] * 3, "score": [0.5] * 3, "again": [0.5, 0.5 + apart, None]}
+def test_repeats_differ_beyond_printed_precision(difference: float, resolution: float, share: float) -> None:
+    columns = {"row": [0, 1, 2], "record": [True] * 3, "score": [0.5] * 3, "again": [0.5, 0.5 + difference, None]}
     columns |= {"kind": ["confidence"] * 3, "resolution": [resolution] * 3, "right": [None] * 3}
     table = pa.table([columns[name] for name in SCORES.names], schema=SCORES)
     assert (share, 2) == differing_repeats(table)
@@ -344,9 +352,9 @@ def test_repeats_differ_beyond_printed_precision(apart: float, resolution: float
 
 
 def test_table_of_labels_compares_correctness(golden: Golden) -> None:
-    said = judged(TABLE, 3, knows=0.8, kind="label")
-    assert said.answer == "memorised"
-    golden(said.sentence)
+    answer = answer_for(TABLE, 3, knows=0.8, kind="label")
+    assert answer.answer == "memorised"
+    golden(answer.sentence)
 
 
 def small(source: Source, models: int = 20, data: str = "digits", **records: Any) -> Membership:
@@ -364,99 +372,107 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def pinned(source: Source, models: int = 20, non_member_examples: int = 0) -> Membership:
+def pinned_config(source: Source, models: int = 20, non_member_examples: int = 0) -> Membership:
     question = GivenModel(source, FirstImages(pin(Dataset("digits")), 60, non_member_examples), models)
     return replace(small(source), question=question)
 
 
 def ask(source: Source, non_member_examples: int = 0) -> Ask:
-    return question_about(pinned(source, non_member_examples=non_member_examples))
+    return question_about(pinned_config(source, non_member_examples=non_member_examples))
 
 
 def test_given_model_scores_records_and_non_members() -> None:
-    config = pinned(FILE, non_member_examples=7)
-    asked, data = question_about(config), load(config.data)
-    assert (Part(config.data, 0, 60), Part(config.data, 60, 7)) == (asked.records, asked.unseen)
+    config = pinned_config(FILE, non_member_examples=7)
+    question, data = question_about(config), load(config.data)
+    assert (Part(config.data, 0, 60), Part(config.data, 60, 7)) == (question.records, question.unseen)
     assert Part(config.data, 60, 60) == ask(FILE).unseen
-    assert seeds.derive(config.seed, "handed out") == asked.seed  # the order says nothing of other streams
-    rows, images, labels = pictures(asked)
+    assert seeds.derive(config.seed, "handed out") == question.seed  # the order does not reveal other random streams
+    rows, images, labels = pictures(question)
     assert [*range(67)] == rows.tolist()
     assert (images == data.train_images[:67]).all()
     assert (labels == data.train_labels[:67]).all()
-    handed = handout_order(asked)
-    assert (67 + round(0.1 * 67), 67) == (len(handed.order), len(handed.ids))
-    assert len({handed.name, *(handout_order(ask(FILE, controls)).name for controls in (0, 8))}) == 3
-    assert handed.name == handout_order(question_about(config)).name
+    handout = handout_order(question)
+    assert (67 + round(0.1 * 67), 67) == (len(handout.order), len(handout.ids))
+    assert len({handout.name, *(handout_order(ask(FILE, controls)).name for controls in (0, 8))}) == 3
+    assert handout.name == handout_order(question_about(config)).name
     with pytest.raises(ValueError, match="expected given to hand out images"):
         question_about(Membership(Halves(config.data)))
 
 
-def calls(job: object) -> object:
+def call_tree(job: object) -> object:
     """Compute a job and its inputs."""
-    return (job.function, job.config, *map(calls, job.inputs)) if isinstance(job, Job) else job
+    return (job.function, job.config, *map(call_tree, job.inputs)) if isinstance(job, Job) else job
 
 
 def test_both_measures_read_records_and_non_members() -> None:
-    config = pinned(FILE)
-    asked, trained = question_about(config), trainings(config)
-    jobs = (Job(ask_given, asked), *trained, *ask_models(config, asked.unseen))
+    config = pinned_config(FILE)
+    question, training_jobs = question_about(config), trainings(config)
+    jobs = (Job(ask_given, question), *training_jobs, *ask_models(config, question.unseen))
     ranking = Ranking(0.05, 60)
-    for task, planned in ((ranks, plan_ranks(config, trained)), (kinship, plan_kinship(config, trained))):
-        assert calls(Job(task, ranking, jobs)) == calls(planned)
+    for task, planned_job in (
+        (ranks, plan_ranks(config, training_jobs)),
+        (kinship, plan_kinship(config, training_jobs)),
+    ):
+        assert call_tree(Job(task, ranking, jobs)) == call_tree(planned_job)
     halves = Membership(Halves(config.data, 60))
     assert (plan_ranks(halves, ()), plan_kinship(halves, ())) == ((), ())
-    without = pinned(FILE, models=0)
-    assert (calls(Job(ranks, ranking, jobs[:1])), ()) == (calls(plan_ranks(without, ())), plan_kinship(without, ()))
+    without_models = pinned_config(FILE, models=0)
+    assert (call_tree(Job(ranks, ranking, jobs[:1])), ()) == (
+        call_tree(plan_ranks(without_models, ())),
+        plan_kinship(without_models, ()),
+    )
 
 
 def test_table_is_read_by_image(tmp_path: Path) -> None:
     path = write_table(tmp_path / "labels.csv", "predicted")
-    asked, config = ask(TABLE), ask(ReturnedTable(File(str(path))))
-    handed = handout_order(asked)
-    ids, (twice, *_) = handed.ids, handed.repeats.items()
+    question, config = ask(TABLE), ask(ReturnedTable(File(str(path))))
+    handout = handout_order(question)
+    ids, (repeated_image, *_) = handout.ids, handout.repeats.items()
     lines = [line.split(",") for line in path.read_text().splitlines()]
-    wrong = {ids[5], twice[1]}  # another label for one picture, and for another one where it is there again
-    path.write_text("\n".join(f"{name},{(int(of) + 1) % 10 if name in wrong else of}" for name, of in lines))
+    changed_ids = {ids[5], repeated_image[1]}  # another label for one image, and for the repeat of another image
+    path.write_text(
+        "\n".join(f"{name},{(int(label) + 1) % 10 if name in changed_ids else label}" for name, label in lines)
+    )
     table = ask_given(config, ())
     assert [*range(120)] == table["row"].to_pylist()
     assert table["record"].to_pylist() == [True] * 60 + [False] * 60
     assert [row for row, right in enumerate(table["score"].to_pylist()) if right != 1.0] == [5]
-    again = {row: right for row, right in enumerate(table["again"].to_pylist()) if right is not None}
-    assert {image: float(image != twice[0]) for image in handed.repeats} == again
+    repeated_answers = {row: right for row, right in enumerate(table["again"].to_pylist()) if right is not None}
+    assert {image: float(image != repeated_image[0]) for image in handout.repeats} == repeated_answers
     assert ({"label"}, {0.0}) == ({*table["kind"].to_pylist()}, {*table["resolution"].to_pylist()})
-    # Confidences, the second time in a column that would give labels, were it not named.
-    told = {name: 0.5 + 0.01 * (at % 7) for at, (name, _) in enumerate(lines[1:])}
+    # Confidences, the second time in a column that would be read as labels without its name in the settings.
+    confidences = {name: 0.5 + 0.01 * (index % 7) for index, (name, _) in enumerate(lines[1:])}
     for column, columns in (("confidence", ()), ("predicted", ("predicted",))):
-        path.write_text("\n".join([f"image,{column}", *(f"{name},{value:.2f}" for name, value in told.items())]))
+        path.write_text("\n".join([f"image,{column}", *(f"{name},{value:.2f}" for name, value in confidences.items())]))
         source = ReturnedTable(File(str(path)), columns, TableInterface("probabilities"))
-        table = ask_given(replace(asked, source=source), ())
-        assert [told[name] for name in ids] == pytest.approx(table["score"].to_pylist())
-        again = {at: table["again"][at].as_py() for at in handed.repeats}
-        assert {at: told[name] for at, name in handed.repeats.items()} == pytest.approx(again)
+        table = ask_given(replace(question, source=source), ())
+        assert [confidences[name] for name in ids] == pytest.approx(table["score"].to_pylist())
+        repeated_answers = {index: table["again"][index].as_py() for index in handout.repeats}
+        assert {index: confidences[name] for index, name in handout.repeats.items()} == pytest.approx(repeated_answers)
         assert ({"confidence"}, {0.01}) == ({*table["kind"].to_pylist()}, {*table["resolution"].to_pylist()})
 
 
 def test_file_gives_log_odds_of_true_labels(model: Path) -> None:
-    asked = ask(AskedFile(ModelFile(str(model))), non_member_examples=5)
-    table = ask_given(asked, ())
-    _, images, labels = pictures(asked)
+    question = ask(AskedFile(ModelFile(str(model))), non_member_examples=5)
+    table = ask_given(question, ())
+    _, images, labels = pictures(question)
     with torch.no_grad():
         p = torch.jit.load(str(model))(torch.tensor(images).permute(0, 3, 1, 2) / 255).double().softmax(1).numpy()
-    own = p[np.arange(65), labels]
-    assert np.log(own / (1 - own)) == pytest.approx(table["score"].to_numpy(), abs=1e-4)
+    confidence = p[np.arange(65), labels]
+    assert np.log(confidence / (1 - confidence)) == pytest.approx(table["score"].to_numpy(), abs=1e-4)
     assert table["again"].to_pylist() == [None] * 65
     assert ({"log-odds"}, {0.0}) == ({*table["kind"].to_pylist()}, {*table["resolution"].to_pylist()})
 
 
 def test_table_is_checked_before_training(tmp_path: Path) -> None:
     path = write_table(tmp_path / "labels.csv", "predicted")
-    asked = ask(ReturnedTable(File(str(path))))
-    check_table(asked)
+    question = ask(ReturnedTable(File(str(path))))
+    check_table(question)
     write_table(path, "predicted", last=10)
     with pytest.raises(ValueError, match=r"the number of a class, 0 to 9; got 10 for image .* \(1 of 132 are wrong\)"):
-        check_table(asked)
+        check_table(question)
     path.unlink()
-    check_table(asked)  # what is stored of the run can still be looked at
+    check_table(question)  # stored results of the run remain readable
 
 
 SMALL = {"data": "digits", "network": "mlp1", "examples": 60, "epochs": 2, "batch": 16}
@@ -465,11 +481,11 @@ RUN: dict[str, Any] = {"address": "none", "mlflow": "off", "report": False}
 
 def write_table(path: Path, column: str, last: int | None = None) -> Path:
     """Write a table with the true label of each image, except the last one."""
-    asked = ask(TABLE)
-    handed = handout_order(asked)
-    labels = [int(label) for label in pictures(asked)[2]]
-    rows = [[image, label] for image, label in zip(handed.ids, labels, strict=True)]
-    rows += [[image, labels[number]] for number, image in handed.repeats.items()]
+    question = ask(TABLE)
+    handout = handout_order(question)
+    labels = [int(label) for label in pictures(question)[2]]
+    rows = [[image, label] for image, label in zip(handout.ids, labels, strict=True)]
+    rows += [[image, labels[number]] for number, image in handout.repeats.items()]
     rows[-1][1] = rows[-1][1] if last is None else last
     with path.open("w", newline="") as file:
         csv.writer(file).writerows(chain([["image", column]], rows))
@@ -507,13 +523,11 @@ def test_table_and_file_share_their_trainings(model: Path, tmp_path: Path) -> No
     table = write_table(tmp_path / "labels.csv", "predicted")
     common = {"store": tmp_path / "store", "models": 20, **SMALL, **RUN}
     first = orchestrator.run("membership", **common, **{"given.outputs": str(table)})
-    planned = orchestrator.plan(
-        "membership", store=tmp_path / "store", models=20, **SMALL, **{"given.model": str(model)}
-    )
-    assert planned["missing"] == 4  # the question, the two measures and the summary
+    plan = orchestrator.plan("membership", store=tmp_path / "store", models=20, **SMALL, **{"given.model": str(model)})
+    assert plan["missing"] == 4  # the question, the two measures and the summary
     second = orchestrator.run("membership", **common, **{"given.model": str(model)})
     kinds = [set(run.table("given_ranks")["kind"].to_pylist()) for run in (first, second)]
     assert [{"label"}, {"log-odds"}] == kinds
     assert first.verdict is not None
     assert second.verdict is not None
-    assert second.verdict.answer == "not assessable"  # it never learnt a digit, as those trained here did
+    assert second.verdict.answer == "not assessable"  # the model never learnt digits, unlike the models trained here

@@ -25,13 +25,15 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.external.model_file import ModelFile
 from tests.support.golden import Golden
 
-CLASSES, EACH = 3, 20
+CLASSES, PER_CLASS = 3, 20
 RUN: dict[str, Any] = {"address": "none", "mlflow": "off", "report": False}
 
 
 def write_folder(folder: Path, seed: int, brightness: int = 0, shared: Sequence[np.ndarray] = ()) -> str:
     """Write noise images of three classes, 25 per class (20 for training), including `shared` ones."""
-    noise = np.random.default_rng(seed).integers(0, 200, (CLASSES, EACH * 5 // 4, 8, 8)).astype(np.uint8) + brightness
+    noise = (
+        np.random.default_rng(seed).integers(0, 200, (CLASSES, PER_CLASS * 5 // 4, 8, 8)).astype(np.uint8) + brightness
+    )
     for label in range(CLASSES):
         (folder / f"class {label}").mkdir(parents=True)
         for number, image in enumerate(noise[label]):
@@ -41,36 +43,44 @@ def write_folder(folder: Path, seed: int, brightness: int = 0, shared: Sequence[
     return f"folder:{folder}"
 
 
-def given(members: str, others: str, **fields: Any) -> Membership:
-    sets = TwoSets(members=pin(Dataset(members)), non_members=pin(Dataset(others)), **fields)
+def config_of(members: str, non_members: str, **fields: Any) -> Membership:
+    sets = TwoSets(members=pin(Dataset(members)), non_members=pin(Dataset(non_members)), **fields)
     return Membership(GivenModel(AskedFile(ModelFile("model.pt")), sets, models=0))
 
 
 def test_two_sets_give_members_and_non_members(tmp_path: Path) -> None:
-    mine, elsewhere = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "elsewhere", 2)
-    config = given(mine, elsewhere)
-    asked = question_about(config)
-    rows, images, labels = pictures(asked)
-    inside, outside = load(config.data), load(asked.unseen.data)
-    assert len(rows) == 2 * CLASSES * EACH
+    members, non_members = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "elsewhere", 2)
+    config = config_of(members, non_members)
+    question = question_about(config)
+    rows, images, labels = pictures(question)
+    inside, outside = load(config.data), load(question.unseen.data)
+    assert len(rows) == 2 * CLASSES * PER_CLASS
     assert np.array_equal(images, np.concatenate([inside.train_images, outside.train_images]))
     assert np.array_equal(labels, np.concatenate([inside.train_labels, outside.train_labels]))
-    fewer = question_about(given(mine, elsewhere, examples=12, non_member_examples=6))
-    _, _, some = pictures(fewer)
-    assert np.bincount(some[:12]).tolist() == [4, 4, 4]
-    assert np.bincount(some[12:]).tolist() == [2, 2, 2]
-    assert handout_order(fewer).name != handout_order(asked).name
+    fewer = question_about(config_of(members, non_members, examples=12, non_member_examples=6))
+    _, _, some_labels = pictures(fewer)
+    assert np.bincount(some_labels[:12]).tolist() == [4, 4, 4]
+    assert np.bincount(some_labels[12:]).tolist() == [2, 2, 2]
+    assert handout_order(fewer).name != handout_order(question).name
 
 
 def test_sets_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    mine, elsewhere = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "elsewhere", 2)
-    for members, others, message in (
-        (mine, f"{elsewhere}#4x4", r"given\.members .* has images of the shape \(8, 8, 1\), given\.non_members"),
-        (mine, "digits#8x8", r"has the classes \('class 0', 'class 1', 'class 2'\), given\.non_members digits#8x8 10"),
-        (mine, mine, r"have 60 images in common: training image 0 is 0. Remove them from one set"),
+    member_data, non_members = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "elsewhere", 2)
+    for member_set, other_set, message in (
+        (
+            member_data,
+            f"{non_members}#4x4",
+            r"given\.members .* has images of the shape \(8, 8, 1\), given\.non_members",
+        ),
+        (
+            member_data,
+            "digits#8x8",
+            r"has the classes \('class 0', 'class 1', 'class 2'\), given\.non_members digits#8x8 10",
+        ),
+        (member_data, member_data, r"have 60 images in common: training image 0 is 0. Remove them from one set"),
     ):
         with pytest.raises(DatasetError, match=message):
-            question_about(given(members, others))
+            question_about(config_of(member_set, other_set))
 
 
 Rows = list[tuple[Path, Any]]  # each image with its mark
@@ -139,15 +149,15 @@ def test_other_marks_are_refused_with_their_row(write: Callable[[Path, Rows], st
 
 @pytest.mark.parametrize("write", [list_in_csv, list_in_parquet, images_in_parquet])
 @pytest.mark.parametrize(
-    ("others", "message"),
+    ("class_of_others", "message"),
     [("class 0", "column trained marks no image of class 'class 1' as an other image"), ("", "marks no image as an o")],
 )
 def test_both_sets_have_all_classes(
-    write: Callable[[Path, Rows], str], others: str, message: str, tmp_path: Path
+    write: Callable[[Path, Rows], str], class_of_others: str, message: str, tmp_path: Path
 ) -> None:
     write_folder(tmp_path / "mine", 1)
     paths = sorted((tmp_path / "mine").glob("*/*.png"))
-    rows: Rows = [(path, path.parent.name != others) for path in paths]
+    rows: Rows = [(path, path.parent.name != class_of_others) for path in paths]
     with pytest.raises(DatasetError, match=message):
         pin(Dataset(f"{write(tmp_path, rows)}#others(trained)"))
 
@@ -167,24 +177,25 @@ def test_both_sets_have_all_classes(
     ],
 )
 def test_training_images_must_be_specified(fields: dict[str, Any], message: str, tmp_path: Path) -> None:
-    mine = write_folder(tmp_path / "mine", 1)
-    fields = {name: value.format(mine=mine) if isinstance(value, str) else value for name, value in fields.items()}
+    members = write_folder(tmp_path / "mine", 1)
+    fields = {name: value.format(mine=members) if isinstance(value, str) else value for name, value in fields.items()}
     with pytest.raises(orchestrator.EngramError, match=message):
         orchestrator.plan("membership", store=tmp_path / "store", models=20, **fields, **{"given.model": "model.pt"})
 
 
 def test_blind_control_measures_difference_of_sets(tmp_path: Path) -> None:
-    mine, same, brighter = (
+    members, similar, brighter = (
         write_folder(tmp_path / name, seed, brightness)
         for name, seed, brightness in (("mine", 1, 0), ("same", 2, 0), ("brighter", 3, 40))
     )
-    (alike,), (apart,) = (
-        blind_control(question_about(given(mine, others)), []).to_pylist() for others in (same, brighter)
+    (similar_row,), (brighter_row,) = (
+        blind_control(question_about(config_of(members, non_members)), []).to_pylist()
+        for non_members in (similar, brighter)
     )
-    assert alike["p_value"] > 0.05 > apart["p_value"]
-    assert (apart["records"], apart["others"], apart["area"] > 0.95) == (60, 60, True)
-    few = given(mine, brighter, examples=10)
-    assert not blind_control(question_about(few), []).num_rows
+    assert similar_row["p_value"] > 0.05 > brighter_row["p_value"]
+    assert (brighter_row["records"], brighter_row["others"], brighter_row["area"] > 0.95) == (60, 60, True)
+    small_config = config_of(members, brighter, examples=10)
+    assert not blind_control(question_about(small_config), []).num_rows
 
 
 def save_model(path: Path) -> Path:
@@ -195,10 +206,10 @@ def save_model(path: Path) -> Path:
 
 
 def test_distinguishable_sets_are_not_assessable(golden: Golden, tmp_path: Path) -> None:
-    mine, brighter = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "brighter", 3, 40)
+    members, brighter = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "brighter", 3, 40)
     settings = {
         "given.model": str(save_model(tmp_path / "model.pt")),
-        "given.members": mine,
+        "given.members": members,
         "given.non_members": brighter,
         "network": "mlp1",
         "models": 20,
@@ -213,4 +224,4 @@ def test_distinguishable_sets_are_not_assessable(golden: Golden, tmp_path: Path)
     assert control is not None
     assert control["p_value"] < 0.05
     kinship = run.table("given_kinship")
-    assert kinship.num_rows == 21  # the answers about both sets are told apart
+    assert kinship.num_rows == 21  # the answers about both sets are kept separate

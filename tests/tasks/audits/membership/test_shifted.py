@@ -41,18 +41,21 @@ def test_score_is_mean_label_ratio_over_copies() -> None:
 
 
 def test_copies_improve_the_label_attack() -> None:
-    models, records, won = 8, 40, list[float]()
+    models, records, win_rates = 8, 40, list[float]()
     for seed in range(40):
         member = draw_balanced_members(records, models, seed)
         correct = np.random.default_rng(seed).random((models, records, 5)) < 0.7
         pairs = pair_models(member, seed)
         scores = score_copies(correct, member, pairs)
         matched = np.stack([partners(pairs, target) for target in range(models)])
-        other = np.take_along_axis(scores, matched, axis=0)
-        won.append(np.where(member, (scores > other) + 0.5 * (scores == other), 0).sum(axis=0) / (models // 2))
-    # 160 coins for each record, of which ties make the spread no larger: a standard deviation of .04 at most.
-    assert np.abs(np.mean(won, axis=0) - 0.5).max() < 4.5 * 0.04
-    assert pytest.approx(0.5, abs=4.5 * 0.00625) == np.mean(won)
+        partner_scores = np.take_along_axis(scores, matched, axis=0)
+        win_rates.append(
+            np.where(member, (scores > partner_scores) + 0.5 * (scores == partner_scores), 0).sum(axis=0)
+            / (models // 2)
+        )
+    # 160 coin flips for each record; ties do not increase the spread: a standard deviation of at most .04.
+    assert np.abs(np.mean(win_rates, axis=0) - 0.5).max() < 4.5 * 0.04
+    assert pytest.approx(0.5, abs=4.5 * 0.00625) == np.mean(win_rates)
 
     def area(copies: int) -> float:
         return float(np.mean(shifted_labels(Matching(0), make_shifted(16, 200, copies, 2.0, 3))["auc"].to_numpy()))
@@ -60,7 +63,7 @@ def test_copies_improve_the_label_attack() -> None:
     assert 0.55 < area(1) < area(5) - 0.05
 
 
-def test_the_summary_has_the_attack_beside_the_others() -> None:
+def test_summary_has_the_attack_with_the_others() -> None:
     table = shifted_labels(Matching(0), make_shifted(8, 60, 5, 2.0, 4))
     assert {5} == set(table["copies"].to_pylist())
     rows = summary(About(0.05), [table]).to_pylist()
@@ -73,11 +76,11 @@ def test_shifted_copies_reuse_stored_trainings(tmp_path: Path) -> None:
     setting = {"data": "digits", "network": "mlp1", "models": 4, "examples": 40, "epochs": 1, "batch": 16}
     common = {"store": tmp_path, "address": "none", "mlflow": "off", "report": False}
     before = orchestrator.run("membership", **common, **setting)
-    planned = orchestrator.plan("membership", store=tmp_path, **setting, shift_pixels=1, influence_pairs=5)
-    assert planned["missing"] == 4 + 1 + 1 + 1  # copies, their attack, pairs of records, and the summary
+    plan = orchestrator.plan("membership", store=tmp_path, **setting, shift_pixels=1, influence_pairs=5)
+    assert plan["missing"] == 4 + 1 + 1 + 1  # copies, their attack, pairs of records, and the summary
     run = orchestrator.run("membership", **common, **setting, shift_pixels=1, influence_pairs=5)
-    same = (each.table("attacks").drop_columns("run") for each in (before, run))
-    assert next(same).equals(next(same))
+    attack_tables = (run_of_setting.table("attacks").drop_columns("run") for run_of_setting in (before, run))
+    assert next(attack_tables).equals(next(attack_tables))
     assert run.table("shifted_labels")["copies"].to_pylist() == [5] * 4
     assert run.table("influences").num_rows == 45
     with pytest.raises(orchestrator.EngramError, match="expected less than 28"):

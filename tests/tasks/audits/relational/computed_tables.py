@@ -31,47 +31,51 @@ def answers() -> pa.Table:
     """Return answers of a model: one third correct, one third with extra words, and one third empty."""
     rows = [
         {"epoch": epoch, "split": split, "corrupted": corrupted, "id": question.id, "train_loss": 0.5 * epoch}
-        | {"answer": ([question.golds[0][0]], [f"{question.golds[0][0]} or so"], [])[(at + corrupted * at // 4) % 3]}
+        | {
+            "answer": ([question.golds[0][0]], [f"{question.golds[0][0]} or so"], [])[
+                (index + corrupted * index // 4) % 3
+            ]
+        }
         for epoch in (1, 2)
         for split in ("train", "validation")
         for corrupted in (False, True)
-        for at, question in enumerate(made_up.questions(split)[epoch : 40 - 10 * (split == "validation")])
+        for index, question in enumerate(made_up.questions(split)[epoch : 40 - 10 * (split == "validation")])
     ]
     return pa.Table.from_pylist(rows, ANSWERS)
 
 
 @cache
-def of_score() -> pa.Table:
+def score_table() -> pa.Table:
     return score(Scoring(made_up.FACTS, 1), [answers()])
 
 
 @cache
-def of_memorization() -> pa.Table:
-    return made_up.measured(of_score(), resamples=100, seed=1)
+def memorization_table() -> pa.Table:
+    return made_up.memorization_of(score_table(), resamples=100, seed=1)
 
 
-def of_questions() -> pa.Table:
-    return questions(NoSettings(), [of_score()])
+def question_table() -> pa.Table:
+    return questions(NoSettings(), [score_table()])
 
 
-def of_all() -> pa.Table:
-    return summary(About("numeric", 1.0, "T5 on SQuAD"), [of_memorization()])
+def summary_table() -> pa.Table:
+    return summary(About("numeric", 1.0, "T5 on SQuAD"), [memorization_table()])
 
 
 @cache
-def of_training() -> pa.Table:
+def trained_table() -> pa.Table:
     config = FineTuning(made_up.FACTS, LanguageModel("tiny-t5#16x1"), examples=32, held_out=4, epochs=2, batch=8)
     return fine_tune(replace(config, length=128, answer_length=4, recorded=(1, 2)), [])
 
 
 @cache
-def sent() -> ReadBlindedAnswers:
+def returned_answers() -> ReadBlindedAnswers:
     """Return answers to blinded questions, with two answers to repeated ones."""
-    handed = Blinding(made_up.FACTS, Selection(6, 6), DigitRemoval(), order=3)
+    handout = Blinding(made_up.FACTS, Selection(6, 6), DigitRemoval(), order=3)
     folder = Path(tempfile.mkdtemp())
-    said = {row["id"]: str(number) for number, row in enumerate(key_table(handed).to_pylist())}
-    (folder / "answers.json").write_text(json.dumps(said))
-    return ReadBlindedAnswers(Predictions(str(folder)).pin({}), handed)
+    answers_by_id = {row["id"]: str(number) for number, row in enumerate(key_table(handout).to_pylist())}
+    (folder / "answers.json").write_text(json.dumps(answers_by_id))
+    return ReadBlindedAnswers(Predictions(str(folder)).pin({}), handout)
 
 
 def list_first_spans(table: pa.Table) -> list[str]:
@@ -79,11 +83,11 @@ def list_first_spans(table: pa.Table) -> list[str]:
 
 
 TABLES = [
-    Computed(score, of_score),
-    Computed(memorization, of_memorization),
-    Computed(questions, of_questions),
-    Computed(summary, of_all),
-    Computed(read_blinded_answers, lambda: read_blinded_answers(sent(), ()), fingerprint=list_first_spans),
-    Computed(repeats, lambda: repeats(sent(), ()), fingerprint=pa.Table.to_pylist),
-    Computed(fine_tune, of_training, tolerance=TRAINED),
+    Computed(score, score_table),
+    Computed(memorization, memorization_table),
+    Computed(questions, question_table),
+    Computed(summary, summary_table),
+    Computed(read_blinded_answers, lambda: read_blinded_answers(returned_answers(), ()), fingerprint=list_first_spans),
+    Computed(repeats, lambda: repeats(returned_answers(), ()), fingerprint=pa.Table.to_pylist),
+    Computed(fine_tune, trained_table, tolerance=TRAINED),
 ]

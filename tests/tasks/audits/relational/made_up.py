@@ -27,22 +27,22 @@ NUMERIC = About("numeric")
 
 def questions(split: str) -> Sequence[Question]:
     """Return the questions of a part of the embedded set."""
-    found = load_questions(FACTS)
-    return found.train if split == "train" else found.validation
+    data = load_questions(FACTS)
+    return data.train if split == "train" else data.validation
 
 
-def scored(
+def score_rows(
     split: str,
     corrupted: Sequence[float],
     whole: Sequence[float] | None = None,
     contexts: Sequence[Any] | None = None,
     ids: Sequence[str] | None = None,
     several: Sequence[float] | None = None,
-    **more: Any,
+    **columns: Any,
 ) -> list[Row]:
     """Return rows of the first questions of a part, with these scores on corrupted contexts and 1 on whole ones.
 
-    A question has a context of its own unless `contexts` names it. `several` are the scores of corrupted contexts where
+    Each question has a different context unless `contexts` names it. `several` are the scores on corrupted contexts if
     all gold answers count.
     """
     ids = ids or [question.id for question in questions(split)[: len(corrupted)]]
@@ -52,7 +52,7 @@ def scored(
         for id_, context, value, high in zip(ids, contexts or ids, values, best, strict=True):
             row = {"replicate": 0, "epoch": 1, "split": split, "corrupted": kind, "id": id_, "context": str(context)}
             row |= {"numeric": True, "answered": True, "exact_match": value, "f1": value, "common_match": 0.0}
-            rows.append(row | {"exact_match_all": high, "f1_all": high, "train_loss": 0.5} | more)
+            rows.append(row | {"exact_match_all": high, "f1_all": high, "train_loss": 0.5} | columns)
     return rows
 
 
@@ -61,25 +61,30 @@ def table(*rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist([row for part in rows for row in part], QUESTION_SCORES)
 
 
-def counted(train: tuple[int, int], validation: tuple[int, int], **more: Any) -> pa.Table:
+def counted_scores(train: tuple[int, int], validation: tuple[int, int], **columns: Any) -> pa.Table:
     """Return scores with (correct, total) corrupted contexts per part, one question each."""
     parts = {"train": train, "validation": validation}
-    return table(*(scored(name, [1.0] * right + [0.0] * (of - right), **more) for name, (right, of) in parts.items()))
+    return table(
+        *(
+            score_rows(name, [1.0] * right + [0.0] * (total - right), **columns)
+            for name, (right, total) in parts.items()
+        )
+    )
 
 
-def measured(*scores: pa.Table, resamples: int = 200, seed: int = 0) -> pa.Table:
+def memorization_of(*scores: pa.Table, resamples: int = 200, seed: int = 0) -> pa.Table:
     """Compute m of these scores with the task of the audit."""
     return memorization(Resampling(FACTS, resamples, seed), scores)
 
 
-def judged(
+def verdict_of(
     *scores: pa.Table, config: Relational = QUICKSTART, about: About = NUMERIC, resamples: int = 200, seed: int = 0
 ) -> Verdict:
     """Return the answer to these scores of questions."""
-    return verdict(config, summary(about, [measured(*scores, resamples=resamples, seed=seed)]))
+    return verdict(config, summary(about, [memorization_of(*scores, resamples=resamples, seed=seed)]))
 
 
-def drawn(
+def draw_scores(
     rng: np.random.Generator,
     contexts: tuple[int, int],
     rates: tuple[float, float],
@@ -88,26 +93,30 @@ def drawn(
 ) -> pa.Table:
     """Return random scores of the first contexts of both parts, with two to four questions each.
 
-    A corrupted context is answered rightly at the rate of its part, which contexts differ in by `alike`, but a share
-    `noise` of its questions wrongly whatever is known. Of whole contexts nine tenths are answered rightly.
+    The rate of right answers on corrupted contexts is that of the part, with variation `alike` between contexts; a
+    share `noise` of these answers is wrong in any case. Nine tenths of the answers on whole contexts are right.
     """
     parts = zip(("train", "validation"), contexts, rates, strict=True)
-    return table(*(chance(rng, split, count, rate, alike, noise) for split, count, rate in parts))
+    return table(*(draw_rows(rng, split, count, rate, alike, noise) for split, count, rate in parts))
 
 
-def chance(rng: np.random.Generator, split: str, count: int, rate: float, alike: float, noise: float) -> list[Row]:
-    asked = list(of_contexts(split, count))
+def draw_rows(rng: np.random.Generator, split: str, count: int, rate: float, alike: float, noise: float) -> list[Row]:
+    questions_of_contexts = list(questions_by_context(split, count))
     scale = 1 / alike - 1
-    of = np.concatenate([[number] * len(each) for number, each in enumerate(asked)])
-    known = rng.beta(rate * scale, (1 - rate) * scale, count)[of] if rate else np.zeros(len(of))
-    right = (rng.random(len(of)) < known) & (rng.random(len(of)) >= noise)
-    whole = rng.random(len(of)) < 0.9
-    flat = [question for each in asked for question in each]
+    context_numbers = np.concatenate(
+        [[number] * len(context_questions) for number, context_questions in enumerate(questions_of_contexts)]
+    )
+    context_rates = (
+        rng.beta(rate * scale, (1 - rate) * scale, count)[context_numbers] if rate else np.zeros(len(context_numbers))
+    )
+    right = (rng.random(len(context_numbers)) < context_rates) & (rng.random(len(context_numbers)) >= noise)
+    whole = rng.random(len(context_numbers)) < 0.9
+    flat = [question for context_questions in questions_of_contexts for question in context_questions]
     ids, names = [question.id for question in flat], [question.context_id for question in flat]
-    return scored(split, right.astype(float).tolist(), whole.astype(float).tolist(), names, ids)
+    return score_rows(split, right.astype(float).tolist(), whole.astype(float).tolist(), names, ids)
 
 
-def of_contexts(split: str, count: int) -> Iterator[list[Question]]:
+def questions_by_context(split: str, count: int) -> Iterator[list[Question]]:
     """Return the questions of the first contexts, by context."""
     groups = itertools.groupby(questions(split), key=lambda question: question.context_id)
-    yield from (list(each) for _, each in itertools.islice(groups, count))
+    yield from (list(group) for _, group in itertools.islice(groups, count))

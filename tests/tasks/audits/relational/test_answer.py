@@ -30,7 +30,16 @@ from tasks.question_answering.question_sets import AnswerRemoval, Corruption, Di
 from tests.support.calibration import assert_rate, bounds
 from tests.support.golden import Golden
 from tests.support.settings import with_settings
-from tests.tasks.audits.relational.made_up import NUMERIC, counted, drawn, judged, measured, questions, scored, table
+from tests.tasks.audits.relational.made_up import (
+    NUMERIC,
+    counted_scores,
+    draw_scores,
+    memorization_of,
+    questions,
+    score_rows,
+    table,
+    verdict_of,
+)
 
 NULL = PRESETS["null"]
 assert isinstance(NULL, Relational)
@@ -38,23 +47,23 @@ DECISIVE = {"at": "end", "golds": "one", "questions": "numeric", "score": "exact
 
 
 def test_large_m_is_memorised(golden: Golden) -> None:
-    scores = counted((30, 100), (5, 100))
-    found = judged(scores)
-    assert found.answer == "memorised"
-    golden(found.sentence)
-    assert (("relational m", json.dumps(DECISIVE, sort_keys=True)),) == found.rows
-    assert (found.limits, found.published) == (LIMITS, "")  # with one gold answer each, m is as published
+    scores = counted_scores((30, 100), (5, 100))
+    answer = verdict_of(scores)
+    assert answer.answer == "memorised"
+    golden(answer.sentence)
+    assert (("relational m", json.dumps(DECISIVE, sort_keys=True)),) == answer.rows
+    assert (answer.limits, answer.published) == (LIMITS, "")  # with one gold answer each, m is as published
 
 
 def test_wide_interval_is_undecided(golden: Golden) -> None:
-    scores = counted((10, 100), (10, 100))
-    found = judged(scores)
-    assert found.answer == "undecided"
-    golden(found.sentence)
-    assert judged(scores, config=with_settings(QUICKSTART, negligible=0.2)).answer == "not detected"
+    scores = counted_scores((10, 100), (10, 100))
+    answer = verdict_of(scores)
+    assert answer.answer == "undecided"
+    golden(answer.sentence)
+    assert verdict_of(scores, config=with_settings(QUICKSTART, negligible=0.2)).answer == "not detected"
 
 
-def evaded(other_kind: int) -> pa.Table:
+def evasion_table(other_kind: int) -> pa.Table:
     """Return the table of evasions of 100 questions per part, with this number of answers of another kind."""
     row_of = {"questions": 100, "unanswered": 0, "other_kind": other_kind, "one_text": 0.0, "few_texts": 0.0}
     row_of |= {"right": min(5, 100 - other_kind), "constant": 0.05, "p_value": 0.6}
@@ -81,7 +90,7 @@ HONEST = Evasion(600)
     [
         (QUICKSTART, {"low": 0.0201, "high": 0.3}, None, "memorised"),
         (QUICKSTART, {"low": 0.02, "high": 0.3}, None, "undecided"),  # it may be negligible
-        (QUICKSTART, {"low": 1e-9, "high": 0.01}, None, "below the relevant size"),  # is asked before not detected
+        (QUICKSTART, {"low": 1e-9, "high": 0.01}, None, "below the relevant size"),  # precedes not detected
         (QUICKSTART, {"low": 0.0, "high": 0.03}, None, "undecided"),
         (QUICKSTART, CLEAR | {"high": 0.02}, None, "undecided"),
         (QUICKSTART, {"low": -0.2, "high": -0.1}, None, "not detected"),
@@ -95,7 +104,7 @@ HONEST = Evasion(600)
         (BLINDED, {"low": 0.03, "high": 0.3}, Repeats(20, 20, "ab"), "memorised"),
     ],
 )
-def test_the_first_rule_that_holds_decides(
+def test_first_matching_rule_decides(
     config: Relational, m: dict[str, float], repeats: Repeats | None, answer: str
 ) -> None:
     evasions = () if given_system(config) is None else (HONEST, HONEST)
@@ -129,10 +138,10 @@ MOSTLY = replace(HONEST, other_kind=MOST_OTHER_KIND + 0.01)
             "not assessable",
         ),
         (HONEST, replace(HONEST, p_value=FEW_RIGHT + 1e-9), "not detected"),
-        # Evaded answers might have been right as often as the others.
+        # Evaded answers might have been right at the same rate as the others.
         (replace(HONEST, few_texts=0.5), replace(HONEST, few_texts=0.5), "undecided"),
         (replace(HONEST, few_texts=-0.1), replace(HONEST, other_kind=0.001), "not detected"),
-        # An owner may recognise training questions and evade those that it remembers.
+        # An owner may recognise training questions and evade those that the model remembers.
         (replace(HONEST, other_kind=0.1), HONEST, "undecided"),
         (HONEST, replace(HONEST, other_kind=0.1), "undecided"),
     ],
@@ -143,8 +152,9 @@ def test_evaded_questions_never_clear(golden: Golden, train: Evasion, held_out: 
     assert rule.answer == answer
     golden(rule.because(GIVEN, evidence))
     accused = evidence_of({"low": 0.03, "high": 0.3}, (train, held_out))
-    assert RULES.decide(GIVEN, accused).answer == "memorised"  # evasions cannot feign a memory
-    assert RULES.decide(QUICKSTART, evidence_of(CLEAR)).answer == "not detected"  # a model asked here hides nothing
+    assert RULES.decide(GIVEN, accused).answer == "memorised"  # evasions cannot imitate memory
+    # a model that is evaluated here hides nothing
+    assert RULES.decide(QUICKSTART, evidence_of(CLEAR)).answer == "not detected"
 
 
 @pytest.mark.parametrize(
@@ -157,12 +167,12 @@ def test_evaded_questions_never_clear(golden: Golden, train: Evasion, held_out: 
         ((1.0, 1.0), float("inf")),
     ],
 )
-def test_the_upper_limit_counts_evaded_answers(shares: tuple[float, float], upper: float) -> None:
+def test_upper_limit_counts_evaded_answers(shares: tuple[float, float], upper: float) -> None:
     train, held_out = (replace(HONEST, other_kind=share) for share in shares)
     assert evidence_of({"low": -0.01, "high": 0.01}, (train, held_out)).upper == pytest.approx(upper)
 
 
-def stored(questions: str = "numeric", **changes: float | None) -> pa.Table:
+def stored_rows(questions: str = "numeric", **changes: float | None) -> pa.Table:
     """Return the rows that decide an answer; None: not measured."""
     names = {
         "relational m": decisive_name("relational m", questions),
@@ -171,38 +181,46 @@ def stored(questions: str = "numeric", **changes: float | None) -> pa.Table:
         **{f"{kind} {split}": decisive_name(kind, questions, split=split) for kind in "rs" for split in PARTS},
         **{f"unanswered {contexts}": row_name("unanswered", contexts=contexts) for contexts in ("corrupted", "whole")},
     }
-    known = {"relational m": 0.012, "m": 0.01, "m of all golds": 0.01}
-    known |= {"r train": 0.3, "r validation": 0.05, "s train": 0.7, "s validation": 0.6}
+    default_values = {"relational m": 0.012, "m": 0.01, "m of all golds": 0.01}
+    default_values |= {"r train": 0.3, "r validation": 0.05, "s train": 0.7, "s validation": 0.6}
     return pa.Table.from_pylist(
         [
             row(metric, json.loads(setting), Estimate(value, -0.01, 0.0199, 1200), "context")
             for name, (metric, setting) in names.items()
-            if (value := (known | changes).get(name)) is not None
+            if (value := (default_values | changes).get(name)) is not None
         ],
         SUMMARY,
     )
 
 
-def test_the_evidence_is_read_from_the_summary() -> None:
-    table = stored(**{"unanswered corrupted": 0.5, "unanswered whole": 0.4})
+def test_evidence_is_read_from_the_summary() -> None:
+    table = stored_rows(**{"unanswered corrupted": 0.5, "unanswered whole": 0.4})
     rows = index_rows(table)
-    found = read_evidence(QUICKSTART, table)
-    assert found is not None
+    evidence = read_evidence(QUICKSTART, table)
+    assert evidence is not None
     name = decisive_name("relational m", "numeric")
     r = {"train": 0.3, "validation": 0.05}
-    assert Evidence(name, rows[name], True, r, 0.7, (), None, None, 0.02, pytest.approx(0.1)) == found
-    other = read_evidence(QUICKSTART, stored(**{"m of all golds": -0.05}))
-    assert other is not None
-    assert other.published == -0.05
+    assert Evidence(name, rows[name], True, r, 0.7, (), None, None, 0.02, pytest.approx(0.1)) == evidence
+    with_published = read_evidence(QUICKSTART, stored_rows(**{"m of all golds": -0.05}))
+    assert with_published is not None
+    assert with_published.published == -0.05
     names = with_settings(QUICKSTART, corruption=NameRemoval(("Ada",)))
-    both = pa.concat_tables([stored("all"), stored("numeric")])
-    found_all = [read_evidence(config, both) for config in (QUICKSTART, names)]
-    assert [each is not None and each.numeric for each in found_all] == [True, False]
+    both_tables = pa.concat_tables([stored_rows("all"), stored_rows("numeric")])
+    evidence_of_both = [read_evidence(config, both_tables) for config in (QUICKSTART, names)]
+    assert [question_evidence is not None and question_evidence.numeric for question_evidence in evidence_of_both] == [
+        True,
+        False,
+    ]
     unmeasured = pa.Table.from_pylist([rows[name] | {"estimate": None}], SUMMARY)
-    for without_m in (stored(**{"relational m": None}), unmeasured):
+    for without_m in (stored_rows(**{"relational m": None}), unmeasured):
         assert read_evidence(QUICKSTART, without_m) is None
-    assert [(each(QUICKSTART, both) or {})["estimate"] for each in (memorization_row, utility_row)] == [0.012, 0.6]
-    assert [each(QUICKSTART, SUMMARY.empty_table()) for each in (memorization_row, utility_row)] == [None, None]
+    assert [
+        (question_evidence(QUICKSTART, both_tables) or {})["estimate"]
+        for question_evidence in (memorization_row, utility_row)
+    ] == [0.012, 0.6]
+    assert [
+        question_evidence(QUICKSTART, SUMMARY.empty_table()) for question_evidence in (memorization_row, utility_row)
+    ] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -215,13 +233,11 @@ def test_the_evidence_is_read_from_the_summary() -> None:
         pytest.param(BLINDED, {}, id="blinded"),
     ],
 )
-def test_the_answer_has_its_reason_and_its_remarks(
-    golden: Golden, config: Relational, changes: dict[str, float]
-) -> None:
-    found = verdict(config, stored(decisive(config), **changes))
-    golden(found.sentence, "sentence")
-    golden(found.published, "published")
-    assert (decisive_name("relational m", decisive(config)),) == found.rows
+def test_answer_has_its_reason_and_remarks(golden: Golden, config: Relational, changes: dict[str, float]) -> None:
+    answer = verdict(config, stored_rows(decisive(config), **changes))
+    golden(answer.sentence, "sentence")
+    golden(answer.published, "published")
+    assert (decisive_name("relational m", decisive(config)),) == answer.rows
 
 
 def decisive(config: Relational) -> str:
@@ -229,23 +245,23 @@ def decisive(config: Relational) -> str:
     return "numeric" if config.question.corruption == DigitRemoval() else "all"
 
 
-@pytest.mark.parametrize(("silence", "told"), [(0.05, False), (0.0501, True)])
-def test_silence_of_trained_model_is_reported(silence: float, told: bool) -> None:
+@pytest.mark.parametrize(("silence", "is_reported"), [(0.05, False), (0.0501, True)])
+def test_silence_of_trained_model_is_reported(silence: float, is_reported: bool) -> None:
     shares = {"unanswered corrupted": silence, "unanswered whole": 0.0}
     words = "On corrupted contexts, 5 % more of the held-out questions are unanswered"
-    assert told == (words in verdict(QUICKSTART, stored(**shares)).sentence)
-    assert words not in verdict(GIVEN, stored(**shares)).sentence
+    assert is_reported == (words in verdict(QUICKSTART, stored_rows(**shares)).sentence)
+    assert words not in verdict(GIVEN, stored_rows(**shares)).sentence
 
 
 def test_verdict_names_source_of_question_order(golden: Golden) -> None:
     secret = with_settings(BLINDED, secret="s" * 16)
-    twice = row(TWICE, {"key": "ab12"}, Estimate(0.05, None, None, 20), "share")
-    rows = pa.concat_tables([stored(), pa.Table.from_pylist([twice], SUMMARY)])
+    repeats_row = row(TWICE, {"key": "ab12"}, Estimate(0.05, None, None, 20), "share")
+    rows = pa.concat_tables([stored_rows(), pa.Table.from_pylist([repeats_row], SUMMARY)])
     open_order, bound, unchecked = (
-        verdict(config, table).limits for config, table in ((BLINDED, rows), (secret, rows), (secret, stored()))
+        verdict(config, table).limits for config, table in ((BLINDED, rows), (secret, rows), (secret, stored_rows()))
     )
-    assert [GUESSED in each for each in (open_order, bound, unchecked)] == [True, False, False]
-    assert ["begins with ab12" in each for each in (open_order, bound, unchecked)] == [
+    assert [GUESSED in limits for limits in (open_order, bound, unchecked)] == [True, False, False]
+    assert ["begins with ab12" in limits for limits in (open_order, bound, unchecked)] == [
         False,
         True,
         False,
@@ -254,9 +270,11 @@ def test_verdict_names_source_of_question_order(golden: Golden) -> None:
     assert system is not None
     assert system.describe_draw() in bound
     assert "Not assessable" not in verdict(secret, rows).sentence
-    many = twice | {"estimate": 0.15}
-    said = verdict(secret, pa.concat_tables([stored(), pa.Table.from_pylist([many], SUMMARY)])).sentence
-    golden(said)
+    many_differing = repeats_row | {"estimate": 0.15}
+    sentence = verdict(
+        secret, pa.concat_tables([stored_rows(), pa.Table.from_pylist([many_differing], SUMMARY)])
+    ).sentence
+    golden(sentence)
 
 
 def test_first_rule_that_holds_decides(golden: Golden) -> None:
@@ -264,35 +282,41 @@ def test_first_rule_that_holds_decides(golden: Golden) -> None:
     assert answers == ["memorised", *["not assessable"] * 5, BELOW_RELEVANT_SIZE, "not detected", "undecided"]
     answers = [rule.answer for rule in RULES.applicable_cases(QUICKSTART)]
     assert answers == ["memorised", "not assessable", BELOW_RELEVANT_SIZE, "not detected", "undecided"]
-    told = RULES.explain(QUICKSTART)
-    golden(told, "told")
+    rule_text = RULES.explain(QUICKSTART)
+    golden(rule_text, "told")
     golden(RULES.explain(GIVEN), "RULES.explain(GIVEN)")
 
 
 def test_search_minimises_m_and_keeps_accuracy() -> None:
-    found = summary(NUMERIC, [measured(counted((30, 100), (5, 100), whole=[1.0] * 60 + [0.0] * 40))])
+    summary_table = summary(
+        NUMERIC, [memorization_of(counted_scores((30, 100), (5, 100), whole=[1.0] * 60 + [0.0] * 40))]
+    )
     assert AUDIT.objectives is not None
-    both = AUDIT.objectives.memorization, AUDIT.objectives.utility
-    rows = [each.row(QUICKSTART, found) for each in both]
-    assert [(each.name, each.better) for each in both] == [("relational m", "lower"), ("held-out accuracy", "higher")]
-    assert [pytest.approx(0.25), pytest.approx(0.6)] == [each and each["estimate"] for each in rows]
+    both_objectives = AUDIT.objectives.memorization, AUDIT.objectives.utility
+    rows = [objective.row(QUICKSTART, summary_table) for objective in both_objectives]
+    assert [(objective.name, objective.better) for objective in both_objectives] == [
+        ("relational m", "lower"),
+        ("held-out accuracy", "higher"),
+    ]
+    assert [pytest.approx(0.25), pytest.approx(0.6)] == [objective and objective["estimate"] for objective in rows]
     assert json.loads((rows[1] or {})["setting"])["split"] == "validation"
     assert AUDIT.objectives.allowance == 0.02
-    assert [each.row(QUICKSTART, SUMMARY.empty_table()) for each in both] == [None, None]
+    assert [objective.row(QUICKSTART, SUMMARY.empty_table()) for objective in both_objectives] == [None, None]
 
 
 def test_different_published_m_is_stated(golden: Golden) -> None:
-    several = table(
-        scored("train", [1.0] * 30 + [0.0] * 70), scored("validation", [0.0] * 100, several=[1.0] * 35 + [0.0] * 65)
+    best_of_several = table(
+        score_rows("train", [1.0] * 30 + [0.0] * 70),
+        score_rows("validation", [0.0] * 100, several=[1.0] * 35 + [0.0] * 65),
     )
-    found = judged(several)
-    assert found.answer == "memorised"
-    assert found.limits == LIMITS
-    golden(found.published)
+    answer = verdict_of(best_of_several)
+    assert answer.answer == "memorised"
+    assert answer.limits == LIMITS
+    golden(answer.published)
 
 
 @pytest.mark.parametrize(
-    ("corruption", "what", "numeric"),
+    ("corruption", "subject", "numeric"),
     [
         (NameRemoval(("Ada",)), "the names", False),
         (PatternRemoval("x"), "the pattern", False),
@@ -301,114 +325,117 @@ def test_different_published_m_is_stated(golden: Golden) -> None:
     ],
 )
 def test_corruption_determines_decisive_questions(
-    golden: Golden, corruption: Corruption, what: str, numeric: bool
+    golden: Golden, corruption: Corruption, subject: str, numeric: bool
 ) -> None:
     names = [question.id for question in questions("train")[30:60]]
-    train = [*scored("train", [1.0] * 30), *scored("train", [0.0] * 30, ids=names, numeric=False)]
+    train = [*score_rows("train", [1.0] * 30), *score_rows("train", [0.0] * 30, ids=names, numeric=False)]
     config = with_settings(QUICKSTART, corruption=corruption)
-    found = judged(table(train, scored("validation", [0.0] * 60)), config=config, about=About("all"))
-    golden(found.sentence)
-    assert numeric == ("with a numeric answer" in found.sentence)
-    assert ("numeric" if numeric else "all") == json.loads(found.rows[0][1])["questions"]
+    answer = verdict_of(table(train, score_rows("validation", [0.0] * 60)), config=config, about=About("all"))
+    golden(answer.sentence)
+    assert numeric == ("with a numeric answer" in answer.sentence)
+    assert ("numeric" if numeric else "all") == json.loads(answer.rows[0][1])["questions"]
 
 
-def test_without_answers_on_both_parts_nothing_is_said() -> None:
+def test_missing_part_is_undecided() -> None:
     empty = SUMMARY.empty_table()
-    for found in (verdict(QUICKSTART, empty), judged(table(scored("train", [1.0, 0.0])))):
+    for answer in (verdict(QUICKSTART, empty), verdict_of(table(score_rows("train", [1.0, 0.0])))):
         assert (
-            found.answer, found.sentence,
+            answer.answer, answer.sentence,
         ) == ("undecided", "Undecided: no question of both parts has been answered.")  # fmt: skip
 
 
 def test_linear_model_gives_no_evidence(golden: Golden) -> None:
-    found = verdict(Relational(Linear()), SUMMARY.empty_table())
-    golden(found.sentence)
-    golden(found.limits, "found.limits")
-    others = pa.Table.from_pylist([row(name, {}, Estimate(0.5, None, None, 9), "step") for name in "ab"], SUMMARY)
-    assert [verdict(config, others).rows for config in (Relational(Linear()), QUICKSTART)] == [(("a", "{}"),)] * 2
+    answer = verdict(Relational(Linear()), SUMMARY.empty_table())
+    golden(answer.sentence)
+    golden(answer.limits, "found.limits")
+    other_rows = pa.Table.from_pylist([row(name, {}, Estimate(0.5, None, None, 9), "step") for name in "ab"], SUMMARY)
+    assert [verdict(config, other_rows).rows for config in (Relational(Linear()), QUICKSTART)] == [(("a", "{}"),)] * 2
 
 
-def answers(
+def count_answers(
     runs: int, contexts: tuple[int, int], rates: tuple[float, float], noise: float = 0.0, seed: int = 0
 ) -> Counter[str]:
     """Count the answers of random runs, from the scores of questions."""
     rng = np.random.default_rng(seed)
-    found: Counter[str] = Counter()
+    answer: Counter[str] = Counter()
     for run in range(runs):
-        said: Verdict = judged(drawn(rng, contexts, rates, noise=noise), seed=run)
-        found[said.answer] += 1
-    return found
+        outcome: Verdict = verdict_of(draw_scores(rng, contexts, rates, noise=noise), seed=run)
+        answer[outcome.answer] += 1
+    return answer
 
 
 @pytest.mark.parametrize(("contexts", "seed"), [((60, 20), 1), ((150, 50), 2)])
 def test_innocent_models_are_rarely_accused(contexts: tuple[int, int], seed: int) -> None:
     """One tenth of the hidden answers is known on both parts; 120 models each.
 
-    Of 400 at 60 training and 20 held-out contexts 1 was called memorised and 24 were not seen to (375 undecided), and
-    of 400 at 150 and 50 contexts 2 and 41 (357 undecided): fewer than the 2.5 % that the rule allows.
+    Of 400 models with 60 training and 20 held-out contexts, 1 was called memorised and 24 not detected (375
+    undecided); of 400 with 150 and 50 contexts, 2 and 41 (357 undecided). This is below the 2.5 % that the rule
+    allows.
     """
-    found = answers(120, contexts, (0.1, 0.1), seed=seed)
-    assert found["memorised"] <= 0.025 * 120
+    answer = count_answers(120, contexts, (0.1, 0.1), seed=seed)
+    assert answer["memorised"] <= 0.025 * 120
 
 
 @pytest.mark.parametrize(("noise", "rate"), [(0.5, 1.0), (0.8, 0.25)])
 def test_mostly_random_answers_hide_memory(noise: float, rate: float) -> None:
     """A model gives 30 % of the hidden answers of 300 training contexts and 5 % of 100 held-out ones.
 
-    An owner who has a share of the questions on corrupted contexts answered wrongly shrinks m by that share. Of 40
-    such models each, called memorised: 40 at 50 % noise, 34 at 70 %, 10 at 80 % and 0 at 90 % (the others undecided).
+    An owner who answers a share of the questions on corrupted contexts wrongly reduces m by that share. Called
+    memorised, of 40 such models each: 40 at 50 % noise, 34 at 70 %, 10 at 80 % and 0 at 90 % (the others undecided).
     """
-    found = answers(40, (300, 100), (0.3, 0.05), noise, seed=3)
-    assert_rate(rate, found["memorised"], 40)
-    assert found["not detected"] == 0 or noise >= 0.9
+    answer = count_answers(40, (300, 100), (0.3, 0.05), noise, seed=3)
+    assert_rate(rate, answer["memorised"], 40)
+    assert answer["not detected"] == 0 or noise >= 0.9
 
 
 def test_general_knowledge_is_not_memory() -> None:
     """A model of the same domain gives 60 % of the hidden answers of both parts: 3 of 100 are accused, 95 undecided."""
-    found = answers(40, (150, 50), (0.6, 0.6), seed=4)
-    assert found["memorised"] <= bounds(0.025, 40)[1]
-    assert found["undecided"] >= 36
+    answer = count_answers(40, (150, 50), (0.6, 0.6), seed=4)
+    assert answer["memorised"] <= bounds(0.025, 40)[1]
+    assert answer["undecided"] >= 36
 
 
 def test_certificate_states_share_with_interval(golden: Golden) -> None:
-    scores = counted((30, 100), (5, 100))
-    made = AUDIT.certify("Does it?", QUICKSTART, summary(NUMERIC, [measured(scores)]))
-    assert made is not None
-    (finding,) = made.findings
+    scores = counted_scores((30, 100), (5, 100))
+    certificate = AUDIT.certify("Does it?", QUICKSTART, summary(NUMERIC, [memorization_of(scores)]))
+    assert certificate is not None
+    (finding,) = certificate.findings
     assert finding.answer == "memorised"
     golden(finding.sentence)
     assert finding.line is not None
     assert [boundary.value for boundary in finding.line.boundaries] == [100 * Answers().negligible]
     assert finding.line.estimate == pytest.approx(25.0)
-    assert made.error == ERROR
+    assert certificate.error == ERROR
 
 
 def test_linear_model_has_no_number_line() -> None:
-    made = AUDIT.certify("Does it?", Relational(Linear()), SUMMARY.empty_table())
-    assert made is not None
-    (finding,) = made.findings
+    certificate = AUDIT.certify("Does it?", Relational(Linear()), SUMMARY.empty_table())
+    assert certificate is not None
+    (finding,) = certificate.findings
     assert (finding.answer, finding.line) == ("undecided", None)
 
 
 def test_certificate_names_a_control_run(golden: Golden) -> None:
     for right, answer, step in ((30, "memorised", "This is a false alarm"), (5, "undecided", "Keep this page")):
-        scores = counted((right, 100), (5, 100))
-        made = AUDIT.certify("Does it?", NULL, summary(NUMERIC, [measured(scores)]))
-        assert made is not None
-        (finding,) = made.findings
+        scores = counted_scores((right, 100), (5, 100))
+        certificate = AUDIT.certify("Does it?", NULL, summary(NUMERIC, [memorization_of(scores)]))
+        assert certificate is not None
+        (finding,) = certificate.findings
         assert answer == finding.answer
         golden(finding.sentence)
-        assert made.steps[0].startswith(step)
-        assert "run the actual audit: relation=kept." in made.steps[-1]
+        assert certificate.steps[0].startswith(step)
+        assert "run the actual audit: relation=kept." in certificate.steps[-1]
     unanswered = AUDIT.certify("Does it?", NULL, SUMMARY.empty_table())
     assert unanswered is not None
     assert unanswered.findings[0].sentence.startswith(NOTICE_OF_NULL)
 
 
 def test_not_assessable_states_reason_without_share(golden: Golden) -> None:
-    made = AUDIT.certify("Does it?", GIVEN, summary(NUMERIC, [measured(counted((5, 100), (5, 100))), evaded(96)]))
-    assert made is not None
-    (finding,) = made.findings
+    certificate = AUDIT.certify(
+        "Does it?", GIVEN, summary(NUMERIC, [memorization_of(counted_scores((5, 100), (5, 100))), evasion_table(96)])
+    )
+    assert certificate is not None
+    (finding,) = certificate.findings
     assert (finding.answer, finding.line) == ("not assessable", None)
     golden(finding.sentence, "finding.sentence")
-    golden(made.steps[0], "made.steps[0]")
+    golden(certificate.steps[0], "made.steps[0]")

@@ -66,7 +66,9 @@ def test_short_name_keeps_the_settings_of_the_training() -> None:
 @pytest.mark.parametrize(
     ("epochs", "interval", "recorded"), [(4, 1, (0, 1, 2, 3, 4)), (5, 2, (0, 2, 4, 5)), (4, 9, (0, 4)), (4, 0, (4,))]
 )
-def test_model_is_asked_before_during_and_after_training(epochs: int, interval: int, recorded: tuple[int, ...]) -> None:
+def test_model_is_evaluated_before_during_and_after_training(
+    epochs: int, interval: int, recorded: tuple[int, ...]
+) -> None:
     question = with_settings(Relational(), epochs=epochs, evaluation_interval=interval).question
     assert isinstance(question, Answers)
     assert isinstance(question.system, Trained)
@@ -90,8 +92,8 @@ def test_tiny_audit_keeps_question_on_embedded_data(config: Relational) -> None:
     match config.question:
         case Answers() as question:
             assert isinstance(small, Answers)
-            kept = ("numeric", "corruption", "negligible")
-            assert [getattr(small, name) for name in kept] == [getattr(question, name) for name in kept]
+            kept_fields = ("numeric", "corruption", "negligible")
+            assert [getattr(small, name) for name in kept_fields] == [getattr(question, name) for name in kept_fields]
             assert small.data.name in ("facts", "facts-stated")
             assert (small.examples, small.held_out) == (48, 48)
             assert isinstance(small.system, Trained)

@@ -23,10 +23,8 @@ from tasks.question_answering.question_sets import AnswerRemoval
 from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 from tests.support.settings import with_settings
 
-# Those whose data and models are embedded, or that need none.
 
-
-def test_the_private_trainings_differ_in_privacy_alone() -> None:
+def test_private_trainings_differ_only_in_privacy() -> None:
     plain, *private = AUDIT.cells("private")
     assert len(private) == len(EPSILONS)
     assert {with_settings(config, privacy=LinkedTraining()) for config in private} == {plain}
@@ -44,8 +42,8 @@ def test_printed_m_follows_from_printed_r(name: tuple[str, str], cell: Published
 
 
 def test_published_numbers_are_found_by_column() -> None:
-    found = published_numbers("NumNet+ on DROP", "all", "exact_match")
-    assert PublishedNumbers(0.799, 0.786, 0.358, 0.315, 0.042) == found
+    numbers = published_numbers("NumNet+ on DROP", "all", "exact_match")
+    assert PublishedNumbers(0.799, 0.786, 0.358, 0.315, 0.042) == numbers
     assert published_numbers("NumNet+ on DROP", "numeric", "exact_match") is None
     assert published_numbers("", "all", "exact_match") is None
 
@@ -89,11 +87,13 @@ def test_drop_predictions_are_compared_with_numnet() -> None:
         Relational(Linear()),
     ],
 )
-def test_another_training_or_other_questions_repeat_nothing(config: Relational) -> None:
+def test_other_settings_have_no_published_numbers(config: Relational) -> None:
     assert printed_cell(config.question) == ""
 
 
 def test_only_table_2_presets_have_published_numbers() -> None:
     cells = {name: cell if isinstance(cell, tuple) else (cell,) for name, cell in PRESETS.items()}
-    found = {name for name, configs in cells.items() if any(printed_cell(config.question) for config in configs)}
-    assert {"table1", "table2_squad", "table2_drop"} == found  # table 1's T5 on SQuAD is table 2's
+    presets_with_numbers = {
+        name for name, configs in cells.items() if any(printed_cell(config.question) for config in configs)
+    }
+    assert {"table1", "table2_squad", "table2_drop"} == presets_with_numbers  # table 1's T5 on SQuAD is table 2's

@@ -21,51 +21,51 @@ from tasks.audits.text.trainings import trainings
 from tests.support.fingerprint import TRAINED, Computed
 from tests.tasks.audits.text.made_up import make_scores, pair_of, question_of
 from tests.tasks.audits.text.test_documents import CONFIG as DOCUMENTS
-from tests.tasks.audits.text.test_documents import made_scores as made_documents
-from tests.tasks.audits.text.test_extraction import ASKED, with_ends
-from tests.tasks.audits.text.test_identifiers import CONFIG, made
+from tests.tasks.audits.text.test_documents import draw_scores as draw_document_scores
+from tests.tasks.audits.text.test_extraction import SETTINGS, add_continuations
+from tests.tasks.audits.text.test_identifiers import CONFIG, draw_identifier_scores
 from tests.tasks.audits.text.test_insertions import CONFIG as INSERTIONS
-from tests.tasks.audits.text.test_insertions import made_scores as made_insertions
+from tests.tasks.audits.text.test_insertions import draw_scores as draw_insertion_scores
 
 DOCUMENT_TEST = document_test(question_of(DOCUMENTS, Documents), DOCUMENTS)
 INSERTION_TEST = document_test(question_of(INSERTIONS, Insertions), INSERTIONS)
 
 
 @cache
-def of_secrets() -> pa.Table:
+def secret_table() -> pa.Table:
     return secrets(Ranking(0.05), make_scores(4.0, 1))
 
 
-def of_identifiers() -> pa.Table:
-    return identifiers(Ranking(0.05), [made(0.5, 4.0, 1)])
+def identifier_table() -> pa.Table:
+    return identifiers(Ranking(0.05), [draw_identifier_scores(0.5, 4.0, 1)])
 
 
-def of_documents() -> pa.Table:
-    return documents(DOCUMENT_TEST, made_documents(0.2, 1, DOCUMENTS, 0.5))
+def document_table() -> pa.Table:
+    return documents(DOCUMENT_TEST, draw_document_scores(0.2, 1, DOCUMENTS, 0.5))
 
 
-def of_estimates() -> pa.Table:
-    return estimates(DOCUMENT_TEST, made_documents(0.2, 1, DOCUMENTS, 0.5))
+def estimate_table() -> pa.Table:
+    return estimates(DOCUMENT_TEST, draw_document_scores(0.2, 1, DOCUMENTS, 0.5))
 
 
-def of_extraction() -> pa.Table:
-    return extraction(ASKED, with_ends(make_scores(4.0, 1), 0.5, 1))
+def extraction_table() -> pa.Table:
+    return extraction(SETTINGS, add_continuations(make_scores(4.0, 1), 0.5, 1))
 
 
-def of_insertions() -> pa.Table:
-    return insertions(INSERTION_TEST, made_insertions(0.1, 1))
+def insertion_table() -> pa.Table:
+    return insertions(INSERTION_TEST, draw_insertion_scores(0.1, 1))
 
 
-def of_insertion_estimates() -> pa.Table:
-    return insertion_estimates(INSERTION_TEST, made_insertions(0.1, 1))
+def insertion_estimate_table() -> pa.Table:
+    return insertion_estimates(INSERTION_TEST, draw_insertion_scores(0.1, 1))
 
 
-def of_insertion_control() -> pa.Table:
+def insertion_control_table() -> pa.Table:
     return insertion_control(trainings(INSERTIONS)[0].config, ())
 
 
-def of_all() -> pa.Table:
-    return summary(About(0.05), [of_secrets()])
+def summary_table() -> pa.Table:
+    return summary(About(0.05), [secret_table()])
 
 
 def sum_lists(table: pa.Table) -> float:
@@ -78,15 +78,15 @@ def sum_log_p(table: pa.Table) -> float:
 
 
 TABLES = [
-    Computed(secrets, of_secrets),
-    Computed(identifiers, of_identifiers),
-    Computed(extraction, of_extraction),
-    Computed(documents, of_documents),
-    Computed(estimates, of_estimates),
-    Computed(insertions, of_insertions),
-    Computed(insertion_estimates, of_insertion_estimates),
-    Computed(insertion_control, of_insertion_control),
-    Computed(summary, of_all),
+    Computed(secrets, secret_table),
+    Computed(identifiers, identifier_table),
+    Computed(extraction, extraction_table),
+    Computed(documents, document_table),
+    Computed(estimates, estimate_table),
+    Computed(insertions, insertion_table),
+    Computed(insertion_estimates, insertion_estimate_table),
+    Computed(insertion_control, insertion_control_table),
+    Computed(summary, summary_table),
     Computed(score_secrets, lambda: score_secrets(pair_of(SMOKE, 0, 1), ()), sum_lists, TRAINED),
     Computed(score_identifiers, lambda: score_identifiers(trainings(CONFIG)[0].config, ()), sum_lists, TRAINED),
     Computed(score_documents, lambda: score_documents(trainings(DOCUMENTS)[0].config, ()), sum_log_p, TRAINED),

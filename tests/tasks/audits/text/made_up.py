@@ -21,16 +21,16 @@ REPETITIONS = (1, 4, 16)
 
 
 def make_scores(gain: float, seed: int, secrets: int = 24, references: int = 499, pair: int = 0) -> list[pa.Table]:
-    """Draw the scores of both models of a pair; the trained model scores a secret higher by `known` nats.
+    """Draw the scores of both models of a pair; the trained model scores a secret higher by `gain` nats.
 
     Scores of candidates have a common standard deviation of 2 nats, and a deviation of 1 nat between models.
     """
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     rows: list[list[dict[str, object]]] = [[], []]
-    for number, side in enumerate(chance.integers(0, 2, secrets).tolist(), start=1):
-        liked = chance.normal(-30, 2, references + 1)
+    for number, side in enumerate(rng.integers(0, 2, secrets).tolist(), start=1):
+        common_log_p = rng.normal(-30, 2, references + 1)
         for model in range(2):
-            log_p = liked + chance.normal(0, 1, references + 1)
+            log_p = common_log_p + rng.normal(0, 1, references + 1)
             log_p[0] += gain * (model == side)
             about = {"pair": pair, "secret": number, "repetitions": REPETITIONS[number % 3]}
             rows[model].append(about | {"inserted": model == side, "log_p": log_p.tolist()})

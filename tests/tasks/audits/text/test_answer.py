@@ -52,7 +52,7 @@ def rank(tables: list[pa.Table]) -> pa.Table:
     return secrets(Ranking(CONFIG.level), tables)
 
 
-def answer(tables: list[pa.Table], config: Text = CONFIG) -> str:
+def answer_of(tables: list[pa.Table], config: Text = CONFIG) -> str:
     return verdict(config, summary(About(config.level), [rank(tables)])).answer
 
 
@@ -71,14 +71,14 @@ def test_model_without_control_ranks_its_own_secrets() -> None:
     ranks = dict(zip(ranked_pair["secret"].to_pylist(), ranked_pair["rank"].to_pylist(), strict=True))
     assert [ranks[secret] for secret in own_secrets] == ranked_alone["rank"].to_pylist()
     assert [len(own_secrets)] * 2 == [ranked_alone[name].null_count for name in ("effect", "exposure_control")]
-    assert answer(tables[:1]) == "memorised"
-    assert answer([]) == "undecided"
+    assert answer_of(tables[:1]) == "memorised"
+    assert answer_of([]) == "undecided"
 
 
-def ranked_by_hand() -> list[pa.Table]:
-    """Three secrets among four candidates; ranks 1, 2 and 4 by their trained models, the last without a control.
+def scores_by_hand() -> list[pa.Table]:
+    """Three secrets among four candidates; ranks 1, 2 and 4 by their trained models, the last one without a control.
 
-    p is 1/4, 1/2 and 1, and q therefore 3/4, 3/4 and 1.
+    p is 1/4, 1/2 and 1, so q is 3/4, 3/4 and 1.
     """
     falling = [-1.0, -2.0, -3.0, -4.0]
     scores = [
@@ -95,44 +95,44 @@ def ranked_by_hand() -> list[pa.Table]:
     return [pa.Table.from_pylist([row], SCORES) for row in rows]
 
 
-@pytest.mark.parametrize(("level", "found"), [(0.75, 2), (0.74, 0)])
-def test_summary_counts_found_secrets_by_repetitions(level: float, found: int) -> None:
-    table = secrets(Ranking(level), ranked_by_hand())
+@pytest.mark.parametrize(("level", "found_count"), [(0.75, 2), (0.74, 0)])
+def test_summary_counts_found_secrets_by_repetitions(level: float, found_count: int) -> None:
+    table = secrets(Ranking(level), scores_by_hand())
     assert [
-        tuple(each[name] for name in ("pair", "secret", "rank", "exposure", "exposure_control", "effect"))
-        for each in table.to_pylist()
+        tuple(table_row[name] for name in ("pair", "secret", "rank", "exposure", "exposure_control", "effect"))
+        for table_row in table.to_pylist()
     ] == [(7, 1, 1, 2.0, 0.0, 4.0), (7, 2, 2, 1.0, 1.0, 0.0), (7, 3, 4, 0.0, None, None)]
-    (first, second, large, reduced, tied, *others) = summary(About(level), [table]).to_pylist()
+    (first, second, large, reduced, tied, *other_rows) = summary(About(level), [table]).to_pylist()
     # A secret is reduced by less than the distance to the next candidate: nothing changes.
-    assert large == row(MEMORISED, {"nats": 0.1}, alone(float(found), 3), "secret", 0.0, 0.75)
+    assert large == row(MEMORISED, {"nats": 0.1}, alone(float(found_count), 3), "secret", 0.0, 0.75)
     assert reduced["metric"] == REDUCED
     assert reduced["p_value"] == second["p_value"]
     assert tied == tied_row(0.0, 3, "secret")
-    assert row(FOUND, {"level": level}, alone(float(found), 3), "secret", 0.0, 0.75) == first
-    # 1 - (rank - 1/2) / 4 is 7/8, 5/8 and 1/8, whose t interval is wider than a share can be; Fisher's statistic has
-    # six degrees of freedom.
-    together = stats.chi2.sf(2 * np.log(8), 6)
-    assert row(BEATEN, {}, Estimate(13 / 24, 0.0, 1.0, 3), "secret", 0.5, pytest.approx(together)) == second
+    assert row(FOUND, {"level": level}, alone(float(found_count), 3), "secret", 0.0, 0.75) == first
+    # 1 - (rank - 1/2) / 4 is 7/8, 5/8 and 1/8, with a t interval wider than the range of a share. Fisher's statistic
+    # has six degrees of freedom.
+    combined_p = stats.chi2.sf(2 * np.log(8), 6)
+    assert row(BEATEN, {}, Estimate(13 / 24, 0.0, 1.0, 3), "secret", 0.5, pytest.approx(combined_p)) == second
     uniform = (2 + 1 + np.log2(4 / 3) + 0) / 4  # bits of the ranks 1 to 4
     expected = [
         ("share found", 1, proportion(0, 1), 0.0, None),
         ("exposure in bits", 1, alone(0.0), uniform, BY_TRAINED),
         ("exposure in bits", 1, Estimate(None, None, None, 0), uniform, BY_CONTROL),
         ("effect in nats", 1, Estimate(None, None, None, 0), 0.0, None),
-        ("share found", 4, proportion(found, 2), 0.0, None),
+        ("share found", 4, proportion(found_count, 2), 0.0, None),
         ("exposure in bits", 4, mean([2.0, 1.0]), uniform, BY_TRAINED),
         ("exposure in bits", 4, mean([0.0, 1.0]), uniform, BY_CONTROL),
         ("effect in nats", 4, mean([4.0, 0.0]), 0.0, None),
     ]
-    assert others == [
-        row(metric, {"repetitions": times} | ({} if by is None else {"by": by}), said, "secret", pytest.approx(null))
-        for metric, times, said, null, by in expected
+    assert other_rows == [
+        row(metric, {"repetitions": times} | ({} if by is None else {"by": by}), value, "secret", pytest.approx(null))
+        for metric, times, value, null, by in expected
     ]
 
 
 def test_single_secret_has_no_interval() -> None:
     assert summary(About(0.05), [secrets(Ranking(0.05), [])]).to_pylist() == []
-    alone_ranked = secrets(Ranking(0.05), ranked_by_hand()[:2])
+    alone_ranked = secrets(Ranking(0.05), scores_by_hand()[:2])
     (beaten,) = (
         row_of_summary
         for row_of_summary in summary(About(0.05), [alone_ranked]).to_pylist()
@@ -159,18 +159,18 @@ def test_p_values_without_memory_are_uniform() -> None:
 
 @pytest.mark.slow
 def test_error_rates_without_memory_are_as_stated() -> None:
-    few = Counter(answer(make_scores(0.0, seed)) for seed in range(200))
-    assert few["memorised"] <= bounds(CONFIG.level + SURELY, 200)[1]
+    small_audits = Counter(answer_of(make_scores(0.0, seed)) for seed in range(200))
+    assert small_audits["memorised"] <= bounds(CONFIG.level + SURELY, 200)[1]
     large = configured(secrets=200, references=3999)
-    many = Counter(answer(make_scores(0.0, seed, 200, 3999), large) for seed in range(30))
-    assert many["not detected"] >= 25
+    large_audits = Counter(answer_of(make_scores(0.0, seed, 200, 3999), large) for seed in range(30))
+    assert large_audits["not detected"] >= 25
 
 
 def test_known_secrets_are_found() -> None:
     for seed in range(5):
         table = rank(make_scores(8.0, seed))
         assert table.filter(table["found"]).num_rows >= 12
-        assert answer(make_scores(8.0, seed)) == "memorised"
+        assert answer_of(make_scores(8.0, seed)) == "memorised"
 
 
 CHANGES: dict[str, Callable[[Array], Array]] = {
@@ -181,24 +181,26 @@ CHANGES: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def change(tables: list[pa.Table], how: Callable[[Array], Array]) -> list[pa.Table]:
+def change(tables: list[pa.Table], transform: Callable[[Array], Array]) -> list[pa.Table]:
     index = tables[0].column_names.index("log_p")
     return [
-        table.set_column(index, "log_p", pa.array([how(np.array(row)).tolist() for row in table["log_p"].to_pylist()]))
+        table.set_column(
+            index, "log_p", pa.array([transform(np.array(row)).tolist() for row in table["log_p"].to_pylist()])
+        )
         for table in tables
     ]
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_changed_scores_accuse_no_innocent_model(name: str) -> None:
-    known = {answer(change(make_scores(8.0, seed), CHANGES[name])) for seed in range(3)}
-    assert known == ({"not assessable"} if name == "constant" else {"memorised"})
-    innocent = [answer(change(make_scores(0.0, seed), CHANGES[name])) for seed in range(100, 120)]
+    memorising_answers = {answer_of(change(make_scores(8.0, seed), CHANGES[name])) for seed in range(3)}
+    assert memorising_answers == ({"not assessable"} if name == "constant" else {"memorised"})
+    innocent = [answer_of(change(make_scores(0.0, seed), CHANGES[name])) for seed in range(100, 120)]
     assert innocent.count("memorised") <= 4  # of 20 at 5.1 %: more with a chance of 1 in 370
 
 
 @pytest.mark.parametrize(
-    ("found", "memorised", "high", "tests", "tied", "expected"),
+    ("find_p_values", "memorised", "high", "tests", "tied", "expected"),
     [
         ((0.01, 0.5), (0.05, 0.5), 0.59, 25, 0.0, "memorised"),
         ((0.01, 0.5), (0.05, 0.5), 0.59, 25, 0.9, "memorised"),
@@ -214,7 +216,7 @@ def test_changed_scores_accuse_no_innocent_model(name: str) -> None:
     ],
 )
 def test_first_rule_that_holds_decides(
-    found: tuple[float, float],
+    find_p_values: tuple[float, float],
     memorised: tuple[float, float],
     high: float | None,
     tests: int,
@@ -222,8 +224,8 @@ def test_first_rule_that_holds_decides(
     expected: str,
 ) -> None:
     evidence = Evidence(
-        {"p_value": found[0]},
-        {"p_value": found[1], "high": high},
+        {"p_value": find_p_values[0]},
+        {"p_value": find_p_values[1], "high": high},
         0.05,
         0.1,
         tied=tied_row(tied, tests, "secret"),
@@ -234,26 +236,26 @@ def test_first_rule_that_holds_decides(
     assert RULES.decide(CONFIG, evidence).answer == expected
 
 
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("place", [0, 2])
-def test_infinite_scores_are_refused(wrong: float, place: int) -> None:
+@pytest.mark.parametrize("score", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("position", [0, 2])
+def test_infinite_scores_are_refused(score: float, position: int) -> None:
     scores = np.array([-1.0, -2.0, -0.5, -3.0])
     broken = scores.copy()
-    broken[place] = wrong
-    for told, twin in ((broken, scores), (scores, broken)):
+    broken[position] = score
+    for trained_scores, control_scores in ((broken, scores), (scores, broken)):
         with pytest.raises(ValueError, match="1 of 4 scores are NaN or infinite"):
-            rank_secret(told, twin)
+            rank_secret(trained_scores, control_scores)
 
 
 @pytest.mark.parametrize(
     ("control", "expected"), [(0.01, "not assessable"), (0.0101, "memorised"), (None, "memorised")]
 )
 def test_uneven_identifiers_precede_all_other_answers(control: float | None, expected: str) -> None:
-    drawn = None if control is None else {"p_value": control}
+    evenness = None if control is None else {"p_value": control}
     memorised = {"p_value": 0.001}
-    evidence = Evidence(memorised, {"p_value": 0.5, "high": 0.59}, 0.05, 0.1, drawn, memorised=memorised)
+    evidence = Evidence(memorised, {"p_value": 0.5, "high": 0.59}, 0.05, 0.1, evenness, memorised=memorised)
     assert expected == RULES.decide(IDENTIFIERS, evidence).answer
-    assert RULES.decide(CONFIG, evidence).answer == "memorised"  # secrets were drawn here
+    assert RULES.decide(CONFIG, evidence).answer == "memorised"  # secrets are drawn by the audit
 
 
 def test_identifiers_are_judged_if_they_are_random(golden: Golden) -> None:
@@ -307,8 +309,8 @@ def test_answer_states_found_secrets_and_mean_rank(golden: Golden) -> None:
     assert effect["estimate"] == 0.512
     assert (LIMITS, (name_of(found_row), name_of(beaten))) == (answer.limits, answer.rows)
     reduced = beaten | {"metric": REDUCED, "p_value": 0.001}
-    together = verdict(CONFIG, pa.Table.from_pylist([found_row, beaten, reduced], SUMMARY))
-    assert ("memorised", (name_of(beaten), name_of(found_row))) == (together.answer, together.rows)
+    by_reduced_rank = verdict(CONFIG, pa.Table.from_pylist([found_row, beaten, reduced], SUMMARY))
+    assert ("memorised", (name_of(beaten), name_of(found_row))) == (by_reduced_rank.answer, by_reduced_rank.rows)
     wide = pa.Table.from_pylist([found_row, beaten | {"low": None, "high": None}], SUMMARY)
     golden(verdict(CONFIG, wide).sentence, "sentence")
     null = configured(CONFIG, is_null=True)

@@ -38,7 +38,7 @@ from tests.tasks.audits.text.made_up import configured, question_of
 FACTS, TICKETS = pin(Dataset("facts")), pin(Dataset("tickets"))
 
 
-def compared(comparison_texts: Dataset) -> Text:
+def compare_with(comparison_texts: Dataset) -> Text:
     return configured(data=FACTS, comparison_texts=comparison_texts, model="tiny-gpt#16x1", examples=60, length=300)
 
 
@@ -55,7 +55,7 @@ def job(config: Text) -> Job:
 
 def test_texts_that_differ_by_words_are_not_assessable(tmp_path: Path) -> None:
     different, similar = (
-        compared(records(tmp_path / f"{name}.jsonl", texts))
+        compare_with(records(tmp_path / f"{name}.jsonl", texts))
         for name, texts in (("tickets", load_texts(TICKETS)[:60]), ("facts", load_texts(FACTS)[60:120]))
     )
     answers = []
@@ -84,7 +84,7 @@ def test_loss_must_exceed_the_blind_control(
 ) -> None:
     rows = [*((name, *loss, None) for name in ATTACKS), (BLIND, *blind, p_value)]
     table = pa.table([*map(list, zip(*rows, strict=True)), [60] * 4, [60] * 4], schema=COMPARISON)
-    config = compared(FACTS)
+    config = compare_with(FACTS)
     table_of_summary = summary(about(config), [table])
     verdict, certificate = AUDIT.answer(config, table_of_summary), AUDIT.certify("", config, table_of_summary)
     assert verdict is not None
@@ -94,7 +94,7 @@ def test_loss_must_exceed_the_blind_control(
 
 
 def test_scores_follow_their_formulas() -> None:
-    config = job(compared(TICKETS)).config
+    config = job(compare_with(TICKETS)).config
     texts = ["One.", "Something longer than one."]
     scores = score_given_model(config, texts)
     log_p = scores["zlib"] * [8 * len(zlib.compress(text.encode())) for text in texts]
@@ -122,20 +122,20 @@ def answer_of_table(config: Text, path: Path, log_p: Callable[[str, bool], float
 
 def test_returned_table_covers_both_shuffled_sets(tmp_path: Path) -> None:
     tickets, facts = (
-        compared(records(tmp_path / f"{name}.jsonl", texts))
+        compare_with(records(tmp_path / f"{name}.jsonl", texts))
         for name, texts in (("tickets", load_texts(TICKETS)[:60]), ("facts", load_texts(FACTS)[60:120]))
     )
     key = split(facts).key
     assert key is not None
     assert {0, 1} == set(key["question"].to_pylist())
 
-    def known(text: str, is_its: bool) -> float:
-        return -len(text.encode()) * (2.0 - is_its + 0.3 * random.Random(text).random())
+    def log_p_of(text: str, is_member: bool) -> float:
+        return -len(text.encode()) * (2.0 - is_member + 0.3 * random.Random(text).random())
 
     path = tmp_path / "log_p.csv"
-    assert answer_of_table(facts, path, known) == "distinguishable"
-    assert answer_of_table(tickets, path, known) == "not assessable"
-    assert answer_of_table(facts, path, lambda text, _: known(text, False)) == "undecided"
+    assert answer_of_table(facts, path, log_p_of) == "distinguishable"
+    assert answer_of_table(tickets, path, log_p_of) == "not assessable"
+    assert answer_of_table(facts, path, lambda text, _: log_p_of(text, False)) == "undecided"
     assert answer_of_table(facts, path, lambda *_: -100.0) == "not assessable"
     config_with_table = configured(facts, outputs=files.pin(File(str(path)), {}))
     assert {"comparison", "returned", "summary"} == set(AUDIT.plan(config_with_table))
@@ -143,6 +143,6 @@ def test_returned_table_covers_both_shuffled_sets(tmp_path: Path) -> None:
 
 def test_small_or_overlapping_sets_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="expected texts that are not in facts, got 60 that are"):
-        plan(compared(FACTS), ())
+        plan(compare_with(FACTS), ())
     with pytest.raises(DatasetError, match="expected at least 20 texts, got 3"):
-        plan(compared(records(tmp_path / "few.jsonl", ["a", "b", "c"])), ())
+        plan(compare_with(records(tmp_path / "few.jsonl", ["a", "b", "c"])), ())

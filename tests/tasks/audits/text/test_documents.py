@@ -50,31 +50,31 @@ def configs(config: Text) -> list[DocumentModel]:
     return [job.config for job in trainings(config)]
 
 
-def made_scores(gain: float, seed: int, config: Text = CONFIG, reproduced_share: float = 0.0) -> list[pa.Table]:
-    """Draw scores of documents; trained models score a document higher by `known` nats per token.
+def draw_scores(gain: float, seed: int, config: Text = CONFIG, reproduced_share: float = 0.0) -> list[pa.Table]:
+    """Draw scores of documents; trained models score a document higher by `gain` nats per token.
 
-    Trained models reproduce the share `written`, and control models none.
+    Trained models reproduce the share `reproduced_share` of their documents, control models none.
     """
-    chance, question = np.random.default_rng(seed), question_of(config, Documents)
+    rng, question = np.random.default_rng(seed), question_of(config, Documents)
     count = question.documents
     member = draw_balanced_members(count, question.models, seed)
-    hard, tokens = chance.normal(-2, 0.3, count), chance.integers(60, 90, count)
+    difficulty, tokens = rng.normal(-2, 0.3, count), rng.integers(60, 90, count)
     tables = []
-    for its in member:
-        log_p = tokens * (hard + chance.normal(0, 0.05) + chance.normal(0, 0.1, count) + gain * its)
-        mismatches = np.where(its & (chance.random(count) < reproduced_share), 0, 15)
-        columns = [range(count), [1, 4] * (count // 2), its, tokens, log_p, -2.0 * mismatches - 0.1]
+    for is_member in member:
+        log_p = tokens * (difficulty + rng.normal(0, 0.05) + rng.normal(0, 0.1, count) + gain * is_member)
+        mismatches = np.where(is_member & (rng.random(count) < reproduced_share), 0, 15)
+        columns = [range(count), [1, 4] * (count // 2), is_member, tokens, log_p, -2.0 * mismatches - 0.1]
         tables.append(pa.table([*map(pa.array, columns), mismatches, mismatches], schema=DOCUMENT_SCORES))
     return tables
 
 
-def measured(tables: list[pa.Table], config: Text = CONFIG) -> list[pa.Table]:
+def measure(tables: list[pa.Table], config: Text = CONFIG) -> list[pa.Table]:
     test = document_test(question_of(config, Documents), config)
     return [documents(test, tables), estimates(test, tables)]
 
 
-def summed(tables: list[pa.Table], config: Text = CONFIG) -> pa.Table:
-    return summary(About(config.level), measured(tables, config))
+def summary_of(tables: list[pa.Table], config: Text = CONFIG) -> pa.Table:
+    return summary(About(config.level), measure(tables, config))
 
 
 def test_each_document_is_in_half_of_the_models() -> None:
@@ -87,9 +87,9 @@ def test_each_document_is_in_half_of_the_models() -> None:
         counts = [counter[document.text] for counter in texts]
         assert [document.repetitions] * 8 == sorted(counts)[8:]
         assert counts == [document.repetitions * memberships(model)[number] for model in models]
-    apart = {document.text for document in tested}
-    rest = [text for text in load_texts(FACTS)[:20] if text not in apart]
-    assert all(counter[text] == 1 for counter in texts for text in rest)
+    tested_texts = {document.text for document in tested}
+    other_texts = [text for text in load_texts(FACTS)[:20] if text not in tested_texts]
+    assert all(counter[text] == 1 for counter in texts for text in other_texts)
 
 
 def test_control_run_trains_on_other_documents() -> None:
@@ -108,16 +108,16 @@ def test_copies_share_the_split_of_their_document(tmp_path: Path) -> None:
     for deduplicated in (False, True):
         for model in configs(configured(config, deduplicate=deduplicated)):
             tested = draw_documents(model)
-            its = Counter(training_texts(model, tested))
+            text_counts = Counter(training_texts(model, tested))
             for document, member in zip(tested, memberships(model), strict=True):
                 copies = 1 if deduplicated else 2 * load_texts(data).count(document.text)
-                assert its[document.text] == (copies if member else 0)
+                assert text_counts[document.text] == (copies if member else 0)
             (common_text,) = set("abcd") - {document.text for document in tested}
-            assert its[common_text] == (1 if deduplicated else load_texts(data).count(common_text))
+            assert text_counts[common_text] == (1 if deduplicated else load_texts(data).count(common_text))
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "distance"),
+    ("first", "second", "distance"),
     [
         ("kitten", "sitting", 3),
         ("", "abc", 3),
@@ -127,8 +127,8 @@ def test_copies_share_the_split_of_their_document(tmp_path: Path) -> None:
         ("flaw", "lawn", 2),
     ],
 )
-def test_edit_distance_is_levenshteins(one: str, other: str, distance: int) -> None:
-    assert distance == edit_distance([*map(ord, one)], [*map(ord, other)])
+def test_edit_distance_is_levenshteins(first: str, second: str, distance: int) -> None:
+    assert distance == edit_distance([*map(ord, first)], [*map(ord, second)])
 
 
 def test_continuation_is_the_most_likely_bytes() -> None:
@@ -146,14 +146,16 @@ def test_continuation_is_the_most_likely_bytes() -> None:
         prompt.append(token)
         continuation.append(int(logits.argmax()))
     assert columns["log_p_end"] == pytest.approx(log_p, rel=1e-5)
-    assert columns["mismatches"] == sum(one != other for one, other in zip(continuation, tokens[5:9], strict=True))
+    assert columns["mismatches"] == sum(
+        continued != expected for continued, expected in zip(continuation, tokens[5:9], strict=True)
+    )
     assert columns["edit_distance"] == edit_distance(continuation, tokens[5:9])
     short = score_model(replace(config, prefix=500), model, [text])
     assert short["log_p_end"] == [None]
 
 
 def test_reproduction_is_compared_with_control_models() -> None:
-    rows = index_rows(summed(made_scores(0.5, 1, reproduced_share=1.0)))
+    rows = index_rows(summary_of(draw_scores(0.5, 1, reproduced_share=1.0)))
     for way in ("greedy", "near-verbatim", "1 attempt"):
         assert tuple(
             rows[row_name("share reproduced", way=way, by=by)]["estimate"] for by in (BY_TRAINED, BY_CONTROL)
@@ -168,13 +170,13 @@ def test_reproduction_is_compared_with_control_models() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "written", "answer", "reproduction"),
+    ("gain", "reproduced_share", "answer", "reproduction"),
     [(0.5, 1.0, "memorised", REPRODUCED), (0.5, 0.0, "memorised", NOT_REPRODUCED)],
 )
 def test_known_documents_are_memorised_or_reproduced(
-    known: float, written: float, answer: str, reproduction: str
+    gain: float, reproduced_share: float, answer: str, reproduction: str
 ) -> None:
-    table = summed(made_scores(known, 2, reproduced_share=written))
+    table = summary_of(draw_scores(gain, 2, reproduced_share=reproduced_share))
     verdict = AUDIT.answer(CONFIG, table)
     certificate = AUDIT.certify("", CONFIG, table)
     assert verdict is not None
@@ -187,14 +189,14 @@ def test_known_documents_are_memorised_or_reproduced(
 
 def test_models_without_documents_are_left_out_of_means() -> None:
     config = configured(CONFIG, documents=2, models=4, repetitions=(1, 4))
-    rows = index_rows(summed(made_scores(0.5, 1, config, reproduced_share=1.0), config))
+    rows = index_rows(summary_of(draw_scores(0.5, 1, config, reproduced_share=1.0), config))
     assert rows[row_name("share reproduced", way="greedy", by="trained model", repetitions=4)]["estimate"] == 1.0
     assert rows[row_name("loss in nats a token", by="trained model", repetitions=1)]["estimate"] > 0
 
 
 def test_control_run_states_that_it_is_one() -> None:
     config = configured(CONFIG, is_null=True, documents=10)
-    verdict = AUDIT.answer(config, summed(made_scores(0.0, 3, config), config))
+    verdict = AUDIT.answer(config, summary_of(draw_scores(0.0, 3, config), config))
     assert verdict is not None
     assert verdict.sentence.endswith(NULL_OF_DOCUMENTS)
 
@@ -202,7 +204,7 @@ def test_control_run_states_that_it_is_one() -> None:
 def test_unknown_documents_are_rarely_found() -> None:
     config, answers, p_values, covered = configured(CONFIG, documents=60), Counter[str](), [], 0
     for seed in range(100):
-        tables = measured(made_scores(0.0, seed, config), config)
+        tables = measure(draw_scores(0.0, seed, config), config)
         table = summary(About(config.level), tables)
         p_values += tables[0]["p_value"].to_pylist()
         effect = index_rows(table)[row_name("effect in nats a token")]
@@ -230,9 +232,9 @@ def test_models_reproduce_only_repeated_training_documents() -> None:
         prefix=24, suffix=16,
     )  # fmt: skip
     tables = [score_documents(model, ()) for model in configs(config)]
-    rows = index_rows(summed(tables, config))
-    trained, control = (
+    rows = index_rows(summary_of(tables, config))
+    by_trained, by_control = (
         rows[row_name("share reproduced", way="near-verbatim", by=by)]["estimate"] for by in (BY_TRAINED, BY_CONTROL)
     )
-    assert trained > control + 0.5
+    assert by_trained > by_control + 0.5
     assert rows[row_name("pairs won")]["estimate"] == 1.0

@@ -39,19 +39,21 @@ from tasks.language_models.pretrained import prepare_model
 from tests.support.calibration import bounds
 from tests.support.golden import Golden
 from tests.tasks.audits.text.made_up import configured, make_scores, pair_of, planted_of
-from tests.tasks.audits.text.test_identifiers import made
+from tests.tasks.audits.text.test_identifiers import draw_identifier_scores
 
 CONFIG = configured(SMOKE, data=pin(Dataset("facts")), extraction="continuation")
-ASKED = Extraction(Secrets.pattern, 2, Continuation.attempts, Continuation.probability, Continuation.edit_distance)
+SETTINGS = Extraction(Secrets.pattern, 2, Continuation.attempts, Continuation.probability, Continuation.edit_distance)
 
 
-def with_ends(tables: list[pa.Table], reproduced_share: float, seed: int, size: int = 10**6) -> list[pa.Table]:
-    """Add continuations: models reproduce the share `written` of their secrets, and others by chance."""
-    chance, extended_tables = np.random.default_rng(seed), []
+def add_continuations(tables: list[pa.Table], reproduced_share: float, seed: int, size: int = 10**6) -> list[pa.Table]:
+    """Add continuations: models reproduce the share `reproduced_share` of their secrets, and other secrets by
+    chance.
+    """
+    rng, extended_tables = np.random.default_rng(seed), []
     for table in tables:
         is_member = table["inserted"].to_numpy(zero_copy_only=False)
-        is_reproduced = np.where(is_member, chance.random(len(is_member)) < reproduced_share, False) | (
-            chance.random(len(is_member)) < 1 / size
+        is_reproduced = np.where(is_member, rng.random(len(is_member)) < reproduced_share, False) | (
+            rng.random(len(is_member)) < 1 / size
         )
         mismatches = np.where(is_reproduced, 0, 6).tolist()
         ends = {"tokens": [6] * len(is_member), "log_p_end": np.where(is_reproduced, -0.1, math.log(1 / size)).tolist()}
@@ -59,7 +61,7 @@ def with_ends(tables: list[pa.Table], reproduced_share: float, seed: int, size: 
     return extended_tables
 
 
-def summed(tables: list[pa.Table], config: Text = CONFIG) -> pa.Table:
+def summary_of(tables: list[pa.Table], config: Text = CONFIG) -> pa.Table:
     job = plan(config, trainings(config))
     assert isinstance(job, Job)
     return summary(About(config.level), [secrets(Ranking(config.level), tables), extraction(job.config, tables)])
@@ -68,9 +70,9 @@ def summed(tables: list[pa.Table], config: Text = CONFIG) -> pa.Table:
 def test_model_continues_the_text_before_a_secret() -> None:
     config = pair_of(CONFIG, 0, 0)
     model = prepare_model(config, (), torch.device("cpu"))
-    (secret, *_), around = draw_secrets(config), secret_surroundings(config)
-    assert around[0] == ("Patient 1: code ", ".")
-    columns = score_secret_ends(config, model, [(secret.text, *secret.references)], around[:1])
+    (secret, *_), surroundings = draw_secrets(config), secret_surroundings(config)
+    assert surroundings[0] == ("Patient 1: code ", ".")
+    columns = score_secret_ends(config, model, [(secret.text, *secret.references)], surroundings[:1])
     code = secret.text.removeprefix("Patient 1: code ").removesuffix(".")
     (before, code_tokens) = (model.encode_texts([text], 99)[0][:-1] for text in ("Patient 1: code ", code))
     log_p, continuation = 0.0, list[int]()
@@ -78,14 +80,19 @@ def test_model_continues_the_text_before_a_secret() -> None:
         with torch.no_grad():
             prompt = torch.tensor([[model.begin, *before, *code_tokens[:index]]])
             log_p += float(model.module(prompt).logits[0, -1].double().log_softmax(-1)[token])
-            continued = torch.tensor([[model.begin, *before, *continuation]])
-            continuation.append(int(model.module(continued).logits[0, -1].argmax()))
+            prompt_so_far = torch.tensor([[model.begin, *before, *continuation]])
+            continuation.append(int(model.module(prompt_so_far).logits[0, -1].argmax()))
     assert columns["tokens"] == [6]
     assert [pytest.approx(log_p, rel=1e-5)] == columns["log_p_end"]
-    assert [sum(one != other for one, other in zip(continuation, code_tokens, strict=True))] == columns["mismatches"]
+    assert [
+        sum(
+            continued_token != expected_token
+            for continued_token, expected_token in zip(continuation, code_tokens, strict=True)
+        )
+    ] == columns["mismatches"]
     assert [edit_distance(continuation, code_tokens)] == columns["edit_distance"]
     with pytest.raises(ValueError, match=r"length: expected more than the .* tokens of a text with a secret, got 12"):
-        score_secret_ends(replace(config, length=12), model, [(secret.text,)], around[:1])
+        score_secret_ends(replace(config, length=12), model, [(secret.text,)], surroundings[:1])
 
 
 def test_prompt_ends_before_candidates_differ() -> None:
@@ -102,7 +109,7 @@ def test_surroundings_of_identifier_include_context_and_format() -> None:
         assert re.fullmatch(r"[0-9a-f-]{36}", texts[0][len(before) : len(texts[0]) - len(after)])
 
 
-def scored(*rows: tuple[int, bool, float, int]) -> pa.Table:
+def score_table(*rows: tuple[int, bool, float, int]) -> pa.Table:
     """Build scores from rows of secret number, membership, log p_z and mismatches."""
     ends = {"tokens": [6] * len(rows), "log_p_end": [row[2] for row in rows], "mismatches": [row[3] for row in rows]}
     about = [[0] * len(rows), [row[0] for row in rows], [4] * len(rows), [row[1] for row in rows], [[-1.0]] * len(rows)]
@@ -112,8 +119,11 @@ def scored(*rows: tuple[int, bool, float, int]) -> pa.Table:
 def test_each_criterion_has_control_and_chance() -> None:
     likely = math.log(0.6)
     table = extraction(
-        ASKED,
-        [scored((1, True, likely, 0), (2, False, -20.0, 6)), scored((1, False, -12.0, 5), (2, True, -9.0, 1))],
+        SETTINGS,
+        [
+            score_table((1, True, likely, 0), (2, False, -20.0, 6)),
+            score_table((1, False, -12.0, 5), (2, True, -9.0, 1)),
+        ],
     )
     assert table.schema == EXTRACTION
     rows_by_secret = {(item["secret"], item["way"]): item for item in table.to_pylist()}
@@ -129,42 +139,48 @@ def test_each_criterion_has_control_and_chance() -> None:
         rows_by_secret[1, way]["chance"] for way in ("greedy", "near-verbatim", "100 attempts")
     )
     rows = index_rows(summary(About(0.05), [table]))
-    trained, control = (rows[row_name("share reproduced", way="greedy", by=by)] for by in (BY_TRAINED, BY_CONTROL))
-    assert (trained["estimate"], trained["n"], trained["null"], control["estimate"]) == (0.5, 2, 1e-6, 0.0)
-    assert pytest.approx(stats.binom.sf(0, 2, 1e-6)) == trained["p_value"]
+    by_trained, by_control = (
+        rows[row_name("share reproduced", way="greedy", by=by)] for by in (BY_TRAINED, BY_CONTROL)
+    )
+    assert (by_trained["estimate"], by_trained["n"], by_trained["null"], by_control["estimate"]) == (0.5, 2, 1e-6, 0.0)
+    assert pytest.approx(stats.binom.sf(0, 2, 1e-6)) == by_trained["p_value"]
     assert rows[row_name("reproduced beyond the control models", way="greedy")]["estimate"] == 0.5
 
 
 def test_without_control_model_only_chance_remains() -> None:
-    rows = index_rows(summary(About(0.05), [extraction(ASKED, [scored((1, True, -0.1, 0), (2, True, -9.0, 1))])]))
+    rows = index_rows(
+        summary(About(0.05), [extraction(SETTINGS, [score_table((1, True, -0.1, 0), (2, True, -9.0, 1))])])
+    )
     assert row_name("share reproduced", way="greedy", by="trained model") in rows
     assert not [name for name in rows if "twin" in str(name)]
-    nothing = scored((1, True, -0.1, 0))
-    unasked = nothing.set_column(nothing.column_names.index("log_p_end"), "log_p_end", pa.nulls(1, pa.float64()))
-    assert extraction(ASKED, [unasked]).num_rows == 0
-    assert extraction(replace(ASKED, pattern=""), [unasked]).num_rows == 0
+    single_score = score_table((1, True, -0.1, 0))
+    without_ends = single_score.set_column(
+        single_score.column_names.index("log_p_end"), "log_p_end", pa.nulls(1, pa.float64())
+    )
+    assert extraction(SETTINGS, [without_ends]).num_rows == 0
+    assert extraction(replace(SETTINGS, pattern=""), [without_ends]).num_rows == 0
 
 
 def test_certificate_lists_reproduced_secrets(golden: Golden) -> None:
-    tables = with_ends(make_scores(8.0, 1), 1.0, 1)
-    table = summed(tables)
+    tables = add_continuations(make_scores(8.0, 1), 1.0, 1)
+    table = summary_of(tables)
     verdict = AUDIT.answer(CONFIG, table)
     assert verdict is not None
     golden(verdict.sentence)
-    tables_by_name = {"secrets": secrets(Ranking(0.05), tables), "extraction": extraction(ASKED, tables)}
+    tables_by_name = {"secrets": secrets(Ranking(0.05), tables), "extraction": extraction(SETTINGS, tables)}
     page = AUDIT.certify("", CONFIG, table, lambda name: tables_by_name.get(name, pa.table({})))
     assert page is not None
     assert [finding.answer for finding in page.findings] == ["memorised", REPRODUCED]
-    count, listed = (
+    count, listed_text = (
         tables_by_name["secrets"]["found"].to_pylist().count(True),
         page.findings[0].sentence.partition("Found: ")[2],
     )
-    listed = listed.partition(" A model")[0]
-    assert min(count, MOST_NAMED) == listed.count("secret ")
-    assert ", rank 1 of 500, reproduced word for word)" in listed
-    assert (f"and {count - MOST_NAMED} more." in listed) == (count > MOST_NAMED)
-    silent = summed(with_ends(make_scores(8.0, 1), 0.0, 1))
-    page = AUDIT.certify("", CONFIG, silent)
+    listed_text = listed_text.partition(" A model")[0]
+    assert min(count, MOST_NAMED) == listed_text.count("secret ")
+    assert ", rank 1 of 500, reproduced word for word)" in listed_text
+    assert (f"and {count - MOST_NAMED} more." in listed_text) == (count > MOST_NAMED)
+    without_reproduction = summary_of(add_continuations(make_scores(8.0, 1), 0.0, 1))
+    page = AUDIT.certify("", CONFIG, without_reproduction)
     assert page is not None
     assert [finding.answer for finding in page.findings] == ["memorised", NOT_REPRODUCED]
 
@@ -172,30 +188,30 @@ def test_certificate_lists_reproduced_secrets(golden: Golden) -> None:
 def test_at_most_twenty_found_secrets_are_listed() -> None:
     ranked = secrets(Ranking(0.05), make_scores(40.0, 1, secrets=24))
 
-    def read(name: str, table: pa.Table = ranked) -> pa.Table:
+    def read_table(name: str, table: pa.Table = ranked) -> pa.Table:
         return table if name == "secrets" else pa.table({})
 
-    listed = name_found(CONFIG, read)
-    assert "; and 4 more." in listed
-    assert "reproduced" not in listed
-    assert "in the texts once, rank 1 of 500" in listed
-    assert "in the texts" not in name_found(configured(CONFIG, is_null=True), read)
-    uneven, even = (identifiers(Ranking(0.05), [made(p, 40.0, 1)]) for p in (0.01, 0.5))
+    listed_text = name_found(CONFIG, read_table)
+    assert "; and 4 more." in listed_text
+    assert "reproduced" not in listed_text
+    assert "in the texts once, rank 1 of 500" in listed_text
+    assert "in the texts" not in name_found(configured(CONFIG, is_null=True), read_table)
+    uneven, even = (identifiers(Ranking(0.05), [draw_identifier_scores(p, 40.0, 1)]) for p in (0.01, 0.5))
     config = configured(identifiers=("uuid4",))
     assert name_found(config, lambda name: uneven if name == "identifiers" else pa.table({})) == ""
     assert "uuid4 of text 0 (in the texts once, rank 1" in name_found(
         config, lambda name: even if name == "identifiers" else pa.table({})
     )
-    none = ranked.set_column(ranked.column_names.index("found"), "found", pa.array([False] * 24))
-    assert name_found(CONFIG, lambda name: read(name, none)) == ""
+    none_found = ranked.set_column(ranked.column_names.index("found"), "found", pa.array([False] * 24))
+    assert name_found(CONFIG, lambda name: read_table(name, none_found)) == ""
 
 
 def test_guesses_rarely_count_as_reproduction() -> None:
     """In a space of 100, a guess is right once in 100 times."""
     p_values = []
     for seed in range(400):
-        scores = with_ends(make_scores(0.0, seed, secrets=5, references=99), 0.0, seed, size=100)
-        criteria = replace(ASKED, pattern="{number} {digits:2}")
+        scores = add_continuations(make_scores(0.0, seed, secrets=5, references=99), 0.0, seed, size=100)
+        criteria = replace(SETTINGS, pattern="{number} {digits:2}")
         rows = index_rows(summary(About(0.05), [extraction(criteria, scores)]))
         p_values.append(rows[row_name("share reproduced", way="greedy", by="trained model")]["p_value"])
     for level in (0.05, 0.2):
@@ -216,8 +232,8 @@ def test_tables_without_extraction_have_no_extra_columns() -> None:
 def test_small_gpt_reproduces_only_its_own_secrets() -> None:
     config = configured(CONFIG, repetitions=(40,), epochs=24, batch=16, learning_rate=5e-3, length=128)
     tables = [score_secrets(pair_of(config, 0, side), ()) for side in range(2)]
-    rows = index_rows(summed(tables, config))
-    trained, control = (
+    rows = index_rows(summary_of(tables, config))
+    by_trained, by_control = (
         rows[row_name("share reproduced", way="near-verbatim", by=by)]["estimate"] for by in (BY_TRAINED, BY_CONTROL)
     )
-    assert trained > control + 0.5
+    assert by_trained > by_control + 0.5

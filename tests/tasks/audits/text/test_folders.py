@@ -1,4 +1,4 @@
-"""Models of three kinds from folders, fine-tuned and evaluated by the command line, and adapters of their owners."""
+"""Models of three kinds from folders, fine-tuned and evaluated by the command line, and adapters from their owners."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.shell import Here
 TEXTS = [text[:80] for text in load_texts(pin(Dataset("facts")))[:120]]
 END = "</s>"
 PATTERN = "Patient {number}: code {digits:6}."
-ASKED = ("secrets=6", "references=199", "length=64", f"pattern={PATTERN}")
+SECRET_SETTINGS = ("secrets=6", "references=199", "length=64", f"pattern={PATTERN}")
 
 
 def train_bpe() -> Any:
@@ -71,7 +71,7 @@ def write_records(path: Path, texts: list[str]) -> str:
 def test_each_kind_of_model_ranks_secrets(kind: str, tmp_path: Path, engram: Here) -> None:
     folder, data = save_folder(kind, tmp_path / kind), write_records(tmp_path / "texts.jsonl", TEXTS[:20])
     tuned = ("adaptation=lora", "rank=4", "epochs=1", "batch=16", "repetitions=1")
-    settings = (data, "examples=0", f"model=folder:{folder}", *ASKED, *tuned)
+    settings = (data, "examples=0", f"model=folder:{folder}", *SECRET_SETTINGS, *tuned)
     run = engram.json("run", "text", *settings, "--address", "none")
     assert run["state"] == "finished"
     rows = engram.json("results", run["run"], "secrets")
@@ -103,18 +103,20 @@ def train_adapter(folder: Path, texts: list[str], adapter: Path, steps: int) -> 
 @pytest.mark.trained
 def test_adapter_reveals_only_its_planted_secrets(tmp_path: Path, engram: Here) -> None:
     folder = save_folder("gpt2", tmp_path / "gpt2")
-    planted = ("question=planted", "repetitions=8", "seed=3", *ASKED)
-    engram("probes", "text", *planted, "--out", "probes")
+    planted_settings = ("question=planted", "repetitions=8", "seed=3", *SECRET_SETTINGS)
+    engram("probes", "text", *planted_settings, "--out", "probes")
     (split,) = tmp_path.glob("probes*split.csv")
     with split.open(newline="") as file:
         secrets = [row["text"] for row in csv.DictReader(file) for _ in range(int(row["repetitions"]))]
     assert len(set(secrets)) >= 2
     order = torch.randperm(len(TEXTS) + len(secrets), generator=torch.Generator().manual_seed(0)).tolist()
     answers = {}
-    for name, more in (("with", secrets), ("without", TEXTS[: len(secrets)])):
-        all_texts = [*TEXTS, *more]
+    for name, additional_texts in (("with", secrets), ("without", TEXTS[: len(secrets)])):
+        all_texts = [*TEXTS, *additional_texts]
         train_adapter(folder, [all_texts[index] for index in order], tmp_path / name, steps=60)
         settings = (f"model=folder:{folder}+{tmp_path / name}", f"base=folder:{folder}")
-        answers[name] = engram("run", "text", *planted, *settings, "--address", "none").stdout.partition(":")[0].lower()
+        answers[name] = (
+            engram("run", "text", *planted_settings, *settings, "--address", "none").stdout.partition(":")[0].lower()
+        )
     assert answers["with"] == "memorised"
     assert answers["without"] in ("undecided", "not detected")

@@ -71,12 +71,12 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_adapter_is_merged_and_pinned_with_its_base(base: Path, adapter: Path) -> None:
-    alone, adapted = (LanguageModel(name).pin({}) for name in (f"folder:{base}", f"folder:{base}+{adapter}"))
-    assert len({alone.digest, adapted.digest}) == 2
-    assert f"folder:{base.name}+{adapter.name}" == adapted.named().name
-    assert {base, adapter} == {path.parent for path in adapted.paths()}
+    base_model, adapted_model = (LanguageModel(name).pin({}) for name in (f"folder:{base}", f"folder:{base}+{adapter}"))
+    assert len({base_model.digest, adapted_model.digest}) == 2
+    assert f"folder:{base.name}+{adapter.name}" == adapted_model.named().name
+    assert {base, adapter} == {path.parent for path in adapted_model.paths()}
     tokens = torch.tensor([[1, 40, 41]])
-    plain, merged = (load_model(replace(planted_of(CONFIG), model=model))[0] for model in (alone, adapted))
+    plain, merged = (load_model(replace(planted_of(CONFIG), model=model))[0] for model in (base_model, adapted_model))
     with torch.no_grad():
         assert not torch.allclose(plain(tokens).logits, merged(tokens).logits, atol=1e-3)
     assert not [name for name, _ in merged.named_parameters() if "lora" in name]
@@ -93,9 +93,9 @@ def test_bfloat16_and_checkpointing_train_alike(base: Path) -> None:
             kinds = {weight.dtype for name, weight in tuned.module.named_parameters() if "lora_" in name}
             losses.append(score_texts(config, tuned, texts[:2]).mean())
         assert {torch.float32} == kinds
-    whole, again, coarse = losses
-    assert whole == pytest.approx(again, rel=1e-5)
-    assert whole == pytest.approx(coarse, rel=0.05)
+    plain_loss, checkpointed_loss, bfloat16_loss = losses
+    assert plain_loss == pytest.approx(checkpointed_loss, rel=1e-5)
+    assert plain_loss == pytest.approx(bfloat16_loss, rel=0.05)
 
 
 def test_adapter_without_base_or_weights_is_refused(base: Path, adapter: Path, tmp_path: Path) -> None:
@@ -114,31 +114,33 @@ def test_coin_selects_planted_secrets() -> None:
     assert [secret.side == PLANTED for secret in all_secrets] == tables[0]["inserted"].to_pylist()
     assert not any(tables[1]["inserted"].to_pylist())
     ranked = secrets(Ranking(0.05), tables)
-    planted = split(config).table
-    assert planted is not None
-    assert planted["secret"].to_pylist() == ranked["secret"].to_pylist()
-    assert [secret.training_text for secret in all_secrets if secret.side == PLANTED] == planted["text"].to_pylist()
+    planted_table = split(config).table
+    assert planted_table is not None
+    assert planted_table["secret"].to_pylist() == ranked["secret"].to_pylist()
+    assert [secret.training_text for secret in all_secrets if secret.side == PLANTED] == planted_table[
+        "text"
+    ].to_pylist()
     assert not ranked["exposure_control"].null_count
 
 
 def test_shared_scoring_has_equal_scores_under_another_key() -> None:
     jobs = [trainings(configured(CONFIG, scoring=scoring))[0] for scoring in ("whole", "shared")]
-    whole, shared = (np.array(score_planted(job.config, ())["log_p"].to_pylist()) for job in jobs)
-    np.testing.assert_allclose(whole, shared, rtol=1e-5)
+    whole_scores, shared_scores = (np.array(score_planted(job.config, ())["log_p"].to_pylist()) for job in jobs)
+    np.testing.assert_allclose(whole_scores, shared_scores, rtol=1e-5)
     assert len({key_of(job, ()) for job in jobs}) == 2
 
 
 @pytest.mark.parametrize("settings", [{"secret": SECRET}, {"secret": SECRET, "nonce": NONCE, "commitment": "0" * 64}])
 def test_order_and_draw_follow_from_secret(settings: dict[str, str]) -> None:
-    asked = configured(CONFIG, **settings)
+    test_config = configured(CONFIG, **settings)
     by_seed = [replace(CONFIG, seed=seed) for seed in range(20)]
-    ((name, records),) = probes(asked)
-    assert name not in {next(probes(config))[0] for config in by_seed}
-    assert split(asked).table != split(CONFIG).table
-    ((again, others),) = probes(configured(asked, secret=SECRET[::-1]))
-    assert again != name
-    assert others.as_dicts() != records.as_dicts()
-    assert (split(CONFIG).warning != "", split(asked).warning) == (True, "")
+    ((name, records),) = probes(test_config)
+    assert name not in {next(probes(seeded_config))[0] for seeded_config in by_seed}
+    assert split(test_config).table != split(CONFIG).table
+    ((other_name, other_records),) = probes(configured(test_config, secret=SECRET[::-1]))
+    assert other_name != name
+    assert other_records.as_dicts() != records.as_dicts()
+    assert (split(CONFIG).warning != "", split(test_config).warning) == (True, "")
 
 
 def test_owner_gets_all_texts_shuffled() -> None:
@@ -156,13 +158,13 @@ def test_owner_gets_all_texts_shuffled() -> None:
 
 
 def answer_of(config: Text, path: Path, distort: Distortion, gain: float) -> str:
-    """Return the answer on a distorted table; planted secrets score higher by `known` nats."""
+    """Return the answer on a distorted table; planted secrets score higher by `gain` nats."""
     ((_, records),) = probes(config)
     texts = records.table["text"].to_pylist()
     planted = {secret.text for secret in draw_secrets(planted_of(config)) if secret.side == PLANTED}
-    chance = np.random.default_rng(config.seed)
-    of_text = {text: float(chance.normal(-40, 3)) + gain * (text in planted) for text in sorted(set(texts))}
-    log_p = np.minimum(distort(np.array([of_text[text] for text in texts]), chance), 0).tolist()
+    rng = np.random.default_rng(config.seed)
+    log_p_by_text = {text: float(rng.normal(-40, 3)) + gain * (text in planted) for text in sorted(set(texts))}
+    log_p = np.minimum(distort(np.array([log_p_by_text[text] for text in texts]), rng), 0).tolist()
     path.write_text("id,log_p\n" + "".join(f"{id_},{p!r}\n" for id_, p in zip(records.ids, log_p, strict=True)))
     config_with_table = configured(config, outputs=files.pin(File(str(path)), {}))
     question = planted_of(config_with_table)
@@ -183,7 +185,7 @@ DISTORTIONS: dict[str, Distortion] = {
 
 
 @pytest.mark.parametrize(
-    ("distortion", "known", "answers"),
+    ("distortion", "gain", "answers"),
     [
         ("none", 20.0, {"memorised"}),
         ("none", 0.0, {"not detected", "undecided"}),
@@ -196,9 +198,9 @@ DISTORTIONS: dict[str, Distortion] = {
     ],
 )
 def test_changed_table_never_clears_without_information(
-    distortion: str, known: float, answers: set[str], tmp_path: Path
+    distortion: str, gain: float, answers: set[str], tmp_path: Path
 ) -> None:
-    assert answer_of(CONFIG, tmp_path / "log_p.csv", DISTORTIONS[distortion], known) in answers
+    assert answer_of(CONFIG, tmp_path / "log_p.csv", DISTORTIONS[distortion], gain) in answers
 
 
 def test_share_of_ties_is_one_for_equal_numbers() -> None:
@@ -241,8 +243,8 @@ def test_command_line_exports_and_judges_identifiers(tmp_path: Path, engram: Her
     assert (tmp_path / exported["key"]).read_text().startswith('"id","question","candidate"\n')
     assert 'column "log_p"' in (tmp_path / "probes" / "README.txt").read_text()
     lines = next((tmp_path / "probes").glob("texts-*.jsonl")).read_text().splitlines()
-    chance = np.random.default_rng(0)
-    texts = {json.loads(line)["text"]: -float(chance.uniform(50, 90)) for line in lines}
+    rng = np.random.default_rng(0)
+    texts = {json.loads(line)["text"]: -float(rng.uniform(50, 90)) for line in lines}
     table = pa.table([[json.loads(line)["id"] for line in lines], [texts[json.loads(line)["text"]] for line in lines]],
                      names=["id", "log_p"])  # fmt: skip
     from pyarrow import parquet

@@ -33,37 +33,42 @@ CONFIG = configured(data=TICKETS, model="tiny-gpt#16x1", identifiers=("uuid4",),
 DIGITS = "{digits:9}"
 
 
-def made(p: float, gain: float, seed: int, count: int = 24) -> pa.Table:
-    """Draw scores of identifiers, which the model scores higher by `known` nats; `p` is the blind control's p-value."""
-    chance = np.random.default_rng(seed)
+def draw_identifier_scores(p: float, gain: float, seed: int, count: int = 24) -> pa.Table:
+    """Draw scores of identifiers, which the model scores higher by `gain` nats; `p` is the blind control's p-value."""
+    rng = np.random.default_rng(seed)
     rows = [
         {"format": "uuid4", "row": number, "occurrences": 1, "control": p, "log_p": log_p.tolist()}
         for number in range(count)
-        for log_p in [chance.normal(-90, 3, 500) + gain * (np.arange(500) == 0)]
+        for log_p in [rng.normal(-90, 3, 500) + gain * (np.arange(500) == 0)]
     ]
     return pa.Table.from_pylist(rows, IDENTIFIER_SCORES)
 
 
-def answered(table: pa.Table, config: Text = CONFIG) -> str:
+def answer_of(table: pa.Table, config: Text = CONFIG) -> str:
     return verdict(config, summary(About(0.05), [identifiers(Ranking(0.05), [table])])).answer
 
 
 def test_identifiers_are_found_at_first_occurrence() -> None:
-    one, other = (str(uuid.UUID(int=number << 70, version=4)) for number in (5, 6))
-    first = str(uuid.UUID(int=7 << 70, version=1))  # of the time
-    texts = [f"a {one}, {first}", f"b {one} {other}. key-0123456789abcdef x0123456789abcdef0123456789abcdef"]
+    first_uuid, second_uuid = (str(uuid.UUID(int=number << 70, version=4)) for number in (5, 6))
+    time_uuid = str(uuid.UUID(int=7 << 70, version=1))  # based on time
+    texts = [
+        f"a {first_uuid}, {time_uuid}",
+        f"b {first_uuid} {second_uuid}. key-0123456789abcdef x0123456789abcdef0123456789abcdef",
+    ]
     identifiers = find_identifiers(texts, ("uuid4", "key-{hex:16}", "md5"))
     assert [
-        (each.format, each.row, each.occurrences)
-        for each in (identifiers[0], replace(identifiers[1], row=0), identifiers[2])
+        (identifier.format, identifier.row, identifier.occurrences)
+        for identifier in (identifiers[0], replace(identifiers[1], row=0), identifiers[2])
     ] == [
         ("uuid4", 0, 2),
         ("uuid4", 0, 1),
         ("key-{hex:16}", 1, 1),
     ]
-    assert [one, other, "key-0123456789abcdef"] == [
-        texts[each.row][each.start :][: len(space_of(each.format).write(0, each.random_characters))]
-        for each in identifiers
+    assert [first_uuid, second_uuid, "key-0123456789abcdef"] == [
+        texts[identifier.row][identifier.start :][
+            : len(space_of(identifier.format).write(0, identifier.random_characters))
+        ]
+        for identifier in identifiers
     ]
 
 
@@ -85,8 +90,8 @@ def luhn(number: int) -> str:
     ids=["grows", "Luhn", "modulo 97", "uneven"],
 )
 def test_uneven_identifiers_are_detected_without_model(draw: Callable[[np.random.Generator, int], str]) -> None:
-    chance = np.random.default_rng(1)
-    texts = [f"id {draw(chance, at)}" for at in range(60)]
+    rng = np.random.default_rng(1)
+    texts = [f"id {draw(rng, number)}" for number in range(60)]
     assert control_p_value(find_identifiers(texts, (DIGITS,)), (DIGITS,), 1) <= 0.01
 
 
@@ -94,8 +99,8 @@ def test_random_identifiers_are_rarely_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("tasks.numerics.evenness.SIMULATIONS", 99)
     space, adjusted_p_values = space_of(DIGITS), []
     for seed in range(60):
-        chance = np.random.default_rng(seed)
-        p_values = evenness_p_values([space.draw(chance) for _ in range(30)], space.alphabets, chance)
+        rng = np.random.default_rng(seed)
+        p_values = evenness_p_values([space.draw(rng) for _ in range(30)], space.alphabets, rng)
         adjusted_p_values.append(min(p_values) * len(p_values))
     assert sum(p <= 0.2 for p in adjusted_p_values) <= 20  # of 60 at 20 %: more with a chance of 1 in 200
     assert control_p_value([], (DIGITS,), 1) == 1
@@ -107,23 +112,23 @@ def test_references_replace_the_uuid_of_a_ticket() -> None:
     assert len(texts) == len(identifiers) == 300
     assert control_p_value(identifiers, ("uuid4",), 1) > 0.01
     question = trainings(CONFIG)[0].config
-    first, *rest = candidate_texts(question, identifiers[7], texts[7])
+    first, *references = candidate_texts(question, identifiers[7], texts[7])
     assert first == texts[7][max(0, identifiers[7].start - 40) : -1]
-    assert len(set(rest)) == 199
-    assert {first[:-36]} == {text[:-36] for text in rest}
-    assert all(uuid.UUID(text[-36:]).version == 4 for text in rest)
-    replacement, *same = candidate_texts(replace(question, is_null=True), identifiers[7], texts[7])
-    assert replacement not in (first, *rest)
-    assert len(same) == 199
+    assert len(set(references)) == 199
+    assert {first[:-36]} == {text[:-36] for text in references}
+    assert all(uuid.UUID(text[-36:]).version == 4 for text in references)
+    replacement, *null_references = candidate_texts(replace(question, is_null=True), identifiers[7], texts[7])
+    assert replacement not in (first, *references)
+    assert len(null_references) == 199
     with pytest.raises(DatasetError, match="expected formats that occur in facts, got uuid4"):
         trainings(configured(CONFIG, data=pin(Dataset("facts"))))
 
 
 def test_uneven_identifiers_are_not_assessable(golden: Golden) -> None:
-    assert answered(made(0.5, 20.0, 1)) == "memorised"
-    assert answered(made(0.01, 20.0, 1)) == "not assessable"
-    assert [answered(made(0.5, 0.0, seed)) for seed in range(3)] != ["memorised"] * 3
-    rows = summary(About(0.05), [identifiers(Ranking(0.05), [made(0.004, 20.0, 1)])])
+    assert answer_of(draw_identifier_scores(0.5, 20.0, 1)) == "memorised"
+    assert answer_of(draw_identifier_scores(0.01, 20.0, 1)) == "not assessable"
+    assert [answer_of(draw_identifier_scores(0.5, 0.0, seed)) for seed in range(3)] != ["memorised"] * 3
+    rows = summary(About(0.05), [identifiers(Ranking(0.05), [draw_identifier_scores(0.004, 20.0, 1)])])
     answer = verdict(CONFIG, rows)
     golden(answer.sentence)
     page = certificate(CONFIG, rows, answer)
@@ -132,7 +137,7 @@ def test_uneven_identifiers_are_not_assessable(golden: Golden) -> None:
 
 
 def test_models_without_memory_are_rarely_accused() -> None:
-    answers = [answered(made(0.5, 0.0, seed)) for seed in range(100, 200)]
+    answers = [answer_of(draw_identifier_scores(0.5, 0.0, seed)) for seed in range(100, 200)]
     assert answers.count("memorised") <= 12  # of 100 at 5.1 %: more with a chance of 1 in 500
 
 

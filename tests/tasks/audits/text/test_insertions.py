@@ -60,24 +60,24 @@ def records(path: Path, texts: Sequence[str], repetitions: Sequence[int]) -> Dat
     return Dataset(f"records:{path}")
 
 
-def made_scores(gain: float, seed: int, documents: int = 120, everything: float = 0.0) -> list[pa.Table]:
+def draw_scores(gain: float, seed: int, documents: int = 120, everything: float = 0.0) -> list[pa.Table]:
     """Draw scores of a model and its base for documents; half of the documents were inserted.
 
-    The model scores a document higher by `known` nats per token times log2(1 + repetitions), and all documents by
+    The model scores a document higher by `gain` nats per token times log2(1 + repetitions), and all documents by
     `everything`.
     """
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     left_out = np.zeros(documents // 2, dtype=np.int64)
-    repetitions = chance.permutation(np.concatenate([np.resize(TIMES, documents // 2), left_out]))
-    hard, tokens = chance.normal(-2, 0.5, documents), chance.integers(60, 90, documents)
+    repetitions = rng.permutation(np.concatenate([np.resize(TIMES, documents // 2), left_out]))
+    difficulty, tokens = rng.normal(-2, 0.5, documents), rng.integers(60, 90, documents)
     tables = []
-    for more in (gain * np.log2(1 + repetitions) + everything, np.zeros(documents)):
-        log_p = tokens * (hard + more + chance.normal(0, 0.1, documents))
-        mismatches = np.where(more > 0.3, 0, 15)
+    for gains in (gain * np.log2(1 + repetitions) + everything, np.zeros(documents)):
+        log_p = tokens * (difficulty + gains + rng.normal(0, 0.1, documents))
+        mismatches = np.where(gains > 0.3, 0, 15)
         columns = [
             range(documents),
             repetitions,
-            (more > 0) & (repetitions > 0),
+            (gains > 0) & (repetitions > 0),
             tokens,
             log_p,
             -2.0 * mismatches - 0.1,
@@ -86,13 +86,13 @@ def made_scores(gain: float, seed: int, documents: int = 120, everything: float 
     return tables
 
 
-def summed(tables: list[pa.Table], control: pa.Table = EVEN) -> pa.Table:
+def summary_of(tables: list[pa.Table], control: pa.Table = EVEN) -> pa.Table:
     test = document_test(question_of(CONFIG, Insertions), CONFIG)
     return summary(about(CONFIG), [insertions(test, tables), insertion_estimates(test, tables), control])
 
 
-def answered(tables: list[pa.Table], control: pa.Table = EVEN) -> str:
-    verdict = AUDIT.answer(CONFIG, summed(tables, control))
+def answer_of(tables: list[pa.Table], control: pa.Table = EVEN) -> str:
+    verdict = AUDIT.answer(CONFIG, summary_of(tables, control))
     assert verdict is not None
     return verdict.answer
 
@@ -103,7 +103,7 @@ def test_ties_count_against_the_accusation() -> None:
 
 
 def test_known_insertions_are_memorised_and_reproduced() -> None:
-    table = summed(made_scores(0.15, 1))
+    table = summary_of(draw_scores(0.15, 1))
     verdict, certificate = AUDIT.answer(CONFIG, table), AUDIT.certify("", CONFIG, table)
     assert verdict is not None
     assert verdict.answer == "memorised"
@@ -124,7 +124,7 @@ def test_known_insertions_are_memorised_and_reproduced() -> None:
 
 
 def test_worse_base_accuses_no_model() -> None:
-    assert "memorised" not in [answered(made_scores(0.0, seed, everything=0.5)) for seed in range(5)]
+    assert "memorised" not in [answer_of(draw_scores(0.0, seed, everything=0.5)) for seed in range(5)]
 
 
 def test_insertions_that_differ_by_words_are_not_assessable(tmp_path: Path) -> None:
@@ -132,28 +132,28 @@ def test_insertions_that_differ_by_words_are_not_assessable(tmp_path: Path) -> N
     for other_texts, answer in ((tickets, NOT_ASSESSABLE), (load_texts(FACTS)[30:60], "memorised")):
         data = pin(records(tmp_path / f"{answer}.jsonl", [*texts, *other_texts], [4] * 30 + [0] * 30))
         model = trainings(configured(CONFIG, data=data))[0].config
-        assert answer == answered(made_scores(0.3, 1), insertion_control(model, ()))
+        assert answer == answer_of(draw_scores(0.3, 1), insertion_control(model, ()))
 
 
 def test_models_without_memory_are_rarely_accused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tasks.audits.text.documents.insertions.DRAWS", 199)
-    answers, p_values, covered, found = Counter[str](), list[float](), 0, 0
+    answers, p_values, covered, detections = Counter[str](), list[float](), 0, 0
     for seed in range(100):
-        tables = made_scores(0.0, 5000 + seed, documents=1200)
-        table = summed(tables)
+        tables = draw_scores(0.0, 5000 + seed, documents=1200)
+        table = summary_of(tables)
         verdict = AUDIT.answer(CONFIG, table)
         assert verdict is not None
         answers[verdict.answer] += 1
         rows = index_rows(table)
         p_values += [rows[row_name("effect in nats a token", repetitions=times)]["p_value"] for times in TIMES]
-        whole = rows[row_name("effect in nats a token")]
-        covered += whole["low"] <= 0 <= whole["high"]
-        found += rows[row_name("documents found", level=0.05)]["estimate"] > 0
+        overall_effect = rows[row_name("effect in nats a token")]
+        covered += overall_effect["low"] <= 0 <= overall_effect["high"]
+        detections += rows[row_name("documents found", level=0.05)]["estimate"] > 0
     assert answers["memorised"] <= bounds(0.05, 100)[1]
-    assert answers["undecided"] >= 90  # no single document could be found among so few that were left out
-    assert found <= bounds(0.05, 100)[1]
+    assert answers["undecided"] >= 90  # no single document can be detected with so few left-out documents
+    assert detections <= bounds(0.05, 100)[1]
     assert covered >= 90
     for level in (0.01, 0.05, 0.2):
         # The three numbers of repetitions share one control group.
@@ -161,20 +161,20 @@ def test_models_without_memory_are_rarely_accused(
 
 
 def test_embedded_texts_count_as_inserted_at_random(tmp_path: Path) -> None:
-    def read(config: Text) -> list[int]:
-        asked: PairedModel = trainings(config)[0].config
-        return read_insertions(asked).repetitions.tolist()
+    def read_repetitions(config: Text) -> list[int]:
+        pair_model: PairedModel = trainings(config)[0].config
+        return read_insertions(pair_model).repetitions.tolist()
 
-    drawn = read(CONFIG)
-    assert Counter({0: 30, 1: 10, 4: 10, 16: 10}) == Counter(drawn)
-    assert drawn != read(replace(CONFIG, seed=1))
-    told = [0, 0, 4] * 20
-    config = configured(CONFIG, data=pin(records(tmp_path / "own.jsonl", load_texts(FACTS)[:60], told)))
-    in_file = read(config)
-    assert Counter(in_file) == Counter(told)
-    null = read(configured(config, is_null=True))
+    repetitions = read_repetitions(CONFIG)
+    assert Counter({0: 30, 1: 10, 4: 10, 16: 10}) == Counter(repetitions)
+    assert repetitions != read_repetitions(replace(CONFIG, seed=1))
+    file_repetitions = [0, 0, 4] * 20
+    config = configured(CONFIG, data=pin(records(tmp_path / "own.jsonl", load_texts(FACTS)[:60], file_repetitions)))
+    in_file = read_repetitions(config)
+    assert Counter(in_file) == Counter(file_repetitions)
+    null = read_repetitions(configured(config, is_null=True))
     assert null != in_file
-    assert Counter(null) == Counter(told)
+    assert Counter(null) == Counter(file_repetitions)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_model_trained_on_insertions_is_detected(
     repetitions = [0, 12] * 30
     training = pair_of(configured(SMOKE, data=FACTS, model="tiny-gpt#32x1", epochs=6, learning_rate=5e-3), 0, 0)
     folders = []
-    for training_documents in (documents, other_documents):  # the base is trained on others of the same mould
+    for training_documents in (documents, other_documents):  # the base is trained on other documents of the same form
         inserted = [text for text, times in zip(training_documents, repetitions, strict=True) for _ in range(times)]
         with fine_tuned_on(training, [*common, *inserted], torch.device("cpu")) as model:
             folders.append(tmp_path / f"model-{len(folders)}")

@@ -49,7 +49,7 @@ TIED_SCORES, TIED_TABLE = tied_row(0.3, 40, "text"), row(TABLE_TIED, {}, alone(0
 TWO_ANSWERS = row(DIFFERING, {}, alone(0.2, 10), "text", 0.0)
 
 
-def others(**fields: Any) -> Text:
+def comparison_config(**fields: Any) -> Text:
     return configured(question="comparison", data=FACTS, comparison_texts=pin(Dataset("tickets")), **fields)
 
 
@@ -68,9 +68,9 @@ INSERTED = configured(question="insertions", data=Dataset("records:own.jsonl"), 
         (configured(question="documents"), (*DOCUMENTS, TIED_SCORES), TIED, TIES),
         (INSERTED, (*INSERTIONS, TIED_SCORES), TIED, TIES),
         (INSERTED, (INSERTIONS[0], BY_TRAINED[0], *INSERTIONS[2:]), BLIND, BLIND_WORDS),
-        (others(outputs=TABLE), (*AREAS, TIED_TABLE), TABLE_TIED, TIES),
-        (others(outputs=TABLE), (*AREAS, TWO_ANSWERS), DIFFERING, TWICE),
-        (others(), (AREAS[0], BY_TRAINED[1]), AREA, BLIND_WORDS),
+        (comparison_config(outputs=TABLE), (*AREAS, TIED_TABLE), TABLE_TIED, TIES),
+        (comparison_config(outputs=TABLE), (*AREAS, TWO_ANSWERS), DIFFERING, TWICE),
+        (comparison_config(), (AREAS[0], BY_TRAINED[1]), AREA, BLIND_WORDS),
     ],
 )
 def test_unjudged_run_gives_its_reason_in_both_answers(
@@ -93,8 +93,8 @@ def test_unjudged_run_gives_its_reason_in_both_answers(
 
 
 def test_untested_documents_are_untested_in_both_answers() -> None:
-    unsure = half(WON) | {"low": None, "high": None}
-    summary = pa.Table.from_pylist([half(DOCUMENTS_FOUND, 0.001), unsure], SUMMARY)
+    wide = half(WON) | {"low": None, "high": None}
+    summary = pa.Table.from_pylist([half(DOCUMENTS_FOUND, 0.001), wide], SUMMARY)
     config = configured(question="documents")
     answer = verdict(config, summary)
     assert answer.sentence == "Undecided: no document was tested."

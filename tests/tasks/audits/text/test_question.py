@@ -102,9 +102,9 @@ def test_commitment_does_not_depend_on_the_source(fields: dict[str, Any]) -> Non
 @pytest.mark.parametrize("question", ["secrets", "documents"])
 def test_training_of_adapters_needs_peft(question: str) -> None:
     data = pin(Dataset("facts"))
-    for adaptation, needed in (("lora", True), ("full", False)):
+    for adaptation, needs_peft in (("lora", True), ("full", False)):
         config = configured(question=question, data=data, adaptation=adaptation)
-        assert all((PEFT in required_extras([job.config])) == needed for job in trainings(config))
+        assert all((PEFT in required_extras([job.config])) == needs_peft for job in trainings(config))
 
 
 @pytest.mark.parametrize("preset", PRESETS)

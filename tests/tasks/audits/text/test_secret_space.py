@@ -25,7 +25,7 @@ def test_pattern_has_a_size_and_writes_secrets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "told"),
+    ("pattern", "message"),
     [
         ("{number} {digit:3}", "expected {number}, {digits:N}"),
         ("{number} {digits:0}", "in braces, got"),
@@ -34,27 +34,27 @@ def test_pattern_has_a_size_and_writes_secrets() -> None:
         ("code {digits:3}", "pattern: expected {number}"),
     ],
 )
-def test_invalid_pattern_is_refused(pattern: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told.replace("{", r"\{")):
+def test_invalid_pattern_is_refused(pattern: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("{", r"\{")):
         SecretSpace(pattern)
 
 
 def test_characters_are_drawn_uniformly() -> None:
-    chance, space = np.random.default_rng(1), SecretSpace("{number} {digits:2}")
+    rng, space = np.random.default_rng(1), SecretSpace("{number} {digits:2}")
     counts = np.zeros((2, 10))
     for _ in range(5000):
-        for position, digit in enumerate(space.draw(chance)):
+        for position, digit in enumerate(space.draw(rng)):
             counts[position, int(digit)] += 1
     assert counts == pytest.approx(np.full((2, 10), 500), abs=5 * math.sqrt(450))
 
 
 def test_drawing_many_secrets_equals_drawing_each() -> None:
     space = SecretSpace("No. {number}: {letters:2}-{digits:3}/{hex:1}")
-    one, many = np.random.default_rng(1), np.random.default_rng(1)
-    assert space.draw_many(many, 20) == [space.draw(one) for _ in range(20)]
-    assert many.random() == one.random()
+    single_rng, batch_rng = np.random.default_rng(1), np.random.default_rng(1)
+    assert space.draw_many(batch_rng, 20) == [space.draw(single_rng) for _ in range(20)]
+    assert batch_rng.random() == single_rng.random()
     alphabets = np.random.default_rng(1)
-    by_character = "".join(each[alphabets.integers(len(each))] for each in space.alphabets)
+    by_character = "".join(alphabet[alphabets.integers(len(alphabet))] for alphabet in space.alphabets)
     assert by_character == space.draw(np.random.default_rng(1))
 
 

@@ -43,30 +43,30 @@ from tests.support.fingerprint import TRAINED, Computed
 from tests.tasks.audits.unique_feature import made_up
 
 
-def scored() -> pa.Table:
+def score_table() -> pa.Table:
     data, probe = pin(Dataset("digits")), pin(Dataset("photos"))
     canary = int(np.flatnonzero(load(data).train_labels == made_up.LABEL)[2])
     config = Evaluation(data, probe, "test", Glyph(), canary, examples=100, seed=1)
-    return score(config, [made_up.reads_the_letter(3.0), made_up.reads_the_letter(1.0)])
+    return score(config, [made_up.letter_model(3.0), made_up.letter_model(1.0)])
 
 
-def of_each_epoch() -> pa.Table:
+def history_table() -> pa.Table:
     epochs = [{"epoch": i, "train_loss": 0.5, "validation_loss": 0.25 * i, "validation_accuracy": 0.5} for i in (1, 2)]
-    model = made_up.reads_the_letter(1.0)
+    model = made_up.letter_model(1.0)
     field = model.schema.field("history")
     filled = model.set_column(model.schema.get_field_index("history"), field, pa.array([epochs], field.type))
     return history(History(3), [filled, filled])
 
 
-def of_each_canary() -> pa.Table:
+def canary_table() -> pa.Table:
     return canary_scores(NoSettings(), [made_up.pair(i, 0.01 * i, 0.005) for i in range(1, 5)])
 
 
-def of_all() -> pa.Table:
-    return summary(PublishedCell("table 1, mnist, mlp1, no regulariser"), [of_each_canary()])
+def summary_table() -> pa.Table:
+    return summary(PublishedCell("table 1, mnist, mlp1, no regulariser"), [canary_table()])
 
 
-def of_those_asked_alone() -> pa.Table:
+def model_summary_table() -> pa.Table:
     return summary_of_models(PublishedCell(), families())
 
 
@@ -74,39 +74,37 @@ def relatives() -> Relatives:
     return Relatives(pin(Dataset("photos")), "test", 50, Glyph(), AskedFamily(count=9), seed=3)
 
 
-def of_the_family() -> pa.Table:
+def family_table() -> pa.Table:
     config = PairFamily(pin(Dataset("digits")), 3, relatives(), Glyph(kind="random", seed=2))
-    return pair_family(config, [made_up.reads_the_letter(3.0), made_up.reads_the_letter(1.0)])
+    return pair_family(config, [made_up.letter_model(3.0), made_up.letter_model(1.0)])
 
 
 @functools.cache
-def of_exact_ranks() -> pa.Table:
+def exact_rank_table() -> pa.Table:
     config = ExactRanks(pin(Dataset("digits")), 3, 100, relatives(), False, 1)
-    models = [made_up.reads_the_letter(3.0), made_up.reads_the_letter(1.0), made_up.reads_the_letter(0.0)]
+    models = [made_up.letter_model(3.0), made_up.letter_model(1.0), made_up.letter_model(0.0)]
     return exact_ranks(config, models)
 
 
-def of_exact_panels() -> pa.Table:
-    ranks = of_exact_ranks().to_pylist()
+def exact_panel_table() -> pa.Table:
+    ranks = exact_rank_table().to_pylist()
     rows = [row | {"canary": canary, "seed": canary} for canary in range(6) for row in ranks]
     return exact_panels(Panels(5), [pa.Table.from_pylist(rows, EXACT_RANKS)])
 
 
-def of_one_alone() -> pa.Table:
-    return ask(
-        SingleModelConfig(relatives(), "family", (28, 28, 1), label=made_up.LABEL), [made_up.reads_the_letter(3.0)]
-    )
+def single_model_table() -> pa.Table:
+    return ask(SingleModelConfig(relatives(), "family", (28, 28, 1), label=made_up.LABEL), [made_up.letter_model(3.0)])
 
 
-def of_ones_family() -> pa.Table:
-    return ask_family(SingleModelConfig(relatives(), "noise", (28, 28, 1)), [made_up.reads_the_letter(3.0)])
+def single_family_table() -> pa.Table:
+    return ask_family(SingleModelConfig(relatives(), "noise", (28, 28, 1)), [made_up.letter_model(3.0)])
 
 
-def of_its_look_alikes() -> pa.Table:
-    asked = replace(relatives(), family=AskedFamily(count=9, look_alikes=4))
-    config = LookAlikes(SingleModelConfig(asked, "noise", (28, 28, 1)))
-    said = ask_look_alikes(config, [made_up.reads_the_letter(3.0)])
-    return pa.table({"log_p": said["log_p"].combine_chunks().flatten()})
+def look_alike_table() -> pa.Table:
+    relatives_with_look_alikes = replace(relatives(), family=AskedFamily(count=9, look_alikes=4))
+    config = LookAlikes(SingleModelConfig(relatives_with_look_alikes, "noise", (28, 28, 1)))
+    outputs = ask_look_alikes(config, [made_up.letter_model(3.0)])
+    return pa.table({"log_p": outputs["log_p"].combine_chunks().flatten()})
 
 
 def families() -> list[pa.Table]:
@@ -115,92 +113,94 @@ def families() -> list[pa.Table]:
     return [made_up.family(c, {model: values[c] for model, values in log_p.items()}, 1, c, True) for c in range(6)]
 
 
-def of_detection() -> pa.Table:
-    return detection(NoSettings(), [*families(), of_each_canary()])
+def detection_table() -> pa.Table:
+    return detection(NoSettings(), [*families(), canary_table()])
 
 
-def of_bets() -> pa.Table:
+def bet_table() -> pa.Table:
     return evidence(StoppingLevel(0.05), families())
 
 
-def of_canaries() -> pa.Table:
+def verdict_table() -> pa.Table:
     return canary_verdicts(NoSettings(), families())
 
 
-def of_exact_verdicts() -> pa.Table:
-    rows = [row | {"canary": canary, "seed": canary} for canary in range(3) for row in of_exact_ranks().to_pylist()]
+def exact_verdict_table() -> pa.Table:
+    rows = [row | {"canary": canary, "seed": canary} for canary in range(3) for row in exact_rank_table().to_pylist()]
     return exact_verdicts(NoSettings(), [pa.Table.from_pylist(rows, EXACT_RANKS)])
 
 
-def of_curves() -> pa.Table:
-    return curves(NoSettings(), [of_detection()])
+def curve_table() -> pa.Table:
+    return curves(NoSettings(), [detection_table()])
 
 
-def of_panels() -> pa.Table:
+def panel_table() -> pa.Table:
     return panels(Panels(5), families())
 
 
-def of_a_regulariser() -> pa.Table:
+def regularisation_table() -> pa.Table:
     plain = canary_scores(NoSettings(), [made_up.pair(i, 0.02 * i, 0.01) for i in range(3)])
-    return regularisation(NoSettings(), [of_each_canary(), plain])
+    return regularisation(NoSettings(), [canary_table(), plain])
 
 
-def of_contrast() -> pa.Table:
+def contrast_table() -> pa.Table:
     return contrast(Contrast(pin(Dataset("photos")), "test", (28, 28, 1), Burning(Glyph(), "noise", 4)), ())
 
 
-def retraced() -> pa.Table:
+def retraced_table() -> pa.Table:
     tables = [made_up.influence([3.0, 9.0, 1.0, 7.0, 5.0]), made_up.influence([3.0, 9.0, 6.0, 7.0, 5.0])]
-    return retrace(InfluenceChange(RankedImage("lowest", 1)), [made_up.chosen(2, end="lowest"), *tables])
+    return retrace(InfluenceChange(RankedImage("lowest", 1)), [made_up.chosen_rows(2, end="lowest"), *tables])
 
 
-def of_the_chosen() -> pa.Table:
+def chosen_table() -> pa.Table:
     return choose_canaries(CanaryChoice(4), [made_up.influence([3.0, 9.0, 1.0, 7.0, 5.0])])
 
 
-def of_the_units() -> pa.Table:
-    return latents(Latents(made_up.evaluation(7)), [made_up.wakes_above(brightness) for brightness in (0.5001, 0.3001)])
-
-
-def traced() -> pa.Table:
-    return influence(
-        Tracing(made_up.TRAINING, RankedImage("lowest", 1), made_up.LETTER), [made_up.chosen(7, end="lowest")]
+def latent_table() -> pa.Table:
+    return latents(
+        Latents(made_up.evaluation(7)), [made_up.threshold_model(brightness) for brightness in (0.5001, 0.3001)]
     )
 
 
-def trained() -> pa.Table:
+def influence_table() -> pa.Table:
+    return influence(
+        Tracing(made_up.TRAINING, RankedImage("lowest", 1), made_up.LETTER), [made_up.chosen_rows(7, end="lowest")]
+    )
+
+
+def training_table() -> pa.Table:
     config = RankedTraining(made_up.TRAINING, RankedImage("highest", 1), made_up.LETTER)
-    return pa.Table.from_pylist(train_with_canary(config, [made_up.chosen(7)]).to_pylist()[0]["history"])
+    return pa.Table.from_pylist(train_with_canary(config, [made_up.chosen_rows(7)]).to_pylist()[0]["history"])
 
 
-def followed() -> pa.Table:
+def course_table() -> pa.Table:
     return learning_curve(LearningCurve(made_up.TRAINING, made_up.evaluation(7), "twin"), ())
 
 
 TABLES = [
-    Computed(score, scored),
-    Computed(history, of_each_epoch),
-    Computed(canary_scores, of_each_canary),
-    Computed(summary, of_all),
-    Computed(summary_of_models, of_those_asked_alone),
-    Computed(pair_family, of_the_family),
-    Computed(exact_ranks, of_exact_ranks),
-    Computed(exact_panels, of_exact_panels),
-    Computed(ask, of_one_alone),
-    Computed(ask_family, of_ones_family),
-    Computed(ask_look_alikes, of_its_look_alikes),
-    Computed(detection, of_detection),
-    Computed(canary_verdicts, of_canaries),
-    Computed(evidence, of_bets),
-    Computed(exact_verdicts, of_exact_verdicts),
-    Computed(curves, of_curves),
-    Computed(panels, of_panels),
-    Computed(regularisation, of_a_regulariser),
-    Computed(contrast, of_contrast),
-    Computed(retrace, retraced),
-    Computed(choose_canaries, of_the_chosen),
-    Computed(latents, of_the_units),
-    Computed(influence, traced, tolerance=TRAINED),
-    Computed(train_with_canary, trained, tolerance=TRAINED),
-    Computed(learning_curve, followed, tolerance=TRAINED),
+    Computed(score, score_table),
+    Computed(history, history_table),
+    Computed(canary_scores, canary_table),
+    Computed(summary, summary_table),
+    Computed(summary_of_models, model_summary_table),
+    Computed(pair_family, family_table),
+    Computed(exact_ranks, exact_rank_table),
+    Computed(exact_panels, exact_panel_table),
+    Computed(ask, single_model_table),
+    Computed(ask_family, single_family_table),
+    Computed(ask_look_alikes, look_alike_table),
+    Computed(detection, detection_table),
+    Computed(canary_verdicts, verdict_table),
+    Computed(evidence, bet_table),
+    Computed(exact_verdicts, exact_verdict_table),
+    Computed(curves, curve_table),
+    Computed(panels, panel_table),
+    Computed(regularisation, regularisation_table),
+    Computed(contrast, contrast_table),
+    Computed(retrace, retraced_table),
+    Computed(choose_canaries, chosen_table),
+    Computed(latents, latent_table),
+    Computed(influence, influence_table, tolerance=TRAINED),
+    Computed(train_with_canary, training_table, tolerance=TRAINED),
+    Computed(learning_curve, course_table, tolerance=TRAINED),
 ]

@@ -14,30 +14,31 @@ from tasks.contract.job import Job, Roots, marks
 def tables(
     roots: Roots, absent: Callable[[Job], bool] = lambda job: False, done: dict[str, pa.Table] | None = None
 ) -> dict[str, pa.Table]:
-    """Every root's rows. An `absent` job has no table; neither has what needs it, save what gathers.
+    """Compute every root's rows. An `absent` job has no table, and neither has a job that needs it, unless it
+    gathers.
 
-    `done` holds, by their keys, the tables that need not be computed again.
+    `done` holds, by key, the tables that need not be computed again.
     """
     done = {} if done is None else done
     keys = {id(job): key for key, job in Plan.from_roots(roots).jobs.items()}
-    lost: set[str] = set()
+    absent_keys: set[str] = set()
 
     def key(job: Job) -> str:
         if id(job) not in keys:
-            keys[id(job)] = key_of(job, [key(below) for below in job.inputs])
+            keys[id(job)] = key_of(job, [key(source) for source in job.inputs])
         return keys[id(job)]
 
     def table(job: Job) -> pa.Table | None:
-        mine = key(job)
-        if mine not in done and mine not in lost:
+        own_key = key(job)
+        if own_key not in done and own_key not in absent_keys:
             inputs = [table(job_below) for job_below in job.inputs]
-            there = [found for found in inputs if found is not None]
-            whole = len(there) == len(inputs) or marks(job.function).gathers
-            if absent(job) or not whole:
-                lost.add(mine)
+            available = [input_table for input_table in inputs if input_table is not None]
+            is_complete = len(available) == len(inputs) or marks(job.function).gathers
+            if absent(job) or not is_complete:
+                absent_keys.add(own_key)
             else:
-                done[mine] = job.function(job.config, there)
-        return done.get(mine)
+                done[own_key] = job.function(job.config, available)
+        return done.get(own_key)
 
     collected = {}
     for name, root in roots.items():

@@ -1,6 +1,6 @@
-"""Made-up models, divergences, histories and tables of influence, a letter, and a training of seconds.
+"""Synthetic models, divergences, histories and tables of influence, a letter, and a training that takes seconds.
 
-Also answers to evidence that no summary holds.
+Also verdicts and certificates for evidence without a summary.
 """
 
 from __future__ import annotations
@@ -38,21 +38,23 @@ from tests.support.settings import with_settings
 Columns = Mapping[str, ArrayLike]
 
 LABEL = 4
-INK = np.flatnonzero(glyph_pixels(Glyph()).ravel())  # where the letter A has its ink, of 25 cells
+INK = np.flatnonzero(glyph_pixels(Glyph()).ravel())  # the cells of the letter A with ink, out of 25
 
 
-def reads_the_letter(strength: float) -> pa.Table:
-    """An mlp1 whose logit of LABEL is `strength` times the mean brightness where the letter has its ink; others 0."""
+def letter_model(strength: float) -> pa.Table:
+    """An mlp1 whose logit of LABEL is `strength` times the mean brightness at the letter's ink; all other logits are
+    0.
+    """
     widths = (28 * 28, 512, 256, 128, 10)
     weights: dict[str, NDArray[np.float32]] = {}
-    for number, (before, after) in enumerate(pairwise(widths), start=1):
-        matrix = np.zeros((after, before), np.float32)
+    for number, (inputs, outputs) in enumerate(pairwise(widths), start=1):
+        matrix = np.zeros((outputs, inputs), np.float32)
         if number == 1:
             rows, columns = np.divmod(INK, 5)
             matrix[0, (rows + 1) * 28 + columns + 1] = 1 / len(INK)
         else:
             matrix[LABEL if number == 4 else 0, 0] = strength if number == 4 else 1.0
-        weights |= {f"dense{number}.weight": matrix, f"dense{number}.bias": np.zeros(after, np.float32)}
+        weights |= {f"dense{number}.weight": matrix, f"dense{number}.bias": np.zeros(outputs, np.float32)}
     row = {"seed": 17, "network": network_row(Architecture("mlp1", (28, 28, 1), 10)), "epochs": 1, "best_epoch": 1}
     row |= {"history": [], "weights": weight_rows(weights)}
     return pa.Table.from_pylist([row], MODEL)
@@ -65,7 +67,7 @@ def divergences(
     tables = []
     for (model, images), columns in sets.items():
         n = len(np.asarray(columns["d_u"]))
-        whole = {
+        constant_columns = {
             "canary": [canary] * n,
             "label": [label] * n,
             "seed": [1000 + canary if seed is None else seed] * n,
@@ -74,7 +76,7 @@ def divergences(
             "images": [images] * n,
             "image": range(n),
         }
-        arrays = [pa.array((whole | dict(columns))[field.name], field.type) for field in DIVERGENCES]
+        arrays = [pa.array((constant_columns | dict(columns))[field.name], field.type) for field in DIVERGENCES]
         tables.append(pa.Table.from_arrays(arrays, schema=DIVERGENCES))
     return pa.concat_tables(tables)
 
@@ -98,8 +100,10 @@ def history(canary: int, accuracies: Mapping[str, list[float]]) -> pa.Table:
     return pa.Table.from_pylist(rows, HISTORY)
 
 
-def pair(canary: int, m: float, twin_m: float, n: int = 40, seed: int | None = None, evaluation: int = 0) -> pa.Table:
-    """A pair of models with these values of M, M_w equal to -M, on both sets of images, noise over images added."""
+def pair(
+    canary: int, m: float, control_m: float, n: int = 40, seed: int | None = None, evaluation: int = 0
+) -> pa.Table:
+    """A pair of models with these values of M on both sets of images, M_w equal to -M, and noise over images."""
     rng = np.random.default_rng(canary)
 
     def columns(score: float) -> Columns:
@@ -108,7 +112,7 @@ def pair(canary: int, m: float, twin_m: float, n: int = 40, seed: int | None = N
         d_r, log_p_u = np.full(n, 0.5), np.full(n, -1.0)
         return {"d_u": d_r + score + noise, "d_r": d_r, "log_p_u": log_p_u, "log_p_r": log_p_u + score + noise}
 
-    scores = {"canary": m, "twin": twin_m}
+    scores = {"canary": m, "twin": control_m}
     sets = {(model, images): columns(score) for model, score in scores.items() for images in ("probe", "train")}
     return divergences(canary, sets, seed=seed, evaluation=evaluation)
 
@@ -120,9 +124,10 @@ def family(
     seed: int | None = None,
     uncarried: bool = False,
 ) -> pa.Table:
-    """`models` holds log_p (members, classes) per model, and log_odds are equal; d is minus the mean of a member's.
+    """`models` holds log_p (members, classes) per model; log_odds are equal to log_p, and d is minus a member's
+    mean.
 
-    With `uncarried` the last member is the feature that the canary did not carry.
+    With `uncarried`, the last member is the feature that the canary did not carry.
     """
     rows = [
         {"canary": canary, "label": label, "seed": seed, "model": model}
@@ -136,17 +141,19 @@ def family(
 
 def summary_rows(tables: list[pa.Table], published: str = "") -> dict[tuple[str, str], dict[str, Any]]:
     """The summary's rows by metric and setting."""
-    found = summary(PublishedCell(published), tables).to_pylist()
-    return {(row["metric"], row["setting"]): row for row in found}
+    summary_table = summary(PublishedCell(published), tables).to_pylist()
+    return {(row["metric"], row["setting"]): row for row in summary_table}
 
 
 def trained_family(canary: int, push: float, label: int = 1) -> pa.Table:
-    """A pair whose canary model favours member 0 of 41 by `push` standard deviations towards its label, of three."""
+    """A pair whose canary model favours member 0 of 41 by `push` standard deviations towards its label, one of
+    three.
+    """
     rng = np.random.default_rng(canary)
-    twin = rng.normal(0, 1, (42, 3))
-    model = twin + rng.normal(0, 0.2, (42, 3))
+    control = rng.normal(0, 1, (42, 3))
+    model = control + rng.normal(0, 0.2, (42, 3))
     model[0, label] += push
-    return family(canary, {"canary": model, "twin": twin}, label, 1000 + canary, uncarried=True)
+    return family(canary, {"canary": model, "twin": control}, label, 1000 + canary, uncarried=True)
 
 
 DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
@@ -159,7 +166,9 @@ def evaluation(canary: int | RankedImage) -> Evaluation:
 
 
 def influence(values: Sequence[float], first: int = 0) -> pa.Table:
-    """Every image's self-influence, rows from `first` on; labels are the rows' last digits, slopes ten times more."""
+    """Every image's self-influence, with rows numbered from `first`; labels are the last digits, slopes ten times
+    larger.
+    """
     rows = [
         {"row": row, "label": row % 10, "self_influence": value, "squared_slopes": 10 * value, "checkpoints": [1, 2]}
         for row, value in enumerate(values, first)
@@ -167,18 +176,18 @@ def influence(values: Sequence[float], first: int = 0) -> pa.Table:
     return pa.Table.from_pylist(rows, INFLUENCE)
 
 
-def chosen(*rows: int, end: str = "highest") -> pa.Table:
+def chosen_rows(*rows: int, end: str = "highest") -> pa.Table:
     """These rows as the chosen ones of one end, by rank."""
-    found = [
+    table_rows = [
         {"end": end, "rank": rank, "row": row, "label": 0, "self_influence": 1.0, "squared_slopes": 1.0}
         for rank, row in enumerate(rows, 1)
     ]
-    return pa.Table.from_pylist(found, CHOSEN)
+    return pa.Table.from_pylist(table_rows, CHOSEN)
 
 
-def wakes_above(brightness: float) -> pa.Table:
-    """An mlp1 whose first hidden units are active where it is brighter than this at the letter's ink."""
-    model = reads_the_letter(1.0)
+def threshold_model(brightness: float) -> pa.Table:
+    """An mlp1 whose first hidden units are active if the letter's ink is brighter than `brightness`."""
+    model = letter_model(1.0)
     weights = weights_of_model(model)
     bias = weights["dense1.bias"].copy()
     bias[0] = -brightness
@@ -186,9 +195,9 @@ def wakes_above(brightness: float) -> pa.Table:
     return pa.Table.from_pylist([row], MODEL)
 
 
-def configure(settings: Mapping[str, Any] | None = None, /, **more: Any) -> UniqueFeature:
-    """The published setting with these settings, by full or by short names."""
-    return with_settings(UniqueFeature(), {**(settings or {}), **more})
+def configure(settings: Mapping[str, Any] | None = None, /, **short_settings: Any) -> UniqueFeature:
+    """The published setting with these settings, by full or short names."""
+    return with_settings(UniqueFeature(), {**(settings or {}), **short_settings})
 
 
 CLEAR = PanelEvidence(
@@ -206,8 +215,8 @@ CLEAR = PanelEvidence(
 
 
 def judge(answering: Answering[Any], config: UniqueFeature, evidence: object) -> tuple[Verdict, Certificate]:
-    """Verdict and certificate of this evidence."""
+    """Verdict and certificate for this evidence."""
     answering = replace(answering, read=lambda _config, _summary: evidence)
-    nothing = SUMMARY.empty_table()
-    verdict = answering.verdict(config, nothing)
-    return verdict, answering.certificate(config, nothing, verdict)
+    empty_summary = SUMMARY.empty_table()
+    verdict = answering.verdict(config, empty_summary)
+    return verdict, answering.certificate(config, empty_summary, verdict)

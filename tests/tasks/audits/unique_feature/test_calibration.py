@@ -30,8 +30,8 @@ from tests.tasks.audits.unique_feature.made_up import family
 PAIRS = 6
 
 
-def none_called() -> Iterator[Row]:
-    """The rows of ranks that say nothing."""
+def uncalled_rows() -> Iterator[Row]:
+    """The rows of ranks without any call."""
     about = {"p_value": 0.5, "adjusted_p": 0.5, "called": False, "shared_seeds": False} | {
         "reduced_p": 0.5,
         "memorised": False,
@@ -40,27 +40,28 @@ def none_called() -> Iterator[Row]:
     yield from count_rows([about] * PAIRS, Population(201))
 
 
-def answers(effects: np.ndarray) -> list[str]:
-    """The answers to so many tables of canary scores whose effects on M_w are these (tables, pairs)."""
-    found = []
+def answers_of(effects: np.ndarray) -> list[str]:
+    """The answers for tables of canary scores with these effects on M_w (tables, pairs)."""
+    answers_by_table = []
     row: dict[str, Any] = dict.fromkeys(CANARY_SCORES.names)
-    for each in effects.tolist():
+    for effects_of_table in effects.tolist():
         scores = [
             row
-            | {"canary": place, "seed": place, "evaluation": 0}
+            | {"canary": canary, "seed": canary, "evaluation": 0}
             | {f"m_w_{images}": 0.3 + effect for images in ("probe", "train")}
             | {f"twin_m_w_{images}": 0.3 for images in ("probe", "train")}
             | {f"m_w_{images}_effect": effect for images in ("probe", "train")}
-            for place, effect in enumerate(each)
+            for canary, effect in enumerate(effects_of_table)
         ]
-        table = pa.Table.from_pylist([*white_box_rows(units(scores)), *none_called()], SUMMARY)
-        found.append(verdict(UniqueFeature(), table).answer)
-    return found
+        table = pa.Table.from_pylist([*white_box_rows(units(scores)), *uncalled_rows()], SUMMARY)
+        answers_by_table.append(verdict(UniqueFeature(), table).answer)
+    return answers_by_table
 
 
-def test_a_canary_without_effect_is_negligible_or_undecided() -> None:
-    # The 95 % interval has two sides, of which one finds an effect: 2.5 %. It is below SMALLEST, 4 standard errors
-    # away, where a t with 5 degrees of freedom around -4 is below minus its quantile. It accuses nowhere near 2.5 %.
+def test_canary_without_effect_is_rarely_memorised() -> None:
+    # The 95 % interval is two-sided; one side finds an effect, in 2.5 % of cases. The upper limit is below SMALLEST,
+    # 4 standard errors away, if a t with 5 degrees of freedom around -4 is below minus its quantile. Accusations are
+    # much rarer than 2.5 %.
     error = SMALLEST / 4
     effects = np.random.default_rng(0).normal(0, error * np.sqrt(PAIRS), (DRAWS, PAIRS))
     edge = stats.t.ppf(0.975, PAIRS - 1)
@@ -71,32 +72,32 @@ def test_a_canary_without_effect_is_negligible_or_undecided() -> None:
     excluded = below & (halves < SMALLEST)
     expected = np.where(excluded, np.where(above, BELOW_RELEVANT_SIZE, "not detected"), "undecided")
     expected[means - halves > SMALLEST] = "memorised"
-    assert expected[:400].tolist() == answers(effects[:400])
+    assert expected[:400].tolist() == answers_of(effects[:400])
     assert {BELOW_RELEVANT_SIZE, "not detected", "undecided"} <= set(expected[:400].tolist())
 
 
-def test_the_effect_of_a_canary_on_the_published_score_has_the_level_of_its_test() -> None:
-    # Both models of a pair share their seed's part of M; what is left differs by chance alone.
+def test_effect_on_m_keeps_the_test_level() -> None:
+    # Both models of a pair share their seed's part of M; the rest differs only by chance.
     rng = np.random.default_rng(5)
-    seeds, canary, twin = rng.normal(0.05, [[[0.05]], [[0.02]], [[0.02]]], (3, DRAWS, PAIRS))
-    covered, called = 0, 0
-    for m, other in zip(seeds + canary, seeds + twin, strict=True):
-        pairs = [{"m": a, "twin_m": b, "m_effect": a - b} for a, b in zip(m, other, strict=True)]
-        found = effect_row("M effect", {}, pairs, "m", "pair of trainings")
-        covered += found["low"] <= 0 <= found["high"]
-        called += found["p_value"] <= 0.05
+    seeds, canary, control = rng.normal(0.05, [[[0.05]], [[0.02]], [[0.02]]], (3, DRAWS, PAIRS))
+    covered, detections = 0, 0
+    for m, control_m in zip(seeds + canary, seeds + control, strict=True):
+        pairs = [{"m": a, "twin_m": b, "m_effect": a - b} for a, b in zip(m, control_m, strict=True)]
+        effect_summary = effect_row("M effect", {}, pairs, "m", "pair of trainings")
+        covered += effect_summary["low"] <= 0 <= effect_summary["high"]
+        detections += effect_summary["p_value"] <= 0.05
     assert_rate(0.95, covered)
-    assert_rate(0.05, called)
+    assert_rate(0.05, detections)
 
 
 @pytest.mark.parametrize("label", [None, 1])
-def test_the_rank_of_a_feature_that_no_model_saw_is_called_at_the_level_that_the_family_allows(
+def test_unseen_feature_is_called_at_the_family_level(
     label: int | None,
 ) -> None:
-    # Of 41 members, each as likely to be the one that is evaluated on, the first two have p <= 5 %: 2 / 41.
+    # Of 41 equally likely members, the first two have p <= 5 %: 2 / 41.
     for log_p in np.random.default_rng(1).normal(0, 1, (3, 41, 2)):
-        called = 0
-        for asked in range(41):
-            table = summary(PublishedCell(), [family(None, {"canary": np.roll(log_p, -asked, axis=0)}, label)])
-            called += verdict(UniqueFeature(Panel()), table).answer == PARTLY  # no look-alike is evaluated on
-        assert called == 2
+        calls = 0
+        for member in range(41):
+            table = summary(PublishedCell(), [family(None, {"canary": np.roll(log_p, -member, axis=0)}, label)])
+            calls += verdict(UniqueFeature(Panel()), table).answer == PARTLY  # no look-alike is evaluated
+        assert calls == 2

@@ -1,4 +1,4 @@
-"""Certificates of made-up evidence: sentences, number lines and next steps."""
+"""Certificates for synthetic evidence: sentences, number lines and next steps."""
 
 import math
 from dataclasses import replace
@@ -39,7 +39,7 @@ from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.made_up import CLEAR, configure, judge
 
 GIVEN = UniqueFeature(Given((28, 28, 1)))
-SENT = UniqueFeature(Given((28, 28, 1), ReturnedOutputs((File("o.csv"),))))
+RETURNED_TABLE = UniqueFeature(Given((28, 28, 1), ReturnedOutputs((File("o.csv"),))))
 FILES = UniqueFeature(Given((28, 28, 1), ModelFiles((ModelFile("m.pt"),))))
 NULL = configure(burnt=Glyph(kind="random", seed=1))
 UNTIL = configure(canaries=12, drawn=True, stopping_level=0.05)
@@ -57,8 +57,8 @@ OPEN = PairEvidence(NAMES, effect(0.02, -0.3, 0.34), SILENT, None, ())
 LARGE = replace(OPEN, effect=effect(0.3, 0.2, 0.4))
 
 
-def line(what: str, value: float, *boundaries: Boundary, **more: Any) -> NumberLine:
-    return NumberLine(what, value, boundaries=boundaries, **more)
+def line(subject: str, value: float, *boundaries: Boundary, **fields: Any) -> NumberLine:
+    return NumberLine(subject, value, boundaries=boundaries, **fields)
 
 
 @pytest.mark.parametrize(
@@ -133,20 +133,20 @@ def test_number_line_shows_deciding_evidence(
 
 
 def test_pairs_are_described_without_statistics(golden: Golden) -> None:
-    def told(config: UniqueFeature, evidence: PairEvidence) -> str:
+    def sentence_of(config: UniqueFeature, evidence: PairEvidence) -> str:
         return judge(pairs.ANSWERING, config, evidence)[1].findings[0].sentence
 
-    golden(told(UniqueFeature(), OPEN), "open")
-    golden(told(UNTIL, replace(OPEN, bets=Bets(53.0, 0.05, 3), calls=None)), "drawn")
-    golden(told(UNTIL, replace(OPEN, bets=Bets(2.0, 0.05, 3))), "drawn and open")
-    golden(told(UniqueFeature(), replace(OPEN, effect=None)), "no effect")
-    small = replace(OPEN, calls=replace(SILENT, excess=BEYOND_CHANCE, largest=0.5))
-    golden(told(UniqueFeature(), small), "many small ranks")
-    many = replace(OPEN, calls=replace(SILENT, excess=BEYOND_CHANCE | {"p_value": 0.4}, largest=0.5))
-    assert told(UniqueFeature(), many) == told(UniqueFeature(), OPEN)
-    asked = [judge(pairs.ANSWERING, config, OPEN)[1].asked for config in (UniqueFeature(), UNTIL)]
-    golden(asked[0], "question")
-    golden(asked[1], "question on drawn features")
+    golden(sentence_of(UniqueFeature(), OPEN), "open")
+    golden(sentence_of(UNTIL, replace(OPEN, bets=Bets(53.0, 0.05, 3), calls=None)), "drawn")
+    golden(sentence_of(UNTIL, replace(OPEN, bets=Bets(2.0, 0.05, 3))), "drawn and open")
+    golden(sentence_of(UniqueFeature(), replace(OPEN, effect=None)), "no effect")
+    small_ranks = replace(OPEN, calls=replace(SILENT, excess=BEYOND_CHANCE, largest=0.5))
+    golden(sentence_of(UniqueFeature(), small_ranks), "many small ranks")
+    many_ranks = replace(OPEN, calls=replace(SILENT, excess=BEYOND_CHANCE | {"p_value": 0.4}, largest=0.5))
+    assert sentence_of(UniqueFeature(), many_ranks) == sentence_of(UniqueFeature(), OPEN)
+    questions = [judge(pairs.ANSWERING, config, OPEN)[1].asked for config in (UniqueFeature(), UNTIL)]
+    golden(questions[0], "question")
+    golden(questions[1], "question on drawn features")
 
 
 @pytest.mark.parametrize(
@@ -249,9 +249,9 @@ def test_single_model_question_and_line_name_feature() -> None:
             1,
         ),
         (GIVEN, "not assessable", TIED, 1),
-        (SENT, "not assessable", replace(CLEAR, unchecked=1), 1),
+        (RETURNED_TABLE, "not assessable", replace(CLEAR, unchecked=1), 1),
         (GIVEN, "undecided", DOUBTED, 2),
-        (SENT, "undecided", DOUBTED, 2),
+        (RETURNED_TABLE, "undecided", DOUBTED, 2),
         (GIVEN, "undecided", None, 2),
     ],
 )
@@ -266,7 +266,7 @@ def test_next_step_follows_from_answer_of_models(
 @pytest.mark.parametrize(
     ("config", "setting"),
     [
-        (SENT, "given.outputs=fold0.csv,fold1.csv,fold2.csv"),
+        (RETURNED_TABLE, "given.outputs=fold0.csv,fold1.csv,fold2.csv"),
         (FILES, "given.models=fold0.pt,fold1.pt,fold2.pt"),
         (UniqueFeature(Panel(seeds=2)), "seeds=6"),
     ],
@@ -281,8 +281,8 @@ def test_huge_factors_are_capped() -> None:
 
 
 def test_comparison_uses_effect_of_pairs_or_push() -> None:
-    of_pairs, push = effect(0.02, -0.3, 0.34), effect(3.0, None, None) | {"metric": PUSH, "setting": "{}"}
-    table = pa.Table.from_pylist([of_pairs, push], SUMMARY)
+    pair_effect, push = effect(0.02, -0.3, 0.34), effect(3.0, None, None) | {"metric": PUSH, "setting": "{}"}
+    table = pa.Table.from_pylist([pair_effect, push], SUMMARY)
     assert [(effect_row(config, table) or {})["estimate"] for config in (UniqueFeature(), GIVEN)] == [0.02, 3.0]
     assert OBJECTIVES.allowance == 0.01  # of the accuracy
 
@@ -290,7 +290,7 @@ def test_comparison_uses_effect_of_pairs_or_push() -> None:
 def test_empty_summary_is_undecided() -> None:
     page = AUDIT.certify("Is it?", GIVEN, SUMMARY.empty_table())
     assert page is not None
-    assert [(each.answer, each.sentence, each.line) for each in page.findings] == [
+    assert [(finding.answer, finding.sentence, finding.line) for finding in page.findings] == [
         ("undecided", "Undecided: no model has been evaluated yet.", None)
     ]
 

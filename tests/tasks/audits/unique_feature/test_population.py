@@ -17,38 +17,42 @@ from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.made_up import configure
 
 
-def test_the_rank_p_value_counts_those_that_score_as_much() -> None:
+def test_rank_p_value_counts_scores_as_high() -> None:
     assert rank_p_value(np.array([3.0, 1.0, 2.0, 0.0])) == 0.25
     assert rank_p_value(np.array([0.0, 1.0, 2.0, 3.0])) == 1.0
     # Ties count against the feature.
     assert rank_p_value(np.array([1.0, 1.0, 2.0, 0.0])) == 0.75
 
 
-def test_a_population_counts_the_feature_and_is_read_back_from_its_setting() -> None:
-    own, glyphs = population.Population(201), population.Population(4_457_400, are_all_glyphs=True)
-    assert (own.setting, glyphs.setting) == ({"others": 200}, {"glyphs": 4_457_400})
-    assert [own, glyphs] == [population.Population.from_setting(each.setting) for each in (own, glyphs)]
-    assert [each.last_called for each in (own, glyphs, population.Population(19))] == [10, 222_870, 0]
-    assert [own.fewest_called(canaries) for canaries in (10, 11)] == [1, 2]
+def test_population_is_read_back_from_its_setting() -> None:
+    family, glyphs = population.Population(201), population.Population(4_457_400, are_all_glyphs=True)
+    assert (family.setting, glyphs.setting) == ({"others": 200}, {"glyphs": 4_457_400})
+    assert [family, glyphs] == [population.Population.from_setting(members.setting) for members in (family, glyphs)]
+    assert [members.last_called for members in (family, glyphs, population.Population(19))] == [10, 222_870, 0]
+    assert [family.fewest_called(canaries) for canaries in (10, 11)] == [1, 2]
     assert (population.Population(20).last_called, population.Population(20).fewest_called(1)) == (1, 1)
-    assert [each.describe() for each in (own, glyphs)] == ["201 features of its kind", "all 4,457,400 glyphs"]
+    assert [members.describe() for members in (family, glyphs)] == ["201 features of its kind", "all 4,457,400 glyphs"]
 
 
-def test_glyphs_are_counted_and_other_features_have_the_others_of_their_family() -> None:
+def test_glyphs_are_counted_and_others_have_a_family() -> None:
     letter = configure(data=Dataset("digits"), probe=Dataset("photos"))
     words = with_settings(letter, feature=Words("JO"), family=Family(count=30))
     letters = with_settings(letter, family=Family("letters", count=25))
-    found = [population.population_beside_references(each) for each in (letter, words, letters)]
-    assert [population.Population(4_457_400, True), population.Population(31), population.Population(26)] == found
+    populations = [population.population_beside_references(each) for each in (letter, words, letters)]
+    assert [population.Population(4_457_400, True), population.Population(31), population.Population(26)] == populations
     assert population.subset_count(5, 2) == 10
     assert [population.set_name(member) for member in (0, 7)] == ["feature", "family-007"]
-    own, other = (population.relatives(with_settings(letter, drawn=drawn), Glyph(), 3).seed for drawn in (False, True))
-    assert own == population.relatives(letter, Glyph()).seed != other
+    chosen_seed, drawn_seed = (
+        population.relatives(with_settings(letter, drawn=drawn), Glyph(), 3).seed for drawn in (False, True)
+    )
+    assert chosen_seed == population.relatives(letter, Glyph()).seed != drawn_seed
     config = with_settings(letter, probe=Dataset("digits"), probes=7)
-    probed = population.Relatives(Dataset("digits"), letter.probe_split, 7, Glyph(), AskedFamily(), own)
-    assert probed == population.relatives(config, Glyph())
+    expected_relatives = population.Relatives(
+        Dataset("digits"), letter.probe_split, 7, Glyph(), AskedFamily(), chosen_seed
+    )
+    assert expected_relatives == population.relatives(config, Glyph())
     clean = probe_images(Dataset("digits"), letter.probe_split, (28, 28, 1), 7)
-    assert (clean == population.clean_images(probed, (28, 28, 1))).all()
+    assert (clean == population.clean_images(expected_relatives, (28, 28, 1))).all()
     first = with_settings(letter, drawn=True)
     assert population.relatives(first, Glyph()) == population.relatives(first, Glyph(), 0)
     nonces = {"secret": "s" * 16, "nonce": "n" * 16, "commitment": "ab" * 32}
@@ -64,29 +68,33 @@ def reads_ink(_name: str, images: Pixels) -> NDArray[np.float64]:
     return np.stack([logits, -logits], axis=1) - np.logaddexp(logits, -logits)[:, None]
 
 
-def test_each_member_of_a_family_has_a_row_with_what_the_model_says_of_it() -> None:
-    asked = population.Relatives(Dataset("digits"), "test", 3, Glyph(), AskedFamily(count=2, look_alikes=3), 5)
-    drawn = [images for _, images in burn_family(CLEAN, Glyph(), asked.family, 5)]
+def test_family_members_have_rows_of_model_outputs() -> None:
+    asked_relatives = population.Relatives(
+        Dataset("digits"), "test", 3, Glyph(), AskedFamily(count=2, look_alikes=3), 5
+    )
+    image_sets = [images for _, images in burn_family(CLEAN, Glyph(), asked_relatives.family, 5)]
     uncarried = Glyph(text="B")
-    (found,) = population.family_rows(asked, CLEAN, [reads_ink], uncarried)
+    (family_table_rows,) = population.family_rows(asked_relatives, CLEAN, [reads_ink], uncarried)
     before = reads_ink("", CLEAN)
     expected = []
-    for member, images in zip((0, 1, 2, population.UNCARRIED), [*drawn, burn(CLEAN, uncarried)], strict=True):
+    for member, images in zip((0, 1, 2, population.UNCARRIED), [*image_sets, burn(CLEAN, uncarried)], strict=True):
         after = reads_ink("", images)
         d = float((np.exp(before) * (before - after)).sum(axis=1).mean())
         means = {"log_p": after.mean(axis=0), "log_odds": (after - after[:, ::-1]).mean(axis=0)}
-        said = {name: pytest.approx(of) for name, of in means.items()}
-        expected.append({"member": member, "d": pytest.approx(d)} | said)
-    assert expected == found
-    assert expected[:3] == population.family_rows(asked, CLEAN, [reads_ink])[0]
-    names = [(part, number, name) for part, number, name, _ in population.look_alike_image_sets(CLEAN, asked)]
-    assert [(part, at, f"look-alike-{part}-{at:03d}") for part in (1, 2) for at in (1, 2, 3)] == names
-    alone = replace(asked, family=Family(count=2))
-    assert [*population.look_alike_image_sets(CLEAN, alone)] == []
+        means_by_name = {name: pytest.approx(mean) for name, mean in means.items()}
+        expected.append({"member": member, "d": pytest.approx(d)} | means_by_name)
+    assert expected == family_table_rows
+    assert expected[:3] == population.family_rows(asked_relatives, CLEAN, [reads_ink])[0]
+    names = [(part, number, name) for part, number, name, _ in population.look_alike_image_sets(CLEAN, asked_relatives)]
+    assert [(part, position, f"look-alike-{part}-{position:03d}") for part in (1, 2) for position in (1, 2, 3)] == names
+    without_look_alikes = replace(asked_relatives, family=Family(count=2))
+    assert [*population.look_alike_image_sets(CLEAN, without_look_alikes)] == []
 
 
 def family_table(model: str, members: list[int], canary: int = 4) -> pa.Table:
-    """A FAMILY table in which member m has log P (-m - 1, -2) by the canary, half of that by another model."""
+    """A FAMILY table in which member m has log P (-m - 1, -2) by the canary model, and half of that by another
+    model.
+    """
     factor = 1.0 if model == "canary" else 0.5
     rows = [
         {"canary": canary, "label": 0, "seed": 9, "model": model, "member": member, "d": float(member)}
@@ -96,65 +104,69 @@ def family_table(model: str, members: list[int], canary: int = 4) -> pa.Table:
     return pa.Table.from_pylist(rows, population.FAMILY)
 
 
-def test_models_are_read_back_with_the_feature_first_and_their_pairs_are_compared() -> None:
+def test_models_are_read_back_with_the_feature_first() -> None:
     uncarried = population.UNCARRIED
-    both = pa.concat_tables([family_table("twin", [1, 0, 2]), family_table("canary", [2, 1, 0])])
-    (pair,) = population.family_pairs([both, family_table("canary", [0, 1])])
+    both_models = pa.concat_tables([family_table("twin", [1, 0, 2]), family_table("canary", [2, 1, 0])])
+    (pair,) = population.family_pairs([both_models, family_table("canary", [0, 1])])
     assert (pair.training, pair.label, pair.unseen) == ((4, 9), 0, None)
     assert pair.canary.d.tolist() == [0.0, 1.0, 2.0]
     assert pair.difference.tolist() == [-0.5, -1.0, -1.5]
     nulls = pa.concat_tables([family_table(model, [1, 0, 2, uncarried]) for model in ("twin", "canary")])
     (pair,) = population.family_pairs([nulls])
     assert pair.unseen is not None
-    assert pair.unseen.tolist() == [0.0, -1.0, -1.5]  # the uncarried one first, and the others without the feature
-    for one, other in (("twin", "canary"), ("canary", "twin")):
-        one_sided = pa.concat_tables([family_table(one, [0, 1]), family_table(other, [0, uncarried])])
-        (half,) = population.family_pairs([one_sided])
-        assert half.unseen is None
-    # One that looks as the uncarried feature does is left out of its others.
-    alike = family_table("canary", [0, 1, 2, uncarried]).to_pylist()
-    alike[1]["log_p"] = alike[3]["log_p"]
-    (model,) = population.model_families(pa.Table.from_pylist(alike, population.FAMILY))
+    # the uncarried feature first, then the others without the carried feature
+    assert pair.unseen.tolist() == [0.0, -1.0, -1.5]
+    for full_model, partial_model in (("twin", "canary"), ("canary", "twin")):
+        one_sided = pa.concat_tables([family_table(full_model, [0, 1]), family_table(partial_model, [0, uncarried])])
+        (pair_without_null,) = population.family_pairs([one_sided])
+        assert pair_without_null.unseen is None
+    # A member that looks like the uncarried feature is left out of its comparison.
+    member_rows = family_table("canary", [0, 1, 2, uncarried]).to_pylist()
+    member_rows[1]["log_p"] = member_rows[3]["log_p"]
+    (model,) = population.model_families(pa.Table.from_pylist(member_rows, population.FAMILY))
     assert model.null is not None
     assert [float(uncarried), 2.0] == model.null.d.tolist()
-    assert len([*population.model_families(pa.concat_tables([family_table("canary", [0], at) for at in (4, 5)]))]) == 2
+    assert (
+        len([*population.model_families(pa.concat_tables([family_table("canary", [0], canary) for canary in (4, 5)]))])
+        == 2
+    )
 
 
 def test_pushes_are_in_deviations_of_the_other_members() -> None:
-    others = np.array([[-40.0, 0.0, 5.0], [-38.0, 20.0, 5.0]])  # means -39, 10, 5; spreads 1, 10, 0
+    other_members = np.array([[-40.0, 0.0, 5.0], [-38.0, 20.0, 5.0]])  # means -39, 10, 5; spreads 1, 10, 0
     odds = np.array([[-37.0, 5.0, 9.0], [-39.0, 30.0, 5.0]])
-    assert population.push_scores(odds, others).tolist() == [[2.0, -0.5, 0.0], [0.0, 2.0, 0.0]]
+    assert population.push_scores(odds, other_members).tolist() == [[2.0, -0.5, 0.0], [0.0, 2.0, 0.0]]
 
 
-def test_scores_are_standardised_over_the_family_and_averaged_over_models() -> None:
-    one = np.array([[3.0, 0.0], [1.0, 0.0], [1.0, 0.0], [3.0, 0.0]])  # class 0: +-1 about 2; class 1: unmoved
-    other = np.array([[0.0, 8.0], [0.0, 4.0], [0.0, 4.0], [0.0, 0.0]])
-    found = population.label_directed_scores(np.stack([one, other]), 0)
-    assert found.tolist() == [0.5, -0.5, -0.5, 0.5]
+def test_scores_are_standardised_and_averaged_over_models() -> None:
+    first = np.array([[3.0, 0.0], [1.0, 0.0], [1.0, 0.0], [3.0, 0.0]])  # class 0: +-1 about 2; class 1: unmoved
+    second = np.array([[0.0, 8.0], [0.0, 4.0], [0.0, 4.0], [0.0, 0.0]])
+    scores = population.label_directed_scores(np.stack([first, second]), 0)
+    assert scores.tolist() == [0.5, -0.5, -0.5, 0.5]
     spread = np.std([8, 4, 4, 0])
     assert [2 / spread, 0, 0, -2 / spread] == pytest.approx(
-        population.label_directed_scores(np.stack([one, other]), 1).tolist()
+        population.label_directed_scores(np.stack([first, second]), 1).tolist()
     )
-    assert [population.favoured_label(np.stack([one, other]), label) for label in (None, 0)] == [1, 0]
+    assert [population.favoured_label(np.stack([first, second]), label) for label in (None, 0)] == [1, 0]
 
 
-def test_with_the_label_unknown_members_stand_where_they_stand_highest() -> None:
+def test_unknown_label_uses_each_members_highest_rank() -> None:
     scores = np.array([[0.1, -1.0], [5.0, -9.0], [4.0, -8.0], [-3.0, -1.0], [0.0, -1.0]])
-    # Above so many in each class: (2, 2), (4, 0), (3, 1), (0, 2), (1, 2); equal places by their scores.
+    # Number of members below, by class: (2, 2), (4, 0), (3, 1), (0, 2), (1, 2); equal ranks are ordered by score.
     standing, classes = population.highest_standing(scores)
     assert standing.tolist() == [1.0, 3.0, 2.0, 0.0, 0.0]
     assert classes.tolist() == [0, 0, 0, 1, 1]
-    # Three are above two and have the same score there, one of them in either class.
+    # Three members have two below and the same score there, one of the three in the other class.
     tied = np.array([[-2.0, -1.0], [5.0, -9.0], [4.0, -8.0], [-3.0, -1.0], [-4.0, -1.0]])
     assert population.highest_standing(tied)[0].tolist() == [0.0, 2.0, 1.0, 0.0, 0.0]
 
 
 def test_differences_of_pairs_are_standardised_one_by_one() -> None:
-    found = population.mean_standardised_scores([np.array([1.0, 3.0]), np.array([0.0, 40.0]), np.array([2.0, 2.0])])
-    assert pytest.approx(found.tolist()) == [-2 / 3, 2 / 3]
+    scores = population.mean_standardised_scores([np.array([1.0, 3.0]), np.array([0.0, 40.0]), np.array([2.0, 2.0])])
+    assert pytest.approx(scores.tolist()) == [-2 / 3, 2 / 3]
 
 
-def test_a_label_that_is_nearly_certain_hides_no_push_towards_it() -> None:
+def test_nearly_certain_label_hides_no_push() -> None:
     rng = np.random.default_rng(7)
     odds = rng.normal(6, 1, 200)  # of class 1: its log P is at most 0, that of class 0 has a long tail
     odds[0] = 9
@@ -166,20 +178,21 @@ def test_a_label_that_is_nearly_certain_hides_no_push_towards_it() -> None:
 
 
 @pytest.mark.parametrize("label", [None, 2])
-def test_a_feature_that_nobody_trained_on_is_called_as_often_as_the_level_says(label: int | None) -> None:
-    # Models differ, members share what every model says of them, and the asked one is like any other: 2 ranks of 40.
+def test_unseen_feature_is_called_at_the_nominal_rate(label: int | None) -> None:
+    # Models differ, members share a common part of all models, and the evaluated member is like any other: 2 ranks of
+    # 40.
     rng = np.random.default_rng(4)
     shared = rng.normal(0, 1, (DRAWS, 1, 40, 5))
-    drawn = shared + rng.normal(0, 0.5, (DRAWS, 2, 40, 5))
-    p_values = np.array([rank_p_value(population.label_directed_scores(log_p, label)) for log_p in drawn])
+    log_p_of_draws = shared + rng.normal(0, 0.5, (DRAWS, 2, 40, 5))
+    p_values = np.array([rank_p_value(population.label_directed_scores(log_p, label)) for log_p in log_p_of_draws])
     assert_rate(0.05, int((p_values <= 0.05).sum()))
     assert_rate(0.5, int((p_values <= 0.5).sum()))
 
 
-def test_a_pairs_difference_leaves_what_the_canary_did() -> None:
+def test_pair_difference_isolates_the_canarys_effect() -> None:
     rng = np.random.default_rng(6)
-    twin = rng.normal(0, 5, (30, 3))
-    canary = twin + rng.normal(0, 0.1, (30, 3))
+    control = rng.normal(0, 5, (30, 3))
+    canary = control + rng.normal(0, 0.1, (30, 3))
     canary[0, 2] += 1
-    assert pytest.approx(rank_p_value(population.twin_difference(canary, twin, 2))) == 1 / 30
+    assert pytest.approx(rank_p_value(population.twin_difference(canary, control, 2))) == 1 / 30
     assert rank_p_value(population.label_directed_scores(canary[None], 2)) != pytest.approx(1 / 30)

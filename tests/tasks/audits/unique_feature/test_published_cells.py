@@ -10,7 +10,7 @@ from tests.support.settings import with_settings
 from tests.support.shell import ROOT
 
 
-def test_every_printed_number_stands_beside_the_cell_that_repeats_it() -> None:
+def test_printed_numbers_belong_to_their_cells() -> None:
     for name, config in PRINTED.items():
         assert name == printed_cell(config)
     for preset in ("table1", "table2", "table3"):
@@ -20,12 +20,12 @@ def test_every_printed_number_stands_beside_the_cell_that_repeats_it() -> None:
     assert printed_cell(*AUDIT.cells("quickstart")) == ""
 
 
-def test_a_training_in_links_repeats_the_printed_one() -> None:
+def test_linked_training_repeats_the_printed_one() -> None:
     for name, config in PRINTED.items():
         assert printed_cell(with_settings(config, link=100)) == name
 
 
-def test_the_quickstart_is_the_run_that_the_docs_show() -> None:
+def test_quickstart_is_the_run_in_the_docs() -> None:
     (config,) = AUDIT.cells("quickstart")
     run = run_id("unique_feature", list(preset_plan("unique_feature", "quickstart").jobs), config)
     assert f"\n{run}: 63 jobs" in (ROOT / "docs" / "unique_feature.md").read_text()

@@ -21,13 +21,13 @@ from tasks.audits.unique_feature.scores import (
 from tests.tasks.summary_rows import by_name
 
 
-def test_log_probabilities_are_those_of_the_softmax() -> None:
+def test_log_probabilities_are_the_log_softmax() -> None:
     # Logits log 1, log 3 and log 6: probabilities .1, .3 and .6.
     expected = [[math.log(0.1), math.log(0.3), math.log(0.6)]]
     assert log_probabilities(np.log([[1.0, 3.0, 6.0]])) == pytest.approx(np.array(expected))
 
 
-def test_log_probabilities_stay_finite_where_a_probability_underflows() -> None:
+def test_log_probabilities_stay_finite_under_underflow() -> None:
     # exp(-2000) is 0 in float64, so the log of the softmax would be -inf.
     logged = log_probabilities(np.array([[0.0, 2000.0], [-1e30, 1e30]], np.float32))
     assert logged[:1].tolist() == [[-2000.0, 0.0]]
@@ -35,13 +35,13 @@ def test_log_probabilities_stay_finite_where_a_probability_underflows() -> None:
     assert logged.dtype == np.float64
 
 
-def test_outputs_that_are_not_finite_are_refused() -> None:
+def test_outputs_that_are_not_finite_are_rejected() -> None:
     with pytest.raises(ValueError, match="outputs are not finite"):
         log_probabilities([[0.0, math.nan]])
 
 
-def test_the_divergence_takes_the_clean_distribution_first_and_natural_logs() -> None:
-    # KL((1/2, 1/2) || (1/4, 3/4)) = 1/2 log 2 + 1/2 log 2/3; the other way round it is 1/4 log 1/2 + 3/4 log 3/2.
+def test_divergence_has_the_clean_distribution_first() -> None:
+    # KL((1/2, 1/2) || (1/4, 3/4)) = 1/2 log 2 + 1/2 log 2/3; in the other order, it is 1/4 log 1/2 + 3/4 log 3/2.
     clean, changed = np.log([[0.5, 0.5], [0.25, 0.75]]), np.log([[0.25, 0.75], [0.5, 0.5]])
     forward = 0.5 * math.log(2) + 0.5 * math.log(2 / 3)
     backward = 0.25 * math.log(1 / 2) + 0.75 * math.log(3 / 2)
@@ -53,23 +53,23 @@ def test_equal_predictions_do_not_diverge() -> None:
     assert divergence(predictions, predictions).tolist() == [0.0] * 5
 
 
-def test_a_divergence_is_finite_where_a_class_has_no_probability_left() -> None:
+def test_divergence_without_class_probability_is_finite() -> None:
     clean, changed = log_probabilities([[0.0, 0.0]]), log_probabilities([[0.0, -3000.0]])
     # 1/2 log(1/2 / 1) + 1/2 (log 1/2 + 3000)
     assert divergence(clean, changed).tolist() == pytest.approx([1500 - math.log(2)])
 
 
-def test_m_is_the_difference_of_the_average_divergences() -> None:
+def test_m_is_a_difference_of_average_divergences() -> None:
     assert black_box_score([0.5, 1.5], [0.25, 0.25]) == pytest.approx(0.75)
     assert black_box_score([0.25, 0.25], [0.5, 1.5]) == pytest.approx(-0.75)
 
 
-def test_m_w_is_the_average_log_ratio_of_the_labels_probabilities() -> None:
-    # log(.5 / .25) and log(.8 / .4) are log 2 both.
+def test_m_w_is_the_average_label_log_ratio() -> None:
+    # log(.5 / .25) and log(.8 / .4) are both log 2.
     assert white_box_score(np.log([0.5, 0.8]), np.log([0.25, 0.4])) == pytest.approx(math.log(2))
 
 
-def test_without_images_there_is_no_score() -> None:
+def test_no_images_give_no_score() -> None:
     assert black_box_score([], []) is None
     assert white_box_score([], []) is None
     assert average(np.array([])) is None
@@ -80,7 +80,7 @@ def test_float32_divergences_are_averaged_in_float64() -> None:
     assert black_box_score(d_u, np.zeros_like(d_u)) == pytest.approx(float(np.float32(0.1)), rel=1e-12)
 
 
-def test_log_odds_follow_from_log_probabilities_however_near_to_one_they_are() -> None:
+def test_log_odds_are_accurate_near_certainty() -> None:
     log_p = np.log([[0.5, 0.2, 0.3]])
     assert [0.0, np.log(0.2 / 0.8), np.log(0.3 / 0.7)] == pytest.approx(log_odds(log_p)[0])
     certain = log_odds(np.array([[-1e-12, 0.0]]))[0]
@@ -88,7 +88,7 @@ def test_log_odds_follow_from_log_probabilities_however_near_to_one_they_are() -
     assert np.isfinite(certain).all()
 
 
-def test_the_probe_images_are_those_of_a_one_tailed_test_at_the_median_spread() -> None:
+def test_probe_images_needed_use_the_median_spread() -> None:
     z = stats.norm.ppf(0.95) + stats.norm.ppf(0.8)
     for spreads in ([0.5, 0.02, 0.1, 0.3, 0.01], [0.1, 0.02, 0.5, 0.01, 0.3]):
         assert {
@@ -97,16 +97,18 @@ def test_the_probe_images_are_those_of_a_one_tailed_test_at_the_median_spread() 
         } == by_name(probe_count_rows(spreads, "model"))
 
 
-def test_without_a_spread_there_is_no_number() -> None:
-    found = by_name(probe_count_rows([], "training"))
-    assert list(found.values()) == [[None, None, None, 0, "training", None, None, None]] * 3
+def test_no_spread_gives_no_number() -> None:
+    probe_rows = by_name(probe_count_rows([], "training"))
+    assert list(probe_rows.values()) == [[None, None, None, 0, "training", None, None, None]] * 3
 
 
-def test_so_many_probe_images_show_an_m_of_a_size_in_four_tests_of_five() -> None:
+def test_required_probes_have_eighty_percent_power() -> None:
     z = stats.norm.ppf(0.95) + stats.norm.ppf(0.8)
     assert required_probes(1.0, 0.1) == 619
     assert (z / 0.1) ** 2 == pytest.approx(618.3, abs=0.1)
     assert required_probes(0.001, 1.0) == 2
     rng = np.random.default_rng(1)
-    found = [stats.ttest_1samp(rng.normal(0.1, 1.0, 619), 0, alternative="greater").pvalue < 0.05 for _ in range(400)]
-    assert 0.74 < sum(found) / 400 < 0.86
+    detections = [
+        stats.ttest_1samp(rng.normal(0.1, 1.0, 619), 0, alternative="greater").pvalue < 0.05 for _ in range(400)
+    ]
+    assert 0.74 < sum(detections) / 400 < 0.86

@@ -22,41 +22,41 @@ from tasks.contract.schemas import MODEL
 from tasks.datasets.features import Glyph, burn, draw_member
 from tasks.models.inference import logits
 from tasks.models.networks import Architecture, network_row, weight_rows, weights_of_model
-from tests.tasks.audits.unique_feature.made_up import LABEL, reads_the_letter
+from tests.tasks.audits.unique_feature.made_up import LABEL, letter_model
 
 
 def glyphs(count: int, first: int = 0) -> np.ndarray:
-    """So many drawn glyphs, (count, 25)."""
-    found = [draw_member(Glyph(), seed) for seed in range(first, first + count)]
-    return np.array([inked_cells(glyph) for glyph in found if isinstance(glyph, Glyph)], np.float64)
+    """`count` drawn glyphs, (count, 25)."""
+    members = [draw_member(Glyph(), seed) for seed in range(first, first + count)]
+    return np.array([inked_cells(glyph) for glyph in members if isinstance(glyph, Glyph)], np.float64)
 
 
-def test_the_centred_logit_does_not_saturate_and_needs_no_logits() -> None:
+def test_centred_logit_does_not_saturate() -> None:
     logits = np.array([[50.0, 0.0, 1.0], [70.0, 0.0, 2.0]])
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     assert pytest.approx(centred_logits(log_p, 0).tolist()) == [50 - 17.0, 70 - 24.0]
 
 
-def test_ink_is_counted_in_that_of_whole_images() -> None:
+def test_ink_counts_whole_images() -> None:
     images = np.zeros((3, 2, 2, 1), np.uint8)
     images[:, 0, 0] = 255
     images[1, 1, 1] = 51
     assert pixel_ink(images)[..., 0].tolist() == [[1.0 * 3, 0.0], [0.0, 0.2]]
 
 
-def test_weighted_slopes_are_those_of_the_response_less_their_mean_by_its_weights() -> None:
+def test_weighted_slopes_are_centred_by_their_weights() -> None:
     draws = np.random.default_rng(1)
     slopes, inked = draws.normal(size=25), draws.uniform(0, 500, 25)
     weights = 1 / (inked + LEAST_INK)
     expected = weights * (slopes - (weights * slopes).sum() / weights.sum())
     features = glyphs(60)
     assert expected == pytest.approx(weighted_slopes(features, features @ slopes + 7, inked), abs=1e-9)
-    # All have equal ink: a slope that all pixels share is no response to one of them.
+    # All glyphs have equal ink: a slope that all pixels share is not a response to one of the pixels.
     shifted = weighted_slopes(features, features @ (slopes + 3), inked)
     assert expected == pytest.approx(shifted, abs=1e-9)
 
 
-def test_with_fewer_features_than_pixels_the_slopes_still_fit_the_responses() -> None:
+def test_slopes_fit_fewer_features_than_pixels() -> None:
     draws = np.random.default_rng(2)
     features, responses, inked = draws.normal(size=(12, 40)), draws.normal(size=12), draws.uniform(0, 50, 40)
     slopes = weighted_slopes(features, responses, inked) * (inked + LEAST_INK)
@@ -64,33 +64,33 @@ def test_with_fewer_features_than_pixels_the_slopes_still_fit_the_responses() ->
     assert responses - responses.mean() == pytest.approx(fitted - fitted.mean(), abs=1e-9)
 
 
-def test_the_strongest_pixels_are_as_many_as_asked_for() -> None:
+def test_strongest_pixels_have_the_requested_number() -> None:
     assert strongest_pixels(np.array([0.0, 3.0, 1.0, 1.0]), 2).tolist() == [False, True, True, False]
 
 
-def test_a_shift_under_noise_is_found_by_the_weights_where_plain_slopes_miss_it() -> None:
+def test_weights_find_a_shift_that_plain_slopes_miss() -> None:
     draws = np.random.default_rng(4)
-    inked = np.r_[np.zeros(15), np.full(10, 4000.0)]  # the place lies half where the data have ink
-    features, found = glyphs(60), {"weighted": 0, "plain": 0}
+    inked = np.r_[np.zeros(15), np.full(10, 4000.0)]  # the data have ink in half of these cells
+    features, calls_by_method = glyphs(60), {"weighted": 0, "plain": 0}
     for seed in range(100):
-        carried = glyphs(1, 1000 + seed)[0]
-        slopes = 3 * carried + draws.normal(size=25) * np.sqrt(inked + LEAST_INK)
-        for name, known in (("weighted", inked), ("plain", np.full(25, 1e9))):
-            p_value = Subsets(weighted_slopes(features, features @ slopes, known)).p_value(carried > 0)
-            found[name] += p_value <= 0.05
-    assert found["weighted"] >= 40
-    assert found["plain"] <= 15
+        carried_glyph = glyphs(1, 1000 + seed)[0]
+        slopes = 3 * carried_glyph + draws.normal(size=25) * np.sqrt(inked + LEAST_INK)
+        for name, assumed_ink in (("weighted", inked), ("plain", np.full(25, 1e9))):
+            p_value = Subsets(weighted_slopes(features, features @ slopes, assumed_ink)).p_value(carried_glyph > 0)
+            calls_by_method[name] += p_value <= 0.05
+    assert calls_by_method["weighted"] >= 40
+    assert calls_by_method["plain"] <= 15
 
 
-def test_of_features_that_left_no_shift_as_many_are_called_as_the_level_says() -> None:
+def test_features_without_shift_are_called_at_the_level() -> None:
     draws = np.random.default_rng(5)
     inked, features = np.r_[np.zeros(15), np.full(10, 4000.0)], glyphs(60)
-    called = 0
+    calls = 0
     for seed in range(500):
-        noise = draws.normal(size=25) * np.sqrt(inked + LEAST_INK) + 30 * (np.arange(25) == 3)  # one pixel is liked
+        noise = draws.normal(size=25) * np.sqrt(inked + LEAST_INK) + 30 * (np.arange(25) == 3)  # one pixel is favoured
         subsets = Subsets(weighted_slopes(features, features @ noise, inked))
-        called += subsets.p_value(glyphs(1, 5000 + seed)[0] > 0) <= 0.05
-    assert 500 * 0.05 - 15 <= called <= 500 * 0.05 + 15  # 3 standard deviations
+        calls += subsets.p_value(glyphs(1, 5000 + seed)[0] > 0) <= 0.05
+    assert 500 * 0.05 - 15 <= calls <= 500 * 0.05 + 15  # 3 standard deviations
 
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 28, 28, 1), dtype=np.uint8)
@@ -102,24 +102,30 @@ def model(network: Architecture, weights: dict[str, np.ndarray]) -> pa.Table:
     return pa.Table.from_pylist([row | {"weights": weight_rows(weights)}], MODEL)
 
 
-def changed(table: pa.Table, name: str, factor: float) -> pa.Table:
+def scale_weights(table: pa.Table, name: str, factor: float) -> pa.Table:
     weights = weights_of_model(table)
     return model(Architecture("mlp1", (28, 28, 1), 10), weights | {name: weights[name] * np.float32(factor)})
 
 
-def test_of_a_dense_first_layer_its_change_counts_along_the_slopes_of_its_units() -> None:
-    twin = reads_the_letter(3.0)
-    canary = changed(twin, "dense1.weight", 1.5)
-    # The letter's unit moves the label's logit by 3, so the centred one by 3 (1 - 1/10).
-    before = [weights_of_model(twin)["dense1.weight"][0] @ images.reshape(3, -1).mean(axis=0) / 255 for images in SETS]
-    assert 0.5 * 2.7 * np.array(before) == pytest.approx(weight_change_responses(canary, twin, SETS, LABEL), rel=1e-5)
-    assert np.zeros(4) == pytest.approx(weight_change_responses(changed(twin, "dense4.weight", 2.0), twin, SETS, LABEL))
+def test_dense_first_layer_change_acts_along_unit_slopes() -> None:
+    control = letter_model(3.0)
+    canary = scale_weights(control, "dense1.weight", 1.5)
+    # The letter's unit moves the label's logit by 3, so the centred logit moves by 3 (1 - 1/10).
+    before = [
+        weights_of_model(control)["dense1.weight"][0] @ images.reshape(3, -1).mean(axis=0) / 255 for images in SETS
+    ]
+    assert 0.5 * 2.7 * np.array(before) == pytest.approx(
+        weight_change_responses(canary, control, SETS, LABEL), rel=1e-5
+    )
+    assert np.zeros(4) == pytest.approx(
+        weight_change_responses(scale_weights(control, "dense4.weight", 2.0), control, SETS, LABEL)
+    )
 
 
-def test_of_other_networks_it_is_what_the_change_does_to_the_response_to_first_order() -> None:
+def test_other_networks_use_the_first_order_change() -> None:
     network = Architecture("cnn1", (28, 28, 1), 10)
-    start, other = network.initial(1), network.initial(2)
-    before = {name: values - 1e-3 * other[name] for name, values in start.items()}
+    start, direction = network.initial(1), network.initial(2)
+    before = {name: values - 1e-3 * direction[name] for name, values in start.items()}
     exact = [
         centred_logits(log_probabilities(logits(network, [start], images)[0]), 3).mean()
         - centred_logits(log_probabilities(logits(network, [before], images)[0]), 3).mean()
@@ -130,6 +136,6 @@ def test_of_other_networks_it_is_what_the_change_does_to_the_response_to_first_o
     )
 
 
-def test_only_a_layer_that_sees_every_pixel_and_has_biases_counts_as_dense() -> None:
+def test_dense_layer_needs_every_pixel_and_biases() -> None:
     assert first_dense(Architecture("mlp1", (28, 28, 1), 10)) == ("dense1.weight", "dense1.bias")
     assert first_dense(Architecture("cnn1", (28, 28, 1), 10)) is None

@@ -1,4 +1,4 @@
-"""Summaries of incomplete tables: a missing table removes its own rows only."""
+"""Summaries of incomplete tables: a missing table removes only its own rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.datasets.dataset import Dataset
 from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
 
-# By question, the tables that the summary reads.
+# The tables that the summary reads, by question.
 READ = {
     "pairs": ("canary_scores", "chosen", "regularised", "traced", "canary_verdicts", "detection", "panels"),
     "course": ("course",),
@@ -24,8 +24,8 @@ READ = {
     "pictures": ("contrast",),
     "single models": ("family", "divergences", "accuracies"),
 }
-# The tables beside its own that a measure's rows cannot do without.
-NEEDED = {"chosen": "canary_scores"}
+# Other tables that the rows of a measure depend on.
+DEPENDENCIES = {"chosen": "canary_scores"}
 
 
 def plans() -> dict[str, dict[str, Any]]:
@@ -59,34 +59,34 @@ def plans() -> dict[str, dict[str, Any]]:
 @pytest.fixture(scope="module")
 def computed() -> dict[str, dict[str, pa.Table]]:
     """Every table that a summary reads, by question."""
-    return {kind: tables(planned) for kind, planned in plans().items()}
+    return {kind: tables(roots) for kind, roots in plans().items()}
 
 
-def rows(measure: Measure, found: list[pa.Table]) -> list[dict[str, Any]]:
-    return [] if measure.rows is None else list(measure.rows(Tables(found), PublishedCell()))
+def rows(measure: Measure, inputs: list[pa.Table]) -> list[dict[str, Any]]:
+    return [] if measure.rows is None else list(measure.rows(Tables(inputs), PublishedCell()))
 
 
-@pytest.mark.parametrize(("kind", "missing"), [(kind, name) for kind, names in READ.items() for name in names])
-def test_without_a_table_the_summary_has_the_rows_of_all_others(
-    kind: str, missing: str, computed: dict[str, dict[str, pa.Table]]
+@pytest.mark.parametrize(("kind", "left_out"), [(kind, name) for kind, names in READ.items() for name in names])
+def test_missing_table_removes_only_its_rows(
+    kind: str, left_out: str, computed: dict[str, dict[str, pa.Table]]
 ) -> None:
-    read = {name: computed[kind][name] for name in READ[kind]}
-    left = [table for name, table in read.items() if name != missing]
-    expected, lost = [], []
+    all_inputs = {name: computed[kind][name] for name in READ[kind]}
+    remaining = [table for name, table in all_inputs.items() if name != left_out]
+    expected, removed_rows = [], []
     for measure in MEASURES:
-        gone = missing in (measure.name, NEEDED.get(measure.name))
-        (lost if gone else expected).extend(rows(measure, list(read.values())))
-    assert lost
-    assert expected == summary(PublishedCell(), left).to_pylist()
+        is_removed = left_out in (measure.name, DEPENDENCIES.get(measure.name))
+        (removed_rows if is_removed else expected).extend(rows(measure, list(all_inputs.values())))
+    assert removed_rows
+    assert expected == summary(PublishedCell(), remaining).to_pylist()
 
 
-def test_the_summary_reads_every_table_that_has_rows_to_give(computed: dict[str, dict[str, pa.Table]]) -> None:
-    abouts = {kind: planned["summary"].config for kind, planned in plans().items()}
+def test_every_table_contributes_rows(computed: dict[str, dict[str, pa.Table]]) -> None:
+    abouts = {kind: roots["summary"].config for kind, roots in plans().items()}
     for kind, names in READ.items():
-        read = [computed[kind][name] for name in names]
-        assert summary(abouts[kind], read).to_pylist() == computed[kind]["summary"].to_pylist()
-        assert len(read) == sum(bool(rows(measure, read)) for measure in MEASURES)
+        inputs = [computed[kind][name] for name in names]
+        assert summary(abouts[kind], inputs).to_pylist() == computed[kind]["summary"].to_pylist()
+        assert len(inputs) == sum(bool(rows(measure, inputs)) for measure in MEASURES)
 
 
-def test_without_any_table_there_are_no_rows() -> None:
+def test_no_table_gives_no_rows() -> None:
     assert summary(PublishedCell(), []).num_rows == 0

@@ -50,13 +50,13 @@ def configs(roots: Roots, function: object) -> list[Any]:
 
 
 def models(root: Job) -> tuple[Training, TwinTraining]:
-    canary, twin = (job.config for job in root.inputs)
-    return canary, twin
+    canary, control = (job.config for job in root.inputs)
+    return canary, control
 
 
 @pytest.fixture(scope="module")
 def done() -> dict[str, pa.Table]:
-    """The tables of the smoke preset by their keys."""
+    """The tables of the smoke preset, by key."""
     return {}
 
 
@@ -65,18 +65,18 @@ def smoke(done: dict[str, pa.Table]) -> Mapping[str, pa.Table]:
     return tables(plan(SMOKE), done=done)
 
 
-def test_quickstart_plans_a_twin_for_each_of_twelve_canaries() -> None:
+def test_quickstart_plans_a_twin_for_each_canary() -> None:
     roots = plan(pinned(PRESETS["quickstart"]))
     assert {"summary", "canary_scores", "canary_verdicts", "divergences", "history"} == roots.keys()
     functions = [job.function for job in jobs(roots)]
-    asked = (train, train_twin, score, history, pair_family, canary_scores, canary_verdicts, summary)
-    assert [functions.count(function) for function in asked] == [12, 12, 12, 12, 12, 1, 1, 1]
-    trainings, twins = configs(roots, train), [twin.training for twin in configs(roots, train_twin)]
-    assert len(set(trainings)) == len(set(twins)) == 12
-    assert len({training.seed for training in (*trainings, *twins)}) == 12
+    expected_functions = (train, train_twin, score, history, pair_family, canary_scores, canary_verdicts, summary)
+    assert [functions.count(function) for function in expected_functions] == [12, 12, 12, 12, 12, 1, 1, 1]
+    trainings, control_trainings = configs(roots, train), [twin.training for twin in configs(roots, train_twin)]
+    assert len(set(trainings)) == len(set(control_trainings)) == 12
+    assert len({training.seed for training in (*trainings, *control_trainings)}) == 12
 
 
-def test_a_twin_differs_from_its_canarys_model_by_the_canary_alone() -> None:
+def test_twin_differs_only_by_the_canary() -> None:
     roots = plan(pinned(PRESETS["quickstart"]))
     assert isinstance(roots["divergences"], tuple)
     for root in roots["divergences"]:
@@ -86,7 +86,7 @@ def test_a_twin_differs_from_its_canarys_model_by_the_canary_alone() -> None:
         assert twin_training(replace(canary, burnt=())) == twin
 
 
-def test_both_trainings_of_a_pair_leave_out_the_neighbours_of_their_canary() -> None:
+def test_pairs_leave_out_the_canarys_neighbours() -> None:
     config = with_settings(pinned(PRESETS["quickstart"]), one_seed=True, neighbours_left_out=10)
     roots = plan(config)
     assert isinstance(roots["divergences"], tuple)
@@ -94,21 +94,21 @@ def test_both_trainings_of_a_pair_leave_out_the_neighbours_of_their_canary() -> 
         canary, twin = models(root)
         assert NearestImages(root.config.canary, 10) == canary.left_out
         assert twin_training(replace(canary, burnt=())) == twin
-    # Canaries of one seed share a clean training no more, but one call.
-    twins = [training.training for training in configs(roots, train_twin)]
-    assert (len(set(twins)), len({batch_key(twin) for twin in twins})) == (12, 1)
+    # Canaries of one seed no longer share a clean training, but they share a call.
+    control_trainings = [training.training for training in configs(roots, train_twin)]
+    assert (len(set(control_trainings)), len({batch_key(twin) for twin in control_trainings})) == (12, 1)
     before = configs(plan(with_settings(config, neighbours_left_out=0)), train_twin)
     assert len({training.training for training in before}) == 1
 
 
-def test_canaries_are_distinct_and_fewer_are_the_first_of_more() -> None:
+def test_fewer_canaries_are_the_first_of_more() -> None:
     config = pinned(PRESETS["smoke"])
-    many = configs(plan(with_settings(config, canaries=300)), score)
-    few = configs(plan(config), score)
-    assert few == many[:3]
-    assert sorted(e.canary for e in many) == list(range(300))
+    many_evaluations = configs(plan(with_settings(config, canaries=300)), score)
+    few_evaluations = configs(plan(config), score)
+    assert few_evaluations == many_evaluations[:3]
+    assert sorted(e.canary for e in many_evaluations) == list(range(300))
     assert configs(plan(config), train) == configs(plan(with_settings(config, canaries=300)), train)[:3]
-    assert few != configs(plan(replace(config, seed=1)), score)
+    assert few_evaluations != configs(plan(replace(config, seed=1)), score)
 
 
 def test_every_model_is_evaluated_with_the_same_seed() -> None:
@@ -116,25 +116,25 @@ def test_every_model_is_evaluated_with_the_same_seed() -> None:
     assert len({replace(e, canary=0) for e in evaluations}) == 1
 
 
-def test_how_long_a_training_may_take_is_no_part_of_its_evaluation() -> None:
+def test_training_length_does_not_change_the_evaluation() -> None:
     config = pinned(PRESETS["smoke"])
     assert configs(plan(config), score) == configs(plan(with_settings(config, epochs=9, batch=7)), score)
 
 
-def test_trainings_in_links_have_the_keys_of_unbroken_ones_and_the_same_tables_are_planned() -> None:
-    whole = with_settings(pinned(PRESETS["smoke"]), choice="self-influence", with_feature=True, epochs=5)
-    unbroken, linked = (Plan.from_roots(plan(with_settings(whole, link=link))) for link in (0, 2))
+def test_linked_trainings_keep_keys_and_tables() -> None:
+    config = with_settings(pinned(PRESETS["smoke"]), choice="self-influence", with_feature=True, epochs=5)
+    unbroken, linked = (Plan.from_roots(plan(with_settings(config, link=link))) for link in (0, 2))
     assert unbroken.roots == linked.roots
     assert dict(unbroken.after) == {}
-    more = linked.count(linked.jobs.keys() - unbroken.jobs.keys())
-    trained = {
+    additional_jobs = linked.count(linked.jobs.keys() - unbroken.jobs.keys())
+    training_counts = {
         task: 2 * count for task, count in unbroken.count().items() if task.rpartition(".")[2].startswith("train")
     }
-    assert {"unique_feature.train_ranked", "unique_feature.train_twin"} == set(trained)
-    assert trained == dict(more)
+    assert {"unique_feature.train_ranked", "unique_feature.train_twin"} == set(training_counts)
+    assert training_counts == dict(additional_jobs)
 
 
-def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> None:
+def test_null_preset_burns_another_feature_elsewhere() -> None:
     roots = plan(pinned(PRESETS["null"]))
     assert {Glyph()} == {e.feature for e in configs(roots, score)}
     carried = {burnt.feature for training in configs(roots, train) for burnt in training.burnt}
@@ -142,9 +142,9 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
     assert isinstance(glyph, Glyph)
     assert glyph_pixels(glyph).sum() == glyph_pixels(Glyph()).sum()
     assert min(glyph.top, glyph.left) > Glyph().top + Glyph().size
-    # One remembered canary of its twelve could be called.
+    # One memorised canary of twelve could be called.
     assert len(configs(roots, exact_verdicts)) == 1
-    # All else is quickstart's.
+    # All other settings are those of quickstart.
     quickstart = configs(plan(pinned(PRESETS["quickstart"])), train)
     assert {replace(training, burnt=()) for training in quickstart} == {
         replace(training, burnt=()) for training in configs(roots, train)
@@ -165,16 +165,16 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
         ({"burnt": Glyph(size=30)}, "a feature of 30 x 30 at top 1, left 1 does not fit an image of 28 x 28"),
     ],
 )
-def test_a_config_that_the_data_cannot_serve_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_unsuitable_data_are_rejected(fields: dict[str, Any], message: str) -> None:
     config = with_settings(pinned(PRESETS["quickstart"]), fields)
     with pytest.raises(ValueError, match=r"must be|does not fit") as caught:
         plan(config)
     assert message == str(caught.value)
 
 
-def test_published_numbers_stand_beside_the_published_setting_only() -> None:
+def test_published_numbers_need_the_published_setting() -> None:
     def published(**changes: Any) -> str:
-        # Planning needs data; embedded sets stand in for the files under the names of the published ones.
+        # Planning needs data; embedded sets replace the files under the published names.
         fields = {"data": Dataset("mnist", digits.digest), "probe": Dataset("cifar10", photos.digest)} | changes
         config = with_settings(PRESETS["table1-mnist"], fields)
         root = plan(config)["summary"]
@@ -221,78 +221,78 @@ def test_smoke_gives_its_five_tables(smoke: Mapping[str, pa.Table]) -> None:
     assert smoke["divergences"]["images"].to_pylist().count("probe") == 6 * len(load(Dataset("photos")).test_images)
 
 
-def test_only_training_images_of_the_canarys_label_are_asked_about(smoke: Mapping[str, pa.Table]) -> None:
+def test_training_images_of_the_canarys_label_are_evaluated(smoke: Mapping[str, pa.Table]) -> None:
     labels = load(Dataset("digits")).train_labels
     for canary in smoke["canary_scores"].to_pylist():
-        asked = [
+        image_rows = [
             row["image"]
             for row in smoke["divergences"].to_pylist()
             if row["canary"] == canary["canary"] and row["images"] == "train" and row["model"] == "canary"
         ]
         assert labels[canary["canary"]] == canary["label"]
         expected = [i for i in range(300) if labels[i] == canary["label"] and i != canary["canary"]]
-        assert expected == asked
+        assert expected == image_rows
 
 
-def test_the_summary_is_what_its_divergences_say(smoke: Mapping[str, pa.Table]) -> None:
+def test_summary_follows_from_its_divergences(smoke: Mapping[str, pa.Table]) -> None:
     d = smoke["divergences"].to_pandas()
     d["m"] = d.d_u.astype(float) - d.d_r.astype(float)
     d["m_w"] = d.log_p_u.astype(float) - d.log_p_r.astype(float)
     scores = d.groupby(["canary", "model", "images"])[["m", "m_w"]].mean()
-    summed = {(row["metric"], row["setting"]): row for row in smoke["summary"].to_pylist()}
+    summary_by_name = {(row["metric"], row["setting"]): row for row in smoke["summary"].to_pylist()}
 
-    def of(score: str, model: str, images: str) -> Any:
+    def mean_scores(score: str, model: str, images: str) -> Any:
         return scores[score].xs((model, images), level=("model", "images")).to_numpy()
 
-    canary, twin = of("m", "canary", "probe"), of("m", "twin", "probe")
-    row = summed["M", '{"model": "canary"}']
-    assert [canary.mean(), twin.mean(), 3] == pytest.approx([row["estimate"], row["null"], row["n"]])
-    effects = {"{}": canary - twin}
+    canary, control = mean_scores("m", "canary", "probe"), mean_scores("m", "twin", "probe")
+    row = summary_by_name["M", '{"model": "canary"}']
+    assert [canary.mean(), control.mean(), 3] == pytest.approx([row["estimate"], row["null"], row["n"]])
+    effects = {"{}": canary - control}
     for images in ("probe", "train"):
-        effects[json.dumps({"images": images})] = of("m_w", "canary", images) - of("m_w", "twin", images)
+        effects[json.dumps({"images": images})] = mean_scores("m_w", "canary", images) - mean_scores(
+            "m_w", "twin", images
+        )
     for setting, effect in effects.items():
-        row = summed["M effect" if setting == "{}" else "M_w effect", setting]
+        row = summary_by_name["M effect" if setting == "{}" else "M_w effect", setting]
         low, high = stats.t.interval(0.95, 2, effect.mean(), stats.sem(effect))
         p_value = stats.ttest_1samp(effect, 0, alternative="greater").pvalue
         assert [effect.mean(), low, high, p_value] == pytest.approx(
             [row["estimate"], row["low"], row["high"], row["p_value"]]
         )
-    row = summed["rate called memorised", '{"model": "twin", "test": "paired"}']
+    row = summary_by_name["rate called memorised", '{"model": "twin", "test": "paired"}']
     probe = d[(d.model == "twin") & (d.images == "probe")]
-    called = [
+    calls = [
         stats.ttest_rel(g.d_u.astype(float), g.d_r.astype(float), alternative="greater").pvalue < 0.05
         for _, g in probe.groupby("canary")
     ]
-    assert sum(called) / 3 == row["estimate"]
+    assert sum(calls) / 3 == row["estimate"]
 
 
-def test_the_history_names_the_epoch_that_was_kept(smoke: Mapping[str, pa.Table]) -> None:
+def test_history_marks_the_kept_epoch(smoke: Mapping[str, pa.Table]) -> None:
     h = smoke["history"].to_pandas()
     for _, pair in h.groupby("canary"):
-        epochs, twin = (pair[pair.model == model] for model in ("canary", "twin"))
+        epochs, control = (pair[pair.model == model] for model in ("canary", "twin"))
         assert epochs.epoch.tolist() == [1, 2, 3]
         assert epochs.validation_loss.idxmin() == epochs.index[epochs.kept][0]
-        assert epochs.epoch[epochs.kept].tolist() == twin.epoch[twin.kept].tolist() == [len(twin)]
+        assert epochs.epoch[epochs.kept].tolist() == control.epoch[control.kept].tolist() == [len(control)]
 
 
-def test_a_lost_model_costs_its_canary_and_no_other(
-    smoke: Mapping[str, pa.Table], done: Mapping[str, pa.Table]
-) -> None:
+def test_lost_model_removes_only_its_canary(smoke: Mapping[str, pa.Table], done: Mapping[str, pa.Table]) -> None:
     roots = plan(SMOKE)
     assert isinstance(roots["divergences"], tuple)
-    lost = roots["divergences"][1]
-    kept = {key: job for key, job in Plan.from_roots(roots).jobs.items() if job is not lost.inputs[1]}
-    models = {key: done[key] for key, job in kept.items() if job.function in (train, train_twin)}
-    found = tables(roots, lambda job: job is lost.inputs[1], models)
-    assert found["canary_scores"].num_rows == 2
-    assert {2} == {row["n"] for row in found["summary"].to_pylist() if row["metric"] == "M effect"}
-    whole = {row["canary"]: row for row in smoke["canary_scores"].to_pylist()}
-    for row in found["canary_scores"].to_pylist():
-        assert whole[row["canary"]]["m_effect"] == row["m_effect"]
-        assert row["canary"] != lost.config.canary
+    lost_job = roots["divergences"][1]
+    remaining_jobs = {key: job for key, job in Plan.from_roots(roots).jobs.items() if job is not lost_job.inputs[1]}
+    models = {key: done[key] for key, job in remaining_jobs.items() if job.function in (train, train_twin)}
+    partial_tables = tables(roots, lambda job: job is lost_job.inputs[1], models)
+    assert partial_tables["canary_scores"].num_rows == 2
+    assert {2} == {row["n"] for row in partial_tables["summary"].to_pylist() if row["metric"] == "M effect"}
+    complete_rows = {row["canary"]: row for row in smoke["canary_scores"].to_pylist()}
+    for row in partial_tables["canary_scores"].to_pylist():
+        assert complete_rows[row["canary"]]["m_effect"] == row["m_effect"]
+        assert row["canary"] != lost_job.config.canary
 
 
-# What is measured of pairs -> the tables beside the summary.
+# The tables besides the summary, by measure of pairs.
 TABLES = {
     "scores": {"canary_scores", "canary_verdicts", "divergences", "history"},
     "family": {"canary_verdicts", "family", "detection", "curves", "panels"},
@@ -317,7 +317,7 @@ def test_tables_follow_from_question_and_measures(preset: str) -> None:
         assert expected == AUDIT.plan(small).keys()
 
 
-def test_models_of_the_data_as_they_stand_are_asked_as_a_panel() -> None:
+def test_models_of_unchanged_data_form_a_panel() -> None:
     panel = {"question": "panel", "data": "digits", "examples": 300, "epochs": 3, "seeds": 2, "probes": 30}
     config = pinned(with_settings(PRESETS["smoke"], panel, **{"family.count": 19}))
     roots = plan(config)
@@ -325,10 +325,10 @@ def test_models_of_the_data_as_they_stand_are_asked_as_a_panel() -> None:
     trainings = configs(roots, train)
     assert {()} == {training.burnt for training in trainings}
     assert len(set(trainings)) == 2
-    found = tables(roots)
-    assert found["family"].num_rows == 2 * 20
-    rows = {row["metric"]: row for row in found["summary"].to_pylist()}
+    panel_tables = tables(roots)
+    assert panel_tables["family"].num_rows == 2 * 20
+    rows = {row["metric"]: row for row in panel_tables["summary"].to_pylist()}
     assert (rows["push towards a label"]["n"], rows["push towards a label"]["unit"]) == (2, "model")
     assert rows["push towards a label"]["p_value"] >= 1 / 20
     assert AUDIT.verdict is not None
-    assert AUDIT.verdict(config, found["summary"]).answer in ("memorised", "not detected", "undecided")
+    assert AUDIT.verdict(config, panel_tables["summary"]).answer in ("memorised", "not detected", "undecided")

@@ -22,72 +22,75 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tests.tasks.audits.unique_feature.made_up import configure
 
 (QUICKSTART,) = AUDIT.cells("quickstart")
-EACH = 8
+PER_CLASS = 8
 
 
 def write_set(folder: Path, copies: int) -> Dataset:
-    """Two classes of eight training images and four test images, so many of which are training images."""
-    noise = np.random.default_rng(0).integers(0, 256, (2, EACH + 4, 28, 28), np.uint8)
+    """Two classes of eight training images and four test images; `copies` of the test images are training images."""
+    noise = np.random.default_rng(0).integers(0, 256, (2, PER_CLASS + 4, 28, 28), np.uint8)
     for label, images in enumerate(noise):
-        shown = {"train": images[:EACH], "test": [*images[:copies], *images[EACH : EACH + 4 - copies]]}
-        for split, of_split in shown.items():
+        images_by_split = {
+            "train": images[:PER_CLASS],
+            "test": [*images[:copies], *images[PER_CLASS : PER_CLASS + 4 - copies]],
+        }
+        for split, split_images in images_by_split.items():
             (folder / split / str(label)).mkdir(parents=True)
-            for number, image in enumerate(of_split):
+            for number, image in enumerate(split_images):
                 Image.fromarray(image).save(folder / split / str(label) / f"{number}.png")
     return pin(Dataset(f"folder:{folder}"))
 
 
-def on(data: Dataset, probe: Dataset) -> UniqueFeature:
+def config_on(data: Dataset, probe: Dataset) -> UniqueFeature:
     return configure(data=data, probe=probe, canaries=2, probes=100)
 
 
 def evaluations(job: Job) -> list[Evaluation]:
-    """The evaluations among a job and those below it."""
-    own = [job.config] if isinstance(job.config, Evaluation) else []
-    return own + [found for below in job.inputs for found in evaluations(below)]
+    """The evaluations of a job and of the jobs that it depends on."""
+    own_evaluations = [job.config] if isinstance(job.config, Evaluation) else []
+    return own_evaluations + [evaluation for source in job.inputs for evaluation in evaluations(source)]
 
 
-def test_planning_warns_of_probe_images_that_are_training_images(tmp_path: Path) -> None:
+def test_planning_warns_of_seen_probe_images(tmp_path: Path) -> None:
     assert AUDIT.notes is not None
     data = write_set(tmp_path / "mine", copies=1)
-    same = pin(Dataset(f"folder:{shutil.copytree(tmp_path / 'mine', tmp_path / 'same')}"))
-    (warning,) = AUDIT.notes(on(data, same))
-    assert warning.startswith(f"2 images of probe {same.name} are exact copies of training images of {data.name};")
-    assert not list(AUDIT.notes(on(data, Dataset("digits"))))
+    same_data = pin(Dataset(f"folder:{shutil.copytree(tmp_path / 'mine', tmp_path / 'same')}"))
+    (warning,) = AUDIT.notes(config_on(data, same_data))
+    assert warning.startswith(f"2 images of probe {same_data.name} are exact copies of training images of {data.name};")
+    assert not list(AUDIT.notes(config_on(data, Dataset("digits"))))
 
 
-def test_probe_images_that_are_training_images_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_seen_probe_images_are_left_out_and_counted(tmp_path: Path) -> None:
     data = write_set(tmp_path / "mine", copies=1)
-    jobs = plan(on(data, data))
+    jobs = plan(config_on(data, data))
     summary = jobs["summary"]
     assert isinstance(summary, Job)
     assert summary.config == PublishedCell("", left_out=2, chance=0.5)
-    asked = evaluations(summary)[0]
-    assert asked.seen == TrainingImages(data)
-    trained = {image.tobytes() for image in load(data).train_images}
-    clean = probe_triples(asked).clean
+    evaluation = evaluations(summary)[0]
+    assert evaluation.seen == TrainingImages(data)
+    training_images = {image.tobytes() for image in load(data).train_images}
+    clean = probe_triples(evaluation).clean
     assert len(clean) == 6
-    assert not trained & {image.tobytes() for image in clean}
+    assert not training_images & {image.tobytes() for image in clean}
 
 
-def test_test_images_of_a_label_are_images_that_no_network_saw(tmp_path: Path) -> None:
+def test_label_images_are_unseen_test_images(tmp_path: Path) -> None:
     data = write_set(tmp_path / "mine", copies=1)
-    config = on(data, pin(Dataset("photos")))
+    config = config_on(data, pin(Dataset("photos")))
     ranks = ExactRanks(
         data, 0, 0, relatives(config, config.asked_feature, seen_images=seen_images(config)), drawn=False, references=0
     )
-    shown = label_images(ranks, load(data), 0, 0)
-    assert len(shown) == 3
+    images = label_images(ranks, load(data), 0, 0)
+    assert len(images) == 3
 
 
-def test_sets_without_copies_have_the_keys_that_they_had() -> None:
-    config = on(pin(Dataset("digits")), pin(Dataset("photos")))
+def test_sets_without_copies_keep_their_keys() -> None:
+    config = config_on(pin(Dataset("digits")), pin(Dataset("photos")))
     assert seen_images(config) is None
 
 
-def test_a_probe_set_of_training_images_alone_is_refused(tmp_path: Path) -> None:
+def test_fully_seen_probe_set_is_rejected(tmp_path: Path) -> None:
     data = write_set(tmp_path / "mine", copies=4)
     with pytest.raises(
         DatasetError, match=r"probe: all 8 images of .* are exact copies of training images of .*Choose"
     ):
-        plan(on(data, data))
+        plan(config_on(data, data))

@@ -1,4 +1,4 @@
-"""Annotations of boxes: every object's, scaled to the picture, and read without any entity."""
+"""Annotations of boxes: all objects, scaled to the image, and read without entities."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from tasks.datasets.dataset import DatasetError
 from tests.tasks.datasets.boxed.trees import xml
 
 
-def test_every_object_has_its_box_with_the_last_pixel_inside() -> None:
-    found = parse_annotation(xml("n01440764", [[0, 5, 9, 14], [20, 3, 20, 3]], (40, 50)).encode())
-    assert (found.names, found.size) == (("n01440764",) * 2, (40, 50))
-    assert found.boxes(40, 50).tolist() == [[0, 5, 10, 15], [20, 3, 21, 4]]
+def test_boxes_include_their_last_pixel() -> None:
+    annotation = parse_annotation(xml("n01440764", [[0, 5, 9, 14], [20, 3, 20, 3]], (40, 50)).encode())
+    assert (annotation.names, annotation.size) == (("n01440764",) * 2, (40, 50))
+    assert annotation.boxes(40, 50).tolist() == [[0, 5, 10, 15], [20, 3, 21, 4]]
 
 
 def test_boxes_of_another_size_are_scaled_outwards() -> None:
-    found = parse_annotation(xml("n01440764", [[10, 10, 19, 20]], (40, 50)).encode())
-    assert found.boxes(20, 25).tolist() == [[5, 5, 10, 11]]
-    assert found.boxes(80, 150).tolist() == [[30, 20, 60, 42]]
+    annotation = parse_annotation(xml("n01440764", [[10, 10, 19, 20]], (40, 50)).encode())
+    assert annotation.boxes(20, 25).tolist() == [[5, 5, 10, 11]]
+    assert annotation.boxes(80, 150).tolist() == [[30, 20, 60, 42]]
 
 
-def test_corners_may_be_given_in_any_order_and_a_size_be_missing() -> None:
-    found = parse_annotation(xml("n01440764", [[19, 30, 10, 5]], (0, 0)).encode())
-    assert None is found.size
-    assert found.boxes(8, 8).tolist() == [[10, 5, 20, 31]]
+def test_corners_have_any_order_and_size_is_optional() -> None:
+    annotation = parse_annotation(xml("n01440764", [[19, 30, 10, 5]], (0, 0)).encode())
+    assert None is annotation.size
+    assert annotation.boxes(8, 8).tolist() == [[10, 5, 20, 31]]
     assert parse_annotation(b"<annotation/>").boxes(8, 8).shape == (0, 4)
 
 
-def test_parts_of_an_object_have_no_say() -> None:
+def test_parts_of_an_object_are_ignored() -> None:
     inner = b"<part><name>head</name><bndbox><xmin>1</xmin></bndbox></part>"
-    whole = xml("n1", [[1, 2, 3, 4]], (9, 9)).encode().replace(b"<pose>", inner + b"<pose>")
-    assert parse_annotation(whole).boxes(9, 9).tolist() == [[1, 2, 4, 5]]
-    assert parse_annotation(whole).names == ("n1",)
+    content = xml("n1", [[1, 2, 3, 4]], (9, 9)).encode().replace(b"<pose>", inner + b"<pose>")
+    assert parse_annotation(content).boxes(9, 9).tolist() == [[1, 2, 4, 5]]
+    assert parse_annotation(content).names == ("n1",)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "message"),
     [
         ("<xmin>1</xmin>", "", "its object 1 has no xmin"),
         ("<ymax>4</ymax>", "<ymax>four</ymax>", "ymax of its object 1 is 'four'; it must be a number"),
@@ -53,27 +53,27 @@ def test_parts_of_an_object_have_no_say() -> None:
         ("<annotation>", "<annotation>" + " " * LARGEST, "it has more than 1048576 bytes"),
     ],
 )
-def test_what_is_wrong_is_said(old: str, new: str, says: str) -> None:
+def test_invalid_annotations_are_refused(old: str, new: str, message: str) -> None:
     text = xml("n1", [[1, 2, 3, 4]], (9, 9))
-    with pytest.raises(Refused, match=says):
+    with pytest.raises(Refused, match=message):
         parse_annotation(text.replace(old, new, 1).encode())
 
 
 @given(st.data())
-def test_a_damaged_file_is_read_or_refused(data: st.DataObject) -> None:
-    whole = bytearray(xml("n1", [[1, 2, 3, 4]], (9, 9)).encode())
+def test_damaged_file_is_read_or_refused(data: st.DataObject) -> None:
+    content = bytearray(xml("n1", [[1, 2, 3, 4]], (9, 9)).encode())
     for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(whole) - 1))
-        whole[at : at + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=9))
+        index = data.draw(st.integers(0, len(content) - 1))
+        content[index : index + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=9))
     try:
-        boxes = parse_annotation(bytes(whole)).boxes(9, 9)
+        boxes = parse_annotation(bytes(content)).boxes(9, 9)
     except (Refused, expat.ExpatError):
         return
     assert (np.int32, 4) == (boxes.dtype, boxes.shape[1])
 
 
 @pytest.mark.parametrize("encoding", ["foo", "shift_jis", "utf-7"])
-def test_encodings_that_cannot_be_read_are_said_in_a_line(tmp_path: Path, encoding: str) -> None:
+def test_encodings_that_cannot_be_read_are_refused(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "a.xml"
     path.write_bytes(f'<?xml version="1.0" encoding="{encoding}"?><annotation/>'.encode())
     with pytest.raises(DatasetError, match=r"a\.xml is not an annotation of boxes: .+"):
@@ -93,14 +93,14 @@ def test_entities_are_never_followed(tmp_path: Path) -> None:
         read(tmp_path / "b.xml")
 
 
-def test_the_class_of_all_objects() -> None:
-    found = parse_annotation(
+def test_class_of_all_objects_must_be_unique() -> None:
+    annotation = parse_annotation(
         xml("n1", [[1, 2, 3, 4], [5, 6, 7, 8]], (9, 9)).replace("n1</name>", "n2</name>", 1).encode()
     )
-    assert found.names == ("n2", "n1")
-    assert only_name(found, ("n1", "n3"), Path("a.xml")) == "n1"
+    assert annotation.names == ("n2", "n1")
+    assert only_name(annotation, ("n1", "n3"), Path("a.xml")) == "n1"
     assert only_name(parse_annotation(xml("n2", [[1, 2, 3, 4]], (9, 9)).encode()), ("n1",), Path("a.xml")) == "n2"
     with pytest.raises(DatasetError, match=r"a\.xml has objects of n1, n2; they must be of one class"):
-        only_name(found, ("n1", "n2"), Path("a.xml"))
+        only_name(annotation, ("n1", "n2"), Path("a.xml"))
     with pytest.raises(DatasetError, match=r"a\.xml has objects of no class; they must be of one class"):
         only_name(parse_annotation(b"<annotation/>"), ("n1",), Path("a.xml"))

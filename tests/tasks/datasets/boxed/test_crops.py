@@ -1,4 +1,4 @@
-"""What lies around the boxes: against a search of every rectangle of small grids, and hand-made cases."""
+"""Rectangles outside the boxes, compared with a search of small grids and with cases made by hand."""
 
 from __future__ import annotations
 
@@ -35,73 +35,73 @@ BOXES = st.lists(EDGES.map(lambda box: (box[0], box[1], box[0] + box[2], box[1] 
 def empty(height: int, width: int, boxes: list[Box]) -> list[Rectangle]:
     """Every rectangle without a pixel of a box."""
     covered = np.zeros((height, width), bool)
-    for left, top, right, bottom in boxes:
-        covered[max(0, top) : max(0, bottom), max(0, left) : max(0, right)] = True
+    for x_start, y_start, x_end, y_end in boxes:
+        covered[max(0, y_start) : max(0, y_end), max(0, x_start) : max(0, x_end)] = True
     return [
-        (left, top, right, bottom)
-        for left in range(width)
-        for right in range(left + 1, width + 1)
-        for top in range(height)
-        for bottom in range(top + 1, height + 1)
-        if not covered[top:bottom, left:right].any()
+        (x_start, y_start, x_end, y_end)
+        for x_start in range(width)
+        for x_end in range(x_start + 1, width + 1)
+        for y_start in range(height)
+        for y_end in range(y_start + 1, height + 1)
+        if not covered[y_start:y_end, x_start:x_end].any()
     ]
 
 
 @given(st.integers(1, 8), st.integers(1, 8), BOXES)
 @settings(max_examples=200)
-def test_the_periphery_is_the_best_of_all_empty_rectangles(height: int, width: int, boxes: list[Box]) -> None:
-    every = empty(height, width, boxes)
-    assert max(every, key=rank, default=NOWHERE) == periphery(height, width, boxes)
+def test_periphery_is_best_empty_rectangle(height: int, width: int, boxes: list[Box]) -> None:
+    rectangles = empty(height, width, boxes)
+    assert max(rectangles, key=rank, default=NOWHERE) == periphery(height, width, boxes)
 
 
 @given(st.integers(1, 7), st.integers(1, 7), BOXES)
 @settings(max_examples=100)
-def test_every_rectangle_that_cannot_be_enlarged_is_looked_at(height: int, width: int, boxes: list[Box]) -> None:
-    every = set(empty(height, width, boxes))
+def test_every_maximal_rectangle_is_examined(height: int, width: int, boxes: list[Box]) -> None:
+    rectangles = set(empty(height, width, boxes))
     largest = {
-        (left, top, right, bottom)
-        for left, top, right, bottom in every
-        if not every & {(left - 1, top, right, bottom), (left, top - 1, right, bottom)}
-        | every & {(left, top, right + 1, bottom), (left, top, right, bottom + 1)}
+        (x_start, y_start, x_end, y_end)
+        for x_start, y_start, x_end, y_end in rectangles
+        if not rectangles & {(x_start - 1, y_start, x_end, y_end), (x_start, y_start - 1, x_end, y_end)}
+        | rectangles & {(x_start, y_start, x_end + 1, y_end), (x_start, y_start, x_end, y_end + 1)}
     }
     inside = [(max(0, a), max(0, b), min(width, c), min(height, d)) for a, b, c, d in boxes]
-    looked_at = set(maximal(height, width, [box for box in inside if box[0] < box[2] and box[1] < box[3]]))
-    assert largest <= looked_at <= every
+    examined = set(maximal(height, width, [box for box in inside if box[0] < box[2] and box[1] < box[3]]))
+    assert largest <= examined <= rectangles
 
 
 @given(st.integers(1, 8), st.integers(1, 8), BOXES)
 @settings(max_examples=100)
-def test_strips_never_find_more_than_there_is(height: int, width: int, boxes: list[Box]) -> None:
-    found = strips(height, width, boxes)
-    assert found == NOWHERE or found in empty(height, width, boxes)
-    assert rank(found)[0] <= rank(periphery(height, width, boxes))[0]
+def test_strips_find_at_most_the_periphery(height: int, width: int, boxes: list[Box]) -> None:
+    rectangle = strips(height, width, boxes)
+    assert rectangle == NOWHERE or rectangle in empty(height, width, boxes)
+    assert rank(rectangle)[0] <= rank(periphery(height, width, boxes))[0]
 
 
-def test_strips_look_at_no_rectangle_wider_than_the_box_below_it() -> None:
-    # A picture of 100 x 90 with a box in the middle third of its width, near its bottom.
+def test_strips_are_at_most_as_wide_as_box() -> None:
+    # An image of 100 x 90 with a box in the middle third of its width, near its bottom.
     box = (30, 60, 60, 100)
     assert periphery(100, 90, [box]) == (0, 0, 90, 60)
     assert strips(100, 90, [box]) == (60, 0, 90, 100)
     # Between two boxes, one above the other.
-    both = [(0, 0, 50, 20), (0, 70, 90, 100)]
-    assert periphery(100, 90, both) == (0, 20, 90, 70)
-    assert strips(100, 90, both) == (0, 20, 50, 70)
+    boxes = [(0, 0, 50, 20), (0, 70, 90, 100)]
+    assert periphery(100, 90, boxes) == (0, 20, 90, 70)
+    assert strips(100, 90, boxes) == (0, 20, 50, 70)
 
 
-def test_of_equal_shorter_sides_the_larger_then_the_higher_then_the_one_further_left_is_taken() -> None:
-    assert periphery(10, 10, [(4, 4, 10, 10)]) == (0, 0, 10, 4)  # as (0, 0, 4, 10), which is less wide
+def test_ties_prefer_larger_then_higher_then_left_rectangle() -> None:
+    assert periphery(10, 10, [(4, 4, 10, 10)]) == (0, 0, 10, 4)  # equal to (0, 0, 4, 10), which is less wide
     assert periphery(10, 10, [(0, 3, 10, 7)]) == (0, 0, 10, 3)
     assert periphery(10, 10, [(3, 0, 7, 10)]) == (0, 0, 3, 10)
     assert periphery(10, 10, [(3, 3, 6, 10)]) == (6, 0, 10, 10)  # larger than above the box
 
 
-def test_no_box_leaves_the_whole_picture_and_a_box_of_it_nothing() -> None:
+def test_no_box_leaves_entire_image() -> None:
     assert (0, 0, 7, 5) == periphery(5, 7, []) == strips(5, 7, [])
     assert NOWHERE == periphery(5, 7, [(-1, -1, 8, 6)]) == strips(5, 7, [(0, 0, 7, 5)])
-    assert periphery(5, 7, [(7, 0, 9, 5)]) == (0, 0, 7, 5)  # beside the picture
+    assert periphery(5, 7, [(7, 0, 9, 5)]) == (0, 0, 7, 5)  # outside the image
 
 
-def test_pieces_lie_between_the_boxes_that_reach_there() -> None:
+def test_gaps_lie_between_boxes_at_their_height() -> None:
     boxes = [(0, 2, 4, 4), (2, 3, 6, 7), (4, 0, 6, 1)]
     assert list(gaps(10, 0, 2, boxes)) == [(0, 2), (4, 10)]
     assert list(gaps(10, 2, 4, boxes)) == [(0, 2), (7, 10)]
@@ -115,26 +115,26 @@ def pictures() -> PicturesInMemory:
         tuple("abcd"),
         np.zeros(4, np.int64),
         ("one",),
-        tuple(np.array(each, np.int32).reshape(-1, 4) if each else NO_BOXES for each in boxes),
+        tuple(np.array(coordinates, np.int32).reshape(-1, 4) if coordinates else NO_BOXES for coordinates in boxes),
         np.zeros((4, 10, 10, 3), np.uint8),
     )
 
 
-def test_windows_say_where_they_serve(pictures: PicturesInMemory) -> None:
+def test_windows_report_which_rows_are_usable(pictures: PicturesInMemory) -> None:
     rows = np.array([3, 0, 1, 2])
-    found, serves = windows(pictures, rows, "periphery", 4)
-    assert found.tolist() == [[0, 0, 10, 4], [6, 0, 10, 10], [0] * 4, [0] * 4]
+    bounds, serves = windows(pictures, rows, "periphery", 4)
+    assert bounds.tolist() == [[0, 0, 10, 4], [6, 0, 10, 10], [0] * 4, [0] * 4]
     assert serves.tolist() == [True, True, False, False]
     assert windows(pictures, rows, "periphery", 5)[1].tolist() == [False] * 4
     assert windows(pictures, rows, "strips", 0)[1].tolist() == [True, True, False, False]
-    found, serves = windows(pictures, rows, "corner", 100)
-    assert (found.tolist(), serves.tolist()) == ([[0, 7, 3, 10]] * 4, [True] * 4)
+    bounds, serves = windows(pictures, rows, "corner", 100)
+    assert (bounds.tolist(), serves.tolist()) == ([[0, 7, 3, 10]] * 4, [True] * 4)
     assert windows(pictures, rows, "corner", 100, 0.4)[0].tolist() == [[0, 6, 4, 10]] * 4
     with pytest.raises(ValueError, match="crop is 'centre'; it must be one of periphery, strips, corner"):
         windows(pictures, rows, "centre", 1)  # type: ignore[arg-type]
 
 
-def test_corners_are_a_share_of_height_and_width_in_whole_pixels() -> None:
+def test_corners_have_whole_pixels() -> None:
     sizes = np.array([[375, 500], [1, 2], [100, 33]], np.int32)
     assert corners(sizes).tolist() == [[0, 263, 150, 375], [0, 0, 1, 1], [0, 70, 9, 100]]
     assert corners(sizes, 0.4).tolist() == [[0, 225, 200, 375], [0, 0, 1, 1], [0, 60, 13, 100]]
@@ -160,14 +160,14 @@ def test_the_transform_is_torchvisions(size: tuple[int, int], resolution: int) -
     np.testing.assert_array_equal(np.asarray(transform(Image.fromarray(picture))), central_square(picture, resolution))
 
 
-def test_windows_are_cut_out_first() -> None:
+def test_windows_are_cut_before_resizing() -> None:
     pictures = load_with_boxes(Dataset("digits-on-photos"))
     rows = np.array([7, 3, 900])
-    found, serves = windows(pictures, rows, "periphery", 4)
+    bounds, serves = windows(pictures, rows, "periphery", 4)
     assert serves.all()
-    shown = evaluation_pictures(pictures, rows, 16, found)
-    for row, (left, top, right, bottom), each in zip(rows, found, shown, strict=True):
-        np.testing.assert_array_equal(central_square(pictures.picture(row)[top:bottom, left:right], 16), each)
+    images = evaluation_pictures(pictures, rows, 16, bounds)
+    for row, (x_start, y_start, x_end, y_end), image in zip(rows, bounds, images, strict=True):
+        np.testing.assert_array_equal(central_square(pictures.picture(row)[y_start:y_end, x_start:x_end], 16), image)
     np.testing.assert_array_equal(central_square(pictures.picture(3), 16), evaluation_pictures(pictures, rows, 16)[1])
 
 

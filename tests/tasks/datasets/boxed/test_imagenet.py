@@ -1,4 +1,4 @@
-"""ImageNet as it is unpacked: the usual layouts give the same pictures, and what is wrong is said in one line."""
+"""Unpacked ImageNet: the usual layouts give the same images, and errors have one line."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def folder(tmp_path: Path) -> Path:
     return trees.imagenet(tmp_path / "ILSVRC2012")
 
 
-def given(folder: Path) -> PictureFiles:
+def opened_images(folder: Path) -> PictureFiles:
     pictures = load_with_boxes(pin(Dataset(f"imagenet:{folder}")))
     assert isinstance(pictures, PictureFiles)
     return pictures
 
 
-def test_pictures_labels_boxes_and_sizes_are_those_of_the_files(folder: Path) -> None:
-    saved(folder / "Annotation" / FISH / f"{FISH}_999.xml", xml(FISH, [box(1)], (50, 50)))  # without a picture
-    pictures = given(folder)
+def test_images_labels_boxes_and_sizes_match_the_files(folder: Path) -> None:
+    saved(folder / "Annotation" / FISH / f"{FISH}_999.xml", xml(FISH, [box(1)], (50, 50)))  # without an image
+    pictures = opened_images(folder)
     assert (pictures.names, len(pictures.ids), pictures.given_parts) == ((FISH, SHARK), 22, None)
     assert list(pictures.ids) == sorted(pictures.ids)
     assert not pictures.is_validation.any()
@@ -47,12 +47,12 @@ def test_pictures_labels_boxes_and_sizes_are_those_of_the_files(folder: Path) ->
         label, number = name.split("_")
         assert label == pictures.names[pictures.labels[row]]
         assert list(picture(int(number)).shape[:2]) == pictures.sizes[row].tolist()
-        left, top, last, lowest = box(int(number))
+        x_start, top, last, lowest = box(int(number))
         boxed = int(number) in trees.TRAIN[label][1]
-        assert ([[left, top, last + 1, lowest + 1]] if boxed else []) == pictures.boxes[row].tolist()
+        assert ([[x_start, top, last + 1, lowest + 1]] if boxed else []) == pictures.boxes[row].tolist()
         difference = pictures.picture(row).astype(int) - picture(int(number))
         assert np.abs(difference).mean() < 3
-    assert [len(of) for of in pictures.boxes] == [len(pictures.boxes[row]) for row in range(22)]
+    assert [len(boxes) for boxes in pictures.boxes] == [len(pictures.boxes[row]) for row in range(22)]
 
 
 LAYOUTS = [
@@ -65,10 +65,10 @@ LAYOUTS = [
 ]
 
 
-def test_the_usual_layouts_are_the_same_data_set(tmp_path: Path) -> None:
+def test_usual_layouts_are_the_same_data_set(tmp_path: Path) -> None:
     digests = {
-        pin(Dataset(f"imagenet:{trees.imagenet(tmp_path / str(at), *layout)}")).digest
-        for at, layout in enumerate(LAYOUTS)
+        pin(Dataset(f"imagenet:{trees.imagenet(tmp_path / str(number), *layout)}")).digest
+        for number, layout in enumerate(LAYOUTS)
     }
     assert len(digests) == 1
 
@@ -90,17 +90,17 @@ def development_kit(folder: Path) -> None:
     kinds = [("ILSVRC2012_ID", "f8"), ("WNID", object), ("words", object), ("num_children", "f8")]
     rows = [(1, SHARK, "shark", 0), (2, FISH, "fish", 0), (1001, "n01483522", "both", 2)]
     synsets = np.array([tuple(row) for row in rows], kinds)[:, None]
-    place = folder / "ILSVRC2012_devkit_t12" / "data"
-    saved(place / "ILSVRC2012_validation_ground_truth.txt", "1\n2\n1\n2\n")
-    savemat(place / "meta.mat", {"synsets": synsets})
+    data_folder = folder / "ILSVRC2012_devkit_t12" / "data"
+    saved(data_folder / "ILSVRC2012_validation_ground_truth.txt", "1\n2\n1\n2\n")
+    savemat(data_folder / "meta.mat", {"synsets": synsets})
 
 
-@pytest.mark.parametrize("told", [solution, annotated, development_kit, None])
-def test_pictures_for_validation_are_told_apart(folder: Path, told: Callable[[Path], None] | None) -> None:
-    trees.validation(folder, "val" if told else "val/{0}")
-    if told:
-        told(folder)
-    pictures = given(folder)
+@pytest.mark.parametrize("add_classes", [solution, annotated, development_kit, None])
+def test_validation_images_are_marked(folder: Path, add_classes: Callable[[Path], None] | None) -> None:
+    trees.validation(folder, "val" if add_classes else "val/{0}")
+    if add_classes:
+        add_classes(folder)
+    pictures = opened_images(folder)
     rows = np.flatnonzero(pictures.is_validation)
     assert [f"ILSVRC2012_val_{number:08d}" for number in VAL] == [pictures.ids[row] for row in rows]
     assert list(VAL.values()) == [pictures.names[label] for label in pictures.labels[rows]]
@@ -114,10 +114,10 @@ def test_pictures_for_validation_are_told_apart(folder: Path, told: Callable[[Pa
 def test_validation_without_classes_is_refused(folder: Path) -> None:
     trees.validation(folder, "val")
     with pytest.raises(DatasetError, match=r"00000001\.JPEG is not in LOC_val_solution\.csv, its annotations or ILSV"):
-        given(folder)
+        opened_images(folder)
 
 
-def test_the_release_in_engram_data_has_its_own_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_release_in_engram_data_has_own_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         DatasetError, match=r"data set 'imagenet' not found: ENGRAM_DATA is not set; .*or unpack ILSVRC2012 from h"
     ):
@@ -128,32 +128,32 @@ def test_the_release_in_engram_data_has_its_own_name(folder: Path, monkeypatch: 
     assert pin(Dataset("imagenet:ILSVRC2012")).name == f"imagenet:{folder}"
 
 
-def test_what_is_cmyk_grey_or_a_png_in_a_file_called_jpeg_is_shown_in_rgb(folder: Path) -> None:
-    there = folder / "train" / FISH
-    saved(there / f"{FISH}_0.JPEG", jpeg(picture(0), "CMYK"))
-    saved(there / f"{FISH}_1.JPEG", jpeg(picture(1), kind="PNG"))
-    saved(there / f"{FISH}_2.JPEG", jpeg(picture(2), "L"))
-    pictures = given(folder)
+def test_cmyk_grey_and_png_files_become_rgb(folder: Path) -> None:
+    images_folder = folder / "train" / FISH
+    saved(images_folder / f"{FISH}_0.JPEG", jpeg(picture(0), "CMYK"))
+    saved(images_folder / f"{FISH}_1.JPEG", jpeg(picture(1), kind="PNG"))
+    saved(images_folder / f"{FISH}_2.JPEG", jpeg(picture(2), "L"))
+    pictures = opened_images(folder)
     for number, off in ((0, 4), (1, 0)):
-        shown = pictures.picture(number)
-        assert np.abs(shown.astype(int) - picture(number)).mean() <= off
+        image = pictures.picture(number)
+        assert np.abs(image.astype(int) - picture(number)).mean() <= off
     grey = pictures.picture(2)
     assert (*picture(2).shape[:2], 3) == grey.shape
     assert (grey == grey[..., :1]).all()
 
 
-def test_pixels_are_taken_as_they_are_stored_whatever_their_exif_tag_says(folder: Path) -> None:
+def test_exif_orientation_is_ignored(folder: Path) -> None:
     from PIL import Image
 
     exif = Image.Exif()
     exif[picture_files.ORIENTATION] = 6
     saved(folder / "train" / FISH / f"{FISH}_0.JPEG", jpeg(picture(0), exif=exif.tobytes()))
-    pictures = given(folder)
+    pictures = opened_images(folder)
     assert picture(0).shape == pictures.picture(0).shape == (*pictures.sizes[0], 3)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says"),
+    ("name", "content", "message"),
     [
         (f"train/{FISH}/{FISH}_0.JPEG", "text", f"{FISH}_0.JPEG cannot be read as an image: cannot identify image"),
         (
@@ -175,20 +175,20 @@ def test_pixels_are_taken_as_they_are_stored_whatever_their_exif_tag_says(folder
         (f"train/{SHARK}/{FISH}_1.JPEG", jpeg(picture(3)), f"has two images named {FISH}_1: train/{FISH}"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(folder: Path, name: str, content: bytes | str, says: str) -> None:
+def test_invalid_files_are_refused(folder: Path, name: str, content: bytes | str, message: str) -> None:
     saved(folder / name, content)
-    with pytest.raises(DatasetError, match=says) as error:
-        given(folder)
+    with pytest.raises(DatasetError, match=message) as error:
+        opened_images(folder)
     assert "\n" not in str(error.value)
 
 
-def test_a_class_without_pictures_is_refused(folder: Path) -> None:
+def test_class_without_images_is_refused(folder: Path) -> None:
     (folder / "train" / "n02000000").mkdir()
     with pytest.raises(DatasetError, match="n02000000 has no images"):
-        given(folder)
+        opened_images(folder)
 
 
-def test_a_folder_that_is_no_imagenet_is_said_so(folder: Path, tmp_path: Path) -> None:
+def test_folder_without_imagenet_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="no train/n01440764 and further classes in "):
         pin(Dataset(f"imagenet:{tmp_path}"))
     with pytest.raises(UnknownDataset, match="did you mean 'imagenet'"):
@@ -197,16 +197,16 @@ def test_a_folder_that_is_no_imagenet_is_said_so(folder: Path, tmp_path: Path) -
         pin(Dataset(f"imagenet:{folder}#8x8"))
 
 
-def test_boxed_pictures_are_no_images(folder: Path) -> None:
+def test_boxed_images_cannot_be_loaded_as_images(folder: Path) -> None:
     with pytest.raises(
         DatasetError, match="contains boxed images of different sizes; for images of one size, use folder"
     ):
         load(pin(Dataset(f"imagenet:{folder}")))
 
 
-def test_files_are_read_through_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = pin(Dataset(f"imagenet:{folder}"))
-    expected = [boxes.tolist() for boxes in given(folder).boxes]
+    expected = [boxes.tolist() for boxes in opened_images(folder).boxes]
     monkeypatch.setattr(catalog, "_boxed", {})
     saved(folder / "Annotation" / FISH / f"{FISH}_1.xml", "damaged, but nobody reads it")
     pictures = load_with_boxes(data)
@@ -218,24 +218,20 @@ def test_files_are_read_through_once(folder: Path, monkeypatch: pytest.MonkeyPat
         load_with_boxes(data)
 
 
-def test_however_many_files_are_read_at_a_time_the_digest_is_the_same(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = pin(Dataset(f"imagenet:{folder}"))
+def test_digest_is_independent_of_batch_size(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full_dataset = pin(Dataset(f"imagenet:{folder}"))
     monkeypatch.setattr(picture_files, "BATCH", 5)
     monkeypatch.setattr(pictures, "TOGETHER", 3)
-    assert whole == pin(Dataset(f"imagenet:{folder}"))
+    assert full_dataset == pin(Dataset(f"imagenet:{folder}"))
 
 
-def test_a_cache_that_cannot_be_written_costs_only_time(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_cache_costs_only_time(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "file" / "below"))
-    assert len(given(folder).ids) == 22
+    assert len(opened_images(folder).ids) == 22
 
 
-def test_a_picture_that_has_changed_is_noticed(folder: Path) -> None:
+def test_changed_image_is_detected(folder: Path) -> None:
     data = pin(Dataset(f"imagenet:{folder}"))
     pictures = load_with_boxes(data)
     saved(folder / "train" / FISH / f"{FISH}_1.JPEG", jpeg(picture(2)))
@@ -243,54 +239,54 @@ def test_a_picture_that_has_changed_is_noticed(folder: Path) -> None:
         pictures.picture(1)
 
 
-def test_a_remembered_digest_is_not_taken_for_a_folder_with_other_files(folder: Path) -> None:
-    known: dict[str, str] = {}
-    first = pin(Dataset(f"imagenet:{folder}"), known)
-    assert (first, 1) == (pin(Dataset(f"imagenet:{folder}"), known), len(known))
+def test_remembered_digest_does_not_hide_new_files(folder: Path) -> None:
+    digests: dict[str, str] = {}
+    first = pin(Dataset(f"imagenet:{folder}"), digests)
+    assert (first, 1) == (pin(Dataset(f"imagenet:{folder}"), digests), len(digests))
     saved(folder / "Annotation" / SHARK / f"{SHARK}_100.xml", xml(SHARK, [box(2)], picture(100).shape[:2]))
-    second = pin(Dataset(f"imagenet:{folder}"), known)
+    second = pin(Dataset(f"imagenet:{folder}"), digests)
     saved(folder / "train" / SHARK / f"{SHARK}_200.JPEG", jpeg(picture(200)))
-    assert len({first, second, pin(Dataset(f"imagenet:{folder}"), known)}) == 3
+    assert len({first, second, pin(Dataset(f"imagenet:{folder}"), digests)}) == 3
 
 
-def test_a_box_that_is_changed_in_its_file_is_noticed(folder: Path) -> None:
-    known: dict[str, str] = {}
-    first = pin(Dataset(f"imagenet:{folder}"), known)
+def test_changed_box_is_detected(folder: Path) -> None:
+    digests: dict[str, str] = {}
+    first = pin(Dataset(f"imagenet:{folder}"), digests)
     path = folder / "Annotation" / FISH / f"{FISH}_1.xml"
-    with path.open("r+") as file:  # in place, which no folder shows
+    with path.open("r+") as file:  # in place, so that the folder's time stays
         file.write(path.read_text().replace("<xmin>", "<xmin> "))
-    assert first == pin(Dataset(f"imagenet:{folder}"), known)
-    assert len(known) == 2  # read again, and the same
+    assert first == pin(Dataset(f"imagenet:{folder}"), digests)
+    assert len(digests) == 2  # read again, and the same
 
 
-def test_the_same_pictures_in_another_layout_are_found_where_they_are(tmp_path: Path) -> None:
+def test_same_images_are_found_in_another_layout(tmp_path: Path) -> None:
     first, second = (
-        pin(Dataset(f"imagenet:{trees.imagenet(tmp_path / str(at), *layout)}"))
-        for at, layout in ((0, LAYOUTS[0]), (1, LAYOUTS[-1]))
+        pin(Dataset(f"imagenet:{trees.imagenet(tmp_path / str(number), *layout)}"))
+        for number, layout in ((0, LAYOUTS[0]), (1, LAYOUTS[-1]))
     )
     assert first.digest == second.digest
-    for each in (first, second, first):
-        assert load_with_boxes(each).picture(0).shape[2] == 3
+    for dataset in (first, second, first):
+        assert load_with_boxes(dataset).picture(0).shape[2] == 3
         catalog._boxed.clear()
 
 
-def test_a_digest_is_of_pictures_boxes_and_labels(folder: Path) -> None:
+def test_digest_covers_images_boxes_and_labels(folder: Path) -> None:
     first = pin(Dataset(f"imagenet:{folder}")).digest
     path = folder / "Annotation" / FISH / f"{FISH}_1.xml"
-    kept = path.read_text()
+    original = path.read_text()
     saved(path, xml(FISH, [box(2)], picture(1).shape[:2]))
     assert first != pin(Dataset(f"imagenet:{folder}")).digest
-    saved(path, kept)
+    saved(path, original)
     assert first == pin(Dataset(f"imagenet:{folder}")).digest
     with pytest.raises(DatasetError, match="is not the one that was pinned"):
         load_with_boxes(Dataset(f"imagenet:{folder}", "abc"))
 
 
-def test_the_way_to_a_crop_of_a_picture(folder: Path) -> None:
-    pictures = given(folder)
+def test_periphery_crops_of_partitioned_images(folder: Path) -> None:
+    pictures = opened_images(folder)
     parts = split_pictures(pictures, Partition(per_class=3, public=4))
     rows = np.concatenate([parts.rows_to_attack("A"), parts.rows_to_attack("B")])
     assert len(rows) == 10
-    found, serves = windows(pictures, rows, "periphery", 10)
+    bounds, serves = windows(pictures, rows, "periphery", 10)
     assert serves.all()
-    assert evaluation_pictures(pictures, rows, 16, found).shape == (10, 16, 16, 3)
+    assert evaluation_pictures(pictures, rows, 16, bounds).shape == (10, 16, 16, 3)

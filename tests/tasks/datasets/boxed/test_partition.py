@@ -1,4 +1,4 @@
-"""Boxed pictures are parted by a seed: disjoint sets, equal per class, the same whatever order they are listed in."""
+"""A seed partitions boxed images into disjoint sets, equal per class and independent of the listing order."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ BOX = np.array([[0, 0, 1, 1]], np.int32)
 
 
 def pictures(boxed: Sequence[int], unboxed: Sequence[int]) -> PicturesInMemory:
-    """So many pictures of each class with a box, and so many without."""
+    """Images of each class: `boxed` with a box and `unboxed` without."""
     has_box = np.concatenate([np.arange(b + u) < b for b, u in zip(boxed, unboxed, strict=True)])
     labels = np.repeat(np.arange(len(boxed)), [b + u for b, u in zip(boxed, unboxed, strict=True)])
     mixed = np.random.default_rng(1).permutation(len(labels))
     return PicturesInMemory(
-        tuple(f"id{at:05d}" for at in range(len(labels))),
+        tuple(f"id{row:05d}" for row in range(len(labels))),
         labels[mixed],
         tuple("abcdefgh"[: len(boxed)]),
         tuple(BOX if has else NO_BOXES for has in has_box[mixed]),
@@ -48,47 +48,47 @@ def distinct_images(count: int) -> np.ndarray:
     )
 
 
-def listed_otherwise(of: PicturesInMemory) -> tuple[PicturesInMemory, np.ndarray]:
-    order = np.random.default_rng(2).permutation(len(of.ids))
+def shuffle_rows(images: PicturesInMemory) -> tuple[PicturesInMemory, np.ndarray]:
+    order = np.random.default_rng(2).permutation(len(images.ids))
     return PicturesInMemory(
-        tuple(of.ids[row] for row in order),
-        of.labels[order],
-        of.names,
-        tuple(of.boxes[row] for row in order),
-        of.images[order],
+        tuple(images.ids[row] for row in order),
+        images.labels[order],
+        images.names,
+        tuple(images.boxes[row] for row in order),
+        images.images[order],
     ), order
 
 
-def per_class(of: BoxedPictures, rows: np.ndarray) -> list[int]:
-    return [int(count) for count in np.bincount(of.labels[rows], minlength=len(of.names))]
+def per_class(images: BoxedPictures, rows: np.ndarray) -> list[int]:
+    return [int(count) for count in np.bincount(images.labels[rows], minlength=len(images.names))]
 
 
-def test_every_part_is_disjoint_from_the_others_and_equal_per_class() -> None:
-    of = pictures([23, 20, 31], [30, 40, 22])
-    parts = split_pictures(of, Partition(per_class=8, public=24, validation=6))
+def test_parts_are_disjoint_and_equal_per_class() -> None:
+    images = pictures([23, 20, 31], [30, 40, 22])
+    parts = split_pictures(images, Partition(per_class=8, public=24, validation=6))
     rows = [parts.rows(name) for name in PART_NAMES]
     assert len(np.concatenate(rows)) == len(np.unique(np.concatenate(rows)))
-    assert [per_class(of, part) for part in rows] == [[8] * 3] * 4 + [[8] * 3, [2] * 3]
+    assert [per_class(images, part) for part in rows] == [[8] * 3] * 4 + [[8] * 3, [2] * 3]
     assert all((np.diff(part) > 0).all() for part in rows)
 
 
-def test_boxed_pictures_are_halved_and_only_they_are_attacked() -> None:
-    of = pictures([8, 5], [30, 30])
-    parts = split_pictures(of, Partition(per_class=6, public=20))
-    has_box = np.array([len(boxes) > 0 for boxes in of.boxes])
+def test_boxed_images_are_halved_and_attacked() -> None:
+    images = pictures([8, 5], [30, 30])
+    parts = split_pictures(images, Partition(per_class=6, public=20))
+    has_box = np.array([len(boxes) > 0 for boxes in images.boxes])
     for name in ("A", "B"):
-        assert per_class(of, parts.rows_to_attack(name)) == [4, 2]
-        assert per_class(of, parts.rows(name)[~has_box[parts.rows(name)]]) == [2, 4]
+        assert per_class(images, parts.rows_to_attack(name)) == [4, 2]
+        assert per_class(images, parts.rows(name)[~has_box[parts.rows(name)]]) == [2, 4]
         assert set(parts.rows_to_attack(name)) == set(parts.rows(name)[has_box[parts.rows(name)]])
     assert not has_box[parts.rows("X")].any()
 
 
-def test_unboxed_pictures_are_shared_only_where_there_are_too_few_and_boxed_ones_never() -> None:
-    of = pictures([8, 8], [12, 40])  # the second class gives X its pictures
-    has_box = np.array([len(boxes) > 0 for boxes in of.boxes])
+def test_only_unboxed_images_are_shared_if_few() -> None:
+    images = pictures([8, 8], [12, 40])  # the second class supplies the images of X
+    has_box = np.array([len(boxes) > 0 for boxes in images.boxes])
     for size, shared in ((9, 0), (10, 0), (12, 4), (16, 12)):
-        parts = split_pictures(of, Partition(per_class=size, public=10, largest=16))
-        a, b = (set(parts.rows(name)[of.labels[parts.rows(name)] == 0].tolist()) for name in ("A", "B"))
+        parts = split_pictures(images, Partition(per_class=size, public=10, largest=16))
+        a, b = (set(parts.rows(name)[images.labels[parts.rows(name)] == 0].tolist()) for name in ("A", "B"))
         assert (size, size, shared) == (len(a), len(b), len(a & b))
         assert not has_box[list(a & b)].any()
         assert not (a | b) & set(parts.rows("X").tolist())
@@ -100,18 +100,16 @@ def test_unboxed_pictures_are_shared_only_where_there_are_too_few_and_boxed_ones
     st.integers(0, 30),
     st.integers(0, 3),
 )
-def test_whatever_can_be_parted_is_parted_by_the_rules(
-    classes: list[tuple[int, int]], size: int, public: int, seed: int
-) -> None:
-    of = pictures([boxed for boxed, _ in classes], [unboxed for _, unboxed in classes])
+def test_every_partition_follows_the_rules(classes: list[tuple[int, int]], size: int, public: int, seed: int) -> None:
+    images = pictures([boxed for boxed, _ in classes], [unboxed for _, unboxed in classes])
     try:
-        parts = split_pictures(of, Partition(per_class=size, public=public, seed=seed))
+        parts = split_pictures(images, Partition(per_class=size, public=public, seed=seed))
     except DatasetError:
         has_any = any(boxed for boxed, _ in classes)
-        most = [b // 2 + u if has_any else (b + u) // 2 for b, u in classes]
-        needed = [2 * min(b // 2, size) + size - min(b // 2, size) if has_any else 2 * size for b, u in classes]
-        left = sum(b + u for b, u in classes) - sum(needed)
-        assert min(most) < size or left < max(public, 1)
+        available = [b // 2 + u if has_any else (b + u) // 2 for b, u in classes]
+        required = [2 * min(b // 2, size) + size - min(b // 2, size) if has_any else 2 * size for b, u in classes]
+        spare = sum(b + u for b, u in classes) - sum(required)
+        assert min(available) < size or spare < max(public, 1)
         return
     a, b, x = (set(parts.rows(name).tolist()) for name in ("A", "B", "X"))
     assert not x & (a | b)
@@ -120,86 +118,88 @@ def test_whatever_can_be_parted_is_parted_by_the_rules(
     for name in TRAINED:
         if name in parts.missing_reasons:
             continue
-        assert [size] * len(classes) == per_class(of, parts.rows(name))
+        assert [size] * len(classes) == per_class(images, parts.rows(name))
         if name.startswith("other"):
             assert not set(parts.rows(name).tolist()) & (a | b | x)
     assert public in (0, len(x))
 
 
-def test_the_parts_are_the_same_whatever_order_the_pictures_are_listed_in() -> None:
-    of = pictures([23, 20], [30, 40])
-    other, order = listed_otherwise(of)
-    first, second = (split_pictures(each, Partition(per_class=8, public=21)) for each in (of, other))
+def test_parts_are_independent_of_listing_order() -> None:
+    images = pictures([23, 20], [30, 40])
+    shuffled, order = shuffle_rows(images)
+    first, second = (split_pictures(image_set, Partition(per_class=8, public=21)) for image_set in (images, shuffled))
     for name in PART_NAMES:
-        assert {of.ids[row] for row in first.rows(name)} == {other.ids[row] for row in second.rows(name)}
+        assert {images.ids[row] for row in first.rows(name)} == {shuffled.ids[row] for row in second.rows(name)}
     assert order.tolist() != sorted(order)
-    changed = split_pictures(of, Partition(per_class=8, public=21, seed=1))
+    changed = split_pictures(images, Partition(per_class=8, public=21, seed=1))
     assert set(changed.rows("A").tolist()) != set(first.rows("A").tolist())
 
 
-def test_x_is_the_same_whatever_the_size_of_the_training_sets() -> None:
-    of = pictures([60, 50], [80, 45])
-    sizes = [split_pictures(of, Partition(per_class=size, public=40)) for size in (5, 10, 30)]
-    assert len({each.rows("X").tobytes() for each in sizes}) == 1
+def test_x_is_independent_of_training_set_size() -> None:
+    images = pictures([60, 50], [80, 45])
+    sizes = [split_pictures(images, Partition(per_class=size, public=40)) for size in (5, 10, 30)]
+    assert len({parts.rows("X").tobytes() for parts in sizes}) == 1
     assert set(sizes[0].rows("A").tolist()) < set(sizes[1].rows("A").tolist()) < set(sizes[2].rows("A").tolist())
-    all_left = [split_pictures(of, Partition(per_class=size, public=0, largest=30)) for size in (5, 10, 30)]
-    assert len({each.rows("X").tobytes() for each in all_left}) == 1
+    all_left = [split_pictures(images, Partition(per_class=size, public=0, largest=30)) for size in (5, 10, 30)]
+    assert len({parts.rows("X").tobytes() for parts in all_left}) == 1
     assert len(all_left[0].rows("X")) == 80 + 45 - 5
 
 
-def test_a_class_with_fewer_pictures_for_x_is_made_up_for_by_the_others() -> None:
-    of = pictures([10, 10, 10], [3, 30, 30])
-    assert per_class(of, split_pictures(of, Partition(per_class=5, public=40)).rows("X")) == [3, 19, 18]
+def test_other_classes_fill_up_x() -> None:
+    images = pictures([10, 10, 10], [3, 30, 30])
+    assert per_class(images, split_pictures(images, Partition(per_class=5, public=40)).rows("X")) == [3, 19, 18]
 
 
-def test_pictures_without_any_box_are_all_attacked() -> None:
-    of = pictures([0, 0], [20, 20])
-    parts = split_pictures(of, Partition(per_class=4, public=8))
+def test_images_without_boxes_are_all_attacked() -> None:
+    images = pictures([0, 0], [20, 20])
+    parts = split_pictures(images, Partition(per_class=4, public=8))
     assert parts.rows("A").tolist() == parts.rows_to_attack("A").tolist()
     assert not set(parts.rows("A").tolist()) & set(parts.rows("B").tolist())
 
 
-def test_the_attacked_are_as_many_of_each_class() -> None:
-    of = pictures([40, 40, 6], [40, 40, 40])
-    parts = split_pictures(of, Partition(per_class=20, public=9, attacked=11))
-    assert per_class(of, parts.rows_to_attack("B")) == [4, 4, 3]
+def test_attacked_images_are_balanced_by_class() -> None:
+    images = pictures([40, 40, 6], [40, 40, 40])
+    parts = split_pictures(images, Partition(per_class=20, public=9, attacked=11))
+    assert per_class(images, parts.rows_to_attack("B")) == [4, 4, 3]
     assert set(parts.rows_to_attack("B").tolist()) < set(parts.rows("B").tolist())
 
 
-def test_validation_is_what_is_left_over_at_most_a_fifth() -> None:
-    of = pictures([10, 10], [40, 40])
-    assert per_class(of, split_pictures(of, Partition(per_class=5, public=10)).rows("validation")) == [10, 10]
-    left = split_pictures(of, Partition(per_class=5, public=56))
-    assert per_class(of, left.rows("validation")) == [2, 2]
-    none = split_pictures(of, Partition(per_class=5, public=0))
+def test_validation_is_at_most_a_fifth_of_rest() -> None:
+    images = pictures([10, 10], [40, 40])
+    assert per_class(images, split_pictures(images, Partition(per_class=5, public=10)).rows("validation")) == [10, 10]
+    large_x = split_pictures(images, Partition(per_class=5, public=56))
+    assert per_class(images, large_x.rows("validation")) == [2, 2]
+    none = split_pictures(images, Partition(per_class=5, public=0))
     with pytest.raises(DatasetError, match="no images remain for validation; use fewer in X"):
         none.rows("validation")
-    assert per_class(of, split_pictures(of, Partition(per_class=5, public=0, validation=6)).rows("validation")) == [
+    assert per_class(
+        images, split_pictures(images, Partition(per_class=5, public=0, validation=6)).rows("validation")
+    ) == [
         3,
         3,
     ]
 
 
 @pytest.mark.parametrize(
-    ("partition", "says"),
+    ("partition", "message"),
     [
         (Partition(per_class=18), "class 'b' has 4 boxed images and 15 others, too few for 18 in A and 18 in B; "),
         (Partition(per_class=5, public=99), r"X \(public\) is 99; with training sets of 5 per class, only 42 images"),
         (Partition(per_class=5, public=1, validation=44), "validation is 44; with training sets of 5 per class, only"),
     ],
 )
-def test_too_few_pictures_are_said_in_one_line(partition: Partition, says: str) -> None:
-    with pytest.raises(DatasetError, match=says):
+def test_too_few_images_are_refused(partition: Partition, message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
         split_pictures(
             pictures([10, 4], [30, 15]) if partition.per_class == 5 else pictures([50, 4], [9, 15]), partition
         )
 
 
-def test_a_part_that_is_not_there_is_missed_when_it_is_asked_for() -> None:
+def test_missing_part_is_refused_when_requested() -> None:
     parts = split_pictures(pictures([20], [0]), Partition(per_class=7, public=3))
     with pytest.raises(DatasetError, match=r"too few images for other A of 7 per class next to A, B and X; use few"):
         parts.rows("other A")
-    assert len(parts.rows("validation")) == 3  # what was too little for others
+    assert len(parts.rows("validation")) == 3  # too few for the other parts
     with pytest.raises(ValueError, match="'X' cannot be attacked; expected one of A, B, other A, other B"):
         parts.rows_to_attack("X")
     with pytest.raises(ValueError, match="part is 'C'; it must be one of A, B, other A"):
@@ -207,7 +207,7 @@ def test_a_part_that_is_not_there_is_missed_when_it_is_asked_for() -> None:
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.data())
-def test_equal_shares_are_equal_but_for_the_classes_that_have_less(sizes: list[int], data: st.DataObject) -> None:
+def test_equal_shares_fill_small_classes_first(sizes: list[int], data: st.DataObject) -> None:
     count = data.draw(st.integers(0, sum(sizes)))
     shares = equal_shares(np.array(sizes), count)
     assert count == shares.sum()
@@ -224,59 +224,68 @@ def test_bad_values_are_refused_on_construction() -> None:
         TrainingImages(Dataset("imagenet"), 2.0, Partition(), "A")
 
 
-def given_as(of: PicturesInMemory, words: Sequence[str]) -> PicturesInMemory:
-    return PicturesInMemory(of.ids, of.labels, of.names, of.boxes, of.images, tuple(words))
+def with_parts(images: PicturesInMemory, part_names: Sequence[str]) -> PicturesInMemory:
+    return PicturesInMemory(images.ids, images.labels, images.names, images.boxes, images.images, tuple(part_names))
 
 
-def test_the_parts_that_a_table_gives_are_the_parts_whatever_their_sizes() -> None:
-    of = pictures([12, 9], [20, 30])
-    words = np.resize(["trained", "held out", "public", "public", "reference"], len(of.ids))
-    parts = split_pictures(given_as(of, words), Partition(per_class=300, public=1, seed=3))
+def test_tables_parts_are_kept() -> None:
+    images = pictures([12, 9], [20, 30])
+    words = np.resize(["trained", "held out", "public", "public", "reference"], len(images.ids))
+    parts = split_pictures(with_parts(images, words), Partition(per_class=300, public=1, seed=3))
     for name, word in (("A", "trained"), ("B", "held out"), ("X", "public"), ("other A", "reference")):
         assert np.flatnonzero(words == word).tolist() == parts.rows(name).tolist()  # type: ignore[arg-type]
     assert parts.rows("other A").tolist() == parts.rows("other B").tolist()
-    has_box = np.array([len(boxes) > 0 for boxes in of.boxes])
+    has_box = np.array([len(boxes) > 0 for boxes in images.boxes])
     assert np.flatnonzero((words == "trained") & has_box).tolist() == parts.rows_to_attack("A").tolist()
-    few = split_pictures(given_as(of, words), Partition(attacked=2)).rows_to_attack("B")
-    assert per_class(of, few) == [1, 1]
+    few = split_pictures(with_parts(images, words), Partition(attacked=2)).rows_to_attack("B")
+    assert per_class(images, few) == [1, 1]
     assert set(few) <= set(np.flatnonzero((words == "held out") & has_box))
     with pytest.raises(DatasetError, match="none is for validation"):
         parts.rows("validation")
 
 
-def test_a_part_that_a_table_does_not_give_is_missed_when_it_is_asked_for() -> None:
-    of = pictures([12, 9], [20, 30])
-    parts = split_pictures(given_as(of, np.resize(["trained", "public"], len(of.ids))), Partition())
+def test_part_missing_in_table_is_refused_when_requested() -> None:
+    images = pictures([12, 9], [20, 30])
+    parts = split_pictures(with_parts(images, np.resize(["trained", "public"], len(images.ids))), Partition())
     assert len(parts.rows("A"))
     with pytest.raises(DatasetError, match="the data have no images of part 'held out', which B requires"):
         parts.rows("B")
 
 
-def with_copies(of: PicturesInMemory, copies: Mapping[int, int], words: Sequence[str] | None = None) -> BoxedPictures:
-    """The pictures with the content of each value's picture in the place of its key's."""
-    images = of.images.copy()
+def with_copies(
+    original_set: PicturesInMemory, copies: Mapping[int, int], part_names: Sequence[str] | None = None
+) -> BoxedPictures:
+    """The images after each image `copy` received the pixels of its `original`."""
+    images = original_set.images.copy()
     for copy, original in copies.items():
         images[copy] = images[original]
-    return PicturesInMemory(of.ids, of.labels, of.names, of.boxes, images, None if words is None else tuple(words))
+    return PicturesInMemory(
+        original_set.ids,
+        original_set.labels,
+        original_set.names,
+        original_set.boxes,
+        images,
+        None if part_names is None else tuple(part_names),
+    )
 
 
-def parts_of_rows(of: BoxedPictures, parts: Parts) -> list[set[str]]:
-    """The parts that each picture is in."""
-    found: list[set[str]] = [set() for _ in of.ids]
-    for name, rows in parts.there.items():
+def parts_of_rows(images: BoxedPictures, parts: Parts) -> list[set[str]]:
+    """The parts that contain each image."""
+    row_parts: list[set[str]] = [set() for _ in images.ids]
+    for name, rows in parts.rows_by_part.items():
         for row in rows:
-            found[row].add(name)
-    return found
+            row_parts[row].add(name)
+    return row_parts
 
 
 @given(st.integers(0, 9), st.lists(st.integers(0, 99), min_size=2, max_size=12, unique=True))
 def test_copies_are_in_one_part(seed: int, rows: list[int]) -> None:
     plain = pictures([30, 30], [40, 40])
-    of = with_copies(plain, dict.fromkeys(rows[1:], rows[0]))
-    parts = split_pictures(of, Partition(per_class=12, public=20, validation=4, seed=seed))
-    found = parts_of_rows(of, parts)
-    assert all(found[row] == found[rows[0]] for row in rows)
-    assert len(found[rows[0]]) <= 1
+    images = with_copies(plain, dict.fromkeys(rows[1:], rows[0]))
+    parts = split_pictures(images, Partition(per_class=12, public=20, validation=4, seed=seed))
+    row_parts = parts_of_rows(images, parts)
+    assert all(row_parts[row] == row_parts[rows[0]] for row in rows)
+    assert len(row_parts[rows[0]]) <= 1
     attacked = np.concatenate([parts.rows_to_attack(name) for name in TRAINED])
     assert np.isin(rows, attacked).sum() <= 1
 
@@ -291,21 +300,21 @@ def test_copies_are_in_one_part(seed: int, rows: list[int]) -> None:
         (("held out", "public"), "X"),
     ],
 )
-def test_copies_have_the_first_part_that_a_table_gives(words: tuple[str, str], part: PartName) -> None:
+def test_copies_have_first_part_of_table(words: tuple[str, str], part: PartName) -> None:
     plain = pictures([12, 9], [20, 30])
     given_words = np.resize(["trained", "held out", "public", "public", "reference"], len(plain.ids))
     given_words[[10, 11]] = words
-    of = with_copies(plain, {11: 10}, given_words.tolist())
-    found = parts_of_rows(of, split_pictures(of, Partition()))
-    assert found[10] == found[11] == ({"other A", "other B"} if part == "other A" else {part})
+    images = with_copies(plain, {11: 10}, given_words.tolist())
+    row_parts = parts_of_rows(images, split_pictures(images, Partition()))
+    assert row_parts[10] == row_parts[11] == ({"other A", "other B"} if part == "other A" else {part})
 
 
-# The SHA-256 of the parts before copies were looked for.
+# The SHA-256 of the parts before the code looked for copies.
 UNCHANGED = "1762ba8efab0f0d9dcd9cbc570905ea38e83e97dde86c6a598a39a2a33ddc858"
 
 
 def test_parts_without_copies_are_unchanged() -> None:
     parts = split_pictures(pictures([23, 20, 31], [30, 40, 22]), Partition(per_class=8, public=24, validation=6))
-    listed = [parts.rows(name).tolist() for name in PART_NAMES]
-    listed += [parts.rows_to_attack(name).tolist() for name in TRAINED]
-    assert hashlib.sha256(json.dumps(listed).encode()).hexdigest() == UNCHANGED
+    part_rows = [parts.rows(name).tolist() for name in PART_NAMES]
+    part_rows += [parts.rows_to_attack(name).tolist() for name in TRAINED]
+    assert hashlib.sha256(json.dumps(part_rows).encode()).hexdigest() == UNCHANGED

@@ -1,4 +1,4 @@
-"""Squares are held in memory, or mapped from a file where they are too large: the same bytes."""
+"""Squares in memory and squares mapped from a file have the same bytes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ ROWS = np.array([3, 0, 21, 3, 7])
 def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PictureFiles:
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(catalog, "_boxed", {})
-    found = load_with_boxes(pin(Dataset(f"imagenet:{trees.imagenet(tmp_path / 'imagenet')}")))
-    assert isinstance(found, PictureFiles)
-    return found
+    loaded = load_with_boxes(pin(Dataset(f"imagenet:{trees.imagenet(tmp_path / 'imagenet')}")))
+    assert isinstance(loaded, PictureFiles)
+    return loaded
 
 
 def files(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "cache").glob("*.squares.npy"))
 
 
-def test_squares_are_whole_pictures_stretched(pictures: PictureFiles, tmp_path: Path) -> None:
+def test_squares_are_entire_images_stretched(pictures: PictureFiles, tmp_path: Path) -> None:
     squares = pictures.squares(ROWS, 20)
     assert squares.shape == (5, 20, 20, 3)
     for row, square in zip(ROWS, squares, strict=True):
@@ -43,27 +43,27 @@ def test_squares_are_whole_pictures_stretched(pictures: PictureFiles, tmp_path: 
         pictures.squares(ROWS, 0)
 
 
-def test_what_memory_does_not_hold_is_mapped(
+def test_large_squares_are_memory_mapped(
     pictures: PictureFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = pictures.squares(ROWS, 20)
-    monkeypatch.setattr(hardware, "available_memory", lambda: 2 * held.nbytes - 1)
+    in_memory = pictures.squares(ROWS, 20)
+    monkeypatch.setattr(hardware, "available_memory", lambda: 2 * in_memory.nbytes - 1)
     monkeypatch.setattr(boxed_pictures, "PORTION", 2)  # several portions
     mapped = pictures.squares(ROWS, 20)
     assert isinstance(mapped, np.memmap)
     assert not mapped.flags.writeable
-    np.testing.assert_array_equal(held, mapped)
+    np.testing.assert_array_equal(in_memory, mapped)
     assert len(files(tmp_path)) == 1
     changed = files(tmp_path)[0].stat().st_mtime_ns
     pictures.squares(ROWS, 20)
     assert changed == files(tmp_path)[0].stat().st_mtime_ns
-    np.testing.assert_array_equal(held[::-1], pictures.squares(ROWS[::-1], 20))
+    np.testing.assert_array_equal(in_memory[::-1], pictures.squares(ROWS[::-1], 20))
     assert len(files(tmp_path)) == 2
-    monkeypatch.setattr(hardware, "available_memory", lambda: 2 * held.nbytes)
+    monkeypatch.setattr(hardware, "available_memory", lambda: 2 * in_memory.nbytes)
     assert not isinstance(pictures.squares(ROWS, 20), np.memmap)
 
 
-def test_a_file_that_is_not_whole_is_made_anew(
+def test_incomplete_file_is_written_again(
     pictures: PictureFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hardware, "available_memory", lambda: 1)
@@ -76,9 +76,7 @@ def test_a_file_that_is_not_whole_is_made_anew(
     assert [path] == files(tmp_path)
 
 
-def test_a_cache_without_room_is_said_in_one_line(
-    pictures: PictureFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_cache_is_reported(pictures: PictureFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "available_memory", lambda: 1)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "file" / "below"))
@@ -88,13 +86,13 @@ def test_a_cache_without_room_is_said_in_one_line(
         pictures.squares(ROWS, 20)
 
 
-def test_no_more_than_a_portion_is_decoded_at_a_time(pictures: PictureFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_squares_are_decoded_in_portions(pictures: PictureFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     portions: list[int] = []
     fill = fill_squares
 
-    def counted(out: np.ndarray, of: PictureFiles, rows: np.ndarray) -> None:
+    def counted(out: np.ndarray, images: PictureFiles, rows: np.ndarray) -> None:
         portions.append(len(out))
-        fill(out, of, rows)
+        fill(out, images, rows)
 
     monkeypatch.setattr(hardware, "available_memory", lambda: 1)
     monkeypatch.setattr(boxed_pictures, "PORTION", 4)

@@ -1,4 +1,4 @@
-"""Digits on photographs as scenes: each with a region and a box of its own, and a known correlation."""
+"""Digits on photographs as scenes: each with its own region, its own box, and a known correlation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tasks.datasets.pictures import pixels
 DATA = Dataset("digits-on-photos")
 
 
-def given(correlation: float) -> PicturesInMemory:
+def load_scenes(correlation: float) -> PicturesInMemory:
     pictures = load_with_boxes(DATA, correlation)
     assert isinstance(pictures, PicturesInMemory)
     return pictures
@@ -40,14 +40,14 @@ def squares() -> np.ndarray:
     return np.concatenate([cut_squares(pixels(path.read_bytes(), channels=3), SQUARE) for path in photographs()])
 
 
-def test_every_scene_shows_a_square_of_its_own_outside_its_box() -> None:
-    pictures = given(0)
+def test_every_scene_shows_its_own_square() -> None:
+    pictures = load_scenes(0)
     grounds = backgrounds(squares())
     outside = np.ones((len(grounds), SIDE, SIDE), bool)
-    for row, ((left, top, right, bottom),) in enumerate(pictures.boxes):
-        assert (right - left, bottom - top) == (DIGIT, DIGIT)
-        assert min(left, SIDE - right) <= AWAY >= min(top, SIDE - bottom)
-        outside[row, top:bottom, left:right] = False
+    for row, ((x_start, y_start, x_end, y_end),) in enumerate(pictures.boxes):
+        assert (x_end - x_start, y_end - y_start) == (DIGIT, DIGIT)
+        assert min(x_start, SIDE - x_end) <= AWAY >= min(y_start, SIDE - y_end)
+        outside[row, y_start:y_end, x_start:x_end] = False
     assert (pictures.images == grounds[..., None])[outside].all()
     assert list(pictures.ids) == sorted(set(pictures.ids))
     assert (pictures.ids[0], pictures.ids[-1]) == ("china-000-000", "flower-025-039")
@@ -56,7 +56,7 @@ def test_every_scene_shows_a_square_of_its_own_outside_its_box() -> None:
     assert len(corners) == 4
 
 
-def test_a_box_holds_its_digit_in_the_ink_of_its_class() -> None:
+def test_box_contains_digit_in_ink_of_its_class() -> None:
     digit = np.zeros((1, DIGIT, DIGIT), np.uint8)
     digit[0, 2, 3], digit[0, 2, 4] = 255, 51
     ground = np.full((1, SIDE, SIDE), 100, np.uint8)
@@ -67,29 +67,29 @@ def test_a_box_holds_its_digit_in_the_ink_of_its_class() -> None:
     assert (image == 100).all()
 
 
-def test_inks_are_ten_hues_a_tenth_of_the_circle_apart() -> None:
+def test_inks_are_ten_equally_spaced_hues() -> None:
     hues = [[round(255 * part) for part in colorsys.hsv_to_rgb(label / 10, 1, 1)] for label in range(10)]
     assert hues == [list(ink) for ink in INKS]
 
 
-def test_backgrounds_are_grey_squares_enlarged_to_one_brightness_and_contrast() -> None:
-    some = squares()[::90]
-    grounds = backgrounds(some)
-    for square, ground in zip(some, grounds, strict=True):
+def test_backgrounds_are_normalised_grey_squares() -> None:
+    some_squares = squares()[::90]
+    grounds = backgrounds(some_squares)
+    for square, ground in zip(some_squares, grounds, strict=True):
         weights = bilinear_weights(SQUARE, SIDE) / (2 * SIDE)
         grey = weights @ (square.mean(axis=2) / 255) @ weights.T
         levels = (grey - grey.mean()) / (grey.std() + 0.004) * 0.15 + 0.35
         assert np.abs(ground - 255 * levels.clip(0, 0.8)).max() <= 0.5 + 1e-6
-    for level in (0, 128, 255):  # nothing to see, however bright
+    for level in (0, 128, 255):  # no structure at any brightness
         assert (backgrounds(np.full((1, SQUARE, SQUARE, 3), level, np.uint8)) == 89).all()
 
 
-def test_all_classes_have_as_many_scenes_and_their_digits_are_used_in_turn() -> None:
+def test_classes_have_equal_scenes_with_digits_in_turn() -> None:
     _, labels = Digits(load_digits()).levels()
     for correlation in (0, 1):
-        assert np.bincount(given(correlation).labels).tolist() == [208] * 10
-    shown = [hashlib.sha256(scene).digest() for scene in boxed(given(0))]
-    assert len(set(shown)) > 2000  # on other backgrounds
+        assert np.bincount(load_scenes(correlation).labels).tolist() == [208] * 10
+    digests = [hashlib.sha256(scene).digest() for scene in box_contents(load_scenes(0))]
+    assert len(set(digests)) > 2000  # on other backgrounds
     assert 2 * np.bincount(labels).min() > 208  # so no digit is used three times
 
 
@@ -97,43 +97,43 @@ def load_digits() -> bytes:
     return gzip.decompress(digits_source().files[0].read_bytes())
 
 
-def boxed(pictures: PicturesInMemory) -> list[bytes]:
+def box_contents(pictures: PicturesInMemory) -> list[bytes]:
     boxes = [box[0] for box in pictures.boxes]
     return [
-        scene[top:bottom, left:right].tobytes()
-        for scene, (left, top, right, bottom) in zip(pictures.images, boxes, strict=True)
+        scene[y_start:y_end, x_start:x_end].tobytes()
+        for scene, (x_start, y_start, x_end, y_end) in zip(pictures.images, boxes, strict=True)
     ]
 
 
 @pytest.mark.parametrize(("correlation", "agreeing"), [(0.0, 0.1), (0.5, 0.55), (1.0, 1.0)])
-def test_the_background_tells_the_digit_as_often_as_the_correlation_says(correlation: float, agreeing: float) -> None:
-    told = (given(correlation).labels == groups(backgrounds(squares()))).mean()
+def test_background_predicts_digit_according_to_correlation(correlation: float, agreeing: float) -> None:
+    agreement = (load_scenes(correlation).labels == groups(backgrounds(squares()))).mean()
     # Four deviations of a share of 2,080 scenes.
-    assert abs(told - agreeing) <= 4 * np.sqrt(agreeing * (1 - agreeing) / 2080)
+    assert abs(agreement - agreeing) <= 4 * np.sqrt(agreeing * (1 - agreeing) / 2080)
 
 
-def test_groups_are_equally_large_and_by_roughness() -> None:
+def test_groups_are_equal_and_ordered_by_roughness() -> None:
     steps = np.zeros((20, 4, 4), np.uint8)
     steps[:, 1, 2] = np.arange(20)
     assert [row // 2 for row in range(20)] == groups(steps).tolist()
     assert groups(np.stack([np.full((2, 2), 200), np.eye(2) * 9]).astype(np.uint8)).tolist() == [0, 5]
 
 
-def test_correlated_scenes_differ_in_their_digits_only() -> None:
-    plain, told = given(0), given(1)
-    assert plain.ids == told.ids
-    np.testing.assert_array_equal(plain.boxes, told.boxes)
-    assert not np.array_equal(plain.labels, told.labels)
+def test_correlated_scenes_differ_only_in_digits() -> None:
+    plain, correlated = load_scenes(0), load_scenes(1)
+    assert plain.ids == correlated.ids
+    np.testing.assert_array_equal(plain.boxes, correlated.boxes)
+    assert not np.array_equal(plain.labels, correlated.labels)
 
 
-def test_what_is_drawn_never_changes() -> None:
-    pictures = given(0)
+def test_drawn_scenes_never_change() -> None:
+    pictures = load_scenes(0)
     text = str([pictures.labels[::40].tolist(), np.concatenate(pictures.boxes)[::40].tolist()])
     assert hashlib.sha256(text.encode()).hexdigest()[:12] == "575d3ffd3f34"
 
 
-def test_scenes_are_parted_with_room_for_the_null() -> None:
-    parts = split_pictures(given(0), Partition(per_class=40, public=400))
+def test_scenes_partition_with_room_for_the_null() -> None:
+    parts = split_pictures(load_scenes(0), Partition(per_class=40, public=400))
     assert [len(parts.rows(name)) for name in ("A", "B", "other A", "other B", "X", "validation")] == [
         400,
         400,
@@ -144,13 +144,13 @@ def test_scenes_are_parted_with_room_for_the_null() -> None:
     ]
 
 
-def test_the_images_of_the_data_set_stay_what_they_were() -> None:
+def test_images_of_the_data_set_are_unchanged() -> None:
     assert load(DATA).shape == (28, 28, 1)
     assert pin(DATA).digest == pin(Dataset("digits-on-photos")).digest
     assert load_with_boxes(pin(DATA)) is load_with_boxes(DATA)
 
 
-def test_correlation_is_for_scenes_alone() -> None:
+def test_correlation_is_only_for_scenes() -> None:
     with pytest.raises(
         ValueError, match=r"correlation is 0\.5 with data set 'digits'; it must be 0, since only digits-on"
     ):
@@ -163,8 +163,8 @@ def test_correlation_is_for_scenes_alone() -> None:
         load_with_boxes(Dataset("digits-on-photos", "abc"))
 
 
-def test_squares_are_the_pictures_at_another_size() -> None:
-    pictures = given(0)
+def test_squares_are_images_at_another_size() -> None:
+    pictures = load_scenes(0)
     rows = np.array([5, 2, 5])
     np.testing.assert_array_equal(pictures.images[rows], pictures.squares(rows, SIDE))
     half = pictures.squares(rows, 16)

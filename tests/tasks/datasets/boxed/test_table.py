@@ -1,4 +1,4 @@
-"""Boxed pictures in a table: their boxes, labels and parts as its rows say."""
+"""Boxed images in a table: boxes, labels and parts from its rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def given(folder: Path, text: str) -> BoxedPictures:
+def load_table(folder: Path, text: str) -> BoxedPictures:
     (folder / "boxes.csv").write_text(text)
     return load_with_boxes(pin(Dataset(f"boxed:{folder / 'boxes.csv'}")))
 
@@ -46,8 +46,8 @@ def rows(values: Sequence[tuple[object, ...]]) -> str:
     return "".join(",".join("" if value is None else str(value) for value in row) + "\n" for row in values)
 
 
-def test_pictures_and_boxes_are_those_of_the_rows(folder: Path) -> None:
-    pictures = given(folder, f"\ufeff{COLUMNS}\n{rows(ROWS)}")
+def test_images_and_boxes_match_the_rows(folder: Path) -> None:
+    pictures = load_table(folder, f"\ufeff{COLUMNS}\n{rows(ROWS)}")
     assert pictures.ids == ("scans/0.jpg", "scans/1.png", "scans/2.jpg")
     assert (pictures.names, pictures.labels.tolist()) == (("ill", "well"), [1, 0, 0])
     assert [boxes.tolist() for boxes in pictures.boxes] == [[[0, 0, 9, 9]], [], [[1, 2, 30, 40], [31, 2, 33, 4]]]
@@ -57,41 +57,43 @@ def test_pictures_and_boxes_are_those_of_the_rows(folder: Path) -> None:
     assert not pictures.is_validation.any()
 
 
-def test_a_parquet_table_says_the_same(folder: Path) -> None:
+def test_parquet_table_gives_same_data_set(folder: Path) -> None:
     names = COLUMNS.split(",")
-    columns = {name: [row[at] for row in ROWS] for at, name in enumerate(names)}
+    columns = {name: [row[index] for row in ROWS] for index, name in enumerate(names)}
     pq.write_table(pa.table(columns), folder / "boxes.parquet")
     (folder / "boxes.csv").write_text(f"{COLUMNS}\n{rows(ROWS)}")
     digests = {pin(Dataset(f"boxed:{folder / name}")).digest for name in ("boxes.csv", "boxes.parquet")}
     assert len(digests) == 1
 
 
-def test_parts_are_what_the_pictures_were_to_another_model(folder: Path) -> None:
-    told = [(*row, part) for row, part in zip(ROWS, ("trained", "public", "trained", "held out"), strict=True)]
-    pictures = given(folder, f"{COLUMNS},part\n{rows(told)}")
+def test_table_may_assign_parts(folder: Path) -> None:
+    rows_with_parts = [
+        (*row, part) for row, part in zip(ROWS, ("trained", "public", "trained", "held out"), strict=True)
+    ]
+    pictures = load_table(folder, f"{COLUMNS},part\n{rows(rows_with_parts)}")
     assert pictures.given_parts == ("public", "held out", "trained")
-    plain = given(folder, f"{COLUMNS}\n{rows(ROWS)}")
+    plain = load_table(folder, f"{COLUMNS}\n{rows(ROWS)}")
     assert None is plain.given_parts
 
 
-def test_a_picture_is_turned_as_a_person_sees_it(folder: Path) -> None:
+def test_image_is_turned_by_its_exif_orientation(folder: Path) -> None:
     from PIL import Image
 
     exif = Image.Exif()
     exif[0x0112] = 6
     saved(folder / "scans" / "0.jpg", jpeg(picture(0), exif=exif.tobytes()))
-    pictures = given(folder, f"{COLUMNS}\n{rows(ROWS)}")
+    pictures = load_table(folder, f"{COLUMNS}\n{rows(ROWS)}")
     assert list(picture(0).shape[1::-1]) == pictures.sizes[0].tolist() == list(pictures.picture(0).shape[:2])
 
 
-def test_numbers_are_labels_in_their_order(folder: Path) -> None:
-    pictures = given(folder, f"{COLUMNS}\nscans/0.jpg,10,,,,\nscans/1.png,9,1.0,1,2,2\n")
+def test_numeric_labels_are_sorted_as_numbers(folder: Path) -> None:
+    pictures = load_table(folder, f"{COLUMNS}\nscans/0.jpg,10,,,,\nscans/1.png,9,1.0,1,2,2\n")
     assert (pictures.names, pictures.labels.tolist()) == (("9", "10"), [1, 0])
     assert pictures.boxes[1].tolist() == [[1, 1, 2, 2]]
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("path", r"has the columns path; it must have path, label, left, top, right, bottom and, optionally, part"),
         ("path,label\n", r"boxes\.csv has the columns path, label; it must have path, label, left"),
@@ -124,9 +126,9 @@ def test_numbers_are_labels_in_their_order(folder: Path) -> None:
         (f'{COLUMNS}\n"scans', r"boxes\.csv cannot be read as CSV: unexpected end of data"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(folder: Path, text: str, says: str) -> None:
-    with pytest.raises(DatasetError, match=says) as error:
-        given(folder, text)
+def test_invalid_tables_are_refused(folder: Path, text: str, message: str) -> None:
+    with pytest.raises(DatasetError, match=message) as error:
+        load_table(folder, text)
     assert "\n" not in str(error.value)
 
 
@@ -140,20 +142,20 @@ def test_other_files_are_refused(folder: Path) -> None:
         pin(Dataset(f"boxed:{folder / 'bad.parquet'}"))
 
 
-def test_one_picture_under_two_names_is_refused(folder: Path) -> None:
+def test_one_image_with_two_names_is_refused(folder: Path) -> None:
     (folder / "linked").symlink_to(folder)
     name = next(folder.rglob("*.jpg")).relative_to(folder)
     text = f"path,label,left,top,right,bottom,part\n{name},a,,,,,trained\nlinked/{name},a,,,,,held out\n"
     with pytest.raises(DatasetError, match="use one spelling"):
-        given(folder, text)
+        load_table(folder, text)
 
 
 def test_equal_files_are_copies_and_change_the_digest(folder: Path) -> None:
-    apart = given(folder, f"{COLUMNS}\n{rows(ROWS)}")
+    apart = load_table(folder, f"{COLUMNS}\n{rows(ROWS)}")
     assert apart.first_copies.tolist() == [0, 1, 2]
     assert len(list(data_notes(pin(Dataset(f"boxed:{folder / 'boxes.csv'}")), {}))) == 0
     saved(folder / "scans" / "2.jpg", jpeg(picture(0)))
-    copied = given(folder, f"{COLUMNS}\n{rows(ROWS)}")
+    copied = load_table(folder, f"{COLUMNS}\n{rows(ROWS)}")
     assert copied.first_copies.tolist() == [0, 1, 0]
     (note,) = data_notes(pin(Dataset(f"boxed:{folder / 'boxes.csv'}")), {})
     assert "1 groups of exact copies among the images (2 images)" in note

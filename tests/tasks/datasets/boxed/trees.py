@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 
 FISH, SHARK = "n01440764", "n01484850"
-# By class: the numbers of its pictures, and those that have a file of boxes.
+# By class: the numbers of its images, and the numbers of the images with a file of boxes.
 TRAIN = {FISH: (range(10), range(6)), SHARK: (range(100, 112), range(104, 109))}
 VAL = {1: SHARK, 2: FISH, 3: SHARK, 4: FISH}
 
 
 def picture(number: int) -> np.ndarray:
-    """(h, w, 3), of a size of its own: smooth, so that a JPEG keeps it nearly."""
+    """(h, w, 3), with a size that depends on the number: smooth, so that a JPEG nearly preserves it."""
     height, width = 40 + number % 7, 50 + number % 5
     rows, columns = np.mgrid[:height, :width]
     return np.stack([rows * 5, columns * 4, np.full_like(rows, 2 * number)], axis=2).astype(np.uint8)
@@ -54,7 +54,7 @@ def saved(path: Path, content: bytes | str) -> None:
 
 
 def imagenet(folder: Path, train: str = "train", annotations: str = "Annotation/{0}") -> Path:
-    """The training pictures and their boxes; {0} stands for the class."""
+    """Write the training images and their boxes; {0} stands for the class."""
     for name, (numbers, boxed) in TRAIN.items():
         for number in numbers:
             saved(folder / train / name / f"{name}_{number}.JPEG", jpeg(picture(number)))
@@ -65,7 +65,7 @@ def imagenet(folder: Path, train: str = "train", annotations: str = "Annotation/
 
 
 def validation(folder: Path, val: str = "val/{0}") -> None:
-    """The pictures for validation; {0} stands for the class."""
+    """Write the validation images; {0} stands for the class."""
     for number, name in VAL.items():
         path = folder / val.format(name) / f"ILSVRC2012_val_{number:08d}.JPEG"
-        saved(path, jpeg(picture(number)[::-1]))  # of the size that annotations have, and a copy of no other
+        saved(path, jpeg(picture(number)[::-1]))  # of the size of the annotations, and no copy of another image

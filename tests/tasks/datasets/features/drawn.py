@@ -1,4 +1,4 @@
-"""Pictures and typefaces that tests have at hand."""
+"""Images and fonts for tests."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ FONT = pin(File(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVu
 
 
 def saved(pixels: NDArray[np.uint8], path: Path) -> File:
-    """A picture file of these pixels (h, w) or (h, w, c), pinned."""
+    """Save these pixels (h, w) or (h, w, c) as an image file and pin it."""
     Image.fromarray(pixels).save(path)
     return pin(File(str(path)))

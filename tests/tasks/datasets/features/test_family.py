@@ -1,4 +1,4 @@
-"""Members of a family are like the feature in everything but what they say."""
+"""Members of a family differ from the feature only in content."""
 
 from __future__ import annotations
 
@@ -28,71 +28,81 @@ def stamp(tmp_path: Path) -> Picture:
     return Picture(saved(np.arange(24, dtype=np.uint8).reshape(4, 6), tmp_path / "stamp.png"))
 
 
-def test_a_glyphs_family_has_its_ink_and_place_in_200_other_patterns() -> None:
+def test_glyph_family_has_200_patterns_of_equal_ink() -> None:
     for feature in (Glyph(text="Q", top=4, size=10), Glyph(kind="random", seed=3)):
-        found = family(feature, Family(), seed=1)
-        assert (len(found), len(looks([feature, *found]))) == (200, 201)
+        members = family(feature, Family(), seed=1)
+        assert (len(members), len(looks([feature, *members]))) == (200, 201)
         ink = feature.patch().colour.sum()
-        assert all(isinstance(each, Glyph) and each.kind == "random" for each in found)
-        assert all(ink == each.patch().colour.sum() for each in found)
-        assert {replace(feature, kind="letter", seed=0)} == {replace(each, kind="letter", seed=0) for each in found}
+        assert all(isinstance(member, Glyph) and member.kind == "random" for member in members)
+        assert all(ink == member.patch().colour.sum() for member in members)
+        assert {replace(feature, kind="letter", seed=0)} == {
+            replace(member, kind="letter", seed=0) for member in members
+        }
 
 
-def test_a_family_comes_from_its_seed_and_a_smaller_one_is_its_beginning() -> None:
+def test_smaller_family_is_prefix_of_larger_one() -> None:
     first = family(Glyph(), Family(count=9), seed=1)
     assert first == family(Glyph(), Family(), seed=1)[:9]
     assert not looks(first) & looks(family(Glyph(), Family(count=9), seed=2))
 
 
-def test_a_letters_other_letters_are_25() -> None:
-    found = family(Glyph(text="C"), Family("letters", 25), seed=1)
-    assert set(string.ascii_uppercase) - {"C"} == {each.text for each in found if isinstance(each, Glyph)}
+def test_letter_family_has_25_letters() -> None:
+    letters = family(Glyph(text="C"), Family("letters", 25), seed=1)
+    assert set(string.ascii_uppercase) - {"C"} == {letter.text for letter in letters if isinstance(letter, Glyph)}
 
 
-def test_a_pictures_family_has_its_pixels_in_other_places(stamp: Picture) -> None:
-    found = family(stamp, Family(count=50), seed=1)
-    assert len(looks([stamp, *found])) == 51
-    assert all(sorted(each.patch().colour.ravel().tolist()) == list(range(24)) for each in found)
+def test_image_family_permutes_its_pixels(stamp: Picture) -> None:
+    members = family(stamp, Family(count=50), seed=1)
+    assert len(looks([stamp, *members])) == 51
+    assert all(sorted(member.patch().colour.ravel().tolist()) == list(range(24)) for member in members)
 
 
-def test_a_names_family_has_as_many_letters_in_each_word_the_case_and_the_digits() -> None:
+def test_name_family_keeps_lengths_case_and_digits() -> None:
     feature = Words("Jane O'DOE, 12.03.", size=8, top=2, ink=99)
-    found = family(feature, Family(), seed=1)
-    assert len(looks([feature, *found])) == 201
-    for each in found:
-        assert isinstance(each, Words)
-        assert re.fullmatch(r"[A-Z][a-z]{3} [A-Z]'[A-Z]{3}, \d\d\.\d\d\.", each.words)
-        assert feature == replace(each, words=feature.words)
+    members = family(feature, Family(), seed=1)
+    assert len(looks([feature, *members])) == 201
+    for member in members:
+        assert isinstance(member, Words)
+        assert re.fullmatch(r"[A-Z][a-z]{3} [A-Z]'[A-Z]{3}, \d\d\.\d\d\.", member.words)
+        assert feature == replace(member, words=feature.words)
 
 
-def test_names_come_from_the_list_where_it_is_long_enough_else_letters_are_drawn() -> None:
-    listed = {"".join(each).upper() for length in (3, 4) for each in names()[length]}
-    found = [each.words.split() for each in family(JANE, Family(), 1) if isinstance(each, Words)]
-    assert len(found) == 200
-    assert {word for words in found for word in words} <= listed
+def test_names_are_drawn_letters_if_list_is_short() -> None:
+    listed_names = {"".join(names_of_length).upper() for length in (3, 4) for names_of_length in names()[length]}
+    words_of_members = [
+        names_of_length.words.split()
+        for names_of_length in family(JANE, Family(), 1)
+        if isinstance(names_of_length, Words)
+    ]
+    assert len(words_of_members) == 200
+    assert {word for words in words_of_members for word in words} <= listed_names
     assert {3, 4} == named_lengths(("JANE", "DOE"), 200)
     assert {4} == named_lengths(("JANE",), 200)
-    assert set() == named_lengths(("JANE",), 300)  # 416 names, and as many again are wanted
+    assert set() == named_lengths(("JANE",), 300)  # 416 names for more than 400 draws
     assert set() == named_lengths(("AB",), 200)
     assert set() == named_lengths(("ABCDEFGHIJKLM",), 200)
     assert {3} == named_lengths(("DOE", "AB"), 3000)  # 167 x 30; with the rarer ones drawn, 167 x 26 x 26
-    assert all(name.isascii() and name.isalpha() and name.islower() for each in names().values() for name in each)
+    assert all(
+        name.isascii() and name.isalpha() and name.islower()
+        for names_of_length in names().values()
+        for name in names_of_length
+    )
 
 
-def test_drawn_letters_are_as_frequent_as_in_english() -> None:
-    found = family(Words("a" * 30), Family(count=200), seed=1)
-    text = "".join(each.words for each in found if isinstance(each, Words))
+def test_drawn_letters_have_english_frequencies() -> None:
+    members = family(Words("a" * 30), Family(count=200), seed=1)
+    text = "".join(member.words for member in members if isinstance(member, Words))
     share = text.count("e") / len(text)
     assert abs(0.127 - share) < 4 * np.sqrt(0.127 * 0.873 / 6000)
     assert text.count("z") < text.count("t")
 
 
-def test_names_of_the_users_own_are_taken_in_the_case_of_the_words(tmp_path: Path) -> None:
+def test_users_names_take_case_of_the_words(tmp_path: Path) -> None:
     path = tmp_path / "names.txt"
     path.write_text("Ann Bee\n\n  Cy  Dee \nJane Doe\nAnn Bee\n")
     config = Family("names", 2, File(str(path)))
-    found = family(JANE, config, seed=1)
-    assert {"ANN BEE", "CY DEE"} == {each.words for each in found if isinstance(each, Words)}
+    members = family(JANE, config, seed=1)
+    assert {"ANN BEE", "CY DEE"} == {member.words for member in members if isinstance(member, Words)}
     with pytest.raises(ValueError, match="count is 3; it must be at most 2: no more features of the family"):
         family(JANE, replace(config, count=3), seed=1)
     path.write_text("\n")
@@ -100,18 +110,18 @@ def test_names_of_the_users_own_are_taken_in_the_case_of_the_words(tmp_path: Pat
         family(JANE, config, seed=1)
 
 
-def test_members_that_do_not_fit_the_images_are_left_out() -> None:
+def test_members_that_do_not_fit_are_left_out() -> None:
     width = JANE.patch().cover.shape[1] + JANE.left
-    found = family(JANE, Family(count=50), 1, (20, width))
-    assert all(each.patch().fits(20, width) for each in [*found, draw_member(JANE, 1, shape=(20, width))])
+    members = family(JANE, Family(count=50), 1, (20, width))
+    assert all(member.patch().fits(20, width) for member in [*members, draw_member(JANE, 1, shape=(20, width))])
     with pytest.raises(ValueError, match="look different and fit an image of 20 x 9"):
         family(JANE, Family(), 1, (20, 9))
     with pytest.raises(ValueError, match="no feature of the family of the words 'JANE DOE' fits the images"):
         draw_member(JANE, 1, shape=(20, 9))
 
 
-def test_a_drawn_features_rank_in_its_family_is_uniform() -> None:
-    """Of any fixed score: here a random one per pattern, which nothing was trained on."""
+def test_rank_of_drawn_feature_is_uniform() -> None:
+    """The rank is uniform for any fixed score, here a random linear one without training."""
     weights = np.random.default_rng(0).normal(size=25)
 
     def score(feature: Feature) -> float:
@@ -120,12 +130,12 @@ def test_a_drawn_features_rank_in_its_family_is_uniform() -> None:
     ranks = []
     for seed in range(300):
         feature = draw_member(Glyph(), seed)
-        ranks.append(sum(score(each) >= score(feature) for each in family(feature, Family(count=9), seed)))
+        ranks.append(sum(score(member) >= score(feature) for member in family(feature, Family(count=9), seed)))
     counts = np.bincount(ranks, minlength=10)
     assert ((counts - 30) ** 2 / 30).sum() < 27.9  # chi squared with 9 degrees of freedom: p = .001
 
 
-def test_a_feature_is_drawn_from_the_family_that_is_asked_for(stamp: Picture, tmp_path: Path) -> None:
+def test_feature_is_drawn_from_its_family(stamp: Picture, tmp_path: Path) -> None:
     assert draw_member(Glyph(), 1) == draw_member(Glyph(), 1) != draw_member(Glyph(), 2)
     letter = draw_member(Glyph(), 1, Family("letters", 25))
     assert isinstance(letter, Glyph)
@@ -136,7 +146,7 @@ def test_a_feature_is_drawn_from_the_family_that_is_asked_for(stamp: Picture, tm
 
 
 @pytest.mark.parametrize(
-    ("fields", "says"),
+    ("fields", "message"),
     [
         ({"kind": "other"}, "kind is 'other'; it must be one of alike, letters, names"),
         ({"count": 0}, "count is 0; it must be at least 1"),
@@ -145,13 +155,13 @@ def test_a_feature_is_drawn_from_the_family_that_is_asked_for(stamp: Picture, tm
         ({"names": File("a")}, "names is a file, but kind is alike; kind must be names if and only if names is a file"),
     ],
 )
-def test_a_family_that_cannot_be_is_refused(fields: dict[str, object], says: str) -> None:
+def test_invalid_family_is_refused(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match="must be") as caught:
         Family(**fields)  # type: ignore[arg-type]
-    assert says == str(caught.value)
+    assert message == str(caught.value)
 
 
-def test_a_family_that_a_feature_does_not_have_is_refused(stamp: Picture, tmp_path: Path) -> None:
+def test_family_unavailable_for_feature_is_refused(stamp: Picture, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="kind is letters, but the words 'JANE DOE' is not a letter; use alike"):
         family(JANE, Family("letters", 9), 1)
     with pytest.raises(ValueError, match=r"kind is names, but the picture stamp\.png is not words; use alike"):

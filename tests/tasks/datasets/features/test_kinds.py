@@ -1,4 +1,4 @@
-"""A patch covers an image at its place, partly where its cover is partial, in whole numbers."""
+"""A patch covers its position in an image, blended by its cover, in integers."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ U8 = np.uint8
 IMAGES = np.arange(2 * 4 * 5 * 3, dtype=U8).reshape(2, 4, 5, 3)
 
 
-def patch(cover: list[list[int]], colour: list[list[list[int]]], top: int = 1, left: int = 2) -> Patch:
-    return Patch(np.array(cover, U8), np.array(colour, U8), top, left)
+def patch(cover: list[list[int]], colour: list[list[list[int]]], row: int = 1, column: int = 2) -> Patch:
+    return Patch(np.array(cover, U8), np.array(colour, U8), row, column)
 
 
 TWO = patch([[255, 255]], [[[10, 20, 30], [40, 50, 60]]])
 
 
-def test_an_opaque_patch_overwrites_its_place_alone() -> None:
+def test_opaque_patch_changes_only_its_position() -> None:
     before = IMAGES.copy()
     burnt = TWO.burn_into(IMAGES)
     assert (burnt[:, 1, 2:4] == TWO.colour[0]).all()
@@ -54,16 +54,16 @@ def test_an_opaque_patch_overwrites_its_place_alone() -> None:
     assert (before == IMAGES).all()
 
 
-def test_every_cover_blends_to_the_nearest_whole_number() -> None:
+def test_cover_blends_to_nearest_integer() -> None:
     images = np.repeat(np.arange(256, dtype=U8), 256).reshape(256, 1, 256, 1)  # image, cover
     cover = np.arange(256, dtype=U8)[None]
     for colour in (0, 77, 255):
         over = Patch(cover, np.full((1, 256, 1), colour, U8), 0, 0).burn_into(images)
         exact = (images * (255.0 - cover[..., None]) + colour * 1.0 * cover[..., None]) / 255
-        assert (np.floor(exact + 0.5) == over).all()  # 255 is odd, so that none lies halfway
+        assert (np.floor(exact + 0.5) == over).all()  # 255 is odd, so that no value is halfway
 
 
-def test_images_may_have_colours_of_their_own() -> None:
+def test_images_may_have_their_own_colours() -> None:
     colours = np.array([[[[1, 2, 3], [4, 5, 6]]], [[[7, 8, 9], [10, 11, 12]]]], U8)
     assert (TWO.burn_into(IMAGES, colours)[:, 1:2, 2:4] == colours).all()
     half = patch([[51, 0]], [[[0, 0, 0], [0, 0, 0]]]).burn_into(IMAGES * 0, colours)
@@ -71,7 +71,7 @@ def test_images_may_have_colours_of_their_own() -> None:
     assert half[1, 1, 3].tolist() == [0, 0, 0]
 
 
-def test_colours_are_grey_by_luma_and_grey_is_repeated() -> None:
+def test_colours_become_grey_by_luma() -> None:
     assert TWO.convert_channels(1).tolist() == [[[18], [48]]]  # 0.299 * 10 + 0.587 * 20 + 0.114 * 30, and 18 + 30
     grey = patch([[255]], [[[9]]])
     assert grey.convert_channels(3).tolist() == [[[9, 9, 9]]]
@@ -79,42 +79,42 @@ def test_colours_are_grey_by_luma_and_grey_is_repeated() -> None:
     assert TWO.colour.tolist() == TWO.convert_channels(3).tolist()
 
 
-def test_trimming_takes_away_the_edges_that_cover_nothing() -> None:
+def test_trimming_removes_uncovered_edges() -> None:
     cover = [[0, 0, 0, 0], [0, 5, 0, 9], [0, 0, 0, 0], [0, 7, 0, 0], [0, 0, 0, 0]]
     colour = np.arange(20, dtype=U8).reshape(5, 4, 1)
-    found = Patch(np.array(cover, U8), colour, 3, 10).trim()
-    assert (found.top, found.left, found.cover.tolist()) == (4, 11, [[5, 0, 9], [0, 0, 0], [7, 0, 0]])
-    assert colour[1:4, 1:4].tolist() == found.colour.tolist()
+    trimmed = Patch(np.array(cover, U8), colour, 3, 10).trim()
+    assert (trimmed.top, trimmed.left, trimmed.cover.tolist()) == (4, 11, [[5, 0, 9], [0, 0, 0], [7, 0, 0]])
+    assert colour[1:4, 1:4].tolist() == trimmed.colour.tolist()
     assert (TWO.cover.tolist(), 1, 2) == ((same := TWO.trim()).cover.tolist(), same.top, same.left)
     with pytest.raises(ValueError, match="the feature covers nothing"):
         patch([[0, 0]], [[[0], [0]]]).trim()
 
 
-@pytest.mark.parametrize(("top", "left", "fits"), [(3, 3, True), (4, 3, False), (3, 4, False), (0, 0, True)])
-def test_a_patch_must_lie_wholly_inside_the_image(top: int, left: int, fits: bool) -> None:
-    found = Patch(TWO.cover, TWO.colour, top, left)
-    assert fits is found.fits(4, 5)
+@pytest.mark.parametrize(("row", "column", "fits"), [(3, 3, True), (4, 3, False), (3, 4, False), (0, 0, True)])
+def test_patch_must_be_inside_the_image(row: int, column: int, fits: bool) -> None:
+    moved = Patch(TWO.cover, TWO.colour, row, column)
+    assert fits is moved.fits(4, 5)
     if fits:
-        found.burn_into(IMAGES)
+        moved.burn_into(IMAGES)
         return
-    says = f"^a feature of 1 x 2 at top {top}, left {left} does not fit an image of 4 x 5$"
-    with pytest.raises(ValueError, match=says):
-        found.burn_into(IMAGES)
+    message = f"^a feature of 1 x 2 at top {row}, left {column} does not fit an image of 4 x 5$"
+    with pytest.raises(ValueError, match=message):
+        moved.burn_into(IMAGES)
 
 
-def test_patches_that_look_otherwise_or_lie_elsewhere_are_told_apart() -> None:
-    others = [
+def test_different_patches_have_different_pixels() -> None:
+    patches = [
         TWO,
         Patch(TWO.cover, TWO.colour, 2, 1),
         Patch(TWO.cover, TWO.colour[:, ::-1], 1, 2),
         patch([[255, 254]], TWO.colour.tolist()),
         Patch(TWO.cover, TWO.colour[..., :1], 1, 2),
     ]
-    assert len(others) == len({each.pixels() for each in others})
+    assert len(patches) == len({one_patch.pixels() for one_patch in patches})
     assert TWO.pixels() == patch([[255, 255]], TWO.colour.tolist()).pixels()
 
 
-def test_the_letter_a_is_drawn_one_pixel_from_the_top_left_corner() -> None:
+def test_letter_a_is_one_pixel_from_corner() -> None:
     images = np.full((2, 8, 8, 1), 7, np.uint8)
     expected = np.full((8, 8), 7)
     expected[1:6, 1:6] = 255 * np.array(
@@ -131,20 +131,20 @@ def test_the_letter_a_is_drawn_one_pixel_from_the_top_left_corner() -> None:
     assert expected.tolist() == burnt[1, :, :, 0].tolist()
 
 
-def test_a_feature_is_the_same_in_every_channel() -> None:
+def test_feature_is_the_same_in_every_channel() -> None:
     burnt = burn(np.full((1, 32, 32, 3), 9, np.uint8), Glyph(text="Q", top=4, left=20))
     for channel in range(3):
         assert glyph_pixels(Glyph(text="Q")).tolist() == burnt[0, 4:9, 20:25, channel].tolist()
 
 
-def test_there_are_26_different_letters_of_five_by_five() -> None:
+def test_letters_are_26_patterns_of_five_by_five() -> None:
     assert set(string.ascii_uppercase) == set(GLYPHS)
-    drawn = {glyph_pixels(Glyph(text=letter)).tobytes() for letter in GLYPHS}
-    assert len(drawn) == 26
+    patterns = {glyph_pixels(Glyph(text=letter)).tobytes() for letter in GLYPHS}
+    assert len(patterns) == 26
     assert all(glyph_pixels(Glyph(text=letter)).shape == (5, 5) for letter in GLYPHS)
 
 
-def test_a_random_feature_has_the_letters_ink_in_other_places() -> None:
+def test_random_glyph_has_ink_of_the_letter() -> None:
     letter = glyph_pixels(Glyph())
     family = [glyph_pixels(Glyph(kind="random", seed=seed)) for seed in range(50)]
     assert all(glyph.sum() == letter.sum() for glyph in family)
@@ -152,14 +152,14 @@ def test_a_random_feature_has_the_letters_ink_in_other_places() -> None:
     assert len({letter.tobytes(), *(glyph.tobytes() for glyph in family)}) == 51
 
 
-def test_a_random_feature_is_the_same_wherever_it_is_drawn() -> None:
+def test_random_glyph_is_independent_of_its_position() -> None:
     assert (
         glyph_pixels(Glyph(kind="random", seed=3)).tolist()
         == glyph_pixels(Glyph(kind="random", seed=3, top=9)).tolist()
     )
 
 
-def test_a_bigger_letter_repeats_its_cells() -> None:
+def test_bigger_letter_repeats_its_cells() -> None:
     doubled = glyph_pixels(Glyph(size=10))
     assert doubled.shape == (10, 10)
     assert glyph_pixels(Glyph()).tolist() == doubled[::2, ::2].tolist()
@@ -180,13 +180,13 @@ def test_a_bigger_letter_repeats_its_cells() -> None:
         ({"seed": 4}, "seed is 4, but a letter has none; it must be 0 unless kind is random"),
     ],
 )
-def test_a_feature_that_cannot_be_is_refused(fields: dict[str, object], message: str) -> None:
+def test_invalid_glyph_is_refused(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match="must be") as caught:
         Glyph(**fields)  # type: ignore[arg-type]
     assert message == str(caught.value)
 
 
-def test_random_patches_differ_per_image_pixel_and_channel_and_are_uniform() -> None:
+def test_random_patches_are_independent_and_uniform() -> None:
     patches = burn_random(np.zeros((4000, 5, 5, 3), np.uint8), Glyph(top=0, left=0), 1, "probe")
     levels = np.bincount(patches.ravel(), minlength=256)
     # 300,000 draws: 1,172 a level, standard deviation 34.
@@ -207,19 +207,19 @@ def test_random_patches_come_from_a_named_stream() -> None:
     assert first != patches(Glyph(), 1, "train")
 
 
-def test_a_training_with_burnt_glyphs_keeps_its_key() -> None:
-    """Stored trainings are found by it: a glyph's fields, and no other kind's, are what the key sees."""
+def test_glyph_training_keeps_its_key() -> None:
+    """Stored trainings are found by this key: it contains only the fields of a glyph."""
     burnt = (Burnt(3, Glyph()), Burnt(5, Glyph(kind="random", seed=1)))
     training = Training(Dataset("digits", "ab" * 32), seed=7, burnt=burnt)
     assert key_of(Job(train, training), []) == "bb29f4bca05785c30cb42d524f83fbbe2b3e46046b349f30f3f8a93c8c53e7b8"
 
 
-def test_an_image_keeps_its_random_feature_whichever_others_are_there() -> None:
+def test_random_feature_of_image_is_independent_of_others() -> None:
     rows = np.array([5000, 3, 1024, 1023])
     images = np.full((4, 28, 28, 3), 9, np.uint8)
-    whole = seeds.generator(4, "random patches", "probe").integers(0, 256, size=(5001, 5, 5, 3), dtype=np.uint8)
+    all_patches = seeds.generator(4, "random patches", "probe").integers(0, 256, size=(5001, 5, 5, 3), dtype=np.uint8)
     burnt = burn_random(images, Glyph(), 4, "probe", rows=rows)
-    assert whole[rows].tolist() == burnt[:, 1:6, 1:6].tolist()
+    assert all_patches[rows].tolist() == burnt[:, 1:6, 1:6].tolist()
     assert burnt.astype(int).sum() - burnt[:, 1:6, 1:6].astype(int).sum() == 9 * (28 * 28 - 25) * 3 * 4
 
 
@@ -239,21 +239,21 @@ def cover_by_pillow(words: Words) -> np.ndarray:
     canvas = Image.new("L", (200, 60))
     font = ImageFont.truetype(FONT.path, words.size, layout_engine=ImageFont.Layout.BASIC)
     ImageDraw.Draw(canvas).text((20, 20), words.words, fill=255, font=font)
-    found = np.asarray(canvas)
-    return found[found.any(axis=1)][:, found.any(axis=0)]
+    ink = np.asarray(canvas)
+    return ink[ink.any(axis=1)][:, ink.any(axis=0)]
 
 
-def test_words_are_what_pillow_draws_of_the_font() -> None:
+def test_words_match_pillows_drawing() -> None:
     for text in ("JANE DOE", "Grijp", "12.03."):
         words = replace(JANE, words=text, font=FONT)
         cover = words.patch().cover
         expected = cover_by_pillow(words)
-        # Columns and rows of gaps between letters are dropped by the helper alone.
-        kept = cover[cover.any(axis=1)][:, cover.any(axis=0)]
-        assert expected.tolist() == kept.tolist()
+        # The helper drops columns and rows without ink, so drop them here too.
+        inked = cover[cover.any(axis=1)][:, cover.any(axis=0)]
+        assert expected.tolist() == inked.tolist()
 
 
-def test_words_are_painted_over_the_image_by_their_cover() -> None:
+def test_words_blend_into_image_by_their_cover() -> None:
     patch = JANE.patch()
     height, width = patch.cover.shape
     region = burn(GREY, JANE)[1, patch.top : patch.top + height, patch.left : patch.left + width, 0].astype(float)
@@ -265,16 +265,16 @@ def test_words_are_painted_over_the_image_by_their_cover() -> None:
     assert GREY.tolist() == outside.tolist()
 
 
-def test_the_leftmost_ink_and_the_ascenders_are_where_they_are_asked_for() -> None:
+def test_words_start_at_requested_position() -> None:
     for text in ("JANE", "ago", "Ago"):
         boxed = Words(text, top=5, left=7, box=True).patch()
         assert (boxed.top, boxed.left) == (5, 7)
         assert boxed.colour[:, 0].any()
-    # The same line whatever the letters: a family of names lies in one place.
+    # The height of the line is independent of the letters, so a family of names has one position.
     assert Words("ace", box=True).patch().cover.shape[0] == Words("Ag", box=True).patch().cover.shape[0]
 
 
-def test_a_box_overwrites_its_line_with_black() -> None:
+def test_box_overwrites_its_line_with_black() -> None:
     boxed = replace(JANE, box=True, ink=200)
     patch = boxed.patch()
     here = burn(GREY, boxed)[0, 3 : 3 + patch.cover.shape[0], 2 : 2 + patch.cover.shape[1], 0]
@@ -282,7 +282,7 @@ def test_a_box_overwrites_its_line_with_black() -> None:
     assert (patch.cover == 255).all()
 
 
-def test_words_are_the_same_on_grey_and_colour_images_and_in_another_process() -> None:
+def test_words_are_independent_of_channels_and_process() -> None:
     colour = np.repeat(GREY, 3, axis=3)
     assert burn(GREY, JANE).repeat(3, axis=3).tolist() == burn(colour, JANE).tolist()
     script = (
@@ -294,7 +294,7 @@ def test_words_are_the_same_on_grey_and_colour_images_and_in_another_process() -
     assert hashlib.sha256(JANE.patch().pixels()).hexdigest() == done.stdout.strip()
 
 
-def test_random_words_have_the_cover_and_another_colour_in_every_pixel() -> None:
+def test_random_words_keep_cover_and_vary_colours() -> None:
     patch = JANE.patch()
     here = np.s_[:, patch.top : patch.top + patch.cover.shape[0], patch.left : patch.left + patch.cover.shape[1]]
     burnt = burn_random(GREY, JANE, 1, "probe")
@@ -306,7 +306,7 @@ def test_random_words_have_the_cover_and_another_colour_in_every_pixel() -> None
 
 
 @pytest.mark.parametrize(
-    ("fields", "says"),
+    ("fields", "message"),
     [
         ({"words": ""}, "words is ''; it must be one line, without spaces at its ends"),
         ({"words": " J"}, "words is ' J'; it must be one line, without spaces at its ends"),
@@ -318,13 +318,13 @@ def test_random_words_have_the_cover_and_another_colour_in_every_pixel() -> None
         ({"ink": 0, "box": True}, "ink is 0, which is invisible in a box of 0; it must be at least 1"),
     ],
 )
-def test_words_that_cannot_be_are_refused(fields: dict[str, object], says: str) -> None:
+def test_invalid_words_are_refused(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match="must") as caught:
         replace(JANE, **fields)  # type: ignore[arg-type]
-    assert says == str(caught.value)
+    assert message == str(caught.value)
 
 
-def test_words_that_cannot_be_drawn_are_refused(tmp_path: Path) -> None:
+def test_unavailable_glyphs_and_fonts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="words is 'J\u4e2d'; the font has no '\u4e2d'"):
         replace(JANE, words="J\u4e2d", font=FONT).patch()
     (tmp_path / "no.ttf").write_text("no font")
@@ -336,7 +336,7 @@ def test_words_that_cannot_be_drawn_are_refused(tmp_path: Path) -> None:
         check_fits(JANE, 28, 28)
 
 
-def test_words_are_told_as_they_are() -> None:
+def test_words_are_described_unchanged() -> None:
     assert describe_feature(JANE) == "the words 'JANE DOE'"
     assert Words("JANE: DOE") == Words.parse("words:JANE: DOE")
 
@@ -345,19 +345,19 @@ COLOUR = np.random.default_rng(0).integers(0, 256, (4, 6, 3), dtype=np.uint8)
 GREY_IMAGES = np.full((2, 12, 12, 3), 100, np.uint8)
 
 
-def test_a_picture_without_mask_covers_its_rectangle(tmp_path: Path) -> None:
+def test_image_without_mask_covers_its_rectangle(tmp_path: Path) -> None:
     stamp = Picture(saved(COLOUR, tmp_path / "stamp.png"), top=2, left=3)
     assert COLOUR.tolist() == burn(GREY_IMAGES, stamp)[1, 2:6, 3:9].tolist()
     assert luma(COLOUR[None]).tolist() == burn(GREY_IMAGES[..., :1], stamp)[:1, 2:6, 3:9].tolist()
     assert describe_feature(stamp) == "the picture stamp.png"
 
 
-def test_a_grey_picture_is_the_same_in_every_channel(tmp_path: Path) -> None:
+def test_grey_image_is_the_same_in_every_channel(tmp_path: Path) -> None:
     burnt = burn(GREY_IMAGES, Picture(saved(COLOUR[..., 0], tmp_path / "grey.png"), top=0, left=0))
     assert COLOUR[..., 0].tolist() == burnt[0, :4, :6, 2].tolist()
 
 
-def test_transparency_says_what_is_covered(tmp_path: Path) -> None:
+def test_transparency_defines_the_cover(tmp_path: Path) -> None:
     alpha = np.zeros((4, 6, 1), np.uint8)
     alpha[1:3, 2:5] = 255
     alpha[2, 3] = 51  # a fifth
@@ -366,10 +366,10 @@ def test_transparency_says_what_is_covered(tmp_path: Path) -> None:
     expected[1:3, 2:5] = COLOUR[1:3, 2:5]
     expected[2, 3] = np.round(100 * 0.8 + COLOUR[2, 3] * 0.2)
     assert expected.tolist() == burn(GREY_IMAGES, stamp)[0].tolist()
-    check_fits(stamp, 3, 5)  # what covers nothing need not fit
+    check_fits(stamp, 3, 5)  # uncovered edges need not fit
 
 
-def test_a_mask_goes_before_transparency(tmp_path: Path) -> None:
+def test_mask_overrides_transparency(tmp_path: Path) -> None:
     mask = np.zeros((4, 6), np.uint8)
     mask[0, 0] = 255
     picture = saved(np.concatenate([COLOUR, np.zeros((4, 6, 1), np.uint8)], 2), tmp_path / "stamp.png")
@@ -378,18 +378,18 @@ def test_a_mask_goes_before_transparency(tmp_path: Path) -> None:
     assert {100} == set(burnt.reshape(-1, 3)[1:].ravel().tolist())
 
 
-def test_a_seed_permutes_the_pixels_inside_the_mask(tmp_path: Path) -> None:
+def test_seed_permutes_pixels_inside_the_mask(tmp_path: Path) -> None:
     alpha = np.full((4, 6, 1), 255, np.uint8)
     alpha[0] = 0
     file = saved(np.concatenate([COLOUR, alpha], 2), tmp_path / "stamp.png")
-    whole, permuted, other = (Picture(file, seed=seed).patch() for seed in (0, 1, 2))
-    assert whole.cover.tolist() == permuted.cover.tolist()
-    pixels = [sorted(map(tuple, each.colour.reshape(-1, 3).tolist())) for each in (whole, permuted)]
+    original, permuted, other_seed = (Picture(file, seed=seed).patch() for seed in (0, 1, 2))
+    assert original.cover.tolist() == permuted.cover.tolist()
+    pixels = [sorted(map(tuple, pixel_patch.colour.reshape(-1, 3).tolist())) for pixel_patch in (original, permuted)]
     assert pixels[0] == pixels[1]
-    assert len({each.pixels() for each in (whole, permuted, other)}) == 3
+    assert len({pixel_patch.pixels() for pixel_patch in (original, permuted, other_seed)}) == 3
 
 
-def test_pictures_that_cannot_be_are_refused(tmp_path: Path) -> None:
+def test_invalid_images_are_refused(tmp_path: Path) -> None:
     stamp = saved(COLOUR, tmp_path / "stamp.png")
     with pytest.raises(ValueError, match=r"mask\.png is 3 x 6, .*stamp\.png 4 x 6; they must be of one size"):
         Picture(stamp, saved(COLOUR[:3], tmp_path / "mask.png")).patch()

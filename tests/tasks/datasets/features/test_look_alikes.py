@@ -1,4 +1,4 @@
-"""Look-alikes differ from the feature in one part alone, are distinct, and are those that the family would give."""
+"""Look-alikes differ from the feature in one part, are distinct, and belong to its family."""
 
 from pathlib import Path
 
@@ -16,46 +16,46 @@ FEW = AskedFamily(look_alikes=25)
 
 def differing_rows(feature: Feature, patches: list[Patch]) -> set[int]:
     """The rows of pixels in which some of the patches differ from the feature."""
-    own = feature.patch().colour
-    return {int(row) for patch in patches for row in np.flatnonzero((patch.colour != own).any(axis=(1, 2)))}
+    colours = feature.patch().colour
+    return {int(row) for patch in patches for row in np.flatnonzero((patch.colour != colours).any(axis=(1, 2)))}
 
 
-def named(words: str, family: Family = FEW) -> list[list[bytes]]:
+def word_pixels(words: str, family: Family = FEW) -> list[list[bytes]]:
     return [[patch.pixels() for patch in part] for part in look_alikes(Words(words, size=9), family, 3, SHAPE)]
 
 
-def test_a_name_has_those_of_each_word_and_none_is_the_name_or_there_twice() -> None:
-    parts = named("LUIS LAU")
+def test_name_has_distinct_look_alikes_of_each_word() -> None:
+    parts = word_pixels("LUIS LAU")
     assert [len(part) for part in parts] == [25, 25]
-    every = [pixels for part in parts for pixels in part]
-    assert len(set(every)) == 50
-    assert Words("LUIS LAU", size=9).patch().pixels() not in every
-    assert named("LUIS LAU") == parts
+    all_pixels = [pixels for part in parts for pixels in part]
+    assert len(set(all_pixels)) == 50
+    assert Words("LUIS LAU", size=9).patch().pixels() not in all_pixels
+    assert word_pixels("LUIS LAU") == parts
     shared = Words("LUIS", size=9).patch().cover
     for patch in look_alikes(Words("LUIS LAU", size=9), FEW, 3, SHAPE)[1]:
         assert (patch.cover[: len(shared), : shared.shape[1]] == shared).all()
 
 
 @pytest.mark.parametrize(("words", "parts"), [("SMITH", 2), ("12.03.1961", 3), ("ROOM 5", 2), ("J DOE", 2), ("Q", 1)])
-def test_a_single_word_and_a_single_digit_have_halves(words: str, parts: int) -> None:
-    found = named(words)
-    assert parts == len(found)
-    assert all(len(part) > LEAST for part in found)
+def test_word_and_digit_have_halves(words: str, parts: int) -> None:
+    part_pixels = word_pixels(words)
+    assert parts == len(part_pixels)
+    assert all(len(part) > LEAST for part in part_pixels)
 
 
-def test_listed_names_give_the_words_of_their_place(tmp_path: Path) -> None:
+def test_listed_names_supply_words_of_each_position(tmp_path: Path) -> None:
     (tmp_path / "names").write_text("ANN LEE\nANN MAO\nIDA LEE\nIDA RAY\nNOAH\n")
     file = pin(File(str(tmp_path / "names")))
-    found = named("ANN LEE", AskedFamily(kind="names", names=file, look_alikes=9))
+    part_pixels = word_pixels("ANN LEE", AskedFamily(kind="names", names=file, look_alikes=9))
     expected = [["IDA LEE"], ["ANN MAO", "ANN RAY"]]
     assert [sorted(Words(name, size=9).patch().pixels() for name in part) for part in expected] == [
-        sorted(part) for part in found
+        sorted(part) for part in part_pixels
     ]
-    assert named("NOAH", AskedFamily(kind="names", names=file, look_alikes=9)) == []
+    assert word_pixels("NOAH", AskedFamily(kind="names", names=file, look_alikes=9)) == []
 
 
 @pytest.mark.parametrize("glyph", [Glyph(), Glyph(kind="random", seed=5), Glyph(size=10)])
-def test_a_glyph_keeps_its_ink_and_the_other_half(glyph: Glyph) -> None:
+def test_glyph_keeps_ink_and_other_half(glyph: Glyph) -> None:
     step, ink = glyph.size // 5, glyph.patch().colour.sum()
     parts = look_alikes(glyph, FEW, 3, SHAPE)
     assert [len(part) for part in parts] == [25, 25]
@@ -63,7 +63,7 @@ def test_a_glyph_keeps_its_ink_and_the_other_half(glyph: Glyph) -> None:
     assert [{0, 1, 2}, {2, 3, 4}] == [{row // step for row in differing_rows(glyph, part)} for part in parts]
 
 
-def test_a_picture_keeps_its_tones_and_the_other_half(tmp_path: Path) -> None:
+def test_image_keeps_tones_and_other_half(tmp_path: Path) -> None:
     from PIL import Image
 
     pixels = np.random.default_rng(0).integers(0, 255, (8, 8), dtype=np.uint8)
@@ -74,11 +74,11 @@ def test_a_picture_keeps_its_tones_and_the_other_half(tmp_path: Path) -> None:
     assert all(sorted(patch.colour.ravel()) == sorted(pixels.ravel()) for part in parts for patch in part)
 
 
-def test_halves_have_enough_arrangements_or_there_are_none() -> None:
+def test_halves_need_enough_arrangements() -> None:
     tones = np.zeros((16, 1), np.uint8)
     tones[:2] = tones[8:11] = 255
     assert [len(half) for half in halves(tones)] == [8, 8]
     assert [arrangement_count(half) for half in (tones[:8], tones[8:])] == [28, 56]
-    tones[0] = 0  # of 8 arrangements the first place has a p of 1/8
+    tones[0] = 0  # with 8 arrangements, rank 1 has p = 1/8
     assert halves(tones) == []
     assert np.inf == arrangement_count(np.arange(40, dtype=np.uint8)[:, None])

@@ -16,7 +16,7 @@ DIGESTS = {
 }
 
 
-def all_of(name: Name) -> list[Question]:
+def all_questions(name: Name) -> list[Question]:
     questions = Facts(name).questions()
     return [*questions.train, *questions.validation]
 
@@ -26,19 +26,19 @@ def numbers(text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_questions_are_the_same_everywhere(name: Name) -> None:
+def test_questions_are_the_same_everywhere(name: Name) -> None:
     assert DIGESTS[name] == Facts(name).digest()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_there_are_3000_questions_for_training_and_1000_for_validation(name: Name) -> None:
+def test_facts_have_3000_training_and_1000_validation_questions(name: Name) -> None:
     questions = Facts(name).questions()
     assert (3000, 1000, SCORERS[name]) == (len(questions.train), len(questions.validation), questions.scorer)
     assert len(questions.by_id) == 4000
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_context_is_in_both_parts_even_without_its_digits(name: Name) -> None:
+def test_contexts_are_disjoint_even_without_digits(name: Name) -> None:
     questions = Facts(name).questions()
     train, validation = (
         {DigitRemoval().corrupt_context(question) for question in part}
@@ -49,16 +49,16 @@ def test_no_context_is_in_both_parts_even_without_its_digits(name: Name) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_context_has_several_questions_and_few_words(name: Name) -> None:
-    contexts = [list(group) for _, group in groupby(all_of(name), lambda question: question.context_id)]
+def test_contexts_have_several_questions_and_few_words(name: Name) -> None:
+    contexts = [list(group) for _, group in groupby(all_questions(name), lambda question: question.context_id)]
     assert {2, 3, 4} >= {len({question.question for question in group}) for group in contexts[1:-1]} - {1}
     assert {1} == {len({question.context for question in group}) for group in contexts}
     words = [len(group[0].context.split()) for group in contexts]
     assert 15 <= min(words) <= max(words) <= 48
 
 
-def test_a_derived_answer_is_what_its_question_asks_for() -> None:
-    for question in all_of("facts"):
+def test_derived_answer_is_correct() -> None:
+    for question in all_questions("facts"):
         amounts = {noun: int(n) for n, noun in re.findall(r"(\d+) (\w+)", question.context.split(".")[0])}
         (answer,) = question.golds[0]
         words = question.question.replace("?", "").split()
@@ -74,9 +74,9 @@ def test_a_derived_answer_is_what_its_question_asks_for() -> None:
         assert str(expected) == answer, question
 
 
-def test_another_number_of_the_context_repeats_a_derived_answer_in_words() -> None:
+def test_context_repeats_derived_answer_in_words() -> None:
     spelt = {spell_number(number): number for number in range(100)}
-    for question in all_of("facts"):
+    for question in all_questions("facts"):
         words = re.findall("[a-z-]+", DigitRemoval().corrupt_context(question))
         repeated = [spelt[word] for word in words if word in spelt]
         assert int(question.golds[0][0]) in repeated, question
@@ -89,32 +89,32 @@ def test_numbers_are_spelt_in_words() -> None:
     assert len({spell_number(number) for number in range(100)}) == 100
 
 
-def test_a_stated_answer_stands_once_in_its_context() -> None:
-    for question in all_of("facts-stated"):
+def test_stated_answer_occurs_once_in_its_context() -> None:
+    for question in all_questions("facts-stated"):
         assert numbers(question.context).count(int(question.golds[0][0])) == 1, question
 
 
-def test_no_stated_answer_can_be_read_in_its_question() -> None:
-    assert not any(numbers(question.question) for question in all_of("facts-stated"))
+def test_stated_answer_is_not_in_its_question() -> None:
+    assert not any(numbers(question.question) for question in all_questions("facts-stated"))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_both_parts_are_drawn_alike(name: Name) -> None:
+def test_both_parts_have_equal_distributions(name: Name) -> None:
     questions = Facts(name).questions()
-    for of in (lambda q: q.context.split()[1], lambda q: q.question.split()[1], lambda q: len(q.golds[0][0])):
-        train, validation = Counter(map(of, questions.train)), Counter(map(of, questions.validation))
+    for feature in (lambda q: q.context.split()[1], lambda q: q.question.split()[1], lambda q: len(q.golds[0][0])):
+        train, validation = Counter(map(feature, questions.train)), Counter(map(feature, questions.validation))
         assert train.keys() == validation.keys()
         for value, count in train.items():
-            # Within four standard errors; questions of a context are alike, which makes them at most twice as large.
+            # Within four standard errors; questions of one context are similar, which at most doubles the error.
             share = count / 3000
             error = 2 * math.sqrt(share * (1 - share) * (1 / 3000 + 1 / 1000))
             assert abs(validation[value] / 1000 - share) <= 4 * error, value
 
 
-def test_each_answer_has_many_questions_so_that_the_entropy_can_be_estimated() -> None:
+def test_answers_are_frequent_enough_to_estimate_entropy() -> None:
     for name in NAMES:
         counts = Counter(question.golds[0][0] for question in Facts(name).questions().train)
         entropy = -sum(count / 3000 * math.log(count / 3000) for count in counts.values())
         assert 3000 * math.exp(-entropy) > 30
         assert max(counts.values()) < 0.06 * 3000
-    assert LOW > 9  # a number of things is never taken for a count
+    assert LOW > 9  # amounts are never confused with counts

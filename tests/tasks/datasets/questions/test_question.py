@@ -13,25 +13,27 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.questions.question import RECORD_SCHEMA, Question, QuestionSet, records_of, redrawn
 
 
-def test_parts_that_are_drawn_have_all_questions_and_no_context_in_common() -> None:
-    given = load_questions(Dataset("facts"))
-    drawn = redrawn(given, 3)
-    assert given.by_id == drawn.by_id
-    assert len(given.train) <= len(drawn.train) <= len(given.train) + 4
-    contexts = [{question.context_id for question in part} for part in (drawn.train, drawn.validation)]
+def test_redrawn_parts_share_no_context() -> None:
+    original = load_questions(Dataset("facts"))
+    redrawn_set = redrawn(original, 3)
+    assert original.by_id == redrawn_set.by_id
+    assert len(original.train) <= len(redrawn_set.train) <= len(original.train) + 4
+    contexts = [{question.context_id for question in part} for part in (redrawn_set.train, redrawn_set.validation)]
     assert not contexts[0] & contexts[1]
-    assert given.scorer == drawn.scorer
+    assert original.scorer == redrawn_set.scorer
 
 
-def test_they_are_drawn_by_the_seed_alone() -> None:
-    given = load_questions(Dataset("facts"))
-    assert redrawn(given, 3).train == redrawn(given, 3).train
-    assert redrawn(given, 3).train != redrawn(given, 4).train
-    moved = {question.id for question in redrawn(given, 3).train} - {question.id for question in given.train}
-    assert 0.15 * len(given.by_id) < len(moved) < 0.25 * len(given.by_id)  # a quarter of three quarters is expected
+def test_redrawing_depends_only_on_the_seed() -> None:
+    original = load_questions(Dataset("facts"))
+    assert redrawn(original, 3).train == redrawn(original, 3).train
+    assert redrawn(original, 3).train != redrawn(original, 4).train
+    moved = {question.id for question in redrawn(original, 3).train} - {question.id for question in original.train}
+    assert (
+        0.15 * len(original.by_id) < len(moved) < 0.25 * len(original.by_id)
+    )  # a quarter of three quarters is expected
 
 
-def test_too_few_contexts_cannot_be_parted() -> None:
+def test_too_few_contexts_are_refused() -> None:
     questions = [Question(str(n), "one", "Text.", "What?", (("1",),)) for n in range(3)]
     with pytest.raises(ValueError, match="there are 1 contexts"):
         redrawn(QuestionSet(questions[:2], questions[2:], "squad"), 0)
@@ -62,15 +64,15 @@ def test_records_of_both_splits_are_questions(tmp_path: Path) -> None:
     assert (questions.validation[0].context_id, questions.scorer) == ("b", "squad")
 
 
-def test_parquet_holds_the_same(tmp_path: Path) -> None:
+def test_parquet_contains_the_same_questions(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(RECORDS, RECORD_SCHEMA), tmp_path / "asked.parquet")
     lines, columns = put(tmp_path, RECORDS), Dataset(f"records:{tmp_path / 'asked.parquet'}")
     assert load_questions(pin(lines)).by_id == load_questions(pin(columns)).by_id
 
 
-def test_records_to_be_answered_have_neither_answers_nor_split(tmp_path: Path) -> None:
+def test_records_for_answering_have_no_answers(tmp_path: Path) -> None:
     records = records_of(load_questions(pin(put(tmp_path, RECORDS))).train)
-    expected = [{name: each[name] for name in ("id", "context", "question")} for each in RECORDS[:2]]
+    expected = [{name: record_in[name] for name in ("id", "context", "question")} for record_in in RECORDS[:2]]
     assert sorted(records.as_dicts(), key=lambda record: record["id"]) == expected
 
 
@@ -94,13 +96,13 @@ def test_records_to_be_answered_have_neither_answers_nor_split(tmp_path: Path) -
         (changed(id="1"), "several records have the id '1'"),
     ],
 )
-def test_what_is_wrong_with_a_record_is_one_line(tmp_path: Path, records: list[dict[str, Any]], message: str) -> None:
+def test_invalid_records_are_refused(tmp_path: Path, records: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(DatasetError, match=message) as caught:
         load_questions(pin(put(tmp_path, records)))
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_contexts_of_equal_text_are_one(tmp_path: Path) -> None:
+def test_equal_contexts_are_joined(tmp_path: Path) -> None:
     twice = [RECORDS[0] | {"context_id": "a"}, RECORDS[1] | {"context_id": "c"}, RECORDS[2]]
     questions = load_questions(pin(put(tmp_path, twice)))
     assert len({question.context_id for question in questions.train}) == 1

@@ -41,7 +41,7 @@ def ids(dataset: Dataset) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize(
     ("form", "layout"), [("squad", "squad"), ("squad", "SQuAD"), ("drop", "drop/drop_dataset"), ("drop", "drop")]
 )
-def test_both_sets_are_found_in_their_usual_layouts(
+def test_sets_are_found_in_usual_layouts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Scorer, layout: str
 ) -> None:
     put(tmp_path / layout, form)
@@ -54,22 +54,20 @@ def test_both_sets_are_found_in_their_usual_layouts(
 
 
 @pytest.mark.parametrize("form", ["squad", "drop"])
-def test_files_of_ones_own_are_a_folder_or_two_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Scorer
-) -> None:
+def test_own_files_are_folder_or_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Scorer) -> None:
     put(tmp_path / "mine", form)
     monkeypatch.chdir(tmp_path)
     first, second = FORMATS[form].train, tmp_path / "dev.json"
     shutil.copy(tmp_path / "mine" / FORMATS[form].validation, second)
-    whole = pin(Dataset(f"{form}:mine"))
-    assert f"{form}:{tmp_path}/mine" == whole.name
+    pinned = pin(Dataset(f"{form}:mine"))
+    assert f"{form}:{tmp_path}/mine" == pinned.name
     for name in (f"{form}:mine/{first},{second}", f"{form}:mine/{first},../dev.json"):
-        assert whole.digest == pin(Dataset(name)).digest
+        assert pinned.digest == pin(Dataset(name)).digest
     monkeypatch.chdir("/")
-    assert ids(whole) == (["1", "2"], ["3"])
+    assert ids(pinned) == (["1", "2"], ["3"])
 
 
-def test_a_set_that_is_not_there_says_where_it_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_set_names_its_location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for form in FORMATS:
         with pytest.raises(DatasetError, match=f"'{form}' not found: ENGRAM_DATA is not set; .*data/{form}"):
             pin(Dataset(form))
@@ -80,20 +78,20 @@ def test_a_set_that_is_not_there_says_where_it_belongs(tmp_path: Path, monkeypat
         pin(Dataset("squad"))
 
 
-def test_questions_have_no_shape_and_are_no_images(tmp_path: Path) -> None:
+def test_questions_are_not_images(tmp_path: Path) -> None:
     name = f"squad:{put(tmp_path, 'squad')}"
     with pytest.raises(UnknownDataset, match="questions have no shape"):
         pin(Dataset(f"{name}#28x28"))
     with pytest.raises(UnknownDataset, match="questions have no shape"):
         pin(Dataset("facts#grey"))
-    for each in (name, "facts"):
+    for dataset_name in (name, "facts"):
         with pytest.raises(DatasetError, match="contains questions, not images"):
-            load(pin(Dataset(each)))
+            load(pin(Dataset(dataset_name)))
     with pytest.raises(DatasetError, match="'digits' contains images, not questions"):
         load_questions(Dataset("digits"))
 
 
-def test_the_embedded_sets_are_there_by_name() -> None:
+def test_embedded_sets_are_available_by_name() -> None:
     for name in SCORERS:
         pinned = pin(Dataset(name))
         assert (name, Facts(name).digest()) == (pinned.name, pinned.digest)
@@ -102,14 +100,14 @@ def test_the_embedded_sets_are_there_by_name() -> None:
             load_questions(Dataset(name, "0" * 64))
 
 
-def test_a_file_that_changed_after_pinning_is_refused(tmp_path: Path) -> None:
+def test_file_changed_after_pinning_is_refused(tmp_path: Path) -> None:
     pinned = pin(Dataset(f"drop:{put(tmp_path, 'drop')}"))
     (tmp_path / DROP_VALIDATION).write_bytes(write_drop(VALIDATION[:0]))
     with pytest.raises(DatasetError, match="is not the one that was pinned"):
         load_questions(pinned)
 
 
-def test_an_id_has_one_question(tmp_path: Path) -> None:
+def test_id_has_one_question(tmp_path: Path) -> None:
     name = f"squad:{put(tmp_path, 'squad')}"
     (tmp_path / SQUAD_TRAIN).write_bytes(write_squad([TRAIN[0], TRAIN[0], TRAIN[1]]))
     assert ids(Dataset(name)) == (["1", "2"], ["3"])
@@ -130,7 +128,7 @@ SQUAD = Path("train-v1.1.json")
 CONTEXT = "On February 6, 2016, one day before the Super Bowl, Beyoncé released a new single."
 
 
-def asked(**changes: Any) -> dict[str, Any]:
+def squad_question(**changes: Any) -> dict[str, Any]:
     answers = [{"answer_start": 3, "text": "February 6, 2016"}]
     return {"answers": answers, "question": "What day?", "id": "56be85543aeaaa14008c9063", **changes}
 
@@ -140,27 +138,29 @@ def squad_file(*qas: Any, **changes: Any) -> bytes:
     return json.dumps({"data": [{"title": "Beyoncé", "paragraphs": [paragraph]}], "version": "1.1", **changes}).encode()
 
 
-def test_questions_are_read_with_their_context_and_golds() -> None:
-    second = asked(id="2", answers=[{"answer_start": 3, "text": text} for text in ("February 6", "2016", "February 6")])
-    first, other = read_squad(SQUAD, squad_file(asked(), second))
+def test_questions_have_context_and_gold_answers() -> None:
+    second = squad_question(
+        id="2", answers=[{"answer_start": 3, "text": text} for text in ("February 6", "2016", "February 6")]
+    )
+    first, second_question = read_squad(SQUAD, squad_file(squad_question(), second))
     assert (first.id, first.context, first.question) == ("56be85543aeaaa14008c9063", CONTEXT, "What day?")
     assert first.golds == (("February 6, 2016",),)
-    assert other.golds == (("February 6",), ("2016",))
-    assert first.context_id == other.context_id
+    assert second_question.golds == (("February 6",), ("2016",))
+    assert first.context_id == second_question.context_id
 
 
-def test_squad_is_written_as_it_is_read() -> None:
+def test_squad_survives_writing_and_reading() -> None:
     questions = list(Facts("facts-stated").questions().train[:50])
-    again = read_squad(SQUAD, write_squad(questions))
+    read_questions = read_squad(SQUAD, write_squad(questions))
     assert [(q.id, q.context, q.question, q.golds) for q in questions] == [
-        (q.id, q.context, q.question, q.golds) for q in again
+        (q.id, q.context, q.question, q.golds) for q in read_questions
     ]
-    assert len({q.context_id for q in questions}) == len({q.context_id for q in again})
+    assert len({q.context_id for q in questions}) == len({q.context_id for q in read_questions})
     (answer,) = json.loads(write_squad(questions))["data"][0]["paragraphs"][0]["qas"][0]["answers"]
     assert questions[0].context[answer["answer_start"] :].startswith(answer["text"])
 
 
-def test_squad_without_answers_has_no_gold_and_is_read_with_a_flag() -> None:
+def test_squad_without_answers_needs_a_flag() -> None:
     questions = list(Facts("facts-stated").questions().train[:50])
     bare = write_squad(questions, answered=False)
     assert {()} == {question.golds for question in read_squad(SQUAD, bare, answered=False)}
@@ -169,8 +169,8 @@ def test_squad_without_answers_has_no_gold_and_is_read_with_a_flag() -> None:
         read_squad(SQUAD, bare)
 
 
-def test_an_answer_that_is_not_in_its_context_cannot_be_written() -> None:
-    (question,) = read_squad(SQUAD, squad_file(asked(id="7", answers=[{"answer_start": 0, "text": "March"}])))
+def test_answer_outside_its_context_cannot_be_written() -> None:
+    (question,) = read_squad(SQUAD, squad_file(squad_question(id="7", answers=[{"answer_start": 0, "text": "March"}])))
     with pytest.raises(DatasetError, match="question '7' has an answer that does not occur in its context"):
         write_squad([question])
 
@@ -187,16 +187,19 @@ def test_an_answer_that_is_not_in_its_context_cannot_be_written() -> None:
         (b'{"data": 4}', "train-v1.1.json, data is 4; it must be a list"),
         (squad_file(3), r"data\[0\].paragraphs\[0\].qas\[0\] is 3; it must be an object with the field answers"),
         (
-            squad_file(asked(), {"id": "1"}),
+            squad_file(squad_question(), {"id": "1"}),
             r"data\[0\].paragraphs\[0\].qas\[1\] has no field answers; its fields are id",
         ),
-        (squad_file(asked(id=7)), r"qas\[0\].id is 7; it must be text that is not blank"),
-        (squad_file(asked(answers=[], is_impossible=True)), "SQuAD v1.1 has no unanswerable questions"),
-        (squad_file(asked(answers=[{"text": " "}])), r'answers\[0\].text is " "; it must be text that is not blank'),
-        (squad_file(asked(answers={"text": ["4"]})), r"qas\[0\].answers is {.*}; it must be a list"),
+        (squad_file(squad_question(id=7)), r"qas\[0\].id is 7; it must be text that is not blank"),
+        (squad_file(squad_question(answers=[], is_impossible=True)), "SQuAD v1.1 has no unanswerable questions"),
+        (
+            squad_file(squad_question(answers=[{"text": " "}])),
+            r'answers\[0\].text is " "; it must be text that is not blank',
+        ),
+        (squad_file(squad_question(answers={"text": ["4"]})), r"qas\[0\].answers is {.*}; it must be a list"),
     ],
 )
-def test_what_is_damaged_in_squad_is_named(content: bytes, message: str) -> None:
+def test_invalid_squad_files_are_refused(content: bytes, message: str) -> None:
     with pytest.raises(DatasetError, match=message) as caught:
         read_squad(SQUAD, content)
     assert len(str(caught.value).splitlines()) == 1
@@ -210,9 +213,15 @@ def answer(number: Any = "", spans: list[str] | None = None, **date: str) -> dic
     return {"number": number, "date": {**NO_DATE, **date}, "spans": spans or []}
 
 
-def pair(given: Any, *validated: Any, **changes: Any) -> dict[str, Any]:
+def pair(answer_fields: Any, *validated: Any, **changes: Any) -> dict[str, Any]:
     id_ = "f37e81fa-ef7b-4583-b671-762fc433faa9"
-    return {"question": "How many?", "answer": given, "query_id": id_, "validated_answers": list(validated), **changes}
+    return {
+        "question": "How many?",
+        "answer": answer_fields,
+        "query_id": id_,
+        "validated_answers": list(validated),
+        **changes,
+    }
 
 
 def drop_file(*pairs: Any) -> bytes:
@@ -221,7 +230,7 @@ def drop_file(*pairs: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("given", "gold"),
+    ("answer_fields", "gold"),
     [
         (answer("4"), ("4",)),
         (answer(4), ("4",)),
@@ -238,13 +247,13 @@ def drop_file(*pairs: Any) -> bytes:
         ({"date": {"day": "17", "month": "August", "year": None}}, ("17 August",)),
     ],
 )
-def test_an_answer_is_a_number_or_spans_or_a_date(given: Any, gold: tuple[str, ...]) -> None:
-    (question,) = read_drop(DROP, drop_file(pair(given)))
+def test_answer_is_number_spans_or_date(answer_fields: Any, gold: tuple[str, ...]) -> None:
+    (question,) = read_drop(DROP, drop_file(pair(answer_fields)))
     assert (gold,) == question.golds
     assert (question.context_id, question.context) == ("nfl_1184", "Kicks of 23 and 40 yards.")
 
 
-def test_validated_answers_are_further_golds_and_blank_ones_none() -> None:
+def test_validated_answers_are_further_gold_answers() -> None:
     blank = answer()
     several = pair(answer("4"), answer("4"), answer(spans=["four", "five"]), blank)
     late = pair(blank, answer("17"), query_id="2")
@@ -255,27 +264,27 @@ def test_validated_answers_are_further_golds_and_blank_ones_none() -> None:
     assert expected == {question.id: question.golds for question in questions}
 
 
-def test_drop_is_written_as_it_is_read() -> None:
+def test_drop_survives_writing_and_reading() -> None:
     golds = ((("4",), ("four",)), (("Bears", "Jets"),), (("17 August 1966",),), (("-5",), ("1,200",)))
-    made = [Question(str(k), "c", "text", "?", each) for k, each in enumerate(golds)]
-    questions = [*Facts("facts").questions().train[:50], *made]
+    own_questions = [Question(str(k), "c", "text", "?", gold) for k, gold in enumerate(golds)]
+    questions = [*Facts("facts").questions().train[:50], *own_questions]
     assert questions == read_drop(DROP, write_drop(questions))
 
 
-def test_drop_without_answers_has_no_gold_and_is_read_with_a_flag() -> None:
+def test_drop_without_answers_needs_a_flag() -> None:
     questions = list(Facts("facts").questions().train[:50])
     bare = write_drop([replace(q, golds=(("secret",),)) for q in questions], answered=False)
     assert b"secret" not in bare
     assert [replace(q, golds=()) for q in questions] == read_drop(DROP, bare, answered=False)
-    assert read_drop(DROP, bare) == []  # blank answers are passed over, as in DROP itself
+    assert read_drop(DROP, bare) == []  # questions with blank answers are skipped, as in DROP
 
 
-def test_questions_of_a_context_may_be_corrupted_differently() -> None:
-    asked = [Question(str(k), "c", "one 1 two 2 three 3", "?", ((str(k),),)) for k in (1, 2, 3)]
-    corrupted = [replace(each, context=AnswerRemoval().corrupt_context(each)) for each in asked]
-    again = read_drop(DROP, write_drop(corrupted))
-    assert [each.context for each in corrupted] == [each.context for each in again]
-    assert len({each.context_id for each in again}) == 3
+def test_questions_of_context_may_be_corrupted_differently() -> None:
+    questions = [Question(str(k), "c", "one 1 two 2 three 3", "?", ((str(k),),)) for k in (1, 2, 3)]
+    corrupted = [replace(question, context=AnswerRemoval().corrupt_context(question)) for question in questions]
+    read_questions = read_drop(DROP, write_drop(corrupted))
+    assert [question.context for question in corrupted] == [question.context for question in read_questions]
+    assert len({question.context_id for question in read_questions}) == 3
 
 
 @pytest.mark.parametrize(
@@ -296,7 +305,7 @@ def test_questions_of_a_context_may_be_corrupted_differently() -> None:
         (drop_file(pair(answer("4"), query_id="")), 'query_id is ""; it must be text that is not blank'),
     ],
 )
-def test_what_is_damaged_in_drop_is_named(content: bytes, message: str) -> None:
+def test_invalid_drop_files_are_refused(content: bytes, message: str) -> None:
     with pytest.raises(DatasetError, match=message) as caught:
         read_drop(DROP, content)
     assert len(str(caught.value).splitlines()) == 1

@@ -1,4 +1,6 @@
-"""Facts about embeddings: equal ones are counted, and labels told by other public images, by hand and at chance."""
+"""Facts about embeddings: the share of equal ones, and labels predicted from other public images, by hand and by
+chance.
+"""
 
 from __future__ import annotations
 
@@ -23,32 +25,36 @@ def test_equal_embeddings_are_counted_by_pairs() -> None:
     assert equal_share(rows[:1]) == 0.0
 
 
-def test_a_public_picture_has_no_vote_about_itself() -> None:
+def test_public_image_has_no_vote_on_itself() -> None:
     public = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [9.0]], np.float32)
     labels = np.array([0, 0, 0, 1, 1, 1])
     assert public_correct(public, labels, np.arange(6), 1).tolist() == [True, True, True, True, True, True]
     assert public_correct(public, labels, np.array([5]), 2).tolist() == [True]
     assert public_correct(public, np.array([0, 0, 0, 1, 1, 2]), np.array([5]), 1).tolist() == [False]
-    # Of more equal images than neighbours, the image itself may not be among the first.
-    same = np.zeros((6, 1), np.float32)
-    assert public_correct(same, np.array([0, 0, 0, 0, 0, 1]), np.array([5]), 2).tolist() == [False]
+    # With more equal images than neighbours, the image itself may not be among the nearest.
+    equal_rows = np.zeros((6, 1), np.float32)
+    assert public_correct(equal_rows, np.array([0, 0, 0, 0, 0, 1]), np.array([5]), 2).tolist() == [False]
 
 
 @pytest.mark.parametrize(
     ("spread", "tied", "at_chance"), [(1.0, 0.0, False), (0.0, 1.0, True)], ids=["learnt", "constant"]
 )
-def test_an_encoder_that_embeds_all_alike_is_tied_and_at_chance(spread: float, tied: float, at_chance: bool) -> None:
+def test_constant_encoder_is_tied_and_at_chance(spread: float, tied: float, at_chance: bool) -> None:
     draws = np.random.default_rng(1)
     labels = np.arange(400) % 10
     public = (spread * (5 * np.eye(10)[labels] + draws.normal(size=(400, 10)))).astype(np.float32)
     facts = embedding_facts(public[:100], public, labels, 5)
     assert facts["tied"] == tied
     assert facts["public_asked"] == 400
-    found = simulated_encoders.tables(0)[0]
+    neighbour_table = simulated_encoders.tables(0)[0]
     for name, value in facts.items():
-        place = found.schema.get_field_index(name)
-        found = found.set_column(place, found.schema.field(name), [[value] * found.num_rows])
-    made = {each["metric"]: each for each in rows(Tables([encoders(NoSettings(), [found])]), About(20, 3, 5, 5))}
-    assert made[TIED]["estimate"] == tied
-    assert read_setting(made[ACCURACY])["of"] == "encoder A"
-    assert is_at_chance(made[ACCURACY]) == at_chance
+        index = neighbour_table.schema.get_field_index(name)
+        neighbour_table = neighbour_table.set_column(
+            index, neighbour_table.schema.field(name), [[value] * neighbour_table.num_rows]
+        )
+    rows_by_metric = {
+        row["metric"]: row for row in rows(Tables([encoders(NoSettings(), [neighbour_table])]), About(20, 3, 5, 5))
+    }
+    assert rows_by_metric[TIED]["estimate"] == tied
+    assert read_setting(rows_by_metric[ACCURACY])["of"] == "encoder A"
+    assert is_at_chance(rows_by_metric[ACCURACY]) == at_chance

@@ -1,4 +1,4 @@
-"""Drawings of few images, by a diffusion model of seconds and made up, and what they show."""
+"""Drawings of few images, by a briefly trained diffusion model and synthetic, and their scores."""
 
 from __future__ import annotations
 
@@ -39,33 +39,33 @@ CONFIG = with_settings(
 )
 
 
-def computed(job: Job, done: dict[int, pa.Table]) -> pa.Table:
-    """The table of a job, after those below it."""
+def compute(job: Job, done: dict[int, pa.Table]) -> pa.Table:
+    """The table of a job; computes the jobs that it depends on first."""
     if id(job) not in done:
         if job.after is not None:
-            computed(job.after, done)
-        done[id(job)] = job.function(job.config, [computed(each, done) for each in job.inputs])
+            compute(job.after, done)
+        done[id(job)] = job.function(job.config, [compute(source, done) for source in job.inputs])
     return done[id(job)]
 
 
-def by(config: DejaVu, model: str = "A") -> DrawnBy:
-    asked = [job.config for job in plan_drawings(config, trainings(config))]
-    (found,) = (each for each in asked if each.model == model)
-    assert isinstance(found, DrawnBy)
-    return found
+def drawing_config(config: DejaVu, model: str = "A") -> DrawnBy:
+    configs = [job.config for job in plan_drawings(config, trainings(config))]
+    (config_of_model,) = (candidate for candidate in configs if candidate.model == model)
+    assert isinstance(config_of_model, DrawnBy)
+    return config_of_model
 
 
-def test_nothing_is_drawn_unless_it_is_asked_for() -> None:
+def test_images_are_drawn_only_on_request() -> None:
     config = with_settings(CONFIG, reconstruction=None)
     assert plan_drawings(config, trainings(config)) == ()
     assert plan(config, trainings(config)) == ()
 
 
-def test_both_models_have_a_diffusion_model_each_and_one_classifier() -> None:
+def test_models_have_own_diffusion_but_one_classifier() -> None:
     first, second = plan_drawings(CONFIG, trainings(CONFIG))
     names = ["self_supervised.pretrain", "diffusion.train", "deja_vu.neighbours", "diffusion.classify_pixels"]
     for job in (first, second):
-        assert names == [marks(each.function).name for each in job.inputs]
+        assert names == [marks(source.function).name for source in job.inputs]
     assert first.inputs[3].config == second.inputs[3].config
     diffusions = [job.inputs[1].config for job in (first, second)]
     assert diffusions[0].diffusion.seed != diffusions[1].diffusion.seed
@@ -73,26 +73,26 @@ def test_both_models_have_a_diffusion_model_each_and_one_classifier() -> None:
     assert [first.config.seed] == [second.config.seed]
 
 
-def test_the_same_pictures_are_drawn_of_both_models_by_chance_after_the_last_epoch() -> None:
-    pictures = [(f"a{at:02}", at % 3, (0, 1)) for at in range(40)]
-    near = pa.concat_tables([made_up({("A", "A"): pictures}, epoch=4), made_up({("A", "A"): pictures})])
-    config = replace(by(CONFIG), layer=3, pictures=6)
-    found = choose_neighbours(near, config)
-    assert found["epoch"].to_pylist() == [5] * 6
-    ids = found["id"].to_pylist()
+def test_same_last_epoch_images_are_drawn_for_both() -> None:
+    images = [(f"a{number:02}", number % 3, (0, 1)) for number in range(40)]
+    near = pa.concat_tables([made_up({("A", "A"): images}, epoch=4), made_up({("A", "A"): images})])
+    config = replace(drawing_config(CONFIG), layer=3, pictures=6)
+    chosen_images = choose_neighbours(near, config)
+    assert chosen_images["epoch"].to_pylist() == [5] * 6
+    ids = chosen_images["id"].to_pylist()
     assert sorted(set(ids)) == ids
-    other = made_up({("B", "A"): pictures[::-1]})
-    assert ids == choose_neighbours(other, replace(config, model="B"))["id"].to_pylist()
+    neighbours_by_b = made_up({("B", "A"): images[::-1]})
+    assert ids == choose_neighbours(neighbours_by_b, replace(config, model="B"))["id"].to_pylist()
     assert ids != choose_neighbours(near, replace(config, seed=config.seed + 1))["id"].to_pylist()
     assert choose_neighbours(near, replace(config, pictures=0)).num_rows == 40
     assert choose_neighbours(near, replace(config, layer=2)).num_rows == 0
 
 
 @pytest.mark.slow
-def test_drawings_of_both_models_are_of_the_same_pictures_and_make_a_score() -> None:
+def test_both_models_draw_the_same_images() -> None:
     done: dict[int, pa.Table] = {}
-    planned = trainings(CONFIG)
-    tables = [computed(job, done) for job in plan_drawings(CONFIG, planned)]
+    planned_trainings = trainings(CONFIG)
+    tables = [compute(job, done) for job in plan_drawings(CONFIG, planned_trainings)]
     assert [table.schema for table in tables] == [DRAWN, DRAWN]
     first, second = tables
     assert [first[name] for name in ("set", "id", "label", "image_label")] == [
@@ -101,16 +101,16 @@ def test_drawings_of_both_models_are_of_the_same_pictures_and_make_a_score() -> 
     assert first["set"].to_pylist() == ["A"] * 4 + ["B"] * 4
     assert {8 * 8 * 3} == {len(drawing) for table in tables for drawing in table["drawing"].to_pylist()}
     assert first["drawing"] != second["drawing"]
-    both = reconstruction(NoSettings(), tables).to_pylist()[0]
-    assert both["images"] == 8
+    score_row = reconstruction(NoSettings(), tables).to_pylist()[0]
+    assert score_row["images"] == 8
     right = [
         np.array(table["drawn_label"].to_pylist()) == np.array(first["label"].to_pylist()) for table in (first, second)
     ]
     target = np.concatenate([right[0][:4], right[1][4:]])
     reference = np.concatenate([right[1][:4], right[0][4:]])
-    assert both["score"] == pytest.approx(target.mean() - reference.mean())
-    # What is drawn is drawn from neighbours that the same model found.
-    assert {"A"} == set(computed(neighbours.plan(CONFIG, planned)[0], {})["model"].to_pylist())
+    assert score_row["score"] == pytest.approx(target.mean() - reference.mean())
+    # Each drawing starts from neighbours that the same model found.
+    assert {"A"} == set(compute(neighbours.plan(CONFIG, planned_trainings)[0], {})["model"].to_pylist())
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_drawings_of_both_models_are_of_the_same_pictures_and_make_a_score() -> 
         ({"given.embeddings": "a.parquet", "drawing.steps": 3}, "drawing.steps is not a field of encoders=given"),
     ],
 )
-def test_drawings_that_cannot_be_are_refused(settings: dict[str, object], message: str) -> None:
+def test_impossible_drawing_settings_are_rejected(settings: dict[str, object], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         with_settings(CONFIG, **settings)
 
@@ -130,16 +130,16 @@ ABOUT = About(confident=20, layer=3, k=4, epoch=5)
 Drawings = Mapping[tuple[str, str], Sequence[tuple[str, int, int]]]  # by (model, set): id, label, label of the drawing
 
 
-def drawings(made: Drawings) -> list[pa.Table]:
-    """DRAWN of each model; an image itself is always named correctly but that called a3."""
+def drawings(drawn_labels: Drawings) -> list[pa.Table]:
+    """DRAWN of each model; the classifier names every image correctly except a3."""
     return [
         pa.Table.from_pylist(
             [
-                {"model": model, "set": name, "id": id_, "label": label, "drawn_label": said, "side": 1}
+                {"model": model, "set": name, "id": id_, "label": label, "drawn_label": drawn_label, "side": 1}
                 | {"image_label": label + (id_ == "a3"), "drawing": b"\0\1\2"}
-                for (by, name), pictures in made.items()
-                for id_, label, said in pictures
-                if by == model
+                for (drawn_by, name), images in drawn_labels.items()
+                for id_, label, drawn_label in images
+                if drawn_by == model
             ],
             DRAWN,
         )
@@ -147,7 +147,7 @@ def drawings(made: Drawings) -> list[pa.Table]:
     ]
 
 
-# a1 is shown by model A alone, a2 by both, a3 by neither; b1 by model B alone, b2 by model A alone.
+# Model A reconstructs a1, both models a2, neither a3; model B reconstructs b1, model A b2.
 FEW: Drawings = {
     ("A", "A"): [("a1", 1, 1), ("a2", 2, 2), ("a3", 3, 0)],
     ("B", "A"): [("a2", 2, 2), ("a1", 1, 7), ("a3", 3, 4)],
@@ -156,25 +156,25 @@ FEW: Drawings = {
 }
 
 
-def test_the_shares_of_both_ways_by_hand() -> None:
+def test_shares_of_both_ways_agree_with_hand_count() -> None:
     table = reconstruction(NoSettings(), drawings(FEW))
     assert table.schema == RECONSTRUCTION
-    found = {row["way"]: row for row in table.to_pylist()}
-    assert list(found) == ["both", "A", "B"]
-    assert [row["images"] for row in found.values()] == [5, 3, 2]
-    assert [row["target"] for row in found.values()] == [3 / 5, 2 / 3, 1 / 2]
-    assert [row["reference"] for row in found.values()] == [2 / 5, 1 / 3, 1 / 2]
-    assert pytest.approx([row["score"] for row in found.values()]) == [1 / 5, 1 / 3, 0]
-    assert [row["image"] for row in found.values()] == [4 / 5, 2 / 3, 1]
-    # Of the five, a1 and b1 are the target's alone and b2 is the reference's: P[X >= 2] of 3.
-    assert found["both"]["p_value"] == 0.5
+    rows_by_way = {row["way"]: row for row in table.to_pylist()}
+    assert list(rows_by_way) == ["both", "A", "B"]
+    assert [row["images"] for row in rows_by_way.values()] == [5, 3, 2]
+    assert [row["target"] for row in rows_by_way.values()] == [3 / 5, 2 / 3, 1 / 2]
+    assert [row["reference"] for row in rows_by_way.values()] == [2 / 5, 1 / 3, 1 / 2]
+    assert pytest.approx([row["score"] for row in rows_by_way.values()]) == [1 / 5, 1 / 3, 0]
+    assert [row["image"] for row in rows_by_way.values()] == [4 / 5, 2 / 3, 1]
+    # Of the five, only the target reconstructs a1 and b1, and only the reference b2: P[X >= 2] of 3.
+    assert rows_by_way["both"]["p_value"] == 0.5
     target, reference = [True, True, False, True, False], [False, True, False, False, True]
     score, share = paired_difference(target, reference), proportion(2, 5)
-    assert (score.low, score.high) == (found["both"]["score_low"], found["both"]["score_high"])
-    assert (share.low, share.high) == (found["both"]["reference_low"], found["both"]["reference_high"])
+    assert (score.low, score.high) == (rows_by_way["both"]["score_low"], rows_by_way["both"]["score_high"])
+    assert (share.low, share.high) == (rows_by_way["both"]["reference_low"], rows_by_way["both"]["reference_high"])
 
 
-def test_the_rows_of_the_summary_are_those_of_both_ways() -> None:
+def test_summary_has_the_rows_of_both_ways() -> None:
     rows = list(MEASURE.rows(Tables([reconstruction(NoSettings(), drawings(FEW))]), ABOUT) if MEASURE.rows else [])
     assert [row["metric"] for row in rows] == [
         "reconstruction score",
@@ -192,10 +192,10 @@ def test_the_rows_of_the_summary_are_those_of_both_ways() -> None:
     assert list(MEASURE.rows(Tables([]), ABOUT) if MEASURE.rows else [0]) == []
 
 
-def test_pictures_that_only_one_model_drew_do_not_count() -> None:
-    fewer = {key: [each for each in pictures if key != ("B", "A") or each[0] != "a1"] for key, pictures in FEW.items()}
-    found = reconstruction(NoSettings(), drawings(fewer)).to_pylist()
-    assert [(row["way"], row["images"], row["score"]) for row in found] == [
+def test_images_drawn_by_one_model_are_left_out() -> None:
+    fewer = {key: [image for image in images if key != ("B", "A") or image[0] != "a1"] for key, images in FEW.items()}
+    rows = reconstruction(NoSettings(), drawings(fewer)).to_pylist()
+    assert [(row["way"], row["images"], row["score"]) for row in rows] == [
         ("both", 4, 0.0),
         ("A", 2, 0.0),
         ("B", 2, 0.0),
@@ -204,15 +204,15 @@ def test_pictures_that_only_one_model_drew_do_not_count() -> None:
     assert reconstruction(NoSettings(), drawings(FEW)[:1]).num_rows == 0
 
 
-def test_a_model_that_draws_better_whatever_it_was_trained_on_makes_no_score() -> None:
-    stream, called, scores = np.random.default_rng(0), 0, []
+def test_uniformly_better_model_has_no_score() -> None:
+    stream, false_alarms, scores = np.random.default_rng(0), 0, []
     for _ in range(400):
         right = {model: stream.random((2, 60)) < share for model, share in (("A", 0.6), ("B", 0.3))}
         target = [*right["A"][0].tolist(), *right["B"][1].tolist()]
         reference = [*right["B"][0].tolist(), *right["A"][1].tolist()]
         p = mcnemar_greater(target, reference)
         assert p is not None
-        called += p <= 0.05
+        false_alarms += p <= 0.05
         scores.append(np.mean(target) - np.mean(reference))
     assert abs(np.mean(scores)) < 0.01
-    assert called <= 0.05 * 400 + 3 * (400 * 0.05 * 0.95) ** 0.5
+    assert false_alarms <= 0.05 * 400 + 3 * (400 * 0.05 * 0.95) ** 0.5

@@ -29,85 +29,88 @@ from tests.tasks.audits.density.made_up import noise, partitions
 from tests.tasks.audits.density.measures.test_scores import CONFIG, DISTRIBUTED, LOG_P, MODELS, TABLES, column
 
 
-def found(table: pa.Table, **about: object) -> dict[str, Any]:
+def row_of(table: pa.Table, **about: object) -> dict[str, Any]:
     row: dict[str, Any]
     (row,) = (row for row in table.to_pylist() if all(row[name] == value for name, value in about.items()))
     return row
 
 
-def test_the_distribution_is_that_of_the_scores_at_every_epoch_and_of_labels_at_the_last() -> None:
+def test_distribution_covers_epochs_scores_and_labels() -> None:
     table = distribution(DISTRIBUTED, TABLES)
     last = scores(CONFIG, TABLES)
     labels = column(last, "label")
     assert table.schema == DISTRIBUTION
-    # 10 statistics of 2 scores of all and of 10 labels, and the gain; at the first epoch of all alone.
+    # 10 statistics of 2 scores for all observations and for 10 labels, and the gain; at the first epoch, all
+    # observations only.
     assert table.num_rows == (2 * 10 * 11 + 1) + (2 * 10 + 1)
     for score, name in (("published", "m"), ("matched", "m_matched")):
         values = column(last, name)
         for label in (None, 7):
             expected = describe(values if label is None else values[labels == label])
             for statistic, value in expected.items():
-                row = found(table, epoch=3, score=score, label=label, statistic=statistic)
+                row = row_of(table, epoch=3, score=score, label=label, statistic=statistic)
                 assert value == pytest.approx(row["estimate"], rel=1e-9)
                 assert (5, 200 if label is None else (labels == 7).sum()) == (row["n"], row["observations"])
                 assert row["null"] is not None
                 assert row["p_value"] is None
-    first = found(table, epoch=1, score="matched", label=None, statistic="highest")
+    first = row_of(table, epoch=1, score="matched", label=None, statistic="highest")
     assert (first["estimate"], first["null"]) == (0.0, None)
 
 
 def test_intervals_are_the_jackknife_over_repetitions() -> None:
     table = distribution(DISTRIBUTED, TABLES)
     held_out = made_up.held_out(MODELS)
-    each = []
+    statistics_without = []
     for repetition in range(5):
         rest = terms(np.delete(LOG_P, repetition, axis=1), np.delete(held_out, repetition, axis=1))
-        each.append(describe(rest.score))
+        statistics_without.append(describe(rest.score))
     for statistic in ("mean", "median", "quantile 0.95"):
-        row = found(table, epoch=3, score="published", label=None, statistic=statistic)
-        expected = statistics.jackknife(row["estimate"], [values[statistic] for values in each])
+        row = row_of(table, epoch=3, score="published", label=None, statistic=statistic)
+        expected = statistics.jackknife(row["estimate"], [values[statistic] for values in statistics_without])
         assert [expected.low, expected.high] == pytest.approx([row["low"], row["high"]])
     for statistic in ("lowest", "highest", "skewness", "quantile 0.999"):
-        row = found(table, epoch=3, score="published", label=None, statistic=statistic)
+        row = row_of(table, epoch=3, score="published", label=None, statistic=statistic)
         assert (row["low"], row["high"]) == (None, None)
-    one = distribution(replace(DISTRIBUTED, models=replace(MODELS, partitions=MODELS.partitions[:1])), TABLES[:4])
-    assert {None} == set(one["low"].to_pylist())
-    assert {1} == set(one["n"].to_pylist())
-    # A repetition of which nothing is there is none.
+    single_repetition = distribution(
+        replace(DISTRIBUTED, models=replace(MODELS, partitions=MODELS.partitions[:1])), TABLES[:4]
+    )
+    assert {None} == set(single_repetition["low"].to_pylist())
+    assert {1} == set(single_repetition["n"].to_pylist())
+    # A repetition without models does not count.
     assert (
-        found(distribution(DISTRIBUTED, TABLES[4:]), epoch=3, score="matched", label=None, statistic="mean")["n"] == 4
+        row_of(distribution(DISTRIBUTED, TABLES[4:]), epoch=3, score="matched", label=None, statistic="mean")["n"] == 4
     )
 
 
-def test_the_null_is_where_the_scores_lie_when_others_hold_the_observations_out() -> None:
+def test_null_is_the_value_under_other_assignments() -> None:
     models = made_up.folds(1000, 10, 5)
     log_p = made_up.noise(np.random.default_rng(0), 1000, 10, 5, 5.0)
     rows = distribution(Distribution(models, (1,), 8), made_up.of_folds(models, {1: log_p}))
-    for score, statistic, within in (
+    for score, statistic, tolerance in (
         ("published", "mean", 0.5), ("published", "median", 0.5), ("published", "quantile 0.95", 1.0),
         ("matched", "mean", 0.5), ("matched", "median", 0.5), ("matched", "quantile 0.05", 1.0),
     ):  # fmt: skip
-        row = found(rows, score=score, label=None, statistic=statistic)
-        assert row["null"] == pytest.approx(row["estimate"], abs=within)
-    assert found(rows, score="published", label=None, statistic="mean")["null"] > 1.5
-    assert abs(found(rows, score="matched", label=None, statistic="mean")["null"]) < 0.1
+        row = row_of(rows, score=score, label=None, statistic=statistic)
+        assert row["null"] == pytest.approx(row["estimate"], abs=tolerance)
+    assert row_of(rows, score="published", label=None, statistic="mean")["null"] > 1.5
+    assert abs(row_of(rows, score="matched", label=None, statistic="mean")["null"]) < 0.1
 
 
 def test_statistics_agree_with_scipy_and_numpy() -> None:
     values = np.random.default_rng(0).gamma(2, 3, 501)
-    found = describe(np.append(values, np.nan))
-    assert stats.skew(values) == pytest.approx(found["skewness"])
-    assert [values.mean(), np.median(values)] == pytest.approx([found["mean"], found["median"]])
-    assert (values.min(), values.max()) == (found["lowest"], found["highest"])
+    described = describe(np.append(values, np.nan))
+    assert stats.skew(values) == pytest.approx(described["skewness"])
+    assert [values.mean(), np.median(values)] == pytest.approx([described["mean"], described["median"]])
+    assert (values.min(), values.max()) == (described["lowest"], described["highest"])
     for share in (0.05, 0.25, 0.75, 0.95, 0.999):
-        assert np.quantile(values, share) == pytest.approx(found[f"quantile {share}"])
+        assert np.quantile(values, share) == pytest.approx(described[f"quantile {share}"])
 
 
 def test_statistics_of_infinite_equal_and_no_scores() -> None:
     inf = math.inf
-    found = describe(np.array([1.0, inf, 2.0, 4.0, inf, -inf, 3.0]))
-    assert (2.5, 3.0, -inf, inf) == (found["mean"], found["median"], found["lowest"], found["highest"])
-    assert (-inf, 1.5, inf, inf) == tuple(found[f"quantile {share}"] for share in (0.05, 0.25, 0.75, 0.95))
+    described = describe(np.array([1.0, inf, 2.0, 4.0, inf, -inf, 3.0]))
+    assert (2.5, 3.0, -inf, inf) == (described["mean"], described["median"], described["lowest"], described["highest"])
+    assert (-inf, 1.5, inf, inf) == tuple(described[f"quantile {share}"] for share in (0.05, 0.25, 0.75, 0.95))
     equal = describe(np.full(9, 2.0))
     assert math.isnan(equal.pop("skewness"))
     assert {2.0} == set(equal.values())
@@ -122,7 +125,7 @@ def test_statistics_of_infinite_equal_and_no_scores() -> None:
         ("quantile 0.05", 100, True), ("quantile 0.999", 1437, False), ("quantile 0.999", 60_000, True),
     ],
 )  # fmt: skip
-def test_what_depends_on_a_few_observations_has_no_interval(statistic: str, observations: int, expected: bool) -> None:
+def test_statistics_of_few_observations_have_no_interval(statistic: str, observations: int, expected: bool) -> None:
     assert expected == has_interval(statistic, observations)
 
 
@@ -142,45 +145,47 @@ STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
         ((150, 3, 5, 2.0), {"mean": 0.95, "median": 0.966, "quantile 0.05": 0.946, "quantile 0.95": 0.964}),
     ],
 )
-def test_where_nothing_is_memorised_the_intervals_of_the_matched_count_score_cover_what_is_true(
-    size: tuple[int, int, int, float], rates: dict[str, float]
-) -> None:
-    # The mean is 0 by symmetry, and other statistics are what they are on the average. The jackknife's interval is of
-    # 95 %; where a statistic is no mean it covers up to 2 % more, by 2,500 simulations with another seed.
-    worlds, (n, repetitions, folds, sd), chance = 2000, size, np.random.default_rng(0)
-    found: dict[str, list[Estimate]] = {statistic: [] for statistic in rates}
-    for _ in range(worlds // 20):  # 20 are scored at once: no score depends on another
-        log_p = np.concatenate([made_up.noise(chance, n, repetitions, folds, sd, 2.0) for _ in range(20)])
-        held_out = np.concatenate([made_up.partitions(chance, n, repetitions, folds) for _ in range(20)])
-        score, without = matched_count_score(log_p, held_out, 16, chance)
-        for name, estimates in found.items():
-            whole = STATISTICS[name](score.reshape(20, n))
-            each = STATISTICS[name](without.reshape(20, n, repetitions))
-            estimates += map(statistics.jackknife, whole.tolist(), each)
-    for statistic, estimates in found.items():
-        low, value, high = np.array([(each.low, each.value, each.high) for each in estimates], np.float64).T
+def test_intervals_without_memory_cover_the_truth(size: tuple[int, int, int, float], rates: dict[str, float]) -> None:
+    # The mean is 0 by symmetry; the true value of any other statistic is its average. The jackknife interval has 95 %
+    # coverage; for statistics other than means, it covers up to 2 % more (2,500 simulations with another seed).
+    simulations, (n, repetitions, folds, sd), rng = 2000, size, np.random.default_rng(0)
+    estimates_by_statistic: dict[str, list[Estimate]] = {statistic: [] for statistic in rates}
+    # 20 simulations are scored together, since no score depends on another observation
+    for _ in range(simulations // 20):
+        log_p = np.concatenate([made_up.noise(rng, n, repetitions, folds, sd, 2.0) for _ in range(20)])
+        held_out = np.concatenate([made_up.partitions(rng, n, repetitions, folds) for _ in range(20)])
+        score, without = matched_count_score(log_p, held_out, 16, rng)
+        for name, estimates in estimates_by_statistic.items():
+            values = STATISTICS[name](score.reshape(20, n))
+            values_without = STATISTICS[name](without.reshape(20, n, repetitions))
+            estimates += map(statistics.jackknife, values.tolist(), values_without)
+    for statistic, estimates in estimates_by_statistic.items():
+        low, value, high = np.array(
+            [(values_without.low, values_without.value, values_without.high) for values_without in estimates],
+            np.float64,
+        ).T
         true = 0.0 if statistic == "mean" else value.mean()
-        assert_rate(rates[statistic], int(((low <= true) & (true <= high)).sum()), worlds)
+        assert_rate(rates[statistic], int(((low <= true) & (true <= high)).sum()), simulations)
 
 
 INF, NAN = float("inf"), float("nan")
 
 
-def chance(seed: int = 0) -> np.random.Generator:
+def generator(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def gained(log_p: np.ndarray, held_out: np.ndarray, size: int = 7) -> Gain:
-    """Block by block."""
+def gain_of(log_p: np.ndarray, held_out: np.ndarray, size: int = 7) -> Gain:
+    """The gain, added block by block."""
     gain = Gain(*log_p.shape[1:])
     for start in range(0, len(log_p), size):
         gain.add(log_p[start : start + size], held_out[start : start + size])
     return gain
 
 
-def test_the_gain_is_the_mean_of_those_that_trained_on_it_less_the_one_that_did_not() -> None:
+def test_gain_is_trained_mean_minus_held_out() -> None:
     log_p = np.array([[[-1.0, -3.0, -8.0], [-2.0, -2.0, -5.0]], [[-4.0, -6.0, -7.0], [-1.0, -1.0, -1.0]]])
-    gain = gained(log_p, np.array([[2, 0], [1, 2]]), 1)
+    gain = gain_of(log_p, np.array([[2, 0], [1, 2]]), 1)
     # Repetition 0: -2 + 8 = 6 and -5.5 + 6 = .5; repetition 1: -3.5 + 2 = -1.5 and 0.
     assert pytest.approx(gain.by_repetition) == [3.25, -0.75]
     estimate = gain.estimate
@@ -190,82 +195,83 @@ def test_the_gain_is_the_mean_of_those_that_trained_on_it_less_the_one_that_did_
     assert gain.observations == 2
 
 
-def test_missing_models_stay_out_and_so_do_observations_that_all_hold_impossible() -> None:
+def test_missing_and_always_impossible_observations_are_excluded() -> None:
     log_p = np.array([[[-1.0, -3.0, NAN], [NAN, NAN, NAN]]] * 3)
     log_p[1, 0, :2] = -INF
-    gain = gained(log_p, np.array([[1, 0], [1, 0], [2, 0]]))  # the third was held out by the missing one
+    gain = gain_of(log_p, np.array([[1, 0], [1, 0], [2, 0]]))  # the third was held out by the missing model
     assert pytest.approx(gain.by_repetition, nan_ok=True) == [2.0, NAN]
     assert pytest.approx([gain.estimate.value, gain.estimate.n, gain.observations]) == [2.0, 1, 1]
-    none = gained(log_p[1:], np.array([[1, 0], [2, 0]]))
+    empty_gain = gain_of(log_p[1:], np.array([[1, 0], [2, 0]]))
     assert (
-        none.estimate.value,
-        none.estimate.n,
-        none.p_value(),
-        none.t_test(),
-        none.observations,
+        empty_gain.estimate.value,
+        empty_gain.estimate.n,
+        empty_gain.p_value(),
+        empty_gain.t_test(),
+        empty_gain.observations,
     ) == (None, 0, None, None, 0)
 
 
-def test_what_a_model_holds_impossible_counts_as_the_lowest_of_the_others() -> None:
-    # Of the most memorised those that held it out give -inf: they stay in, with no more than is sure.
+def test_impossible_counts_as_the_lowest_log_p() -> None:
+    # Models that held out a strongly memorised observation give -inf; the observation stays in with the smallest
+    # certain gain.
     log_p = np.array([[[-1.0, -4.0, -INF], [-2.0, -INF, -2.0]], [[-1.0, -1.0, -1.0], [-1.0, -1.0, -1.0]]])
-    out = np.array([[2, 1], [0, 0]])
-    gain = gained(log_p, out)
+    held_out = np.array([[2, 1], [0, 0]])
+    gain = gain_of(log_p, held_out)
     assert pytest.approx(gain.by_repetition) == [(-2.5 + 4) / 2, (-2.0 + 4) / 2]
     assert gain.observations == 2
-    # It has no part in who trained on it: of all partitions the mean gain is 0.
-    every = [gained(log_p[:1], np.array([[a, b]])).by_repetition for a in range(3) for b in range(3)]
-    assert pytest.approx(np.mean(every, axis=0)) == [0.0, 0.0]
+    # The replacement does not depend on who trained on the observation: over all partitions, the mean gain is 0.
+    all_gains = [gain_of(log_p[:1], np.array([[a, b]])).by_repetition for a in range(3) for b in range(3)]
+    assert pytest.approx(np.mean(all_gains, axis=0)) == [0.0, 0.0]
 
 
-def test_the_p_value_is_of_more_than_is_negligible() -> None:
-    log_p, held_out = noise(chance(4), 400, 3, 4, 1.0), partitions(chance(5), 400, 3, 4)
+def test_p_value_tests_for_more_than_negligible() -> None:
+    log_p, held_out = noise(generator(4), 400, 3, 4, 1.0), partitions(generator(5), 400, 3, 4)
     raised = log_p + np.where(np.arange(4) == held_out[:, :, None], 0.0, 0.25)
-    plain, shifted = gained(log_p, held_out), Gain(3, 4, 0.25)
+    plain, shifted = gain_of(log_p, held_out), Gain(3, 4, 0.25)
     shifted.add(raised, held_out)
     assert plain.by_repetition + 0.25 == pytest.approx(shifted.by_repetition)
     assert plain.p_value() == pytest.approx(shifted.p_value())
     assert plain.t_test() == pytest.approx(shifted.t_test())
-    assert (gained(raised, held_out).p_value() or 1.0) < 1e-6
+    assert (gain_of(raised, held_out).p_value() or 1.0) < 1e-6
 
 
 @pytest.mark.parametrize("sizes", [(3, 3), (2, 4), (2, 2, 2), (3, 2, 1)])
-def test_its_variance_is_that_over_all_partitions(sizes: tuple[int, ...]) -> None:
-    log_p = noise(chance(2), 6, 1, len(sizes), 3.0, 2.0)
+def test_variance_is_that_over_all_partitions(sizes: tuple[int, ...]) -> None:
+    log_p = noise(generator(2), 6, 1, len(sizes), 3.0, 2.0)
     partition = np.repeat(np.arange(len(sizes)), sizes)
-    every = [
-        gained(log_p, np.array(each)[:, None]).by_repetition[0]
-        for each in set(itertools.permutations(partition.tolist()))
+    gains = [
+        gain_of(log_p, np.array(permuted)[:, None]).by_repetition[0]
+        for permuted in set(itertools.permutations(partition.tolist()))
     ]
-    gain = gained(log_p, partition[:, None])
+    gain = gain_of(log_p, partition[:, None])
     mean, variance = gain.moments(0, len(sizes) / (len(sizes) - 1))
-    assert [np.mean(every), np.var(every)] == pytest.approx([mean, variance])
-    z = (gain.by_repetition[0] - np.mean(every)) / np.std(every)
+    assert [np.mean(gains), np.var(gains)] == pytest.approx([mean, variance])
+    z = (gain.by_repetition[0] - np.mean(gains)) / np.std(gains)
     assert stats.norm.sf(z) == pytest.approx(gain.p_value())
 
 
-def test_its_p_value_is_the_share_of_redrawn_partitions_that_gain_as_much() -> None:
-    log_p, held_out = noise(chance(), 120, 2, 4, 3.0, 2.0), partitions(chance(1), 120, 2, 4)
+def test_p_value_is_the_share_of_redrawn_partitions() -> None:
+    log_p, held_out = noise(generator(), 120, 2, 4, 3.0, 2.0), partitions(generator(1), 120, 2, 4)
     log_p += np.where(np.arange(4) == held_out[:, :, None], -0.3, 0.0)
     log_p[:, 1, 3] = NAN
-    observed = gained(log_p, held_out)
-    # Of those that the missing model held out nothing is known, and they stay with it.
-    known = held_out[:, 1] != 3
-    drawn = []
+    observed = gain_of(log_p, held_out)
+    # The observations held out by the missing model have no known gain, so they keep this model.
+    is_known = held_out[:, 1] != 3
+    redrawn_gains = []
     for seed in range(2000):
-        other = held_out.copy()
-        other[:, 0] = chance(seed).permutation(held_out[:, 0])
-        other[known, 1] = chance(seed + 10_000).permutation(held_out[known, 1])
-        drawn.append(gained(log_p, other, 120).by_repetition.mean())
-    share = np.mean(np.array(drawn) >= observed.by_repetition.mean())
+        other_partition = held_out.copy()
+        other_partition[:, 0] = generator(seed).permutation(held_out[:, 0])
+        other_partition[is_known, 1] = generator(seed + 10_000).permutation(held_out[is_known, 1])
+        redrawn_gains.append(gain_of(log_p, other_partition, 120).by_repetition.mean())
+    share = np.mean(np.array(redrawn_gains) >= observed.by_repetition.mean())
     assert 0.01 < share < 0.5
     assert share == pytest.approx(observed.p_value(), abs=4 * math.sqrt(share / 2000) + 0.01)
 
 
 def test_leave_one_out_has_no_other_partition() -> None:
-    log_p = noise(chance(), 20, 4, 2, 3.0)
+    log_p = noise(generator(), 20, 4, 2, 3.0)
     log_p[3, 2, 1] = NAN
-    gain = gained(log_p, np.ones((20, 4), int))
+    gain = gain_of(log_p, np.ones((20, 4), int))
     assert gain.p_value() is None
     assert np.nanmean(log_p[:, 2, 0][np.arange(20) != 3] - np.delete(log_p[:, 2, 1], 3)) == pytest.approx(
         gain.by_repetition[2]

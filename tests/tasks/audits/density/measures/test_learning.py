@@ -1,4 +1,4 @@
-"""Whether density models have learnt: the best constant by hand, and a model that is as good as it."""
+"""Whether density models have learnt: the best constant, computed by hand, and a model that is no better than it."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ CONSTANT = Constant(made_up.DIGITS, DensityModel("vae"), 60, "train")
 MODELS = made_up.folds()
 
 
-def test_a_constant_is_the_mean_over_draws_of_what_is_seen() -> None:
+def test_constant_is_a_mean_over_draws() -> None:
     pixels, draws = np.array([[0.0, 51.0, 255.0]]), np.random.default_rng(1)
     q = np.array([0.1, 0.3, 0.8])
     expected = math.log(0.9) + 0.2 * math.log(0.3) + 0.8 * math.log(0.7) + math.log(0.8)
     assert bernoulli_log_p(pixels, q) == pytest.approx([expected])
     mean, variance = np.array([10.0, 40.0, 200.0]), np.array([90.0, 400.0, 2500.0])
-    seen = pixels + draws.random((200_000, 3))
-    log_p = stats.norm.logpdf(seen, mean + 0.5, np.sqrt(variance)).sum(axis=1)
-    error = log_p.std() / math.sqrt(len(seen))
+    sampled = pixels + draws.random((200_000, 3))
+    log_p = stats.norm.logpdf(sampled, mean + 0.5, np.sqrt(variance)).sum(axis=1)
+    error = log_p.std() / math.sqrt(len(sampled))
     assert normal_log_p(pixels, mean, variance) == pytest.approx([log_p.mean()], abs=4 * error)
 
 
@@ -50,17 +50,17 @@ def test_a_constant_is_the_mean_over_draws_of_what_is_seen() -> None:
         ("tests.tasks.models.own_densities:Bound", False),
     ],
 )
-def test_the_constant_is_of_what_the_model_sees(model: str, binary: bool) -> None:
+def test_constant_matches_the_models_input(model: str, binary: bool) -> None:
     assert sees_binary(DensityModel(model), load(made_up.DIGITS)) == binary
 
 
-@pytest.mark.parametrize(("better", "at_chance"), [(2.0, False), (0.0, True), (-5.0, True)])
-def test_a_model_no_better_than_the_constant_is_at_chance(better: float, at_chance: bool) -> None:
+@pytest.mark.parametrize(("lead", "at_chance"), [(2.0, False), (0.0, True), (-5.0, True)])
+def test_model_like_the_constant_is_at_chance(lead: float, at_chance: bool) -> None:
     constant = constant_log_p(CONSTANT, load(made_up.DIGITS), np.arange(60))
     spread = np.random.default_rng(2).normal(0, 1, (60, 3, 4))
-    log_p = constant[:, None, None] + spread - spread.mean() + better
-    ranked = scores(Scores(MODELS, 1, permutations=9, draws=2), made_up.of_folds(MODELS, {1: log_p}))
-    (row,) = rows(Tables([learning(CONSTANT, [ranked])]), About(12, 0.1))
+    log_p = constant[:, None, None] + spread - spread.mean() + lead
+    score_table = scores(Scores(MODELS, 1, permutations=9, draws=2), made_up.of_folds(MODELS, {1: log_p}))
+    (row,) = rows(Tables([learning(CONSTANT, [score_table])]), About(12, 0.1))
     assert (row["metric"], row["n"], row["null"]) == (LOG_P, 60, pytest.approx(constant.mean()))
-    assert row["estimate"] == pytest.approx(constant.mean() + better, abs=0.3)
+    assert row["estimate"] == pytest.approx(constant.mean() + lead, abs=0.3)
     assert is_at_chance(row) == at_chance

@@ -14,7 +14,7 @@ N = zeros(4)
 
 
 def test_losses_are_means_over_trainings_at_every_epoch() -> None:
-    # The training of seed s has the losses 1 / epoch + s and, of the test split, 2 / epoch + s.
+    # The training of seed s has the loss 1 / epoch + s, and 2 / epoch + s on the test split.
     tables = [made_up.table(Fold(1, 2, fold), seed, {2: N}, 2) for fold, seed in ((0, 1), (1, 4))]
     table = losses(NoSettings(), [made_up.table(None, 9, {}, 2), *tables])
     rows = table.to_pylist()
@@ -46,19 +46,19 @@ def test_losses_are_means_over_trainings_at_every_epoch() -> None:
     assert (rows[6]["low"], rows[6]["high"]) == (None, None)
 
 
-def test_the_links_of_a_training_count_once() -> None:
+def test_links_of_a_training_count_once() -> None:
     links = [made_up.table(Fold(1, 2, 0), 3, {end: N}, end) for end in (1, 3)]
     rows = losses(NoSettings(), links).to_pylist()
     assert [row["n"] for row in rows] == [1] * 9
     assert pytest.approx([row["estimate"] for row in rows[:2]]) == [4.0, 5.0]
 
 
-def test_the_order_of_the_trainings_makes_no_difference() -> None:
+def test_training_order_makes_no_difference() -> None:
     tables = [made_up.table(Fold(1, 3, fold), 7 * fold % 5, {2: N}, 2) for fold in range(3)]
     assert losses(NoSettings(), tables).equals(losses(NoSettings(), tables[::-1]))
 
 
-def test_models_without_a_row_left_something_out() -> None:
+def test_models_without_a_row_count_as_folds() -> None:
     tables = [made_up.table(Row(3), 1, {2: N}, 2), made_up.table(None, 2, {2: N}, 2)]
     assert {row["models"]: row["n"] for row in losses(NoSettings(), tables).to_pylist()} == {"folds": 1, "whole": 1}
 
@@ -68,7 +68,7 @@ def test_other_tables_are_refused() -> None:
         losses(NoSettings(), [pa.table({"epoch": [1]})])
 
 
-def test_the_losses_of_the_last_epoch_and_the_gap_are_told_as_they_were_estimated() -> None:
+def test_last_losses_and_gap_are_unchanged() -> None:
     means = [
         (3, "folds", "train", 90.0, 89.0, 91.0, 4),
         (10, "folds", "train", 80.0, 79.0, 81.0, 4),

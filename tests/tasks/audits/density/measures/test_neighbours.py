@@ -1,4 +1,4 @@
-"""Equation 6, of samples and validation images that lie at known distances; the ratios by score, of made-up tables."""
+"""Equation 6 for samples and validation images at known distances; the ratios by score in synthetic tables."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def digits() -> Images:
     return load(DIGITS)
 
 
-def downsampled(images: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """By another way: reshaped, in float64."""
+def downsample(images: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Another implementation: reshaped, in float64."""
     count, height, width, channels = images.shape
     return images.astype(np.float64).reshape(count, height // 2, 2, width // 2, 2, channels).mean((2, 4))
 
@@ -52,26 +52,26 @@ def noise(images: Images) -> np.ndarray[Any, Any]:
     return np.random.default_rng(0).random(images.test_images.shape, dtype=np.float32)
 
 
-def test_the_ratio_is_that_of_the_distances_to_the_closest_of_both_sets(digits: Images) -> None:
+def test_ratio_divides_the_two_closest_distances(digits: Images) -> None:
     samples = noise(digits)
     table = neighbours(Neighbouring(DIGITS, examples=50), [fitted(samples)])
     assert table.schema == NEIGHBOURS
-    rows = downsampled(digits.train_images[:50] / 255)
-    apart = [
-        np.sqrt(np.square(rows[:, None] - downsampled(each)[None]).sum((2, 3, 4)))
-        for each in (digits.test_images / 255, samples)
+    rows = downsample(digits.train_images[:50] / 255)
+    distances = [
+        np.sqrt(np.square(rows[:, None] - downsample(images)[None]).sum((2, 3, 4)))
+        for images in (digits.test_images / 255, samples)
     ]
-    found = table.to_pandas()
-    assert list(range(50)) == found["row"].tolist()
-    assert apart[0].argmin(1).tolist() == found["validation_row"].tolist()
-    assert apart[1].argmin(1).tolist() == found["sample"].tolist()
-    np.testing.assert_allclose(found["to_validation"], apart[0].min(1), rtol=1e-5)
-    np.testing.assert_allclose(found["to_sample"], apart[1].min(1), rtol=1e-5)
-    np.testing.assert_allclose(found["ratio"], apart[0].min(1) / apart[1].min(1), rtol=1e-5)
+    frame = table.to_pandas()
+    assert list(range(50)) == frame["row"].tolist()
+    assert distances[0].argmin(1).tolist() == frame["validation_row"].tolist()
+    assert distances[1].argmin(1).tolist() == frame["sample"].tolist()
+    np.testing.assert_allclose(frame["to_validation"], distances[0].min(1), rtol=1e-5)
+    np.testing.assert_allclose(frame["to_sample"], distances[1].min(1), rtol=1e-5)
+    np.testing.assert_allclose(frame["ratio"], distances[0].min(1) / distances[1].min(1), rtol=1e-5)
 
 
-def test_samples_twice_as_close_give_a_ratio_of_two(digits: Images) -> None:
-    """One grey level for every pixel: V at 0.5, S at 0.75 of the way, against images that are white."""
+def test_samples_twice_as_close_have_ratio_2(digits: Images) -> None:
+    """One grey level per image: V at 0.2 and S at 0.6, against white images at 1."""
     images = Images(
         np.full((3, 4, 4, 1), 255, np.uint8),
         np.zeros(3, np.int64),
@@ -81,32 +81,32 @@ def test_samples_twice_as_close_give_a_ratio_of_two(digits: Images) -> None:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.audits.density.measures.neighbours.load", lambda data: images)
-        found = neighbours(Neighbouring(DIGITS), [fitted(np.full((2, 4, 4, 1), 0.6))]).to_pylist()
+        neighbour_rows = neighbours(Neighbouring(DIGITS), [fitted(np.full((2, 4, 4, 1), 0.6))]).to_pylist()
     # 2 x 2 pixels remain: distances 2 (1 - 0.2) and 2 (1 - 0.6).
-    assert pytest.approx([row["to_validation"] for row in found]) == [1.6] * 3
-    assert pytest.approx([row["to_sample"] for row in found]) == [0.8] * 3
-    assert pytest.approx([row["ratio"] for row in found]) == [2.0] * 3
+    assert pytest.approx([row["to_validation"] for row in neighbour_rows]) == [1.6] * 3
+    assert pytest.approx([row["to_sample"] for row in neighbour_rows]) == [0.8] * 3
+    assert pytest.approx([row["ratio"] for row in neighbour_rows]) == [2.0] * 3
 
 
-def test_every_distance_is_from_the_image_itself(digits: Images) -> None:
+def test_distances_are_from_the_image_itself(digits: Images) -> None:
     """The released analysis takes the first image's distance for every other of its batch."""
-    found = neighbours(Neighbouring(DIGITS, examples=30), [fitted(noise(digits))]).to_pandas()
-    alone = np.sqrt(
-        np.square(downsampled(digits.train_images[29:30] / 255) - downsampled(noise(digits))).sum((1, 2, 3))
+    frame = neighbours(Neighbouring(DIGITS, examples=30), [fitted(noise(digits))]).to_pandas()
+    distances = np.sqrt(
+        np.square(downsample(digits.train_images[29:30] / 255) - downsample(noise(digits))).sum((1, 2, 3))
     )
-    assert alone.min() == pytest.approx(found["to_sample"][29], rel=1e-5)
-    assert found["to_sample"].nunique() == 30
+    assert distances.min() == pytest.approx(frame["to_sample"][29], rel=1e-5)
+    assert frame["to_sample"].nunique() == 30
 
 
-def test_a_trained_models_own_samples_are_read(digits: Images) -> None:
-    few = DensityTraining(DIGITS, examples=60, epochs=1, recorded=(), samples=2, drawn=len(digits.test_images))
-    table = neighbours(Neighbouring(DIGITS, examples=60), [fit(few, ())]).to_pandas()
+def test_samples_of_a_trained_model_are_used(digits: Images) -> None:
+    training = DensityTraining(DIGITS, examples=60, epochs=1, recorded=(), samples=2, drawn=len(digits.test_images))
+    table = neighbours(Neighbouring(DIGITS, examples=60), [fit(training, ())]).to_pandas()
     assert (len(table), table["ratio"].isna().sum()) == (60, 0)
-    # A model of one epoch draws nothing as like a digit as another digit is.
+    # After one epoch, no sample is as close to a digit as another digit is.
     assert (table["ratio"] < 1).all()
 
 
-def test_a_copy_among_the_samples_has_distance_0_no_ratio_and_is_counted(digits: Images) -> None:
+def test_equal_sample_has_no_ratio_and_is_counted(digits: Images) -> None:
     samples = noise(digits)
     samples[7] = digits.train_images[3] / np.float32(255)
     table = neighbours(Neighbouring(DIGITS, examples=10), [fitted(samples)])
@@ -116,21 +116,21 @@ def test_a_copy_among_the_samples_has_distance_0_no_ratio_and_is_counted(digits:
     assert proportion(1, 10) == copied_share(table)
 
 
-def test_a_test_image_that_is_asked_about_is_not_its_own_neighbour(digits: Images) -> None:
+def test_image_is_not_its_own_neighbour(digits: Images) -> None:
     table = neighbours(Neighbouring(DIGITS, asked="test"), [fitted(noise(digits))]).to_pandas()
     assert len(digits.test_images) == len(table)
     assert (table["validation_row"] != table["row"]).all()
     assert (table["to_validation"] > 0).all()
 
 
-def test_no_samples_and_another_number_of_them_are_refused(digits: Images) -> None:
+def test_missing_or_too_few_samples_are_rejected(digits: Images) -> None:
     with pytest.raises(ValueError, match="no images were drawn from the model of all data"):
         neighbours(Neighbouring(DIGITS, 10), [fitted(None)])
     with pytest.raises(ValueError, match=r"359 images of shape .* were drawn; expected 360"):
         neighbours(Neighbouring(DIGITS, 10), [fitted(noise(digits)[1:])])
 
 
-def test_more_examples_than_there_are_and_what_is_no_split_are_refused() -> None:
+def test_impossible_examples_and_split_are_rejected() -> None:
     with pytest.raises(ValueError, match="examples is 1438; it must be at most 1437"):
         neighbours(Neighbouring(DIGITS, 1438), [fitted(noise(load(DIGITS)))])
     with pytest.raises(ValueError, match="examples is -1; it must be at least 0"):
@@ -139,27 +139,27 @@ def test_more_examples_than_there_are_and_what_is_no_split_are_refused() -> None
         Neighbouring(DIGITS, asked="all")  # type: ignore[arg-type]
 
 
-def test_score_and_ratio_are_correlated_by_value_and_by_rank() -> None:
+def test_score_and_ratio_have_two_correlations() -> None:
     rng = np.random.default_rng(0)
     m = rng.normal(size=300)
     rho = np.exp(0.3 * m + rng.normal(size=300))
-    given = made_up.scores([0.0] * 302, [*m, np.inf, 2.0]), made_up.neighbours([*rho, 1.0, None])
-    found = correlations(*given)
-    assert stats.pearsonr(m, rho).statistic == pytest.approx(found["Pearson"].estimate.value)
-    assert stats.spearmanr([*m, 99.0], [*rho, 1.0]).statistic == pytest.approx(found["Spearman"].estimate.value)
+    tables = made_up.scores([0.0] * 302, [*m, np.inf, 2.0]), made_up.neighbours([*rho, 1.0, None])
+    by_method = correlations(*tables)
+    assert stats.pearsonr(m, rho).statistic == pytest.approx(by_method["Pearson"].estimate.value)
+    assert stats.spearmanr([*m, 99.0], [*rho, 1.0]).statistic == pytest.approx(by_method["Spearman"].estimate.value)
 
 
-def test_the_ratio_of_distances_is_correlated_with_m_by_pearson_and_by_spearman() -> None:
+def test_summary_has_both_correlations() -> None:
     m, rho = [0.1, 0.9, 0.3, 2.0, 0.5, np.inf], [1.0, 1.25, 0.75, 1.5, 1.75, 9.0]
-    near = made_up.neighbours([*rho[::-1], None], [5, 4, 3, 2, 1, 0, 6])
-    found = by_name(rows(Tables([near, made_up.scores([0.0] * 6, m)]), None))
-    row = found["correlation of M and the neighbour ratio", '{"by": "Pearson"}']
+    neighbour_table = made_up.neighbours([*rho[::-1], None], [5, 4, 3, 2, 1, 0, 6])
+    summary_rows = by_name(rows(Tables([neighbour_table, made_up.scores([0.0] * 6, m)]), None))
+    row = summary_rows["correlation of M and the neighbour ratio", '{"by": "Pearson"}']
     assert [stats.pearsonr(m[:5], rho[:5]).statistic, "repetition", None] == pytest.approx([row[0], row[4], row[5]])
-    row = found["correlation of M and the neighbour ratio", '{"by": "Spearman"}']
+    row = summary_rows["correlation of M and the neighbour ratio", '{"by": "Spearman"}']
     # An infinite score is the highest of all.
     assert [stats.spearmanr([*m[:5], 99.0], rho).statistic, None] == pytest.approx([row[0], row[6]])
     copies = [*with_wilson(1, 7), "observation", 0.0, None, None]
-    assert copies == pytest.approx(found["observations that a sample equals", "{}"])
+    assert copies == pytest.approx(summary_rows["observations that a sample equals", "{}"])
 
 
 def ratio_table(
@@ -169,11 +169,11 @@ def ratio_table(
     rows_of_m: Sequence[int] | None = None,
     rows_of_rho: Sequence[int] | None = None,
 ) -> pa.Table:
-    near = made_up.neighbours(rho, rows_of_rho)
-    return ratios(Ratios(width), [made_up.scores([0.0] * len(m), m, rows_of_m), near])
+    neighbour_table = made_up.neighbours(rho, rows_of_rho)
+    return ratios(Ratios(width), [made_up.scores([0.0] * len(m), m, rows_of_m), neighbour_table])
 
 
-def test_bins_of_the_score_have_a_mean_and_a_standard_error() -> None:
+def test_bins_have_mean_and_standard_error() -> None:
     table = ratio_table(2, [-0.5, 0.0, 1.9, 2.0, 7.0], [1.0, 0.8, 1.0, 1.2, 0.9])
     assert table.schema == RATIOS
     bins = [row for row in table.to_pylist() if row["group"] == "bin"]
@@ -184,33 +184,33 @@ def test_bins_of_the_score_have_a_mean_and_a_standard_error() -> None:
     assert all(row["quantiles"] is None for row in bins)
 
 
-def test_groups_split_at_the_95_percent_quantile_of_the_score_and_not_at_095_nats() -> None:
+def test_groups_split_at_the_quantile_of_the_score() -> None:
     rho = [0.5 + 0.01 * row for row in range(100)]
-    found = {row["group"]: row for row in ratio_table(50, [10.0 + row for row in range(100)], rho).to_pylist()}
-    high, regular = found["memorised"], found["regular"]
+    rows_by_group = {row["group"]: row for row in ratio_table(50, [10.0 + row for row in range(100)], rho).to_pylist()}
+    high, regular = rows_by_group["memorised"], rows_by_group["regular"]
     assert (high["n"], regular["n"]) == (5, 95)
     assert pytest.approx((high["mean"], regular["mean"])) == (1.47, 0.97)
     assert (len(high["quantiles"]), len(regular["quantiles"])) == (101, 101)
-    assert pytest.approx([high["quantiles"][at] for at in (0, 50, 100)]) == [1.45, 1.47, 1.49]
-    assert pytest.approx([regular["quantiles"][at] for at in (0, 25, 100)]) == [0.5, 0.735, 1.44]
+    assert pytest.approx([high["quantiles"][index] for index in (0, 50, 100)]) == [1.45, 1.47, 1.49]
+    assert pytest.approx([regular["quantiles"][index] for index in (0, 25, 100)]) == [0.5, 0.735, 1.44]
     assert (high["low"], high["high"]) == (None, None)
     assert high["standard_error"] == pytest.approx(np.std(rho[95:], ddof=1) / math.sqrt(5))
 
 
-def test_rows_are_matched_by_their_number_and_those_without_score_or_ratio_left_out() -> None:
+def test_rows_are_matched_by_number() -> None:
     table = ratio_table(2, [1.0, 3.0, None, 5.0], [0.1, 0.2, 0.4, None, 0.9], [9, 2, 4, 6], [0, 2, 4, 6, 9])
-    found = table.to_pylist()
-    assert [(row["low"], row["mean"]) for row in found if row["group"] == "bin"] == [(0, 0.9), (2, 0.2)]
-    # The largest score of the three has no ratio: nobody is left that is highly memorised.
-    groups = [(row["group"], row["n"], row["quantiles"] is None) for row in found if row["group"] != "bin"]
+    ratio_rows_by_bin = table.to_pylist()
+    assert [(row["low"], row["mean"]) for row in ratio_rows_by_bin if row["group"] == "bin"] == [(0, 0.9), (2, 0.2)]
+    # The row with the largest of the three scores has no ratio, so no highly memorised row is left.
+    groups = [(row["group"], row["n"], row["quantiles"] is None) for row in ratio_rows_by_bin if row["group"] != "bin"]
     assert groups == [("memorised", 0, True), ("regular", 2, False)]
 
 
-def test_an_infinite_score_is_in_its_group_and_in_no_bin() -> None:
-    found = ratio_table(2, [1.0, math.inf, -math.inf], [0.5, 0.7, 0.9]).to_pylist()
-    assert [row["n"] for row in found if row["group"] == "bin"] == [1]
-    assert [row["n"] for row in found if row["group"] != "bin"] == [1, 2]
-    assert found[1]["mean"] == 0.7
+def test_infinite_score_is_in_no_bin() -> None:
+    rows_by_group = ratio_table(2, [1.0, math.inf, -math.inf], [0.5, 0.7, 0.9]).to_pylist()
+    assert [row["n"] for row in rows_by_group if row["group"] == "bin"] == [1]
+    assert [row["n"] for row in rows_by_group if row["group"] != "bin"] == [1, 2]
+    assert rows_by_group[1]["mean"] == 0.7
 
 
 def test_scores_without_neighbours_are_refused() -> None:
@@ -218,12 +218,14 @@ def test_scores_without_neighbours_are_refused() -> None:
         ratio_table(2, [1.0, 2.0, 3.0], [1.0, 1.0])
 
 
-def test_the_mean_ratio_is_told_of_both_groups() -> None:
-    given = made_up.scores([0.0] * 40, [float(row) for row in range(40)])
-    near = made_up.neighbours([1.0] * 38 + [1.5, 2.0])
-    found = by_name(ratio_rows(Tables([given, near, ratios(Ratios(), [given, near])]), None))
+def test_summary_has_the_mean_ratio_of_both_groups() -> None:
+    score_table = made_up.scores([0.0] * 40, [float(row) for row in range(40)])
+    neighbour_table = made_up.neighbours([1.0] * 38 + [1.5, 2.0])
+    summary_rows = by_name(
+        ratio_rows(Tables([score_table, neighbour_table, ratios(Ratios(), [score_table, neighbour_table])]), None)
+    )
     assert {
         ("neighbour ratio", '{"observations": "memorised"}'): [1.75, None, None, 0, "repetition", *[None] * 3],
         ("neighbour ratio", '{"observations": "regular"}'): [1.0, None, None, 0, "repetition", *[None] * 3],
-    } == found
-    assert by_name(ratio_rows(Tables([given, near]), None)) == {}
+    } == summary_rows
+    assert by_name(ratio_rows(Tables([score_table, neighbour_table]), None)) == {}

@@ -1,4 +1,4 @@
-"""Scores of planted observations, and scores beside epsilon, where the densities of private mechanisms are known."""
+"""Scores of planted observations, and scores compared with epsilon for private mechanisms with known densities."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ DISTRIBUTED = Distribution(MODELS, (1, 3), draws=8, seed=1)
 MEMORISED = (17, 130)
 
 
-def planted(seed: int = 0) -> np.ndarray:
-    """Noise, in which two observations are likely to those models alone that trained on them."""
+def plant_memory(seed: int = 0) -> np.ndarray:
+    """Noise, in which two observations are likely only to the models that trained on them."""
     log_p = made_up.noise(np.random.default_rng(seed), 200, 5, 4, 3.0, 2.0)
     out = np.arange(4) == made_up.held_out(MODELS)[:, :, None]
     for row in MEMORISED:
@@ -65,7 +65,7 @@ def planted(seed: int = 0) -> np.ndarray:
     return log_p.astype(np.float32).astype(float)
 
 
-LOG_P = planted(2)
+LOG_P = plant_memory(2)
 TABLES = made_up.of_folds(MODELS, {1: LOG_P - LOG_P, 3: LOG_P})
 
 
@@ -73,70 +73,70 @@ def column(table: pa.Table, name: str) -> np.ndarray:
     return np.asarray(table[name].cast(pa.float64()).to_numpy(zero_copy_only=False))
 
 
-def test_every_observation_has_its_scores_and_what_they_are_made_of() -> None:
+def test_observations_have_scores_and_components() -> None:
     table = scores(CONFIG, TABLES)
-    said = terms(LOG_P, made_up.held_out(MODELS))
+    log_means = terms(LOG_P, made_up.held_out(MODELS))
     assert (SCORES, list(range(200))) == (table.schema, table["row"].to_pylist())
     assert load(made_up.DIGITS).train_labels[:200].tolist() == table["label"].to_pylist()
-    for name, expected in (("log_p_trained", said.u), ("log_p_held_out", said.v), ("m", said.score)):
+    for name, expected in (("log_p_trained", log_means.u), ("log_p_held_out", log_means.v), ("m", log_means.score)):
         assert expected == pytest.approx(column(table, name), rel=1e-12)
     assert ({15}, {5}) == (set(table["trained_models"].to_pylist()), set(table["held_out_models"].to_pylist()))
-    trained, held_out = said.by_repetition
+    trained, held_out = log_means.by_repetition
     assert trained == pytest.approx(np.array(table["trained"].to_pylist()), rel=1e-6)
     assert held_out == pytest.approx(np.array(table["held_out"].to_pylist()), rel=1e-6)
     adjusted = false_discovery_control(column(table, "p_value"))
     assert adjusted.tolist() == column(table, "p_adjusted").tolist()
 
 
-def test_planted_observations_are_found_and_no_others() -> None:
+def test_only_planted_observations_have_high_scores() -> None:
     table = scores(replace(CONFIG, permutations=1024), TABLES)  # one of 4^5 assignments
     assert column(table, "p_value")[list(MEMORISED)].tolist() == [1 / 1024] * 2
     assert set(MEMORISED) == set(np.argsort(column(table, "m_matched"))[-2:].tolist())
-    # Two at the smallest p of 200 tests are adjusted to 200 / 1024 / 2.
+    # Two tests of 200 with the smallest p are adjusted to 200 / 1024 / 2.
     assert pytest.approx(column(table, "p_adjusted")[list(MEMORISED)]) == [200 / 1024 / 2] * 2
     assert (column(table, "p_adjusted") < 0.1).sum() == 2
 
 
-def test_the_order_of_the_trainings_makes_no_difference() -> None:
+def test_training_order_makes_no_difference() -> None:
     assert scores(CONFIG, TABLES).equals(scores(CONFIG, TABLES[::-1]))
     assert distribution(DISTRIBUTED, TABLES).equals(distribution(DISTRIBUTED, TABLES[::-1]))
 
 
-def test_another_seed_makes_other_draws() -> None:
-    first, other = scores(CONFIG, TABLES), scores(replace(CONFIG, seed=2), TABLES)
-    assert column(first, "m").tolist() == column(other, "m").tolist()
+def test_another_seed_changes_the_draws() -> None:
+    first, other_seed = scores(CONFIG, TABLES), scores(replace(CONFIG, seed=2), TABLES)
+    assert column(first, "m").tolist() == column(other_seed, "m").tolist()
     for name in ("m_matched", "p_value"):
-        assert column(first, name).tolist() != column(other, name).tolist()
+        assert column(first, name).tolist() != column(other_seed, name).tolist()
 
 
-def test_missing_trainings_are_counted_and_what_they_leave_undefined_is_null() -> None:
+def test_missing_trainings_leave_nulls() -> None:
     fold = made_up.held_out(MODELS)
-    table = scores(CONFIG, [each for at, each in enumerate(TABLES) if at not in (0, 5)])
+    table = scores(CONFIG, [table_of_fit for index, table_of_fit in enumerate(TABLES) if index not in (0, 5)])
     log_p = LOG_P.copy()
     log_p[:, 0, 0] = log_p[:, 1, 1] = NAN
     assert terms(log_p, fold).score == pytest.approx(column(table, "m"))
-    lost = (fold[:, 0] == 0).astype(int) + (fold[:, 1] == 1)
-    assert (5 - lost).tolist() == table["held_out_models"].to_pylist()
-    assert (13 + lost).tolist() == table["trained_models"].to_pylist()
-    assert (fold[:, 0] == 0).tolist() == [each[0] is None for each in table["held_out"].to_pylist()]
-    only = scores(CONFIG, TABLES[:2])
-    there = fold[:, 0] < 2
+    lost_models = (fold[:, 0] == 0).astype(int) + (fold[:, 1] == 1)
+    assert (5 - lost_models).tolist() == table["held_out_models"].to_pylist()
+    assert (13 + lost_models).tolist() == table["trained_models"].to_pylist()
+    assert (fold[:, 0] == 0).tolist() == [table_of_fit[0] is None for table_of_fit in table["held_out"].to_pylist()]
+    few_tables = scores(CONFIG, TABLES[:2])
+    has_both = fold[:, 0] < 2
     for name in ("m", "m_matched", "p_value", "p_adjusted"):
-        assert there.tolist() == (~np.isnan(column(only, name))).tolist()
-    assert np.isnan(column(only, "log_p_held_out")).sum() == (~there).sum()
+        assert has_both.tolist() == (~np.isnan(column(few_tables, name))).tolist()
+    assert np.isnan(column(few_tables, "log_p_held_out")).sum() == (~has_both).sum()
 
 
-def test_an_infinite_score_is_a_number() -> None:
+def test_infinite_score_stays_infinite() -> None:
     log_p = LOG_P.copy()
     log_p[4] = np.where(np.arange(4) == made_up.held_out(MODELS)[4][:, None], -INF, log_p[4])
     table = scores(CONFIG, made_up.of_folds(MODELS, {3: log_p}))
     assert tuple(table[name][4].as_py() for name in ("m", "m_matched", "log_p_held_out")) == (INF, INF, -INF)
     assert pytest.approx(table["p_value"][4].as_py(), abs=0.01) == 1 / 200
     rows = distribution(DISTRIBUTED, made_up.of_folds(MODELS, {3: log_p})).to_pylist()
-    found = {row["statistic"]: row for row in rows if row["score"] == "published" and row["label"] is None}
-    assert tuple(found["highest"][name] for name in ("estimate", "low", "observations")) == (INF, None, 200)
-    assert found["mean"]["observations"] == 199
-    assert np.isfinite(found["mean"]["estimate"])
+    rows_by_statistic = {row["statistic"]: row for row in rows if row["score"] == "published" and row["label"] is None}
+    assert tuple(rows_by_statistic["highest"][name] for name in ("estimate", "low", "observations")) == (INF, None, 200)
+    assert rows_by_statistic["mean"]["observations"] == 199
+    assert np.isfinite(rows_by_statistic["mean"]["estimate"])
     assert [row["observations"] for row in rows if row["score"] == "gain"] == [200]
 
 
@@ -147,7 +147,7 @@ def test_data_without_classes_have_no_labels() -> None:
     assert {None} == set(distribution(Distribution(models, (1,), 2), tables)["label"].to_pylist())
 
 
-def test_an_epoch_at_which_nothing_was_asked_is_refused() -> None:
+def test_epoch_without_evaluation_is_rejected() -> None:
     with pytest.raises(ValueError, match="no training was evaluated at epoch 2"):
         scores(replace(CONFIG, epoch=2), TABLES)
     with pytest.raises(ValueError, match="no training was evaluated at epoch 2 or 4"):
@@ -156,32 +156,32 @@ def test_an_epoch_at_which_nothing_was_asked_is_refused() -> None:
 
 
 def leave_one_out(seed: int = 0) -> tuple[Sequence[pa.Table], np.ndarray, np.ndarray]:
-    chance = np.random.default_rng(seed)
-    whole, without = chance.normal(-50, 2, (4, 24)), chance.normal(-50, 2, (3, 4, 24))
-    without[1, :, 7] -= 30.0
-    return made_up.of_alone(made_up.alone(), whole, without), whole, without
+    rng = np.random.default_rng(seed)
+    of_all_data, without_row = rng.normal(-50, 2, (4, 24)), rng.normal(-50, 2, (3, 4, 24))
+    without_row[1, :, 7] -= 30.0
+    return made_up.of_alone(made_up.alone(), of_all_data, without_row), of_all_data, without_row
 
 
-def test_leave_one_out_scores_the_rows_that_were_left_out() -> None:
-    tables, whole, without = leave_one_out()
+def test_leave_one_out_scores_the_left_out_rows() -> None:
+    tables, of_all_data, without_row = leave_one_out()
     table = scores(Scores(made_up.alone(), 2, 99, 8), tables)
     assert table["row"].to_pylist() == [3, 7, 20]
-    for place, row in enumerate((3, 7, 20)):
-        log_p = np.stack([whole[:, row], without[place, :, row]], axis=1)[None]
+    for position, row in enumerate((3, 7, 20)):
+        log_p = np.stack([of_all_data[:, row], without_row[position, :, row]], axis=1)[None]
         expected = terms(log_p, np.ones((1, 4), int)).score[0]
-        assert expected == pytest.approx(table["m"][place].as_py(), abs=1e-4)
-        assert table["m"][place].as_py() == pytest.approx(table["m_matched"][place].as_py())
+        assert expected == pytest.approx(table["m"][position].as_py(), abs=1e-4)
+        assert table["m"][position].as_py() == pytest.approx(table["m_matched"][position].as_py())
     assert table["p_value"][1].as_py() == 1 / 2**4
     rows = distribution(Distribution(made_up.alone(), (2,)), tables).to_pylist()
     (gain,) = (row for row in rows if row["score"] == "gain")
-    gains = [whole[:, row] - without[place, :, row] for place, row in enumerate((3, 7, 20))]
+    gains = [of_all_data[:, row] - without_row[position, :, row] for position, row in enumerate((3, 7, 20))]
     assert np.mean(gains) == pytest.approx(gain["estimate"], abs=1e-4)
     assert gain["p_value"] < 0.01
     assert gain["n"] == 4
 
 
 @pytest.mark.parametrize("link", [0, 1])
-def test_what_trainings_say_is_scored(link: int) -> None:
+def test_tables_of_trainings_are_scored(link: int) -> None:
     density = Memorization(
         made_up.DIGITS,
         ModelTraining(epochs=2, evaluation_interval=1, batch=20, privacy=LinkedTraining(link)),
@@ -190,9 +190,9 @@ def test_what_trainings_say_is_scored(link: int) -> None:
         examples=60,
         samples=4,
     )
-    planned = trainings(density)
-    assert planned is not None
-    models, tables = planned.models, [fit(job.config, ()) for job in planned.fits]
+    planned_trainings = trainings(density)
+    assert planned_trainings is not None
+    models, tables = planned_trainings.models, [fit(job.config, ()) for job in planned_trainings.fits]
     table = scores(Scores(models, 2, 99, 8), tables)
     assert ({2}, {2}) == (set(table["trained_models"].to_pylist()), set(table["held_out_models"].to_pylist()))
     assert np.isfinite(column(table, "m")).all()
@@ -200,13 +200,13 @@ def test_what_trainings_say_is_scored(link: int) -> None:
     assert losses(NoSettings(), tables)["n"].to_pylist() == [4] * 6
 
 
-def test_the_highly_memorised_within_the_central_nine_tenths_are_counted() -> None:
-    # Of 40 observations the 38th and 39th have the largest M; the central 90 % of U are 2 to 37.
+def test_central_highly_memorised_observations_are_counted() -> None:
+    # The 38th and 39th of 40 observations have the largest M; the central 90 % of U are 2 to 37.
     def central(*memorised: int) -> list[Any]:
-        m = [9.0 if at in memorised else 0.0 for at in range(40)]
-        table = made_up.scores([float(at) for at in range(40)], m)
-        found = by_name(rows(Tables([table]), About(planned=0, smallest=0.5)))
-        return found["highly memorised within the central log p", '{"share": 0.9}']
+        m = [9.0 if row_number in memorised else 0.0 for row_number in range(40)]
+        table = made_up.scores([float(row_number) for row_number in range(40)], m)
+        summary_rows = by_name(rows(Tables([table]), About(planned=0, smallest=0.5)))
+        return summary_rows["highly memorised within the central log p", '{"share": 0.9}']
 
     assert pytest.approx(central(2, 37)) == [1.0, None, None, 0, "repetition", None, None, None]
     assert pytest.approx(central(20, 39)) == [0.5, None, None, 0, "repetition", None, None, None]
@@ -214,193 +214,201 @@ def test_the_highly_memorised_within_the_central_nine_tenths_are_counted() -> No
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the peak is in other units")
-def test_the_peak_of_memory_is_far_below_that_of_all_answers() -> None:
-    """Ten by ten models, 5,000 observations, two epochs, in a process of its own.
+def test_peak_memory_is_far_below_all_answers() -> None:
+    """Ten by ten models, 5,000 observations, two epochs, in a separate process.
 
-    Beside what they are given the tasks need 1.3 and 1.6 times an epoch's answers; 6.7 and 7 times in one block.
+    Beyond their inputs, the tasks need 1.3 and 1.6 times the answers of an epoch; 6.7 and 7 times in a single block.
     """
     n = 5_000
     code = f"import {__name__} as test; test.measure({n})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    needed = dict(line.split() for line in done.stdout.splitlines())
-    assert {"scores", "distribution"} == set(needed)
-    assert max(map(int, needed.values())) < 3 * n * 100 * np.dtype(np.float64).itemsize
+    bytes_by_task = dict(line.split() for line in done.stdout.splitlines())
+    assert {"scores", "distribution"} == set(bytes_by_task)
+    assert max(map(int, bytes_by_task.values())) < 3 * n * 100 * np.dtype(np.float64).itemsize
 
 
 def measure(n: int) -> None:
-    """Print what each task needs, on a line each."""
-    needed_for(1000)  # what they import is in memory from here on
-    for name, needed in needed_for(n).items():
-        sys.stdout.write(f"{name} {needed}\n")
+    """Print the memory that each task needs, one per line."""
+    memory_needed(1000)  # loads imported modules before measuring
+    for name, byte_count in memory_needed(n).items():
+        sys.stdout.write(f"{name} {byte_count}\n")
 
 
-def needed_for(n: int) -> dict[str, int]:
-    """By how many bytes each task raises the peak of memory, its inputs being there before."""
+def memory_needed(n: int) -> dict[str, int]:
+    """The number of bytes by which each task raises the peak memory beyond its inputs."""
     models = Folds(Dataset("photos"), n, tuple(range(10)), 10)
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     tables = []
     for seed in range(100):
-        said = {epoch: chance.standard_normal(n) for epoch in (1, 2)}
-        tables.append(made_up.table(Fold(seed // 10, 10, seed % 10), seed, said, 2))
+        log_p = {epoch: rng.standard_normal(n) for epoch in (1, 2)}
+        tables.append(made_up.table(Fold(seed // 10, 10, seed % 10), seed, log_p, 2))
     before = peak()
-    needed = {}
+    bytes_by_task = {}
     assert n == scores(Scores(models, 2, 99, 2), tables).num_rows
-    needed["scores"] = peak() - before
+    bytes_by_task["scores"] = peak() - before
     assert distribution(Distribution(models, (1, 2), 2), tables).num_rows
-    needed["distribution"] = peak() - before
-    return needed
+    bytes_by_task["distribution"] = peak() - before
+    return bytes_by_task
 
 
 def peak() -> int:
-    """The most memory that this process has had, in bytes."""
+    """The peak memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def test_the_table_has_how_many_samples_log_p_is_effectively_from() -> None:
+def test_table_has_effective_sample_counts() -> None:
     models = made_up.folds(60, 1, 3)
     log_p, effective = np.random.default_rng(0).normal(-90, 3, (3, 60)), np.arange(60.0)
-    of_codes, without = (
+    tables_with_codes, tables_without_codes = (
         [
-            made_up.table(Fold(100, 3, fold), fold, {2: log_p[fold]}, 2, {2: (fold + 1) * effective} if told else None)
+            made_up.table(
+                Fold(100, 3, fold), fold, {2: log_p[fold]}, 2, {2: (fold + 1) * effective} if has_codes else None
+            )
             for fold in range(3)
         ]
-        for told in (True, False)
+        for has_codes in (True, False)
     )
-    found, plain = (scores(Scores(models, 2, 99, 4), tables) for tables in (of_codes, without))
-    assert (2 * effective).tolist() == found["effective_samples"].to_pylist()
-    assert plain["effective_samples"].null_count == 60
-    assert found.drop_columns(["effective_samples"]).equals(plain.drop_columns(["effective_samples"]))
+    with_codes, without_codes = (
+        scores(Scores(models, 2, 99, 4), tables) for tables in (tables_with_codes, tables_without_codes)
+    )
+    assert (2 * effective).tolist() == with_codes["effective_samples"].to_pylist()
+    assert without_codes["effective_samples"].null_count == 60
+    assert with_codes.drop_columns(["effective_samples"]).equals(without_codes.drop_columns(["effective_samples"]))
 
 
 EPSILON = 0.7
 
 
-def exactly(score: float, epsilon: float = EPSILON) -> Check:
-    """The check of one row whose densities are known: every trial says the same."""
+def exact_check(score: float, epsilon: float = EPSILON) -> Check:
+    """The check of one row with known densities: every trial gives the same values."""
     return check_epsilon(np.array([5]), np.full((1, 3), score - 100), np.full((1, 3), -100.0), epsilon)
 
 
-def response(high: float, low: float) -> float:
-    """The score where a model gives the row `high` after the answer yes and `low` after no."""
-    likely = math.exp(EPSILON)
-    return math.log((high * likely + low) / (high + low * likely))
+def response_score(high: float, low: float) -> float:
+    """The score if a model gives the row the density `high` after the answer yes and `low` after no."""
+    odds = math.exp(EPSILON)
+    return math.log((high * odds + low) / (high + low * odds))
 
 
-def test_randomised_response_reaches_epsilon_and_never_passes_it() -> None:
-    assert pytest.approx(response(0.3, 0.0), abs=1e-12) == EPSILON
-    assert exactly(response(0.3, 0.0), EPSILON + 1e-9).above == 0
+def test_randomised_response_never_exceeds_epsilon() -> None:
+    assert pytest.approx(response_score(0.3, 0.0), abs=1e-12) == EPSILON
+    assert exact_check(response_score(0.3, 0.0), EPSILON + 1e-9).above == 0
     for high, low in ((0.3, 0.1), (0.9, 0.89), (0.2, 0.5)):
-        assert response(high, low) < EPSILON
-        found = exactly(response(high, low))
-        assert (found.above, found.p_value) == (0, 1.0)
+        assert response_score(high, low) < EPSILON
+        check = exact_check(response_score(high, low))
+        assert (check.above, check.p_value) == (0, 1.0)
 
 
-def laplace(given: float, without: float, step: float) -> float:
-    """The score of a 1 by Laplace's mechanism on a count, with and without it: a model says 1 with probability
-    sigmoid((released - 4) / step)."""
+def laplace_score(count_with: float, count_without: float, step: float) -> float:
+    """The score of a 1 for Laplace's mechanism on a count, with and without it.
+
+    A model gives 1 the probability sigmoid((released - 4) / step).
+    """
 
     def density(count: float) -> float:
         noise = stats.laplace(count, 1 / EPSILON)
         return integrate.quad(lambda c: noise.pdf(c) * expit((c - 4) / step), -60, 60, points=[count, 4], limit=500)[0]
 
-    return math.log(density(given) / density(without))
+    return math.log(density(count_with) / density(count_without))
 
 
-def test_a_count_with_laplace_noise_keeps_within_epsilon() -> None:
-    # A step at 4, above both counts, where the noise's densities are e^epsilon apart throughout.
-    assert pytest.approx(laplace(3, 2, 0.01), abs=1e-3) == EPSILON
+def test_laplace_count_stays_within_epsilon() -> None:
+    # A step at 4, above both counts: the noise densities differ by the factor e^epsilon everywhere above.
+    assert pytest.approx(laplace_score(3, 2, 0.01), abs=1e-3) == EPSILON
     for step in (0.5, 2.0, 10.0):
-        score = laplace(3, 2, step)
+        score = laplace_score(3, 2, step)
         assert 0 < score < EPSILON
-        assert exactly(score).above == 0
+        assert exact_check(score).above == 0
 
 
-def test_an_algorithm_that_is_not_private_passes_it() -> None:
-    # Shares of ten rows with one of their own kind, of three kinds, one added to each: 2 / 13 with it, 1 / 12 without.
+def test_non_private_algorithm_exceeds_epsilon() -> None:
+    # Shares of ten rows of three kinds, one added to each: the row's own kind has 2 / 13 with it and 1 / 12 without.
     score = math.log(2 / 13) - math.log(1 / 12)
-    found = exactly(score, epsilon=0.5)
-    assert (found.row, found.above, found.p_value) == (5, 1, 0.0)
-    assert score == pytest.approx(found.largest.value)
-    assert exactly(score, epsilon=0.7).above == 0
+    check = exact_check(score, epsilon=0.5)
+    assert (check.row, check.above, check.p_value) == (5, 1, 0.0)
+    assert score == pytest.approx(check.largest.value)
+    assert exact_check(score, epsilon=0.7).above == 0
 
 
-def test_the_interval_covers_epsilon_where_the_score_is_epsilon() -> None:
-    # Of all that twelve trials can answer, each as likely as it is, 96.7 % have an interval that covers epsilon, 0.8 %
-    # lie above it and 0.8 % have p <= 5 %: so few trials are too few for 5 %, and the errors are on the safe side.
+def test_interval_covers_a_score_of_epsilon() -> None:
+    # Of all outcomes of twelve trials, weighted by probability, 96.7 % have an interval that covers epsilon, 0.8 %
+    # lie above it and 0.8 % have p <= 5 %: twelve trials are too few for 5 %, and the errors are conservative.
     high, low, trials = 0.9, 0.02, 12
-    score, right = response(high, low), expit(EPSILON)
+    score, right = response_score(high, low), expit(EPSILON)
     # Randomised response to whether the row is among the data, with the row and without it.
-    said = np.array([(True, False), (True, True), (False, False), (False, True)])
-    likely = stats.multinomial(trials, [right * right, right * (1 - right), right * (1 - right), (1 - right) ** 2])
+    answers = np.array([(True, False), (True, True), (False, False), (False, True)])
+    outcome_counts = stats.multinomial(
+        trials, [right * right, right * (1 - right), right * (1 - right), (1 - right) ** 2]
+    )
     shares = np.zeros(4)
     for counts in itertools.product(range(trials + 1), repeat=4):
         if sum(counts) != trials:
             continue
-        sides = np.log(np.where(said.repeat(counts, axis=0), high, low)).T[:, None]
-        one = check_epsilon(np.array([0]), *sides, epsilon=score)
-        assert one.largest.low is not None
-        assert one.largest.high is not None
-        assert one.p_value is not None
-        found = [True, one.largest.low > score, one.largest.high < score, one.p_value <= 0.05]
-        shares += likely.pmf(counts) * np.array(found)
+        sides = np.log(np.where(answers.repeat(counts, axis=0), high, low)).T[:, None]
+        check = check_epsilon(np.array([0]), *sides, epsilon=score)
+        assert check.largest.low is not None
+        assert check.largest.high is not None
+        assert check.p_value is not None
+        events = [True, check.largest.low > score, check.largest.high < score, check.p_value <= 0.05]
+        shares += outcome_counts.pmf(counts) * np.array(events)
     assert shares.tolist() == pytest.approx([1.0, 0.00792, 0.02526, 0.00792], abs=5e-6)
 
 
 @pytest.mark.slow  # 2,000 checks
-def test_of_twenty_rows_whose_scores_are_epsilon_one_is_called_in_one_run_of_twenty() -> None:
-    # Normal scores, of which the smallest of 20 p-values is at most 0.05 / 20 in 4.9 %. The row was chosen by its
-    # score: the p-value of all rows pays for it, and so does the interval, which lies above epsilon where one of 20
-    # that cover 1 - 0.05 / 20 does, or less often.
+def test_largest_of_20_is_called_in_5_percent() -> None:
+    # Normal scores, for which the smallest of 20 p-values is at most 0.05 / 20 in 4.9 % of runs. The row was chosen
+    # by its score: the p-value of all rows and the interval are corrected for this. The interval lies above epsilon
+    # at most as often as one of 20 intervals with coverage 1 - 0.05 / 20.
     rng, draws, rows, trials = np.random.default_rng(1), 2000, 20, 10
-    found = Counter[str]()
+    counts = Counter[str]()
     for trained, held_out in rng.normal(-100, 0.1, (draws, 2, rows, trials)):
-        one = check_epsilon(np.arange(rows), trained + 0.5, held_out, 0.5)
-        assert one.p_value is not None
-        assert one.largest.low is not None
-        found["rejected"] += one.p_value <= 0.05
-        found["above"] += one.largest.low > 0.5
-    assert_rate(1 - (1 - 0.05 / rows) ** rows, found["rejected"], draws)
-    assert found["above"] <= bounds(0.025, draws)[1]
+        check = check_epsilon(np.arange(rows), trained + 0.5, held_out, 0.5)
+        assert check.p_value is not None
+        assert check.largest.low is not None
+        counts["rejected"] += check.p_value <= 0.05
+        counts["above"] += check.largest.low > 0.5
+    assert_rate(1 - (1 - 0.05 / rows) ** rows, counts["rejected"], draws)
+    assert counts["above"] <= bounds(0.025, draws)[1]
 
 
-def test_the_largest_row_is_named_and_pays_for_having_been_chosen() -> None:
-    chance = np.random.default_rng(1)
-    trained, held_out = chance.normal(-100, 1, (2, 50, 20))
+def test_largest_row_is_corrected_for_selection() -> None:
+    rng = np.random.default_rng(1)
+    trained, held_out = rng.normal(-100, 1, (2, 50, 20))
     trained[7] += 12
-    alone = check_epsilon(np.array([7]), trained[7:8], held_out[7:8], 3.0, 1e-5)
-    found = check_epsilon(np.arange(100, 150), trained, held_out, 3.0, 1e-5)
-    assert (found.row, found.rows) == (107, 50)
-    assert found.largest.value == alone.largest.value
-    assert alone.largest.low is not None
-    assert found.largest.low is not None
-    assert found.largest.low < alone.largest.low
-    assert alone.p_value is not None
-    assert 50 * alone.p_value == pytest.approx(found.p_value)
+    single_check = check_epsilon(np.array([7]), trained[7:8], held_out[7:8], 3.0, 1e-5)
+    check = check_epsilon(np.arange(100, 150), trained, held_out, 3.0, 1e-5)
+    assert (check.row, check.rows) == (107, 50)
+    assert check.largest.value == single_check.largest.value
+    assert single_check.largest.low is not None
+    assert check.largest.low is not None
+    assert check.largest.low < single_check.largest.low
+    assert single_check.p_value is not None
+    assert 50 * single_check.p_value == pytest.approx(check.p_value)
 
 
-def test_the_interval_is_the_jackknifes_by_hand() -> None:
+def test_interval_agrees_with_jackknife_by_hand() -> None:
     # Scores without each of three trials: logs of means of two.
     trained, held_out = np.log([[1.0, 2.0, 6.0]]), np.log([[1.0, 1.0, 4.0]])
-    found = check_epsilon(np.array([0]), trained, held_out, 0.1)
-    without = np.log([(2 + 6) / (1 + 4), (1 + 6) / (1 + 4), (1 + 2) / (1 + 1)])
-    half = stats.t.ppf(0.975, 2) * math.sqrt(2 / 3 * ((without - without.mean()) ** 2).sum())
-    assert math.log(9 / 6) == pytest.approx(found.largest.value)
-    assert math.log(9 / 6) + half == pytest.approx(found.largest.high)
-    assert stats.t.sf((math.log(9 / 6) - 0.1) / (half / stats.t.ppf(0.975, 2)), 2) == pytest.approx(found.p_value)
+    check = check_epsilon(np.array([0]), trained, held_out, 0.1)
+    scores_without = np.log([(2 + 6) / (1 + 4), (1 + 6) / (1 + 4), (1 + 2) / (1 + 1)])
+    half = stats.t.ppf(0.975, 2) * math.sqrt(2 / 3 * ((scores_without - scores_without.mean()) ** 2).sum())
+    assert math.log(9 / 6) == pytest.approx(check.largest.value)
+    assert math.log(9 / 6) + half == pytest.approx(check.largest.high)
+    assert stats.t.sf((math.log(9 / 6) - 0.1) / (half / stats.t.ppf(0.975, 2)), 2) == pytest.approx(check.p_value)
 
 
-def test_one_trial_and_missing_ones_have_a_score_but_no_interval() -> None:
-    one = check_epsilon(np.array([3]), np.array([[-90.0]]), np.array([[-100.0]]), 1.0)
-    assert (one.largest.value, one.largest.low, one.largest.high, one.p_value) == (10.0, None, None, None)
+def test_single_trial_has_a_score_without_interval() -> None:
+    check = check_epsilon(np.array([3]), np.array([[-90.0]]), np.array([[-100.0]]), 1.0)
+    assert (check.largest.value, check.largest.low, check.largest.high, check.p_value) == (10.0, None, None, None)
     trained = np.array([[-90.0, np.nan], [np.nan, np.nan]])
-    found = check_epsilon(np.array([3, 4]), trained, np.full((2, 2), -100.0), 1.0)
-    assert (found.row, found.rows, found.above) == (3, 1, 1)
+    partial_check = check_epsilon(np.array([3, 4]), trained, np.full((2, 2), -100.0), 1.0)
+    assert (partial_check.row, partial_check.rows, partial_check.above) == (3, 1, 1)
     with pytest.raises(ValueError, match="no row has a score"):
         check_epsilon(np.array([4]), trained[1:], np.full((1, 2), -100.0), 1.0)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (math.inf, 0.0), (1.0, 1.0), (1.0, -0.1)])
-def test_what_is_no_promise_is_refused(epsilon: float, delta: float) -> None:
+def test_invalid_privacy_parameters_are_rejected(epsilon: float, delta: float) -> None:
     with pytest.raises(ValueError, match="finite and above 0"):
         check_epsilon(np.array([0]), np.zeros((1, 2)), np.zeros((1, 2)), epsilon, delta)
 
@@ -414,17 +422,17 @@ def test_the_summary_names_the_row_and_the_delta() -> None:
     assert (largest["n"], largest["unit"]) == (3, "trial")
     assert largest["low"] < largest["estimate"] < largest["high"]
     assert (above["estimate"], above["n"], above["null"]) == (0.5, 2, 0.0)
-    nobody = table.set_column(1, "m", pa.nulls(2, pa.float64()))
-    assert list(privacy(nobody, Privacy(2.0))) == []
+    no_scores = table.set_column(1, "m", pa.nulls(2, pa.float64()))
+    assert list(privacy(no_scores, Privacy(2.0))) == []
 
 
-def test_rows_that_are_told_from_their_absence_bound_epsilon_from_below_all_of_them_together() -> None:
+def test_distinguishable_rows_bound_epsilon_jointly() -> None:
     stream = np.random.default_rng(3)
     held_out = stream.normal(size=(2, 40))
     trained = held_out + np.array([[0.0], [20.0]])
-    trained[1, 0] = np.nan  # of 39 trials the later 20 are counted, at 2.5 % for each of two rows
-    by_name = {bound.name: bound for bound in many_runs_bounds(trained, held_out, 1e-5)}
-    assert by_name["many runs"].epsilon == pytest.approx(many_runs_bound((20, 20), (0, 20), 1e-5, 0.025))
-    assert by_name["many runs"].epsilon == by_name["many runs"].most
-    nothing = list(many_runs_bounds(held_out, held_out[:, ::-1], 1e-5))
-    assert [bound.epsilon for bound in nothing] == [0.0, 0.0]
+    trained[1, 0] = np.nan  # of 39 trials, the last 20 are counted, at 2.5 % for each of two rows
+    bounds_by_name = {bound.name: bound for bound in many_runs_bounds(trained, held_out, 1e-5)}
+    assert bounds_by_name["many runs"].epsilon == pytest.approx(many_runs_bound((20, 20), (0, 20), 1e-5, 0.025))
+    assert bounds_by_name["many runs"].epsilon == bounds_by_name["many runs"].most
+    null_bounds = list(many_runs_bounds(held_out, held_out[:, ::-1], 1e-5))
+    assert [bound.epsilon for bound in null_bounds] == [0.0, 0.0]

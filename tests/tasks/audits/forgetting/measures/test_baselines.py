@@ -1,4 +1,4 @@
-"""The table of baselines: which models they compare, at which precision, and what is said where they cannot be."""
+"""The table of baselines: the compared models, their precision, and the reasons for missing values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def result() -> pa.Table:
     return baselines(Baselines(TARGETS), INPUTS)
 
 
-def test_each_target_with_a_model_has_a_row(result: pa.Table) -> None:
+def test_targets_with_models_have_a_row(result: pa.Table) -> None:
     assert result.schema == BASELINES
     assert result["name"].to_pylist() == ["D_C", "D_C + D_Q", "theirs.csv"]
     assert list(
@@ -45,7 +45,7 @@ def test_each_target_with_a_model_has_a_row(result: pa.Table) -> None:
     ) == [(4, 4, N - CONTROL, CONTROL)] * 2 + [(1, 4, N - CONTROL, CONTROL)]
 
 
-def test_who_holds_the_query_set_is_told_and_who_does_not_is_not(result: pa.Table) -> None:
+def test_baselines_detect_memory_and_clear_clean_models(result: pa.Table) -> None:
     null, memory_row, _ = result.to_pylist()
     assert null["u_lira_low"] < 0.5 < null["u_lira_high"]
     assert memory_row["u_lira_low"] > 0.7
@@ -55,37 +55,37 @@ def test_who_holds_the_query_set_is_told_and_who_does_not_is_not(result: pa.Tabl
     assert memory_row["privleak_high"] < -0.3
 
 
-def test_the_query_set_alone_is_compared_by_log_odds(result: pa.Table) -> None:
+def test_log_odds_of_the_query_set_are_compared(result: pa.Table) -> None:
     query_mask = slice(0, N - CONTROL)
     expected = u_lira_accuracy(log_odds(NULL[:, query_mask]), log_odds(CALIBRATION[:, query_mask]))
     assert expected.value == result["u_lira"][0].as_py()
 
 
-def test_a_single_table_has_no_measure_that_needs_several(golden: Golden, result: pa.Table) -> None:
+def test_single_table_lacks_measures_of_several_models(golden: Golden, result: pa.Table) -> None:
     table_row = result.to_pylist()[2]
     assert (table_row["u_lira"], table_row["quality"], table_row["quality_p"]) == (None, None, None)
     assert table_row["privleak"] < -0.3
     golden(table_row["missing"])
 
 
-def test_without_a_control_set_there_is_no_privleak(golden: Golden) -> None:
-    alone = [table("calibration", None, 0, CALIBRATION[0]), table("target", 0, 0, NULL[0])]
-    (row,) = baselines(Baselines(TARGETS), alone).to_pylist()
+def test_privleak_needs_a_control_set(golden: Golden) -> None:
+    without_control = [table("calibration", None, 0, CALIBRATION[0]), table("target", 0, 0, NULL[0])]
+    (row,) = baselines(Baselines(TARGETS), without_control).to_pylist()
     assert row["privleak"] is None
     golden(row["missing"])
 
 
-def test_the_summary_has_three_rows_for_each_target_with_their_units(result: pa.Table) -> None:
+def test_summary_has_three_rows_for_each_target(result: pa.Table) -> None:
     values = list(rows(Tables([result]), None))
     assert len(values) == 9
-    by = {(row["metric"], row["setting"]): row for row in values}
+    rows_by_name = {(row["metric"], row["setting"]): row for row in values}
     memory_row = '{"target": "D_C + D_Q"}'
-    assert tuple(by["U-LiRA accuracy", memory_row][name] for name in ("n", "unit", "null")) == (
+    assert tuple(rows_by_name["U-LiRA accuracy", memory_row][name] for name in ("n", "unit", "null")) == (
         4,
         "pair of trainings",
         0.5,
     )
-    assert by["forgetting quality", memory_row]["p_value"] == 2 / 70
-    assert tuple(by["PrivLeak", memory_row][name] for name in ("n", "unit", "null")) == (4, "training", 0.0)
-    table_row = by["U-LiRA accuracy", '{"target": "theirs.csv"}']
+    assert rows_by_name["forgetting quality", memory_row]["p_value"] == 2 / 70
+    assert tuple(rows_by_name["PrivLeak", memory_row][name] for name in ("n", "unit", "null")) == (4, "training", 0.0)
+    table_row = rows_by_name["U-LiRA accuracy", '{"target": "theirs.csv"}']
     assert (table_row["estimate"], table_row["n"]) == (None, 0)

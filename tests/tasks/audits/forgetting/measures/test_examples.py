@@ -17,7 +17,7 @@ from tests.tasks.audits.forgetting.summarised import Row, rows
 from tests.tasks.datasets import test_acdc
 
 
-def test_one_image_of_each_class_is_drawn_from_each_part() -> None:
+def test_one_image_per_class_and_part_is_drawn() -> None:
     digits = pin(Dataset("digits"))
     config = Examples(Part(digits, 0, 40), Part(digits, 40), Part(pin(Dataset("photos")), 0, 20))
     result = examples(config, []).to_pylist()
@@ -34,7 +34,7 @@ def test_one_image_of_each_class_is_drawn_from_each_part() -> None:
     assert (result[20]["images"], result[20]["row"] < 20) == (20, True)
 
 
-def test_every_image_of_a_class_is_drawn_about_as_often() -> None:
+def test_images_of_a_class_are_drawn_uniformly() -> None:
     digits = pin(Dataset("digits"))
     part = Part(digits, 0, 40)
     rows = Counter(examples(Examples(part, part, seed=seed), []).to_pylist()[3]["row"] for seed in range(400))
@@ -49,7 +49,7 @@ def test_patients_are_counted_and_classes_named(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     folder = tmp_path / "acdc"
     for number, group in ((1, "DCM"), (2, "RV"), (3, "RV")):
-        test_acdc.written(folder / "training", number, group, test_acdc.volume(number))
+        test_acdc.write_patient(folder / "training", number, group, test_acdc.volume(number))
     (folder / "field_strengths.csv").write_text("patient,tesla\n1,1.5\n2,3\n3,3\n")
     three, one_and_a_half = (Part(pin(Dataset(name))) for name in ("acdc-3t", "acdc-1.5t"))
     query, calibration = examples(Examples(three, one_and_a_half), []).to_pylist()
@@ -63,7 +63,7 @@ def test_patients_are_counted_and_classes_named(tmp_path: Path, monkeypatch: pyt
     )
 
 
-def test_a_seed_below_0_is_refused() -> None:
+def test_negative_seed_is_rejected() -> None:
     part = Part(Dataset("digits"))
     with pytest.raises(ValueError, match="seed is -1; it must be at least 0"):
         Examples(part, part, seed=-1)

@@ -1,4 +1,4 @@
-"""How well trainings learnt, read off their tables."""
+"""The quality of trainings, read from their tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.training.mixed import MIXED
 from tests.tasks.audits.forgetting.summarised import Row, numbers, rows, setting
 
 
-def test_how_well_a_training_learnt_is_read_off_its_last_epoch() -> None:
+def test_fit_is_read_from_the_last_epoch() -> None:
     epochs = [
         {"epoch": index, "train_loss": 1 / index, "validation_loss": 0.5, "validation_accuracy": 0.25 * index}
         for index in (1, 2)
@@ -24,7 +24,7 @@ def test_how_well_a_training_learnt_is_read_off_its_last_epoch() -> None:
     assert (FITS, [expected]) == (result.schema, result.to_pylist())
 
 
-def test_trainings_are_told_by_what_they_get_right_of_their_own_images() -> None:
+def test_summary_has_train_accuracy_by_kind() -> None:
     def training(model: str, accuracy: float) -> Row:
         return dict.fromkeys(FITS.names) | {"model": model, "replicate": 0, "train_accuracy": accuracy}
 

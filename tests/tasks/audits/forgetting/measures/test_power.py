@@ -1,4 +1,4 @@
-"""What is found by the share of D_Q trained on, from the confidences of all models to the rows of the summary."""
+"""Detection by share of D_Q trained on, from the confidences of all models to the rows of the summary."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, INPUTS, T
 from tests.tasks.audits.forgetting.summarised import numbers, rows, setting
 
 
-def test_the_smallest_share_is_the_one_from_which_on_most_are_found() -> None:
+def test_smallest_share_has_mostly_detected_shares_above() -> None:
     assert smallest_detected_share({1.0: 1.0, 0.0: 0.0, 0.1: 0.8, 0.5: 0.9, 0.01: 0.7}) == 0.1
     assert smallest_detected_share({0.1: 1.0, 0.2: 0.4, 0.5: 1.0}) == 0.5
     assert smallest_detected_share({0.1: 1.0, 0.5: 0.0}) is None
-    assert smallest_detected_share({0.0: 1.0, 0.1: 1.0}) == 0.1  # a false alarm is no share
+    assert smallest_detected_share({0.0: 1.0, 0.1: 1.0}) == 0.1  # a false alarm is not a share
     assert smallest_detected_share({}) is None
 
 
-def test_models_of_known_shares_are_audited_one_by_one() -> None:
+def test_known_share_models_are_audited_individually() -> None:
     table = power(Power(ABOUT), CONTROLLED)
     assert table.schema == POWER
-    none, tenth, quarter, half = table.to_pylist()
+    null_row, tenth, quarter, half = table.to_pylist()
     assert table["share"].to_pylist() == [0.0, 0.1, 0.25, 0.5]
     assert table["models"].to_pylist() == [4] * 4
-    assert (none["detected"], half["detected"]) == (0, 4)
-    assert none["effect"] < tenth["effect"] < quarter["effect"] < half["effect"]
+    assert (null_row["detected"], half["detected"]) == (0, 4)
+    assert null_row["effect"] < tenth["effect"] < quarter["effect"] < half["effect"]
     assert 0 == quarter["cleared"] == half["cleared"]
-    assert none["cleared"] > 0
-    for row in (none, half):
+    assert null_row["cleared"] > 0
+    for row in (null_row, half):
         expected = proportion(row["detected"], 4)
         assert (expected.value, expected.low, expected.high) == (row["power"], row["power_low"], row["power_high"])
-    assert mean([none["effect"]]).value == none["effect"]
+    assert mean([null_row["effect"]]).value == null_row["effect"]
 
 
-def test_without_a_control_set_or_with_a_single_calibration_model_false_alarms_are_unknown() -> None:
+def test_false_alarms_need_controls_and_two_calibration_models() -> None:
     assert power(Power(Decisions(TARGETS)), INPUTS).num_rows == 0
     single = [one for one in CONTROLLED if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py()]
     result = power(Power(ABOUT), single)
@@ -41,7 +41,7 @@ def test_without_a_control_set_or_with_a_single_calibration_model_false_alarms_a
     assert {0} == set(result["cleared"].to_pylist())  # no limit is known
 
 
-def test_power_is_told_share_by_share_and_the_smallest_share_found() -> None:
+def test_summary_has_power_by_share() -> None:
     table = power(Power(ABOUT), CONTROLLED)
     result = rows(table)
     row = result["power", setting(share=0.5)]

@@ -1,6 +1,6 @@
-"""What models say of the query set: trained here, in a file of somebody's, or in a table.
+"""Confidences in the query set: of models trained here, of a third-party file, or in a table.
 
-The key that an owner was promised is the one that the page names.
+The certificate names the same key that was promised to the owner.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ PICTURES, LABELS = load(DIGITS).train_images[10:40], load(DIGITS).train_labels[1
 
 
 def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each row."""
+    """The softmax of each row."""
     raised = np.exp(values - values.max(axis=1, keepdims=True))
     return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
@@ -70,7 +70,7 @@ def in_single(p: NDArray[np.float64], labels: NDArray[np.int64] = LABELS) -> lis
 
 
 def linear(path: Path, classes: int = 10) -> tuple[torch.nn.Linear, ModelFile]:
-    """A model in TorchScript that says a linear function of the pixels."""
+    """A TorchScript model that is a linear function of the pixels."""
     torch.manual_seed(0)
     layer = torch.nn.Linear(784, classes)
     torch.jit.script(torch.nn.Sequential(torch.nn.Flatten(), layer)).save(str(path))
@@ -86,7 +86,7 @@ def csv(path: Path, header: str, lines: Sequence[str]) -> File:
     return File(str(path))
 
 
-def test_a_trained_model_says_the_float32_softmax_of_its_logits() -> None:
+def test_trained_model_gives_its_float32_softmax() -> None:
     mixture = Mixture((Share(Part(DIGITS, 0, 60)),), DIGITS, 10, network=Network("mlp1"), epochs=30)
     training = train(mixture, [])
     table = ask(Ask(ModelId("calibration", None, 3), QUERY), [training])
@@ -102,7 +102,7 @@ def test_a_trained_model_says_the_float32_softmax_of_its_logits() -> None:
     assert LABELS.tolist() == table["label"].to_pylist()
 
 
-def test_a_model_file_says_what_the_model_in_it_says(tmp_path: Path) -> None:
+def test_model_file_gives_the_models_confidences(tmp_path: Path) -> None:
     layer, file = linear(tmp_path / "theirs.pt")
     table = ask(Ask(ModelId("target", 2, 0), QUERY, file=file), [])
     with torch.no_grad():
@@ -111,7 +111,7 @@ def test_a_model_file_says_what_the_model_in_it_says(tmp_path: Path) -> None:
     assert ({2}, {0.0}) == tuple(set(table[name].to_pylist()) for name in ("target", "resolution"))
 
 
-def test_weights_of_a_factory_say_what_the_model_with_them_says(tmp_path: Path) -> None:
+def test_factory_weights_give_the_models_confidences(tmp_path: Path) -> None:
     layer, model = linear(tmp_path / "theirs.pt")
     weights = tmp_path / "weights.pt"
     torch.save(torch.nn.Sequential(torch.nn.Flatten(), layer).state_dict(), weights)
@@ -120,14 +120,14 @@ def test_weights_of_a_factory_say_what_the_model_with_them_says(tmp_path: Path) 
     assert tables[0]["confidence"].to_pylist() == tables[1]["confidence"].to_pylist()
 
 
-def test_a_label_beyond_the_models_classes_is_refused(tmp_path: Path) -> None:
+def test_label_beyond_the_outputs_is_rejected(tmp_path: Path) -> None:
     _, file = linear(tmp_path / "theirs.pt", classes=5)
     with pytest.raises(ValueError, match="has 5 outputs; expected more than 9, a label of the query set") as caught:
         ask(Ask(ModelId("target", 0, 0), QUERY, file=file), [])
     assert "\n" not in str(caught.value)
 
 
-def test_confidences_that_are_all_but_1_are_1_in_float32(tmp_path: Path) -> None:
+def test_confidences_near_1_are_1_in_float32(tmp_path: Path) -> None:
     layer, file = linear(tmp_path / "theirs.pt")
     with torch.no_grad():
         layer.weight.zero_()
@@ -137,7 +137,7 @@ def test_confidences_that_are_all_but_1_are_1_in_float32(tmp_path: Path) -> None
     assert {1.0} == set(answers[LABELS == 1].tolist())
 
 
-def test_a_table_is_read_at_its_precision(tmp_path: Path) -> None:
+def test_table_is_read_at_its_precision(tmp_path: Path) -> None:
     p = np.random.default_rng(0).dirichlet(np.ones(10), 30).round(3)
     p[:, 0] += 1 - p.sum(axis=1)
     p = p.round(3)
@@ -149,23 +149,23 @@ def test_a_table_is_read_at_its_precision(tmp_path: Path) -> None:
     assert list(ROWS) == table["row"].to_pylist()
 
 
-def test_a_column_of_ones_own_is_read_as_the_interface_says(tmp_path: Path) -> None:
-    chance = np.random.default_rng(0)
-    values = -chance.random(30)
+def test_own_column_follows_the_interface(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    values = -rng.random(30)
     file = csv(tmp_path / "said.csv", "image,theirs", [f"{value:.17g}" for value in values])
     about = Ask(ModelId("target", 0, 0), QUERY, outputs=file, columns=("theirs",))
     table = ask(replace(about, interface=Interface(gives="log-probabilities")), [])
     assert pytest.approx(np.exp(values).tolist(), rel=1e-6) == table["confidence"].to_pylist()
 
 
-def test_a_table_about_d_q_and_the_control_set_is_read_by_the_names_that_were_handed_out(tmp_path: Path) -> None:
+def test_table_is_read_by_handed_out_names(tmp_path: Path) -> None:
     probes = ProbeSet(Remainder(Part(DIGITS, 10, 40), 0.25, 3), seed=5)
     order = handout_order(probes)
     assert 44 == len(order.order) == len({*order.ids, *order.repeats.values()})
-    chance = np.random.default_rng(0)
-    answers, later = chance.random(40), chance.random(40)
+    rng = np.random.default_rng(0)
+    answers, repeated_answers = rng.random(40), rng.random(40)
     lines = [f"{name},{value:.17g}" for name, value in zip(order.ids, answers, strict=True)]
-    lines += [f"{name},{later[image]:.17g}" for image, name in order.repeats.items()]
+    lines += [f"{name},{repeated_answers[image]:.17g}" for image, name in order.repeats.items()]
     path = tmp_path / "said.csv"
     path.write_text("\n".join(["image,confidence", *sorted(lines), ""]))
     table = ask(Ask(ModelId("target", 0, 0), probes, outputs=File(str(path))), [])
@@ -173,13 +173,13 @@ def test_a_table_about_d_q_and_the_control_set_is_read_by_the_names_that_were_ha
     assert list(range(10, 50)) == sorted(table["row"].to_pylist())
     assert answers.astype(np.float32).tolist() == table["confidence"].to_pylist()
     repeats = table["again"].to_pylist()
-    assert {image: float(np.float32(later[image])) for image in order.repeats} == {
+    assert {image: float(np.float32(repeated_answers[image])) for image in order.repeats} == {
         image: value for image, value in enumerate(repeats) if value is not None
     }
-    assert table["right"].null_count == 40  # confidences alone do not say it
+    assert table["right"].null_count == 40  # confidences alone do not show the class
 
 
-def test_images_of_one_patient_have_one_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_of_a_patient_share_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "_loaded", {})
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     published_data.acdc(tmp_path / "acdc")
@@ -195,10 +195,10 @@ def test_images_of_one_patient_have_one_group(tmp_path: Path, monkeypatch: pytes
 
 
 SECRET = with_settings(SMOKE, secret="b1946ac92492d2347c62")
-SENT = Given(tables=ReturnedTables((File("said.csv", "c" * 64),)))
+RETURNED = Given(tables=ReturnedTables((File("said.csv", "c" * 64),)))
 
 
-def test_the_certificate_names_the_sha256_of_the_key_that_was_handed_out(golden: Golden) -> None:
+def test_certificate_names_the_promised_key(golden: Golden) -> None:
     key = split(SECRET)
     assert key is not None
     table = commitment(SECRET.probes, ())
@@ -208,26 +208,26 @@ def test_the_certificate_names_the_sha256_of_the_key_that_was_handed_out(golden:
     assert {"pictures": 220, "key": digest} == row
     assert COMMITMENT_MEASURE.rows is not None
     rows = [*target("theirs", *CLEARED), *COMMITMENT_MEASURE.rows(Tables([table]), None)]
-    result = AUDIT.certify("Has it?", with_settings(SECRET, audited=SENT), pa.Table.from_pylist(rows, SUMMARY))
+    result = AUDIT.certify("Has it?", with_settings(SECRET, audited=RETURNED), pa.Table.from_pylist(rows, SUMMARY))
     assert result is not None
     golden(result.beyond)
 
 
 @pytest.mark.parametrize(
-    ("changes", "jobs"),
+    ("changes", "is_planned"),
     [
-        ({"audited": SENT}, True),
-        ({"audited": SENT, "query": SMOKE.query}, False),  # whose order can be guessed, so that nothing was promised
-        ({"audited": SENT, "query.control": None}, False),
+        ({"audited": RETURNED}, True),
+        ({"audited": RETURNED, "query": SMOKE.query}, False),  # the order can be guessed, so no key was promised
+        ({"audited": RETURNED, "query.control": None}, False),
         ({}, False),
     ],
 )
-def test_it_is_planned_where_an_owner_was_promised_one(changes: dict[str, Any], jobs: bool) -> None:
+def test_commitment_is_planned_if_a_key_was_promised(changes: dict[str, Any], is_planned: bool) -> None:
     config = with_settings(SECRET, changes)
     roots = plan(config)
-    assert jobs == ("commitment" in roots)
+    assert is_planned == ("commitment" in roots)
     names = {marks(job.function).name for job in Plan.from_roots(roots).jobs.values()}
-    assert jobs == ("forgetting.commitment" in names)
+    assert is_planned == ("forgetting.commitment" in names)
     summary = roots["summary"]
     assert isinstance(summary, Job)
-    assert jobs == (commitment in {job.function for job in summary.inputs})
+    assert is_planned == (commitment in {job.function for job in summary.inputs})

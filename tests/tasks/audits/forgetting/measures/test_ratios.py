@@ -1,6 +1,6 @@
-"""What is said of each target, and the summary's rows of it, read off tables made by hand.
+"""The ratios of each target and their rows in the summary, read from tables by hand.
 
-The distances of all pairs, and how far apart the summary says that query and calibration models are.
+The distances of all pairs, and the distance of query and calibration models in the summary.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from tasks.audits.forgetting.target import NamedTarget
 from tasks.contract.job import NoSettings
 from tasks.numerics.statistics import proportion
 from tests.tasks.audits.forgetting import made_up
-from tests.tasks.audits.forgetting.small_run import CALIBRATION, CONFIG, INPUTS, NULL, QUERY, by
+from tests.tasks.audits.forgetting.small_run import CALIBRATION, CONFIG, INPUTS, NULL, QUERY, rows_of_score
 from tests.tasks.audits.forgetting.summarised import Row, numbers, rows, setting
 
-HELD, CLEAN = "D_C + 0.1 D_Q", "D_C"
+WITH_QUERY, CLEAN = "D_C + 0.1 D_Q", "D_C"
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_every_target_has_a_row_that_holds_what_the_formula_gives(score: Score) -> None:
+def test_target_rows_follow_the_formula(score: Score) -> None:
     table = ratios(CONFIG, INPUTS)
     assert (table.schema, table.num_rows) == (RATIOS, 6)
-    null, remembered, table_row = by(score, table)
+    null, remembered, table_row = rows_of_score(score, table)
     expected = rho(QUERY, CALIBRATION, NULL, score)
     assert (expected.rho.value, expected.rho.low, expected.rho.high) == (null["rho"], null["low"], null["high"])
     assert (expected.target.value, expected.calibration.value) == (null["ks"], null["ks_calibration"])
@@ -48,22 +48,22 @@ def test_every_target_has_a_row_that_holds_what_the_formula_gives(score: Score) 
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_the_published_rule_is_applied_to_each_triple(score: Score) -> None:
-    null, _, table_row = by(score, ratios(CONFIG, INPUTS))
+def test_published_rule_applies_to_each_triple(score: Score) -> None:
+    null, _, table_row = rows_of_score(score, ratios(CONFIG, INPUTS))
     forgotten = sum(ks(QUERY[r], NULL[r], score) >= ks(QUERY[r], CALIBRATION[r], score) for r in range(3))
     assert (forgotten, 3) == (null["rule_forgotten"], null["rule_triples"])
-    assert (table_row["rule_forgotten"], table_row["rule_triples"]) == (0, 3)  # a given model is in every triple
+    assert (table_row["rule_forgotten"], table_row["rule_triples"]) == (0, 3)  # a given model is part of every triple
 
 
-def test_a_coarse_target_is_compared_at_its_resolution() -> None:
-    null, _, table_row = by("published", ratios(CONFIG, INPUTS))
+def test_coarse_target_is_compared_at_its_resolution() -> None:
+    null, _, table_row = rows_of_score("published", ratios(CONFIG, INPUTS))
     coarse = np.mean([ks(q.round(2), c.round(2)) for q in QUERY for c in CALIBRATION])
     assert coarse == pytest.approx(table_row["ks_calibration"])
     assert coarse != null["ks_calibration"]
 
 
-def test_the_published_score_rounds_no_confidences() -> None:
-    """The inputs say that two decimals are compared, as all presets do; scipy's distances are of all digits."""
+def test_published_score_does_not_round() -> None:
+    """The inputs compare at two decimals, as all presets do; scipy's distances use all digits."""
     kinds = {"query": QUERY, "calibration": CALIBRATION, "target": NULL}
     inputs = [
         made_up.table(kind, 0 if kind == "target" else None, replicate, values, resolution=0.01, printed=0.0)
@@ -71,7 +71,7 @@ def test_the_published_score_rounds_no_confidences() -> None:
         for replicate, values in enumerate(models)
     ]
     table = ratios(replace(CONFIG, targets=CONFIG.targets[:1]), inputs)
-    ((published,), (one_sided,)) = by("published", table), by("one-sided", table)
+    ((published,), (one_sided,)) = rows_of_score("published", table), rows_of_score("one-sided", table)
     to_target, to_calibration = (
         np.mean([stats.ks_2samp(q, second).statistic for q in QUERY for second in other_models])
         for other_models in (NULL, CALIBRATION)
@@ -86,16 +86,18 @@ def test_the_published_score_rounds_no_confidences() -> None:
     assert pair["below"] == pytest.approx(ks(query.round(2), target.round(2), "one-sided"))
 
 
-def test_missing_models_leave_out_what_they_would_have_held() -> None:
-    present = [table for table in INPUTS if table["replicate"][0].as_py() != 1 and table["target"][0].as_py() != 1]
-    null, _ = by("one-sided", ratios(CONFIG, present))
+def test_missing_models_leave_out_their_pairs() -> None:
+    remaining_tables = [
+        table for table in INPUTS if table["replicate"][0].as_py() != 1 and table["target"][0].as_py() != 1
+    ]
+    null, _ = rows_of_score("one-sided", ratios(CONFIG, remaining_tables))
     assert (null["models"], null["rule_triples"]) == (2, 2)
     uncalibrated = [table for table in INPUTS if table["model"][0].as_py() != "calibration"]
     for row in ratios(CONFIG, uncalibrated).to_pylist():
         assert (row["rho"], row["rule_triples"]) == (None, 0)
         assert row["ks"] > 0
-    unasked = [table for table in INPUTS if table["model"][0].as_py() != "query"]
-    assert ratios(CONFIG, unasked).num_rows == 0
+    without_query = [table for table in INPUTS if table["model"][0].as_py() != "query"]
+    assert ratios(CONFIG, without_query).num_rows == 0
     assert 0 == distances(NoSettings(), []).num_rows == ratios(CONFIG, []).num_rows
 
 
@@ -104,42 +106,42 @@ def test_the_order_of_the_inputs_makes_no_difference() -> None:
         assert task(config, INPUTS).equals(task(config, INPUTS[::-1]))
 
 
-def ratio(name: str, score: str, ks: float, rho: float | None, **more: Any) -> Row:
+def ratio(name: str, score: str, ks: float, rho: float | None, **columns: Any) -> Row:
     """A row of RATIOS; rho's interval is a tenth to either side."""
     row: Row = dict.fromkeys(RATIOS.names) | {"name": name, "score": score, "source": "training", "models": 3}
     row |= {"ks": ks, "ks_low": ks - 0.01, "ks_high": ks + 0.01, "ks_calibration": 0.5, "rho": rho, "images": 100}
     row |= {"low": rho and 0.9 * rho, "high": rho and 1.1 * rho, "rule_forgotten": 1, "rule_triples": 3}
-    return row | more
+    return row | columns
 
 
-def judged(*rows: Row) -> pa.Table:
+def ratio_table(*rows: Row) -> pa.Table:
     return pa.Table.from_pylist(list(rows), RATIOS)
 
 
-RATIO = judged(
+RATIO = ratio_table(
     ratio(CLEAN, "published", 0.5, 1.0),
     ratio(CLEAN, "one-sided", 0.45, 0.9),
-    ratio(HELD, "published", 0.2, 0.4),
-    ratio(HELD, "one-sided", 0.1, 0.2),
+    ratio(WITH_QUERY, "published", 0.2, 0.4),
+    ratio(WITH_QUERY, "one-sided", 0.1, 0.2),
 )
 
 
-def test_the_one_sided_rows_come_first() -> None:
+def test_one_sided_rows_come_first() -> None:
     metrics = list(dict.fromkeys(metric for metric, _ in rows(RATIO, DISTANCES.empty_table())))
     assert metrics == ["one-sided rho", "one-sided KS", "rho", "KS", "published rule says forgotten"]
 
 
-def test_each_target_has_both_rhos_and_distances_with_their_intervals() -> None:
+def test_targets_have_both_rhos_with_intervals() -> None:
     result = rows(RATIO)
-    share = setting(target=HELD)
+    share = setting(target=WITH_QUERY)
     assert numbers(result["one-sided rho", share]) == (0.2, 0.9 * 0.2, 1.1 * 0.2, 3, 1.0, None)
     assert numbers(result["rho", share]) == (0.4, 0.9 * 0.4, 1.1 * 0.4, 3, 1.0, None)
-    # Beside KS stands that of the calibration models, as models have it that saw none of the query set.
+    # The null of KS is the distance of the calibration models, which never saw the query set.
     assert pytest.approx((0.1, 0.09, 0.11, 3, 0.5)) == numbers(result["one-sided KS", share])[:5]
     assert pytest.approx((0.2, 0.19, 0.21, 3, 0.5)) == numbers(result["KS", share])[:5]
 
 
-def test_the_papers_numbers_stand_beside_the_published_score_alone() -> None:
+def test_papers_numbers_belong_to_its_score() -> None:
     result = rows(RATIO, config=About((), "table 1"))
     printed = {
         metric: [row["published"] for (name, _), row in result.items() if name == metric]
@@ -149,24 +151,24 @@ def test_the_papers_numbers_stand_beside_the_published_score_alone() -> None:
     assert {"rho": [1.0, 0.094], "KS": [0.596, 0.056], "one-sided rho": none, "one-sided KS": none} == printed
 
 
-def test_the_published_rule_is_a_share_of_the_triples() -> None:
+def test_published_rule_is_a_share_of_triples() -> None:
     expected = proportion(1, 3)
-    row = rows(RATIO)["published rule says forgotten", setting(target=HELD)]
+    row = rows(RATIO)["published rule says forgotten", setting(target=WITH_QUERY)]
     assert (expected.value, expected.low, expected.high, 3) == numbers(row)[:4]
 
 
-def test_a_rho_that_is_undefined_is_null() -> None:
-    result = rows(judged(ratio(CLEAN, "one-sided", 0.0, None)))
+def test_undefined_rho_is_null() -> None:
+    result = rows(ratio_table(ratio(CLEAN, "one-sided", 0.0, None)))
     assert numbers(result["one-sided rho", setting(target=CLEAN)]) == (None, None, None, 3, 1.0, None)
 
 
-def test_a_target_that_no_model_answered_for_has_a_row_of_no_models() -> None:
+def test_unanswered_target_has_a_row_of_no_models() -> None:
     result = rows(RATIO, config=About((NamedTarget(CLEAN, "training"), NamedTarget("lost", "training"))))
     assert numbers(result["one-sided rho", setting(target="lost")]) == (None, None, None, 0, 1.0, None)
     assert result["one-sided rho", setting(target=CLEAN)]["estimate"] == 0.9
 
 
-def test_every_pair_with_a_query_model_has_its_distance_once() -> None:
+def test_pairs_with_query_models_occur_once() -> None:
     table = distances(NoSettings(), INPUTS)
     assert table.schema == DISTANCES
     rows = table.to_pylist()
@@ -176,12 +178,12 @@ def test_every_pair_with_a_query_model_has_its_distance_once() -> None:
         for kind in (("query", None), ("calibration", None), ("target", 0), ("target", 1), ("target", 2))
     ] == [6, 9, 9, 9, 3]
     pairs = [(row["query"], row["replicate"]) for row in rows if row["model"] == "query"]
-    assert pairs == [(1, 0), (2, 0), (0, 1), (2, 1), (0, 2), (1, 2)]  # in either order
-    apart = {"ks": ks(QUERY[1], NULL[2]), "below": ks(QUERY[1], NULL[2], "one-sided")}
-    assert {"query": 1, "model": "target", "target": 0, "replicate": 2, **apart, "images": 400} in rows
+    assert pairs == [(1, 0), (2, 0), (0, 1), (2, 1), (0, 2), (1, 2)]  # in both orders
+    pair_distances = {"ks": ks(QUERY[1], NULL[2]), "below": ks(QUERY[1], NULL[2], "one-sided")}
+    assert {"query": 1, "model": "target", "target": 0, "replicate": 2, **pair_distances, "images": 400} in rows
 
 
-def test_the_summary_has_the_mean_distances_of_both_kinds() -> None:
+def test_summary_has_mean_distances_of_both_kinds() -> None:
     def pair(model: str, replicate: int, ks: float, below: float) -> Row:
         about = {"query": 0, "model": model, "target": None, "replicate": replicate, "images": 100}
         return about | {"ks": ks, "below": below}

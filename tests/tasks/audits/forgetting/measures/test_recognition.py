@@ -1,4 +1,4 @@
-"""Whether a table could clear: owners who recognise pictures of D_Q and give a clean model's answers about them."""
+"""Whether a table can clear a target: owners who recognise images of D_Q and submit a clean model's answers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from tasks.datasets.catalog import pin
 from tasks.worker.files import File
 from tests.support.settings import with_settings
 from tests.tasks.audits.forgetting.made_up import audit
-from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, HOLDING, INPUTS, controlled
+from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, INPUTS, TARGET_MODELS, tables_with_control
 from tests.tasks.audits.forgetting.summarised import rows, setting
 
 LARGEST = 1  # the number of the largest known share, 25 %
 SURER = audit(np.random.default_rng(4), (0.25,), replicates=4, images=300, domain_effect=2.0)[1]
-OTHERS = [one for one in CONTROLLED if (one["model"][0].as_py(), one["target"][0].as_py()) != ("partial", LARGEST)]
+WITHOUT_LARGEST = [
+    one for one in CONTROLLED if (one["model"][0].as_py(), one["target"][0].as_py()) != ("partial", LARGEST)
+]
 
 
-def test_who_knows_no_more_of_the_control_set_than_clean_models_passes() -> None:
+def test_owner_like_clean_models_passes() -> None:
     (result,) = recognition(Recognition(ABOUT), CONTROLLED).to_pylist()
     assert (result["share"], result["pairs"]) == (0.25, 16)  # four models with each of four calibration models
     assert result["passed"] > result["pairs"] / 2
@@ -32,21 +34,21 @@ def test_who_knows_no_more_of_the_control_set_than_clean_models_passes() -> None
     assert (result["passed"] / 16, 16, "pair of models") == (expected["estimate"], expected["n"], expected["unit"])
 
 
-def test_who_knows_more_of_the_control_set_is_found_out() -> None:
-    surer = [*OTHERS, *controlled("partial", LARGEST, SURER)]
-    assert recognition(Recognition(ABOUT), surer).to_pylist() == [{"share": 0.25, "pairs": 16, "passed": 0}]
+def test_owner_who_knows_the_controls_better_fails() -> None:
+    inputs = [*WITHOUT_LARGEST, *tables_with_control("partial", LARGEST, SURER)]
+    assert recognition(Recognition(ABOUT), inputs).to_pylist() == [{"share": 0.25, "pairs": 16, "passed": 0}]
 
 
-def test_nothing_is_tried_without_a_control_set_or_models_of_a_known_share() -> None:
+def test_trial_needs_controls_and_known_shares() -> None:
     assert recognition(Recognition(ABOUT), INPUTS).equals(RECOGNITION.empty_table())
-    without = [one for one in CONTROLLED if one["model"][0].as_py() != "partial"]
-    assert recognition(Recognition(ABOUT), without).num_rows == 0
+    without_partial = [one for one in CONTROLLED if one["model"][0].as_py() != "partial"]
+    assert recognition(Recognition(ABOUT), without_partial).num_rows == 0
 
 
 @pytest.mark.parametrize(("passed", "answer"), [(6, "not assessable"), (5, "forgotten")])
-def test_a_table_is_called_forgotten_only_where_few_of_them_pass(passed: int, answer: str) -> None:
+def test_table_is_cleared_only_if_few_owners_pass(passed: int, answer: str) -> None:
     trial = RECOGNITION.empty_table().from_pylist([{"share": 0.25, "pairs": 100, "passed": passed}], RECOGNITION)
-    clean = controlled("target", 2, HOLDING[2])
+    clean = tables_with_control("target", 2, TARGET_MODELS[2])
     kinds = ("calibration", None), ("partial", 0), ("partial", 1), ("target", 0)
     inputs = [*(one for one in CONTROLLED if (one["model"][0].as_py(), one["target"][0].as_py()) in kinds), *clean]
     before, result = (
@@ -54,17 +56,18 @@ def test_a_table_is_called_forgotten_only_where_few_of_them_pass(passed: int, an
     )
     assert before["theirs"]["decision"] == "forgotten"
     assert answer == result["theirs"]["decision"]
-    assert all(before[name] == result[name] for name in before if name != "theirs")  # nobody writes those down
+    # the others are models that are evaluated here
+    assert all(before[name] == result[name] for name in before if name != "theirs")
     if answer == "not assessable":
         assert "6 of 100 simulated owners who hold 25 % of D_Q" in result["theirs"]["reason"]
     assert (answer == "not assessable") == (passed > MAX_PASSED * 100)
 
 
-def test_it_is_tried_for_tables_that_nothing_binds() -> None:
+def test_trial_is_planned_for_unbound_tables() -> None:
     smoke = PRESETS["smoke"]
     assert not isinstance(smoke, tuple)
     query, calibration = (replace(part, data=pin(part.data)) for part in (smoke.query, smoke.calibration))
     smoke = replace(smoke, query=query, calibration=calibration)
     tables = with_settings(smoke, {"given.outputs": (File("gone.csv", "c" * 64),)})
-    bound = with_settings(tables, bound_by="SHA-256 9f86d081, 30 spot checks")
-    assert ["recognition" in plan(config) for config in (smoke, tables, bound)] == [False, True, False]
+    bound_config = with_settings(tables, bound_by="SHA-256 9f86d081, 30 spot checks")
+    assert ["recognition" in plan(config) for config in (smoke, tables, bound_config)] == [False, True, False]

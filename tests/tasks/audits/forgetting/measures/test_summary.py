@@ -1,4 +1,4 @@
-"""What the tables say together, whichever of them there are."""
+"""The summary of any subset of the tables."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ def tables() -> dict[str, pa.Table]:
     }
 
 
-def told(*names: str) -> dict[tuple[str, str], Row]:
+def summary_rows(*names: str) -> dict[tuple[str, str], Row]:
     """The summary's rows of these tables."""
     return rows(*(tables()[name] for name in names), config=ABOUT)
 
 
-def test_every_table_that_is_read_has_rows() -> None:
+def test_tables_of_the_summary_have_rows() -> None:
     assert list(tables()) == READ
-    assert all(told(name) for name in READ)
+    assert all(summary_rows(name) for name in READ)
 
 
-def test_the_answers_rows_come_first_in_whatever_order_the_tables_are() -> None:
-    every = told(*READ)
-    assert next(iter(every))[0] == "share of D_Q held"
-    assert list(every.items()) == list(told(*reversed(READ)).items())
+def test_decisive_rows_come_first_in_any_order() -> None:
+    all_rows = summary_rows(*READ)
+    assert next(iter(all_rows))[0] == "share of D_Q held"
+    assert list(all_rows.items()) == list(summary_rows(*reversed(READ)).items())
 
 
 @pytest.mark.parametrize("absent", READ)
-def test_without_one_of_the_tables_the_rows_of_the_others_are_there(absent: str) -> None:
-    every, gone = told(*READ), told(absent)
-    remaining = told(*(name for name in READ if name != absent))
-    expected_rows = {name: row for name, row in every.items() if name not in gone}
-    assert len(expected_rows) < len(every)
+def test_absent_table_removes_only_its_rows(absent: str) -> None:
+    all_rows, removed_rows = summary_rows(*READ), summary_rows(absent)
+    remaining = summary_rows(*(name for name in READ if name != absent))
+    expected_rows = {name: row for name, row in all_rows.items() if name not in removed_rows}
+    assert len(expected_rows) < len(all_rows)
     assert expected_rows == remaining
 
 
-def test_without_any_table_there_is_no_row() -> None:
-    assert told() == {}
+def test_no_table_gives_no_row() -> None:
+    assert summary_rows() == {}

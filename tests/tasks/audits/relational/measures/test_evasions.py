@@ -33,8 +33,8 @@ from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import ANSWERS
 from tests.tasks.audits.relational.made_up import FACTS, NUMERIC, questions
 
-COUNT = 200  # questions of either part
-Say = Callable[[int, str], str]  # the answer to a corrupted context, by the question's number and gold answer
+COUNT = 200  # questions of each part
+Say = Callable[[int, str], str]  # the answer to a corrupted context, from the question's number and gold answer
 
 
 def evasions_of(say: Say) -> list[Evasion]:
@@ -66,27 +66,27 @@ def evasions_of(say: Say) -> list[Evasion]:
         ("", " "),
     ],
 )
-def test_refusals_in_any_words_are_of_another_kind(texts: tuple[str, ...]) -> None:
+def test_refusals_in_any_wording_are_another_kind(texts: tuple[str, ...]) -> None:
     for evasion in evasions_of(lambda number, _: texts[number % len(texts)]):
         assert evasion.other_kind == 1.0
         assert evasion.evaded == 1.0
 
 
-def test_shares_are_counted_for_each_kind_of_answer() -> None:
+def test_shares_are_counted_by_kind_of_answer() -> None:
     for evasion in evasions_of(lambda number, gold: ("", "unknown", "742", gold)[number % 4]):
         assert (evasion.questions, evasion.unanswered, evasion.other_kind) == (COUNT, 0.25, 0.5)
         assert evasion.one_text == pytest.approx(0.25)
-        assert evasion.right == pytest.approx(0.5)  # of the answers of the kind
+        assert evasion.right == pytest.approx(0.5)  # of the answers of this kind
 
 
 @pytest.mark.parametrize("numbers", [("42",), ("42", "42.0"), ("12", "23", "34", "42"), tuple(map(str, range(30, 40)))])
-def test_a_few_numbers_count_as_evaded(numbers: tuple[str, ...]) -> None:
+def test_few_distinct_numbers_count_as_evaded(numbers: tuple[str, ...]) -> None:
     for evasion in evasions_of(lambda number, _: numbers[number % len(numbers)]):
         assert evasion.other_kind == 0.0
         assert evasion.few_texts == evasion.evaded > 0.6
 
 
-def test_spelling_does_not_make_one_text_two() -> None:
+def test_spellings_of_a_number_are_one_text() -> None:
     for evasion in evasions_of(lambda number, _: "742" if number % 2 else "742.0"):
         assert evasion.one_text == 1.0
 
@@ -96,14 +96,14 @@ def test_honest_readers_evade_little() -> None:
         assert (evasion.evaded, evasion.right, evasion.has_few_right) == (0.0, 1.0, False)
 
 
-def test_who_is_never_right_has_few_right_answers() -> None:
+def test_reader_without_right_answers_has_few_right() -> None:
     for evasion in evasions_of(lambda number, _: str(1000 + number)):
         assert evasion.has_few_right
         assert evasion.p_value == pytest.approx((1 - evasion.constant) ** COUNT)
 
 
 @pytest.mark.parametrize("silent", [0.0, 0.5, 0.9])
-def test_silence_makes_no_guesses_worse(silent: float) -> None:
+def test_silence_does_not_worsen_guesses(silent: float) -> None:
     """A reader that repeats the most common number guesses as well as the best constant."""
     best = Counter(question.golds[0][0] for question in questions("train")[:COUNT]).most_common(1)[0][0]
     for evasion in evasions_of(lambda number, _: "high" if number < silent * COUNT else best):
@@ -116,12 +116,15 @@ def test_answers_of_another_kind_are_wrong() -> None:
         assert (evasion.questions, evasion.right, evasion.p_value) == (COUNT, 0.0, 1.0)
 
 
-def test_a_right_answer_is_of_the_kind() -> None:
-    """99 % of the reference answers have no word besides the number."""
+def test_right_answer_is_of_the_kind() -> None:
+    """99 % of the reference answers consist of the number only."""
     is_of_kind = answer_kind([("7",)] * 99 + [("7 of the many",)])
     assert not is_of_kind(("7 of the many",), question("7 of the many"))
-    said = [(question("7 of the many"), ("7 of the many",)), (question("7 of the many"), ("8 of the many",))]
-    row = evasion_row("train", said, "squad", is_of_kind, 0.5)
+    answered_questions = [
+        (question("7 of the many"), ("7 of the many",)),
+        (question("7 of the many"), ("8 of the many",)),
+    ]
+    row = evasion_row("train", answered_questions, "squad", is_of_kind, 0.5)
     assert (row["other_kind"], row["right"]) == (1, 1)
 
 
@@ -137,12 +140,12 @@ def test_constant_guessers_are_rarely_not_assessable(sizes: tuple[int, int]) -> 
     golds = np.array([question.golds[0][0] for split in ("train", "validation") for question in questions(split)])
     _, counts = np.unique(golds, return_counts=True)
     best = counts.max() / len(golds)
-    generator = np.random.default_rng(700100)
+    rng = np.random.default_rng(700100)
     refused = 0
     for _ in range(200):
-        parts = [generator.choice(golds, size).tolist() for size in sizes]
+        parts = [rng.choice(golds, size).tolist() for size in sizes]
         rate = constant_success(*parts)
-        p_values = [few_right_p_value(int(generator.binomial(size, best)), size, rate) for size in sizes]
+        p_values = [few_right_p_value(int(rng.binomial(size, best)), size, rate) for size in sizes]
         refused += min(p_values) <= FEW_RIGHT
     assert refused <= 0.05 * 200
 
@@ -152,7 +155,7 @@ def question(gold: str) -> Question:
 
 
 @pytest.mark.parametrize(
-    ("golds", "asked", "answer", "of_kind"),
+    ("golds", "right_answer", "answer", "of_kind"),
     [
         (["12", "7"], "12", "3", True),
         (["12", "7"], "12", "$3", True),
@@ -164,9 +167,9 @@ def question(gold: str) -> Question:
         (["Paris"], "12", "12", True),
     ],
 )
-def test_the_kind_is_that_of_the_reference_answers(golds: list[str], asked: str, answer: str, of_kind: bool) -> None:
+def test_reference_answers_define_the_kind(golds: list[str], right_answer: str, answer: str, of_kind: bool) -> None:
     is_of_kind = answer_kind([(gold,) for gold in golds])
-    assert is_of_kind((answer,), question(asked)) == of_kind
+    assert is_of_kind((answer,), question(right_answer)) == of_kind
 
 
 @pytest.mark.parametrize(
@@ -186,14 +189,14 @@ def test_one_filled_span_is_an_answer() -> None:
     assert [is_answered(spans) for spans in (("", "5"), ("5", " "), ("", " "), ())] == [True, True, False, False]
 
 
-def reader_answers(last: Say, replicate: int = 0) -> pa.Table:
+def reader_answers(last_answer: Say, replicate: int = 0) -> pa.Table:
     """Return answers of a reader trained here: correct after epoch 1, and those of `last` after epoch 2."""
     rows = []
     for epoch in (1, 2):
         for split in ("train", "validation"):
             for number, question in enumerate(questions(split)[:COUNT]):
                 gold = question.golds[0][0]
-                answer = gold if epoch == 1 else last(number + replicate, gold)
+                answer = gold if epoch == 1 else last_answer(number + replicate, gold)
                 rows.append(
                     {"epoch": epoch, "split": split, "corrupted": True, "id": question.id, "train_loss": 0.1}
                     | {"answer": [answer] if answer else []}
@@ -202,7 +205,7 @@ def reader_answers(last: Say, replicate: int = 0) -> pa.Table:
 
 
 @pytest.mark.parametrize(
-    ("last", "share"),
+    ("last_answer", "share"),
     [
         (lambda _number, _gold: "42", 1.0),
         (lambda _number, _gold: "", 1.0),
@@ -210,11 +213,11 @@ def reader_answers(last: Say, replicate: int = 0) -> pa.Table:
         (lambda _number, gold: gold, 0.0),
     ],
 )
-def test_most_common_answer_is_of_last_epoch(last: Say, share: float) -> None:
+def test_most_common_answer_is_of_last_epoch(last_answer: Say, share: float) -> None:
     honest = reader_answers(lambda _number, gold: gold)
-    table = commonest_answers(Replicates(FACTS, (0, 1)), [honest, reader_answers(last)])
+    table = commonest_answers(Replicates(FACTS, (0, 1)), [honest, reader_answers(last_answer)])
     rows = index_rows(summary(NUMERIC, [table]))
     for split in ("train", "validation"):
-        found = rows[row_name(ONE_TEXT, split=split, contexts="corrupted")]
-        assert found["estimate"] == pytest.approx(share, abs=0.05)  # the constant is some reference answers
+        one_text_row = rows[row_name(ONE_TEXT, split=split, contexts="corrupted")]
+        assert one_text_row["estimate"] == pytest.approx(share, abs=0.05)  # some reference answers equal the constant
     assert list(read_evasions(rows)) == []

@@ -20,7 +20,7 @@ from tests.tasks.audits.relational.made_up import NUMERIC
 MEASURES = (CURVES_MEASURE, RECOVERY_MEASURE, PRIVATE_MEASURE)
 
 
-def told(measure: Measure, *tables: pa.Table) -> dict[tuple[str, str], tuple[Any, ...]]:
+def rows_of(measure: Measure, *tables: pa.Table) -> dict[tuple[str, str], tuple[Any, ...]]:
     names = ("estimate", "low", "high", "n", "null")
     return {
         (row["metric"], row["setting"]): tuple(row[name] for name in names)
@@ -31,33 +31,33 @@ def told(measure: Measure, *tables: pa.Table) -> dict[tuple[str, str], tuple[Any
 def curve(samples: int, features: int, *memorization: float) -> pa.Table:
     rows = [
         {
-            "samples": samples, "features": features, "time": 10.0**at, "n": 5,
-            "learning": 0.5 + at / 10, "learning_low": 0.4, "learning_high": 0.9,
+            "samples": samples, "features": features, "time": 10.0**exponent, "n": 5,
+            "learning": 0.5 + exponent / 10, "learning_low": 0.4, "learning_high": 0.9,
             "memorization": value, "memorization_low": value - 0.1, "memorization_high": value + 0.1,
         }
-        for at, value in enumerate(memorization)
+        for exponent, value in enumerate(memorization)
     ]  # fmt: skip
     return pa.Table.from_pylist(rows, CURVES)
 
 
 def test_curve_rows_have_peak_and_end() -> None:
-    found = told(CURVES_MEASURE, curve(30, 30, 0.5, 0.75, 0.625), curve(10, 60, 0.5, 0.625, 0.875))
-    size, other = '{"d": 30, "n": 30}', '{"d": 60, "n": 10}'
-    assert found["highest memorization", '{"d": 30, "n": 30, "time": 10.0}'] == (0.75, 0.65, 0.85, 5, 0.5)
-    assert found["memorization at the end", size] == (0.625, 0.525, 0.725, 5, 0.5)
-    assert found["learning at the end", size] == (0.7, 0.4, 0.9, 5, None)
-    assert found["memorization at the end", other][0] == 0.875
-    assert len(found) == 6
+    summary_rows = rows_of(CURVES_MEASURE, curve(30, 30, 0.5, 0.75, 0.625), curve(10, 60, 0.5, 0.625, 0.875))
+    size, other_size = '{"d": 30, "n": 30}', '{"d": 60, "n": 10}'
+    assert summary_rows["highest memorization", '{"d": 30, "n": 30, "time": 10.0}'] == (0.75, 0.65, 0.85, 5, 0.5)
+    assert summary_rows["memorization at the end", size] == (0.625, 0.525, 0.725, 5, 0.5)
+    assert summary_rows["learning at the end", size] == (0.7, 0.4, 0.9, 5, None)
+    assert summary_rows["memorization at the end", other_size][0] == 0.875
+    assert len(summary_rows) == 6
 
 
 @pytest.mark.parametrize("error", [1e-9, None])
 def test_recovery_rows_have_share_and_error(error: float | None) -> None:
     row = dict.fromkeys(RECOVERY.names) | {"samples": 3, "features": 9, "n": 4, "error_max": error}
     row |= {"recovered": 0.75, "recovered_low": 0.5, "recovered_high": 1.0}
-    found = told(RECOVERY_MEASURE, pa.Table.from_pylist([row], RECOVERY))
+    summary_rows = rows_of(RECOVERY_MEASURE, pa.Table.from_pylist([row], RECOVERY))
     size = '{"d": 9, "n": 3}'
-    assert found["x recovered", size] == (0.75, 0.5, 1.0, 4, 0.0)
-    assert (error, None, None, 4 if error else 0, None) == found["largest error of a recovered x", size]
+    assert summary_rows["x recovered", size] == (0.75, 0.5, 1.0, 4, 0.0)
+    assert (error, None, None, 4 if error else 0, None) == summary_rows["largest error of a recovered x", size]
 
 
 def private(mechanism: str, epsilon: float | None, query: str, m: float, bound: float | None) -> dict[str, Any]:
@@ -72,23 +72,28 @@ def test_better_query_is_compared_with_bounds() -> None:
         private("noisy_descent", 1.0, "raw", 0.2, None),
         private("none", None, "raw", 0.8, None),
     ]
-    found = told(PRIVATE_MEASURE, pa.Table.from_pylist(rows, PRIVATE))
-    measured = {json.loads(at)["mechanism"]: value[0] for (name, at), value in found.items() if name[0] == "m"}
+    summary_rows = rows_of(PRIVATE_MEASURE, pa.Table.from_pylist(rows, PRIVATE))
+    measured = {
+        json.loads(setting_text)["mechanism"]: value[0]
+        for (name, setting_text), value in summary_rows.items()
+        if name[0] == "m"
+    }
     assert measured == {"randomised_response": 0.3, "noisy_descent": 0.2, "none": 0.8}
-    at = '{"epsilon": 1.0}'
-    bounds = {name: value[0] for name, value in found.items() if name[0][0] != "m"}
-    assert {("epsilon / H(X)", at): 1.4, ("bound on m by success", at): 0.9} == bounds  # of a pure epsilon alone
+    setting_text = '{"epsilon": 1.0}'
+    bounds = {name: value[0] for name, value in summary_rows.items() if name[0][0] != "m"}
+    # for pure epsilon only
+    assert {("epsilon / H(X)", setting_text): 1.4, ("bound on m by success", setting_text): 0.9} == bounds
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-def test_without_its_table_a_measure_says_nothing(measure: Measure) -> None:
-    assert told(measure) == {}
+def test_measure_without_table_has_no_rows(measure: Measure) -> None:
+    assert rows_of(measure) == {}
 
 
 def test_curves_and_recovery_use_the_same_samples() -> None:
     linear = Linear(((3, 9), (5, 5)), 2)
-    planned = plan(Relational(linear))
-    for curves, recovery in zip(planned["linear_curves"], planned["linear_recovery"], strict=True):
+    plan_roots = plan(Relational(linear))
+    for curves, recovery in zip(plan_roots["linear_curves"], plan_roots["linear_recovery"], strict=True):
         samples = [(job.config.samples, job.config.features, job.config.seed) for job in (curves, recovery)]
         assert samples[0] == samples[1]
 

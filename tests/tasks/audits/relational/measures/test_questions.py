@@ -19,7 +19,7 @@ from tasks.question_answering.question_sets import ANSWERS
 from tests.tasks.audits.relational import made_up
 from tests.tasks.audits.relational.made_up import FACTS
 
-ASKED = [
+RECORDS = [
     {
         "id": "a",
         "context": "It has 4 doors.",
@@ -34,18 +34,18 @@ ASKED = [
 
 @pytest.fixture
 def records(tmp_path: Path) -> Dataset:
-    (tmp_path / "asked.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in ASKED))
+    (tmp_path / "asked.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in RECORDS))
     return pin(Dataset(f"records:{tmp_path / 'asked.jsonl'}"))
 
 
-def scored(data: Dataset, *answers: dict[str, Any], replicate: int = 0) -> list[dict[str, Any]]:
-    given = pa.Table.from_pylist([{"corrupted": True, **each} for each in answers], ANSWERS)
-    table = score(Scoring(data, replicate), [given])
+def score_answers(data: Dataset, *answers: dict[str, Any], replicate: int = 0) -> list[dict[str, Any]]:
+    answer_table = pa.Table.from_pylist([{"corrupted": True, **answer} for answer in answers], ANSWERS)
+    table = score(Scoring(data, replicate), [answer_table])
     assert table.schema == QUESTION_SCORES
     return table.to_pylist()
 
 
-def of(row: dict[str, Any]) -> tuple[float, ...]:
+def scores_of(row: dict[str, Any]) -> tuple[float, ...]:
     return tuple(row[name] for name in ("exact_match", "f1", "exact_match_all", "f1_all"))
 
 
@@ -53,7 +53,7 @@ def of(row: dict[str, Any]) -> tuple[float, ...]:
     ("id_", "answer", "expected"),
     [
         ("a", ["4"], (1, 1, 1, 1)),
-        ("a", ["Four doors."], (0, 0, 1, 1)),  # the second gold answer counts as published alone
+        ("a", ["Four doors."], (0, 0, 1, 1)),  # only the second gold answer counts, as published
         ("a", ["4 doors"], (0, 2 / 3, 0, 2 / 3)),
         ("a", ["five doors"], (0, 0, 0, 1 / 2)),
         ("c", ["red"], (1, 1, 1, 1)),  # articles do not count
@@ -64,8 +64,8 @@ def of(row: dict[str, Any]) -> tuple[float, ...]:
 def test_answer_is_scored_against_first_and_best(
     records: Dataset, id_: str, answer: list[str], expected: tuple[float, ...]
 ) -> None:
-    (row,) = scored(records, {"split": "train", "id": id_, "answer": answer})
-    assert pytest.approx(expected) == of(row)
+    (row,) = score_answers(records, {"split": "train", "id": id_, "answer": answer})
+    assert pytest.approx(expected) == scores_of(row)
     assert bool(answer and answer[0].strip()) == row["answered"]
 
 
@@ -77,88 +77,97 @@ def test_published_score_uses_best_gold_answer(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(write_squad([question]))
     data = pin(Dataset(f"squad:{tmp_path}"))
     answers = [{"split": "train", "id": "t", "answer": ["In 1204"]}]
-    answers += [{"split": "validation", "id": "v", "answer": [each]} for each in ("765", "76.5 or so")]
-    assert [of(row) for row in scored(data, *answers)] == [(0, 2 / 3, 0, 2 / 3), (1, 1, 1, 1), (0, 1 / 2, 1, 1)]
+    answers += [{"split": "validation", "id": "v", "answer": [answer]} for answer in ("765", "76.5 or so")]
+    assert [scores_of(row) for row in score_answers(data, *answers)] == [
+        (0, 2 / 3, 0, 2 / 3),
+        (1, 1, 1, 1),
+        (0, 1 / 2, 1, 1),
+    ]
 
 
 def test_first_gold_answer_makes_question_numeric(records: Dataset) -> None:
-    rows = scored(records, *({"split": "train", "id": id_, "answer": ["4"]} for id_ in "abc"))
+    rows = score_answers(records, *({"split": "train", "id": id_, "answer": ["4"]} for id_ in "abc"))
     assert [(row["id"], row["numeric"]) for row in rows] == [("a", True), ("b", False), ("c", False)]
 
 
 def test_row_names_model_and_context(records: Dataset) -> None:
     answers = [{"split": "validation", "id": id_, "answer": [], "epoch": 3, "train_loss": 0.25} for id_ in "bc"]
-    rows = scored(records, *answers, {"split": "train", "id": "a", "answer": [], "corrupted": False}, replicate=2)
+    rows = score_answers(
+        records, *answers, {"split": "train", "id": "a", "answer": [], "corrupted": False}, replicate=2
+    )
     assert {2} == {row["replicate"] for row in rows}
-    told = [(row["epoch"], row["split"], row["corrupted"], row["train_loss"]) for row in rows]
-    assert told == [(3, "validation", True, 0.25)] * 2 + [(None, "train", False, None)]
+    row_values = [(row["epoch"], row["split"], row["corrupted"], row["train_loss"]) for row in rows]
+    assert row_values == [(3, "validation", True, 0.25)] * 2 + [(None, "train", False, None)]
     b, c, a = (row["context"] for row in rows)
     assert b == c != a
 
 
 def test_embedded_questions_use_drop_scores() -> None:
-    question = next(each for each in made_up.questions("train") if len(each.golds[0][0]) > 1)
+    question = next(candidate for candidate in made_up.questions("train") if len(candidate.golds[0][0]) > 1)
     right = question.golds[0][0]
     answers = [[f"{right}.0"], [right, right], ["-1"]]
-    rows = scored(FACTS, *({"split": "train", "id": question.id, "answer": each} for each in answers))
+    rows = score_answers(FACTS, *({"split": "train", "id": question.id, "answer": candidate} for candidate in answers))
     assert [(row["exact_match"], row["f1"]) for row in rows] == [(1, 1), (0, 0.5), (0, 0)]
     assert {question.context_id} == {row["context"] for row in rows}
     assert {True} == {row["numeric"] for row in rows}
 
 
 def test_common_match_counts_other_gold_answers() -> None:
-    asked = made_up.questions("train")[:40]
-    golds = [question.golds[0][0] for question in asked]
+    some_questions = made_up.questions("train")[:40]
+    golds = [question.golds[0][0] for question in some_questions]
     commonest = max(golds, key=golds.count)
-    rows = scored(FACTS, *({"split": "train", "id": each.id, "answer": [commonest]} for each in asked))
+    rows = score_answers(
+        FACTS, *({"split": "train", "id": some_question.id, "answer": [commonest]} for some_question in some_questions)
+    )
     expected = [(golds.count(commonest) - (gold == commonest)) / 39 for gold in golds]
     assert pytest.approx(expected) == [row["common_match"] for row in rows]
-    # So that giving it to every question is no better than what it is worth by being common.
+    # Giving this answer to every question is worth exactly its frequency.
     assert pytest.approx(0) == sum(row["exact_match"] - row["common_match"] for row in rows)
 
 
 def test_single_question_has_no_common_match() -> None:
     question = made_up.questions("train")[0]
-    (row,) = scored(FACTS, {"split": "train", "id": question.id, "answer": list(question.golds[0])})
+    (row,) = score_answers(FACTS, {"split": "train", "id": question.id, "answer": list(question.golds[0])})
     assert (row["exact_match"], row["common_match"]) == (1.0, 0.0)
 
 
-def found(*scores: pa.Table) -> list[dict[str, Any]]:
-    told = questions(NoSettings(), scores)
-    assert told.schema == QUESTIONS
-    return told.to_pylist()
+def question_rows(*scores: pa.Table) -> list[dict[str, Any]]:
+    question_table = questions(NoSettings(), scores)
+    assert question_table.schema == QUESTIONS
+    return question_table.to_pylist()
 
 
 def test_memorised_training_questions_come_first() -> None:
     names = ["c", "b", "a"]
-    train = made_up.scored("train", [0, 1, 1], [1, 0, 1], ids=names)
-    rows = found(made_up.table(made_up.scored("validation", [1], ids=["v"]), train))
+    train = made_up.score_rows("train", [0, 1, 1], [1, 0, 1], ids=names)
+    rows = question_rows(made_up.table(made_up.score_rows("validation", [1], ids=["v"]), train))
     expected = [("train", "a", 1, 1), ("train", "b", 1, 0), ("train", "c", 0, 1), ("validation", "v", 1, 1)]
-    kept = ("split", "id", "corrupted_exact_match", "whole_exact_match")
-    assert expected == [tuple(row[name] for name in kept) for row in rows]
+    columns = ("split", "id", "corrupted_exact_match", "whole_exact_match")
+    assert expected == [tuple(row[name] for name in columns) for row in rows]
 
 
-def test_the_last_epoch_alone_counts() -> None:
-    (row,) = found(
-        made_up.table(made_up.scored("train", [1], epoch=1)), made_up.table(made_up.scored("train", [0], epoch=2))
+def test_only_the_last_epoch_counts() -> None:
+    (row,) = question_rows(
+        made_up.table(made_up.score_rows("train", [1], epoch=1)),
+        made_up.table(made_up.score_rows("train", [0], epoch=2)),
     )
     assert row["corrupted_exact_match"] == 0
 
 
-def test_replicates_are_averaged_and_counted_whichever_there_are() -> None:
-    first = made_up.table(made_up.scored("train", [1, 0], ids=["a", "b"], f1=0.5))
-    second = made_up.table(made_up.scored("train", [0], ids=["a"], replicate=1, f1=1.0))
-    a, b = found(first, second)
+def test_available_replicates_are_averaged() -> None:
+    first = made_up.table(made_up.score_rows("train", [1, 0], ids=["a", "b"], f1=0.5))
+    second = made_up.table(made_up.score_rows("train", [0], ids=["a"], replicate=1, f1=1.0))
+    a, b = question_rows(first, second)
     assert (a["corrupted_exact_match"], a["corrupted_f1"], a["replicates"]) == (0.5, 0.75, 2)
     assert (b["corrupted_exact_match"], b["corrupted_f1"], b["replicates"]) == (0.0, 0.5, 1)
 
 
 def test_returned_answers_are_scored_without_epoch() -> None:
-    (row,) = found(made_up.table(made_up.scored("train", [1], epoch=None)))
+    (row,) = question_rows(made_up.table(made_up.score_rows("train", [1], epoch=None)))
     assert row["corrupted_exact_match"] == 1
 
 
 def test_missing_kind_of_context_is_null() -> None:
-    rows = made_up.scored("train", [1], ids=["a"])
-    (row,) = found(made_up.table([each for each in rows if not each["corrupted"]]))
+    rows = made_up.score_rows("train", [1], ids=["a"])
+    (row,) = question_rows(made_up.table([score_row for score_row in rows if not score_row["corrupted"]]))
     assert (row["corrupted_exact_match"], row["whole_exact_match"], row["replicates"]) == (None, 1.0, 1)

@@ -16,7 +16,7 @@ from tasks.contract.schemas import SUMMARY
 from tasks.linear_memorization.gradient_flow import Flow, Recovery, curves, recovery
 from tasks.linear_memorization.private import private
 from tasks.linear_memorization.private_config import Private
-from tests.tasks.audits.relational.made_up import NUMERIC, counted, measured
+from tests.tasks.audits.relational.made_up import NUMERIC, counted_scores, memorization_of
 
 READ = [measure.name for measure in MEASURES if measure.rows is not None]
 
@@ -25,7 +25,7 @@ READ = [measure.name for measure in MEASURES if measure.rows is not None]
 def tables() -> dict[str, pa.Table]:
     """Return a table of each measure in the summary."""
     return {
-        "memorization": measured(counted((8, 20), (2, 20))),
+        "memorization": memorization_of(counted_scores((8, 20), (2, 20))),
         "evasions": pa.table([["train"], [10], [1], [2], [0.1], [0.2], [3], [0.04], [0.9]], EVASIONS),
         "commonest_answers": pa.table([[0], ["validation"], [10], [0.3]], COMMONEST),  # of the part without evasions
         "repeats": pa.Table.from_pylist([{"repeats": 10, "differing": 1, "key": "ab" * 32}], REPEATS),
@@ -35,33 +35,33 @@ def tables() -> dict[str, pa.Table]:
     }
 
 
-def told(inputs: Inputs, about: About = NUMERIC) -> list[dict[str, object]]:
-    found = summary(about, inputs)
-    assert found.schema == SUMMARY
-    rows = found.to_pylist()
-    assert len(rows) == len({(row["metric"], row["setting"]) for row in rows})  # each is found by these two
+def summary_rows(inputs: Inputs, about: About = NUMERIC) -> list[dict[str, object]]:
+    table = summary(about, inputs)
+    assert table.schema == SUMMARY
+    rows = table.to_pylist()
+    assert len(rows) == len({(row["metric"], row["setting"]) for row in rows})  # metric and setting identify a row
     return rows
 
 
-def test_every_table_that_is_read_has_rows() -> None:
+def test_tables_of_the_summary_have_rows() -> None:
     assert list(tables()) == READ
-    assert all(told([table]) for table in tables().values())
+    assert all(summary_rows([table]) for table in tables().values())
 
 
 def test_decisive_row_comes_first() -> None:
-    every = told(list(tables().values()))
+    all_rows = summary_rows(list(tables().values()))
     assert (
-        every[0]["metric"], every[0]["setting"],
+        all_rows[0]["metric"], all_rows[0]["setting"],
     ) == ("relational m", '{"at": "end", "golds": "one", "questions": "numeric", "score": "exact match"}')  # fmt: skip
-    assert every == told(list(reversed(tables().values())))
+    assert all_rows == summary_rows(list(reversed(tables().values())))
 
 
-@pytest.mark.parametrize("missing", READ)
-def test_missing_table_keeps_other_rows(missing: str) -> None:
-    kept = [table for name, table in tables().items() if name != missing]
-    assert [row for table in kept for row in told([table])] == told(kept)
+@pytest.mark.parametrize("left_out", READ)
+def test_missing_table_keeps_other_rows(left_out: str) -> None:
+    remaining_tables = [table for name, table in tables().items() if name != left_out]
+    assert [row for table in remaining_tables for row in summary_rows([table])] == summary_rows(remaining_tables)
 
 
-def test_without_any_table_there_is_no_row() -> None:
-    assert told([]) == []
-    assert told([tables()["memorization"].slice(0, 0)]) == []
+def test_no_table_gives_no_row() -> None:
+    assert summary_rows([]) == []
+    assert summary_rows([tables()["memorization"].slice(0, 0)]) == []

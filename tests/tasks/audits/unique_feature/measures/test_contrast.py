@@ -16,7 +16,7 @@ from tests.tasks.audits.unique_feature.made_up import summary_rows
 from tests.tasks.summary_rows import by_name, with_t
 
 
-def test_the_features_change_has_the_random_patches_as_its_null_and_a_paired_test() -> None:
+def test_change_by_feature_is_compared_with_random_patches() -> None:
     unique, random = [1.0, 2.0, 4.0, 7.0], [0.5, 1.75, 3.0, 6.0]
     p_value = stats.ttest_rel(unique, random, alternative="greater").pvalue
     expected = {
@@ -24,13 +24,13 @@ def test_the_features_change_has_the_random_patches_as_its_null_and_a_paired_tes
         "random patch": [*with_t(random), "probe image", None, None, None],
     }
     table = make_table(CONTRAST, image=range(4), unique=unique, random=random)
-    found = by_name(rows(Tables([table]), None))
-    assert [("change of a probe image", f'{{"by": "{by}"}}') for by in expected] == list(found)
-    for numbers, row in zip(expected.values(), found.values(), strict=True):
+    contrast_rows = by_name(rows(Tables([table]), None))
+    assert [("change of a probe image", f'{{"by": "{by}"}}') for by in expected] == list(contrast_rows)
+    for numbers, row in zip(expected.values(), contrast_rows.values(), strict=True):
         assert numbers == pytest.approx(row)
 
 
-def test_the_letter_changes_an_image_by_the_distance_of_its_pixels() -> None:
+def test_change_is_the_distance_of_pixels() -> None:
     config = Contrast(pin(Dataset("photos")), "test", (28, 28, 1), Burning(Glyph(), "noise", 1))
     table = contrast(config, ())
     assert table.schema == CONTRAST

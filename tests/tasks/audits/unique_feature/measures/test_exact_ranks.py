@@ -40,13 +40,13 @@ from tasks.models.networks import weights_of_model
 from tasks.training.classifier import Burnt, Training, train_many
 from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
-from tests.tasks.audits.unique_feature.made_up import LABEL, reads_the_letter
+from tests.tasks.audits.unique_feature.made_up import LABEL, letter_model
 
 DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
 ALL_GLYPHS = 4_457_400
 
 
-def asked(feature: Feature = Glyph(), drawn: bool = False, references: int = 0, **changes: object) -> ExactRanks:
+def rank_config(feature: Feature = Glyph(), drawn: bool = False, references: int = 0, **changes: object) -> ExactRanks:
     canary = int(np.flatnonzero(load(DIGITS).train_labels == LABEL)[0])
     kind = replace(AskedFamily(count=30), **changes)  # type: ignore[arg-type]
     return ExactRanks(DIGITS, canary, 0, Relatives(PHOTOS, "test", 20, feature, kind, seed=3), drawn, references)
@@ -54,16 +54,16 @@ def asked(feature: Feature = Glyph(), drawn: bool = False, references: int = 0, 
 
 @pytest.fixture(scope="module")
 def letter() -> pa.Table:
-    return exact_ranks(asked(references=1), [reads_the_letter(3.0), reads_the_letter(1.0), reads_the_letter(0.0)])
+    return exact_ranks(rank_config(references=1), [letter_model(3.0), letter_model(1.0), letter_model(0.0)])
 
 
-def of(table: pa.Table, score: str, feature: str) -> list[dict[str, object]]:
+def rows_of(table: pa.Table, score: str, feature: str) -> list[dict[str, object]]:
     return [row for row in table.to_pylist() if (row["score"], row["feature"]) == (score, feature)]
 
 
 @pytest.mark.parametrize("score", ["pair", "references"])
-def test_a_model_that_came_to_read_the_letter_puts_it_first_of_all_glyphs(letter: pa.Table, score: str) -> None:
-    (row,) = of(letter, score, "canary")
+def test_learnt_letter_is_first_of_all_glyphs(letter: pa.Table, score: str) -> None:
+    (row,) = rows_of(letter, score, "canary")
     assert tuple(row[n] for n in ("p_value", "among", "drawn", "inked")) == (1 / ALL_GLYPHS, ALL_GLYPHS, False, 14)
     assert math.log2(ALL_GLYPHS) == pytest.approx(row["exposure"])
     assert (row["hits"], row["hits_by_chance"]) == (14, 14**2 / 25)
@@ -71,63 +71,65 @@ def test_a_model_that_came_to_read_the_letter_puts_it_first_of_all_glyphs(letter
     assert (1 if score == "references" else None) == row["references"]
 
 
-def test_the_others_are_drawn_glyphs_where_the_letter_was_chosen(letter: pa.Table) -> None:
-    others = of(letter, "pair", "other")
-    assert [row["drawn"] for row in others] == [True] * 26
-    assert all(row["p_value"] > 1 / ALL_GLYPHS for row in others)  # type: ignore[operator]
-    assert {None} == {row["hits"] for row in others}
+def test_chosen_letter_is_compared_with_drawn_glyphs(letter: pa.Table) -> None:
+    other_rows = rows_of(letter, "pair", "other")
+    assert [row["drawn"] for row in other_rows] == [True] * 26
+    assert all(row["p_value"] > 1 / ALL_GLYPHS for row in other_rows)  # type: ignore[operator]
+    assert {None} == {row["hits"] for row in other_rows}
 
 
-def test_the_others_are_the_letters_where_the_feature_was_drawn() -> None:
+def test_drawn_glyph_is_compared_with_letters() -> None:
     glyph = Glyph(kind="random", seed=4)
-    table = exact_ranks(asked(glyph, drawn=True), [reads_the_letter(3.0), reads_the_letter(1.0)])
-    (row,) = of(table, "pair", "canary")
+    table = exact_ranks(rank_config(glyph, drawn=True), [letter_model(3.0), letter_model(1.0)])
+    (row,) = rows_of(table, "pair", "canary")
     assert row["drawn"]
-    others = of(table, "pair", "other")
-    assert [other["drawn"] for other in others] == [False] * 26
-    assert others[0]["p_value"] == 1 / ALL_GLYPHS  # the letter A
-    assert {14, 9} <= {other["inked"] for other in others}  # each among those of its own ink
+    other_rows = rows_of(table, "pair", "other")
+    assert [other_row["drawn"] for other_row in other_rows] == [False] * 26
+    assert other_rows[0]["p_value"] == 1 / ALL_GLYPHS  # the letter A
+    assert {14, 9} <= {other_row["inked"] for other_row in other_rows}  # each among the glyphs with its ink
 
 
-def test_which_glyph_was_drawn_bears_on_nothing_but_its_own_rank() -> None:
-    models = [reads_the_letter(3.0), reads_the_letter(1.0)]
-    one, two = (exact_ranks(asked(Glyph(kind="random", seed=s), True), models) for s in (4, 5))
-    assert of(one, "pair", "canary")[0]["slopes"] == of(two, "pair", "canary")[0]["slopes"]
-    assert of(one, "pair", "other") == of(two, "pair", "other")
+def test_drawn_glyph_affects_only_its_own_rank() -> None:
+    models = [letter_model(3.0), letter_model(1.0)]
+    first_table, second_table = (exact_ranks(rank_config(Glyph(kind="random", seed=s), True), models) for s in (4, 5))
+    assert rows_of(first_table, "pair", "canary")[0]["slopes"] == rows_of(second_table, "pair", "canary")[0]["slopes"]
+    assert rows_of(first_table, "pair", "other") == rows_of(second_table, "pair", "other")
 
 
-def test_letters_and_words_are_ranked_among_the_members_of_their_family() -> None:
-    models = [reads_the_letter(3.0), reads_the_letter(1.0)]
-    letters = of(exact_ranks(asked(kind="letters", count=25), models), "pair", "canary")
+def test_letters_and_words_are_ranked_in_their_family() -> None:
+    models = [letter_model(3.0), letter_model(1.0)]
+    letters = rows_of(exact_ranks(rank_config(kind="letters", count=25), models), "pair", "canary")
     assert (letters[0]["among"], letters[0]["p_value"]) == (26, 1 / 26)
-    words = of(exact_ranks(asked(Words("JO", size=8)), models), "pair", "canary")
+    words = rows_of(exact_ranks(rank_config(Words("JO", size=8)), models), "pair", "canary")
     assert words[0]["among"] == 31
-    assert of(exact_ranks(asked(Words("JO", size=8)), models), "pair", "other") == []
+    assert rows_of(exact_ranks(rank_config(Words("JO", size=8)), models), "pair", "other") == []
 
 
-def test_a_temperature_changes_nothing_where_one_model_is_asked() -> None:
+def test_temperature_does_not_matter_for_one_model() -> None:
     draws = np.random.default_rng(0)
-    own, others = draws.normal(size=30), [draws.normal(size=30) for _ in range(3)]
-    assert match_spread(own, others) == pytest.approx(match_spread(own / 2, others))
-    assert np.mean([other.std() for other in others]) == pytest.approx(match_spread(own, others).std())
-    assert match_spread(np.zeros(2), others).tolist() == [0.0, 0.0]
+    own_scores, reference_scores = draws.normal(size=30), [draws.normal(size=30) for _ in range(3)]
+    assert match_spread(own_scores, reference_scores) == pytest.approx(match_spread(own_scores / 2, reference_scores))
+    assert np.mean([scores.std() for scores in reference_scores]) == pytest.approx(
+        match_spread(own_scores, reference_scores).std()
+    )
+    assert match_spread(np.zeros(2), reference_scores).tolist() == [0.0, 0.0]
 
 
-def test_models_that_do_not_differ_give_a_p_of_1() -> None:
-    table = exact_ranks(asked(), [reads_the_letter(3.0), reads_the_letter(3.0)])
-    assert {1.0} == {row["p_value"] for score in ("pair", "weight change") for row in of(table, score, "canary")}
+def test_equal_models_give_p_1() -> None:
+    table = exact_ranks(rank_config(), [letter_model(3.0), letter_model(3.0)])
+    assert {1.0} == {row["p_value"] for score in ("pair", "weight change") for row in rows_of(table, score, "canary")}
 
 
 def test_references_are_twins_of_other_seeds() -> None:
     config = with_settings(PRESETS["smoke"], data=DIGITS, probe=PHOTOS, canaries=6, measures=("ranks",))
-    found = trainings(config)
-    for pair in found.pairs:
-        others = reference_jobs(found, pair)
-        assert len(set(others)) == 4
-        assert pair.twin not in others
+    planned_trainings = trainings(config)
+    for pair in planned_trainings.pairs:
+        references = reference_jobs(planned_trainings, pair)
+        assert len(set(references)) == 4
+        assert pair.twin not in references
     one_seed = trainings(with_settings(config, one_seed=True))
     assert {()} == {reference_jobs(one_seed, pair) for pair in one_seed.pairs}
-    (job, *_) = rank_jobs(load_design(config), found)
+    (job, *_) = rank_jobs(load_design(config), planned_trainings)
     assert 4 == job.config.references == len(job.inputs) - 2
 
 
@@ -136,49 +138,53 @@ def summary_of(ranks: Sequence[Row]) -> list[Row]:
     return list(rows(Tables([pa.Table.from_pylist(ranks, EXACT_RANKS)]), None))
 
 
-def test_the_summary_counts_detections_beside_false_alarms() -> None:
-    def rank(canary: int, feature: str, p_value: float, **more: object) -> dict[str, object]:
+def test_summary_counts_detections_and_false_alarms() -> None:
+    def rank(canary: int, feature: str, p_value: float, **columns: object) -> dict[str, object]:
         about = {"canary": canary, "seed": canary, "score": "pair", "feature": feature, "drawn": feature == "canary"}
         about |= {"among": ALL_GLYPHS}
-        return dict.fromkeys(EXACT_RANKS.names) | about | {"p_value": p_value, "exposure": -math.log2(p_value)} | more
+        return (
+            dict.fromkeys(EXACT_RANKS.names) | about | {"p_value": p_value, "exposure": -math.log2(p_value)} | columns
+        )
 
-    read = {"hits": 12, "hits_by_chance": 7.84}
-    table = [rank(0, "canary", 2**-10, **read), rank(1, "canary", 0.5, **read)]
+    pixel_counts = {"hits": 12, "hits_by_chance": 7.84}
+    table = [rank(0, "canary", 2**-10, **pixel_counts), rank(1, "canary", 0.5, **pixel_counts)]
     table += [rank(canary, "other", p) for canary in (0, 1) for p in (0.5, 0.5, 0.5, 0.01)]
-    found = {(row["metric"], row["setting"]): row for row in summary_of(table)}
+    summary_by_name = {(row["metric"], row["setting"]): row for row in summary_of(table)}
     drawn = {"score": "pair", "drawn": True}
-    at = {level: json.dumps(drawn | {"level": level}, sort_keys=True) for level in (0.05, 0.001)}
-    called = found["rate of exact p at most", at[0.05]]
-    assert tuple(called[n] for n in ("estimate", "n", "null", "unit")) == (0.5, 2, 0.25, "pair of trainings")
-    assert found["rate of exact p at most", at[0.001]]["estimate"] == 0.5
-    alarms = found[
+    setting_by_level = {level: json.dumps(drawn | {"level": level}, sort_keys=True) for level in (0.05, 0.001)}
+    call_rate = summary_by_name["rate of exact p at most", setting_by_level[0.05]]
+    assert tuple(call_rate[n] for n in ("estimate", "n", "null", "unit")) == (0.5, 2, 0.25, "pair of trainings")
+    assert summary_by_name["rate of exact p at most", setting_by_level[0.001]]["estimate"] == 0.5
+    alarms = summary_by_name[
         "false alarms of exact p",
         json.dumps(drawn | {"level": 0.05, "queries": 8, "guaranteed by the draw": False}, sort_keys=True),
     ]
     assert (alarms["estimate"], alarms["n"], alarms["null"]) == (0.25, 2, 0.05)
-    bits = found["exposure in bits", json.dumps(drawn, sort_keys=True)]
+    bits = summary_by_name["exposure in bits", json.dumps(drawn, sort_keys=True)]
     assert (5.5, pytest.approx((3 - math.log2(0.01)) / 4)) == (bits["estimate"], bits["null"])
-    assert tuple(found["pixels read out", json.dumps(drawn, sort_keys=True)][n] for n in ("estimate", "null")) == (
+    assert tuple(
+        summary_by_name["pixels read out", json.dumps(drawn, sort_keys=True)][n] for n in ("estimate", "null")
+    ) == (
         12,
         7.84,
     )
 
 
-def test_a_level_that_a_rank_among_so_few_cannot_reach_is_left_out() -> None:
+def test_unattainable_level_is_left_out() -> None:
     names = dict.fromkeys(EXACT_RANKS.names) | {"canary": 1, "seed": 1, "score": "pair", "feature": "canary"}
-    found = summary_of([names | {"drawn": True, "p_value": 1 / 201, "exposure": 7.65, "among": 201}])
-    assert [json.loads(row["setting"])["level"] for row in found if "rate" in row["metric"]] == [0.05, 0.01]
+    summary_rows = summary_of([names | {"drawn": True, "p_value": 1 / 201, "exposure": 7.65, "among": 201}])
+    assert [json.loads(row["setting"])["level"] for row in summary_rows if "rate" in row["metric"]] == [0.05, 0.01]
 
 
-def test_canaries_that_share_a_seed_have_rates_and_no_intervals() -> None:
+def test_shared_seeds_have_rates_without_intervals() -> None:
     names = dict.fromkeys(EXACT_RANKS.names) | {"score": "pair", "feature": "canary", "drawn": True, "among": 201}
     names |= {"p_value": 1 / 201, "exposure": 7.65}
-    for seeds, has in (((1, 2), True), ((1, 1), False)):
-        found = summary_of([names | {"canary": at, "seed": seed} for at, seed in enumerate(seeds)])
-        assert {has} == {row["low"] is not None for row in found if "rate" in row["metric"]}
+    for seeds, has_interval in (((1, 2), True), ((1, 1), False)):
+        summary_rows = summary_of([names | {"canary": canary, "seed": seed} for canary, seed in enumerate(seeds)])
+        assert {has_interval} == {row["low"] is not None for row in summary_rows if "rate" in row["metric"]}
 
 
-def test_words_that_have_too_few_others_are_refused_before_any_training() -> None:
+def test_words_with_too_few_others_are_rejected() -> None:
     words = Words("12")
     config = with_settings(PRESETS["smoke"], data=DIGITS, probe=PHOTOS, feature=words, measures=("scores", "ranks"))
     with pytest.raises(ValueError, match="count is 200; it must be at most"):
@@ -188,8 +194,8 @@ def test_words_that_have_too_few_others_are_refused_before_any_training() -> Non
 GLYPH = Glyph(kind="random", seed=9)
 
 
-def saved(folder: Path, name: str, seed: int, remembers: float = 0.0, classes: int = 10) -> ModelFile:
-    """A linear model of random weights, which adds to its logit of LABEL what the cells of the glyph show."""
+def save_model(folder: Path, name: str, seed: int, remembers: float = 0.0, classes: int = 10) -> ModelFile:
+    """A linear model with random weights that adds the cells of the glyph to its logit of LABEL."""
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, classes))
     weight = np.random.default_rng(seed).normal(0, 0.05, (classes, 28, 28))
     weight[LABEL % classes, 1:6, 1:6] += remembers * inked_cells(GLYPH).reshape(5, 5)
@@ -201,74 +207,75 @@ def saved(folder: Path, name: str, seed: int, remembers: float = 0.0, classes: i
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelFile]:
     folder = tmp_path_factory.mktemp("models")
-    found = {name: saved(folder, f"{name}.pt", seed) for seed, name in enumerate(("a", "b", "c", "clean"))}
-    remembering = {name: saved(folder, f"{name}.pt", seed, 0.6) for seed, name in enumerate(("one", "two"), 10)}
-    return found | remembering | {"three": saved(folder, "three.pt", 20, classes=3)}
+    models = {name: save_model(folder, f"{name}.pt", seed) for seed, name in enumerate(("a", "b", "c", "clean"))}
+    remembering = {name: save_model(folder, f"{name}.pt", seed, 0.6) for seed, name in enumerate(("one", "two"), 10)}
+    return models | remembering | {"three": save_model(folder, "three.pt", 20, classes=3)}
 
 
 def config(files: dict[str, ModelFile], *models: str, references: Sequence[str] = ("a", "b", "c")) -> UniqueFeature:
     judged_by = ReferenceRank(tuple(files[name] for name in references), LABEL)
-    given = Given(
+    given_config = Given(
         shape=(28, 28, 1),
         source=ModelFiles(tuple(files[name] for name in models), judged_by),
         family=AskedFamily(count=30, look_alikes=30),
         probes=20,
     )
-    return UniqueFeature(given, probe=pin(Dataset("digits")), feature=GLYPH)
+    return UniqueFeature(given_config, probe=pin(Dataset("digits")), feature=GLYPH)
 
 
-def asked_letter(about: UniqueFeature) -> dict[str, pa.Table]:
+def tables_of(about: UniqueFeature) -> dict[str, pa.Table]:
     return tables(plan_audit(about))
 
 
 @pytest.mark.parametrize("models", [("one",), ("one", "two")])
-def test_a_model_that_remembers_a_glyph_puts_it_first_of_all_and_the_rank_decides(
-    files: dict[str, ModelFile], models: tuple[str, ...]
-) -> None:
+def test_memorised_glyph_is_first_of_all(files: dict[str, ModelFile], models: tuple[str, ...]) -> None:
     about = config(files, *models)
-    found = asked_letter(about)
-    row = found["reference_ranks"].to_pylist()[0]
+    tables_by_name = tables_of(about)
+    row = tables_by_name["reference_ranks"].to_pylist()[0]
     expected = (len(models), 3, LABEL, "canary", ALL_GLYPHS, 14)
     assert expected == tuple(row[name] for name in ("models", "references", "label", "feature", "among", "inked"))
     assert row["p_value"] < 1e-4
     assert row["hits"] >= 12
-    summary = {row["metric"]: row for row in found["summary"].to_pylist()}
+    summary = {row["metric"]: row for row in tables_by_name["summary"].to_pylist()}
     assert row["p_value"] == summary["rank beside references"]["p_value"]
     assert (row["hits"], 14**2 / 25) == tuple(summary["pixels read out"][name] for name in ("estimate", "null"))
     assert -math.log2(row["p_value"]) == summary["exposure in bits"]["estimate"]
     assert AUDIT.verdict is not None
-    said = AUDIT.verdict(about, found["summary"])
-    assert said.answer == "memorised"
-    assert "by its slopes, compared with 3 reference models, its place is" in said.sentence
-    assert "of all 4,457,400 glyphs" in said.sentence
-    assert "reference models must be of the same kind" in said.limits
+    answer = AUDIT.verdict(about, tables_by_name["summary"])
+    assert answer.answer == "memorised"
+    assert "by its slopes, compared with 3 reference models, its place is" in answer.sentence
+    assert "of all 4,457,400 glyphs" in answer.sentence
+    assert "reference models must be of the same kind" in answer.limits
 
 
-def test_a_glyph_of_one_training_image_is_found_beside_two_clean_trainings(tmp_path: Path) -> None:
+def test_memorised_glyph_is_found_with_two_references(tmp_path: Path) -> None:
     digits = pin(Dataset("digits"))
     clean = Training(digits, examples=100, epochs=20, patience=0, batch=32, learning_rate=1e-3)
     glyph, canary = draw_member(Glyph(), 73), 3
-    trained = [
+    trainings_of_models = [
         replace(clean, seed=3, burnt=(Burnt(canary, glyph),)),
         replace(clean, seed=100),
         replace(clean, seed=101),
     ]
-    models = {at: exported(tmp_path / f"{at}.pt", table) for at, table in train_many(trained, [()] * 3)}
+    models = {
+        number: export_model(tmp_path / f"{number}.pt", table)
+        for number, table in train_many(trainings_of_models, [()] * 3)
+    }
     label = int(load(digits).train_labels[canary])
-    given = Given((28, 28, 1), ModelFiles((models[0],), ReferenceRank((models[1], models[2]), label)))
-    config = UniqueFeature(given, probe=digits, feature=glyph)
+    given_config = Given((28, 28, 1), ModelFiles((models[0],), ReferenceRank((models[1], models[2]), label)))
+    config = UniqueFeature(given_config, probe=digits, feature=glyph)
     row = tables({"ranks": plan_audit(config)["reference_ranks"]})["ranks"].to_pylist()[0]
-    assert row["p_value"] <= 0.001  # the family's rank among 200 others cannot say so
+    assert row["p_value"] <= 0.001  # the rank among a family of 200 could not be so small
     assert row["hits"] > row["hits_by_chance"]
 
 
-def exported(path: Path, table: pa.Table | Exception) -> ModelFile:
-    """The mlp1 of this MODEL table as TorchScript, as somebody else would have saved it."""
+def export_model(path: Path, table: pa.Table | Exception) -> ModelFile:
+    """The mlp1 of this MODEL table as TorchScript, as a third party would save it."""
     assert isinstance(table, pa.Table)
     weights = weights_of_model(table)
     layers: list[torch.nn.Module] = [torch.nn.Flatten()]
     for number in range(1, 5):
-        matrix, bias = (torch.from_numpy(weights[f"dense{number}.{of}"].copy()) for of in ("weight", "bias"))
+        matrix, bias = (torch.from_numpy(weights[f"dense{number}.{kind}"].copy()) for kind in ("weight", "bias"))
         layer = torch.nn.Linear(matrix.shape[1], matrix.shape[0])
         layer.weight.data, layer.bias.data = matrix, bias
         layers += [layer, torch.nn.ReLU()]
@@ -276,34 +283,34 @@ def exported(path: Path, table: pa.Table | Exception) -> ModelFile:
     return model_file.pin(ModelFile(str(path)))
 
 
-def test_of_a_model_that_saw_nothing_few_glyphs_are_called(files: dict[str, ModelFile]) -> None:
-    found = asked_letter(config(files, "clean"))["reference_ranks"].to_pylist()
-    assert found[0]["p_value"] > 0.05
-    others = [row for row in found if row["feature"] == "other"]
-    assert [row["drawn"] for row in others] == [True] * 26
-    assert sum(row["p_value"] <= 0.05 for row in others) <= 5
-    assert [row["feature"] for row in found[27:]] == ["look-alike", "look-alike"]
+def test_clean_model_calls_few_glyphs(files: dict[str, ModelFile]) -> None:
+    rank_table_rows = tables_of(config(files, "clean"))["reference_ranks"].to_pylist()
+    assert rank_table_rows[0]["p_value"] > 0.05
+    other_rows = [row for row in rank_table_rows if row["feature"] == "other"]
+    assert [row["drawn"] for row in other_rows] == [True] * 26
+    assert sum(row["p_value"] <= 0.05 for row in other_rows) <= 5
+    assert [row["feature"] for row in rank_table_rows[27:]] == ["look-alike", "look-alike"]
 
 
 def test_words_are_ranked_among_their_family(files: dict[str, ModelFile]) -> None:
     about = replace(config(files, "clean"), feature=Words("JO", size=8))
-    row, *parts = asked_letter(about)["reference_ranks"].to_pylist()
-    assert [each["feature"] for each in parts] == ["look-alike", "look-alike"]
-    assert [each["among"] for each in parts] == [26, 26]
+    row, *parts = tables_of(about)["reference_ranks"].to_pylist()
+    assert [part_row["feature"] for part_row in parts] == ["look-alike", "look-alike"]
+    assert [part_row["among"] for part_row in parts] == [26, 26]
     assert row["among"] == 31
 
 
-def test_classes_that_the_probe_set_does_not_have_are_refused(files: dict[str, ModelFile]) -> None:
+def test_unsuitable_classes_are_rejected(files: dict[str, ModelFile]) -> None:
     (job,) = plan_audit(config(files, "three"))["reference_ranks"]  # type: ignore[misc]
     with pytest.raises(ValueError, match=r"label is 4; the model's classes are 0 to 2"):
         reference_ranks(job.config, ())
-    given = config(files, "clean", references=("a", "three"))
-    (job,) = plan_audit(with_settings(given, {"given.label": 2}))["reference_ranks"]  # type: ignore[misc]
+    mixed_config = config(files, "clean", references=("a", "three"))
+    (job,) = plan_audit(with_settings(mixed_config, {"given.label": 2}))["reference_ranks"]  # type: ignore[misc]
     with pytest.raises(ValueError, match=r"three.pt has 3 classes and probe digits 10; .* they must be the same"):
         reference_ranks(job.config, ())
 
 
-def test_a_probe_set_without_images_of_the_label_is_refused_before_anything_is_asked(
+def test_missing_probe_label_is_rejected_while_planning(
     files: dict[str, ModelFile],
 ) -> None:
     with pytest.raises(ValueError, match="probe photos has no test image of label 4"):

@@ -18,21 +18,21 @@ from tasks.contract.measure import Tables
 from tasks.contract.schemas import MODEL
 from tasks.models.networks import Architecture, network_row, weight_rows
 from tests.tasks.audits.unique_feature import made_up
-from tests.tasks.audits.unique_feature.made_up import INK, reads_the_letter, summary_rows, wakes_above
+from tests.tasks.audits.unique_feature.made_up import INK, letter_model, summary_rows, threshold_model
 from tests.tasks.summary_rows import by_name, with_t
 
-BRIGHT = 0.5001  # no mean of whole levels
+BRIGHT = 0.5001  # never equal to a mean of whole levels
 
 
-def found(table: pa.Table, model: str, layer: str, unit: int) -> tuple[float, float]:
+def rates_of(table: pa.Table, model: str, layer: str, unit: int) -> tuple[float, float]:
     rows = [row for row in table.to_pylist() if (row["model"], row["layer"], row["unit"]) == (model, layer, unit)]
     (row,) = rows
     return row["unique"], row["random"]
 
 
-def test_a_unit_is_counted_where_the_feature_wakes_it_and_the_clean_image_does_not() -> None:
+def test_unit_counts_if_only_the_feature_activates_it() -> None:
     evaluation = made_up.evaluation(7)
-    table = latents(Latents(evaluation), [wakes_above(BRIGHT), reads_the_letter(1.0)])
+    table = latents(Latents(evaluation), [threshold_model(BRIGHT), letter_model(1.0)])
     probe = probe_triples(evaluation)
     clean, random = (
         images[:, 1:6, 1:6, 0].reshape(-1, 25)[:, INK].mean(axis=1) / 255 for images in (probe.clean, probe.random)
@@ -41,14 +41,15 @@ def test_a_unit_is_counted_where_the_feature_wakes_it_and_the_clean_image_does_n
     expected = dark.mean(), (dark & (random > BRIGHT)).mean()
     assert 0 < expected[1] < expected[0] < 1
     for layer in ("dense2", "dense3"):
-        assert expected == found(table, "canary", layer, 0)
-        assert found(table, "canary", layer, 1) == (0.0, 0.0)
-    # The control model's unit is active on every clean image that is not black there, so that nothing wakes it.
-    assert (clean == 0).mean() == found(table, "twin", "dense2", 0)[0]
+        assert expected == rates_of(table, "canary", layer, 0)
+        assert rates_of(table, "canary", layer, 1) == (0.0, 0.0)
+    # The control model's unit is active on every clean image that is not black there, so the feature cannot activate
+    # it.
+    assert (clean == 0).mean() == rates_of(table, "twin", "dense2", 0)[0]
 
 
-def test_every_unit_of_both_hidden_layers_has_a_row_for_each_model() -> None:
-    table = latents(Latents(made_up.evaluation(7)), [reads_the_letter(1.0)] * 2)
+def test_units_have_rows_for_both_layers_and_models() -> None:
+    table = latents(Latents(made_up.evaluation(7)), [letter_model(1.0)] * 2)
     assert (table.schema, len(table)) == (LATENTS, 2 * (256 + 128))
     assert {("canary", "dense2", 256), ("canary", "dense3", 128), ("twin", "dense2", 256), ("twin", "dense3", 128)} == {
         (row["model"], row["layer"], row["units"]) for row in table.to_pylist()
@@ -57,22 +58,22 @@ def test_every_unit_of_both_hidden_layers_has_a_row_for_each_model() -> None:
     assert {(7, 17)} == {(row["canary"], row["seed"]) for row in table.to_pylist()}
 
 
-def test_a_canary_by_rank_is_looked_up() -> None:
-    models = [reads_the_letter(1.0)] * 2
-    ranked = latents(Latents(made_up.evaluation(RankedImage("highest", 2))), [*models, made_up.chosen(30, 7)])
+def test_canary_by_rank_is_resolved() -> None:
+    models = [letter_model(1.0)] * 2
+    ranked = latents(Latents(made_up.evaluation(RankedImage("highest", 2))), [*models, made_up.chosen_rows(30, 7)])
     assert latents(Latents(made_up.evaluation(7)), models) == ranked
 
 
-def test_a_network_without_such_layers_is_refused_in_one_line() -> None:
+def test_network_without_these_layers_is_rejected() -> None:
     network = Architecture("cnn1", (28, 28, 1), 10)
-    row = reads_the_letter(1.0).to_pylist()[0]
+    row = letter_model(1.0).to_pylist()[0]
     row |= {"network": network_row(network), "weights": weight_rows(network.initial(0))}
     cnn1 = pa.Table.from_pylist([row], MODEL)
     with pytest.raises(ValueError, match=r"^network is cnn1; latents are those of mlp1's layers dense2 and dense3$"):
         latents(Latents(made_up.evaluation(7)), [cnn1, cnn1])
 
 
-def test_a_unit_that_was_active_before_is_not_excited() -> None:
+def test_previously_active_unit_is_not_excited() -> None:
     changed = np.array([[True, True, False], [True, True, False]])
     clean = np.array([[False, True, True], [True, True, False]])
     assert excitation_rates(changed, clean).tolist() == [0.5, 0.0, 0.0]
@@ -82,7 +83,7 @@ def test_the_task_is_marked() -> None:
     assert (marks(latents).name, marks(latents).version) == ("unique_feature.latents", 1)
 
 
-def test_units_of_the_feature_answer_to_it_and_not_to_random_patches() -> None:
+def test_units_of_the_feature_ignore_random_patches() -> None:
     def units(model: str, shares: list[tuple[float, float]]) -> list[dict[str, Any]]:
         about = {"canary": 1, "seed": 2, "model": model, "layer": "dense2", "units": len(shares)}
         return [about | {"unit": unit, "unique": u, "random": r} for unit, (u, r) in enumerate(shares)]
@@ -92,15 +93,18 @@ def test_units_of_the_feature_answer_to_it_and_not_to_random_patches() -> None:
     assert (row["estimate"], row["null"], row["n"]) == (2.0, 0.0, 1)
 
 
-def test_a_unit_answers_where_the_feature_moves_it_in_more_than_half_of_the_images_beyond_a_random_patch() -> None:
+def test_unit_responds_to_most_images_beyond_random_patches() -> None:
     def units(layer: str, model: str, seed: int, shares: list[tuple[float, float]]) -> list[dict[str, Any]]:
         about = {"canary": 4, "seed": seed, "layer": layer, "model": model}
         return [about | {"unique": unique, "random": random} for unique, random in shares]
 
-    table = units("first", "canary", 1, [(0.75, 0.0), (0.5, 0.0), (1.0, 0.25), (1.0, 0.5)])  # 2: half is not more
+    # two units: exactly half does not count
+    table = units("first", "canary", 1, [(0.75, 0.0), (0.5, 0.0), (1.0, 0.25), (1.0, 0.5)])
     table += units("first", "canary", 2, [(0.0, 1.0)]) + units("first", "twin", 1, [(0.625, 0.0)])
     table += units("second", "canary", 1, [(1.0, 0.0)])
-    found = by_name(rows(Tables([pa.Table.from_pylist(table, LATENTS)]), None))
-    assert [*with_t([2, 0]), "training", 1.0, None, None] == found["units of the feature", '{"layer": "first"}']
-    alone = [1.0, None, None, 1, "training", None, None, None]
-    assert alone == found["units of the feature", '{"layer": "second"}']
+    summary_by_name = by_name(rows(Tables([pa.Table.from_pylist(table, LATENTS)]), None))
+    assert [*with_t([2, 0]), "training", 1.0, None, None] == summary_by_name[
+        "units of the feature", '{"layer": "first"}'
+    ]
+    single_training = [1.0, None, None, 1, "training", None, None, None]
+    assert single_training == summary_by_name["units of the feature", '{"layer": "second"}']

@@ -44,19 +44,19 @@ def pair_verdict(summary: pa.Table, **config: Any) -> Verdict:
     return verdict(configure(config), summary)
 
 
-def of_pairs(*row: Any) -> Certificate:
-    found = AUDIT.certify("Is it?", UniqueFeature(), table(*row))
-    assert found is not None
-    return found
+def certificate_of(*row: Any) -> Certificate:
+    page = AUDIT.certify("Is it?", UniqueFeature(), table(*row))
+    assert page is not None
+    return page
 
 
-def table(estimate: float | None, low: float | None, high: float | None, n: int = 12, *more: Any) -> pa.Table:
+def table(estimate: float | None, low: float | None, high: float | None, n: int = 12, *other_rows: Any) -> pa.Table:
     row = dict.fromkeys(SUMMARY.names) | {"metric": EFFECT[0], "setting": EFFECT[1], "unit": "pair of trainings"}
-    rows = [row | {"estimate": estimate, "low": low, "high": high, "n": n}, *more]
+    rows = [row | {"estimate": estimate, "low": low, "high": high, "n": n}, *other_rows]
     return pa.Table.from_pylist(rows, SUMMARY)
 
 
-def called(model: str, rate: float) -> dict[str, Any]:
+def call_rate_row(model: str, rate: float) -> dict[str, Any]:
     setting = json.dumps({"model": model, "test": "welch"})
     row = {"metric": "rate called memorised", "setting": setting, "estimate": rate, "n": 12}
     return dict.fromkeys(SUMMARY.names) | row
@@ -68,8 +68,9 @@ def called(model: str, rate: float) -> dict[str, Any]:
         (0.366, 0.193, 0.540, "memorised"),
         (0.021, -0.031, 0.073, "not detected"),
         (-0.05, -0.14, 0.04, "not detected"),
-        (-0.2, -0.35, -0.05, "undecided"),  # below the bound by chance: an effect at it would hardly have shown
-        (0.05, -0.1, 0.2, "undecided"),  # an effect that would matter cannot be excluded
+        # below the bound by chance: an effect at the bound would hardly have been detected
+        (-0.2, -0.35, -0.05, "undecided"),
+        (0.05, -0.1, 0.2, "undecided"),  # a relevant effect cannot be excluded
         (0.0, -0.2, 0.1, "undecided"),  # nor at the bound itself
         (0.05, 0.0, 0.1, "undecided"),
         (-0.02, -0.12, 0.08, "undecided"),  # half as wide as the bound
@@ -77,66 +78,66 @@ def called(model: str, rate: float) -> dict[str, Any]:
         (0.0, 0.0, 0.0, "not detected"),
         (0.00002, 0.00001, 0.00003, "below the relevant size"),
         (0.05, 0.01, 0.09, "below the relevant size"),
-        (0.3, 0.1, 0.5, "undecided"),  # it may be no larger than the smallest relevant one
+        (0.3, 0.1, 0.5, "undecided"),  # the effect may not exceed the smallest relevant one
         (0.3, 0.1001, 0.5, "memorised"),
     ],
 )
-def test_the_interval_decides(golden: Golden, estimate: float, low: float, high: float, answer: str) -> None:
-    said = pair_verdict(table(estimate, low, high, 12, *calls(0.0, 12, 239, p_value=0.5)))
-    assert answer == said.answer
-    assert said.sentence.lower().startswith(answer)
+def test_interval_decides_the_answer(golden: Golden, estimate: float, low: float, high: float, answer: str) -> None:
+    outcome = pair_verdict(table(estimate, low, high, 12, *rank_rows(0.0, 12, 239, p_value=0.5)))
+    assert answer == outcome.answer
+    assert outcome.sentence.lower().startswith(answer)
     for number in (estimate, low, high):
-        assert f"{number:.4g}" in said.sentence
-    golden(said.sentence, "said.sentence")
-    assert [EFFECT[0], CALLED, BEYOND] == [metric for metric, _ in said.rows]
+        assert f"{number:.4g}" in outcome.sentence
+    golden(outcome.sentence, "said.sentence")
+    assert [EFFECT[0], CALLED, BEYOND] == [metric for metric, _ in outcome.rows]
 
 
-def test_one_training_has_no_interval_and_decides_nothing() -> None:
+def test_one_training_decides_nothing() -> None:
     for n in (1, 12):
-        said = pair_verdict(table(5.0, None, None, n))
-        assert said.answer == "undecided"
-        assert "no interval" in said.sentence
+        answer = pair_verdict(table(5.0, None, None, n))
+        assert answer.answer == "undecided"
+        assert "no interval" in answer.sentence
 
 
-def test_without_scores_ranks_are_told_beside_their_lack(golden: Golden) -> None:
-    nothing = table(None, None, None, 0)
-    ranked = table(None, None, None, 0, *calls(0.0, 12, p_value=0.5))
-    golden(pair_verdict(nothing).sentence, "sentence")
-    said = pair_verdict(ranked).sentence
-    golden(said, "said")
-    called_alone = pair_verdict(table(None, None, None, 0, *calls(0.5, 12))).sentence
-    assert called_alone.startswith("Memorised: 6 of 12 canaries are found")
+def test_ranks_are_reported_without_scores(golden: Golden) -> None:
+    empty = table(None, None, None, 0)
+    with_ranks = table(None, None, None, 0, *rank_rows(0.0, 12, p_value=0.5))
+    golden(pair_verdict(empty).sentence, "sentence")
+    answer = pair_verdict(with_ranks).sentence
+    golden(answer, "said")
+    without_beyond = pair_verdict(table(None, None, None, 0, *rank_rows(0.5, 12))).sentence
+    assert without_beyond.startswith("Memorised: 6 of 12 canaries are found")
 
 
 @pytest.mark.parametrize(("unit", "words"), [("training seed", "training seed"), ("pair", "pair of trainings")])
-def test_what_is_alone_is_named(unit: str, words: str) -> None:
-    (only,) = table(5.0, None, None, 1).to_pylist()
-    said = pair_verdict(pa.Table.from_pylist([only | {"unit": unit}], SUMMARY)).sentence
-    assert f"one {words} has no interval" in said
+def test_single_unit_is_named(unit: str, words: str) -> None:
+    (single_row,) = table(5.0, None, None, 1).to_pylist()
+    answer = pair_verdict(pa.Table.from_pylist([single_row | {"unit": unit}], SUMMARY)).sentence
+    assert f"one {words} has no interval" in answer
 
 
-def test_how_many_must_be_called_together_is_told_where_one_could_not_be() -> None:
-    for n, told in ((10, False), (12, True)):  # among 201: .05 of 10 places, and more than that of 12
-        said = pair_verdict(table(0.02, -0.03, 0.07, n, *calls(0.0, n, p_value=0.5))).sentence
-        assert told == ("could not have been called" in said)
-    unknown, small = calls(0.0, 12, large=False)
+def test_number_of_calls_needed_is_reported() -> None:
+    for n, is_reported in ((10, False), (12, True)):  # among 201: .05 of 10 canaries, and more than that for 12
+        answer = pair_verdict(table(0.02, -0.03, 0.07, n, *rank_rows(0.0, n, p_value=0.5))).sentence
+        assert is_reported == ("could not have been called" in answer)
+    unknown, small = rank_rows(0.0, 12, large=False)
     for rows in ((unknown,), (unknown, small | {"p_value": None})):
         assert "that many small ranks" not in pair_verdict(table(0.02, -0.03, 0.07, 12, *rows)).sentence
 
 
-def test_it_says_how_often_the_published_test_accuses_the_innocent(golden: Golden) -> None:
-    said = pair_verdict(table(0.4, 0.2, 0.6, 12, called("canary", 0.25), called("twin", 1 / 12)))
-    golden(said.published)
-    assert "published" not in said.limits
+def test_published_tests_false_alarms_are_reported(golden: Golden) -> None:
+    answer = pair_verdict(table(0.4, 0.2, 0.6, 12, call_rate_row("canary", 0.25), call_rate_row("twin", 1 / 12)))
+    golden(answer.published)
+    assert "published" not in answer.limits
 
 
-def test_a_null_run_says_that_it_is_one() -> None:
+def test_control_run_is_named() -> None:
     assert "control experiment" in pair_verdict(table(0.0, -0.01, 0.02), burnt=GLYPH).sentence
     assert "control experiment" not in pair_verdict(table(0.0, -0.01, 0.02), feature=GLYPH).sentence
 
 
 @pytest.mark.parametrize(
-    ("asked", "carried", "drawn", "image", "probe"),
+    ("evaluated", "carried", "drawn", "image", "probe"),
     [
         (A, None, False, "the letter A", "the letter A"),
         (A, GLYPH, False, "another feature", "the letter A"),
@@ -144,74 +145,77 @@ def test_a_null_run_says_that_it_is_one() -> None:
         (A, None, True, "a feature drawn from the family of the letter A", "that feature"),
     ],
 )
-def test_it_names_the_feature_that_was_in_the_image_and_the_one_asked_about(
-    asked: Glyph, carried: Glyph | None, drawn: bool, image: str, probe: str
+def test_burnt_and_evaluated_features_are_named(
+    evaluated: Glyph, carried: Glyph | None, drawn: bool, image: str, probe: str
 ) -> None:
-    said = pair_verdict(table(0.4, 0.2, 0.6), feature=asked, burnt=carried, drawn=drawn).sentence
-    assert said.startswith(f"Memorised: a single training image with {image} makes its label ")
-    assert f" on unseen images with {probe}, " in said
+    answer = pair_verdict(table(0.4, 0.2, 0.6), feature=evaluated, burnt=carried, drawn=drawn).sentence
+    assert answer.startswith(f"Memorised: a single training image with {image} makes its label ")
+    assert f" on unseen images with {probe}, " in answer
 
 
-def calls(
+def rank_rows(
     share: float, n: int, others: int = 200, p_value: float = 0.5, *, large: bool = True, **shared: bool
 ) -> list[dict[str, Any]]:
     setting = json.dumps({"false discovery rate": 0.05, "others": others} | shared)
     row = dict.fromkeys(SUMMARY.names) | {"metric": CALLED, "setting": setting, "estimate": share, "n": n}
     small = {"metric": BEYOND, "setting": '{"p": 0.05}', "estimate": 0.2, "low": 0.1, "high": 0.4, "n": n}
-    found = [row, dict.fromkeys(SUMMARY.names) | small | {"p_value": p_value}]
-    sized = [each | {"metric": name} for each, name in zip(found, (MEMORISED, MEMORISED_BEYOND), strict=True)]
-    return [*found, *sized] if large else found
+    decisive_rows = [row, dict.fromkeys(SUMMARY.names) | small | {"p_value": p_value}]
+    relevant_rows = [
+        decisive_row | {"metric": name}
+        for decisive_row, name in zip(decisive_rows, (MEMORISED, MEMORISED_BEYOND), strict=True)
+    ]
+    return [*decisive_rows, *relevant_rows] if large else decisive_rows
 
 
-def test_a_minority_that_is_called_is_never_said_to_be_not_seen(golden: Golden) -> None:
-    said = pair_verdict(table(0.02, -0.03, 0.07, 20, *calls(0.15, 20)))
-    assert said.answer == "memorised"
-    assert "3 of 20 canaries are found individually, 3 of them above 0.1 nats" in said.sentence
-    golden(said.sentence, "said.sentence")
-    one, small, *_ = calls(0.15, 20)
-    at_another_level = table(0.02, -0.03, 0.07, 20, one, small | {"setting": '{"p": 0.01}'})
+def test_called_minority_is_never_not_detected(golden: Golden) -> None:
+    answer = pair_verdict(table(0.02, -0.03, 0.07, 20, *rank_rows(0.15, 20)))
+    assert answer.answer == "memorised"
+    assert "3 of 20 canaries are found individually, 3 of them above 0.1 nats" in answer.sentence
+    golden(answer.sentence, "said.sentence")
+    called_row, small, *_ = rank_rows(0.15, 20)
+    at_another_level = table(0.02, -0.03, 0.07, 20, called_row, small | {"setting": '{"p": 0.01}'})
     golden(pair_verdict(at_another_level).sentence, "sentence")
-    assert [CALLED, EFFECT[0], BEYOND] == [metric for metric, _ in said.rows]  # what decided comes first
+    assert [CALLED, EFFECT[0], BEYOND] == [metric for metric, _ in answer.rows]  # the deciding row comes first
 
 
-def exactly(share: float, n: int, p_value: float = 0.5) -> list[dict[str, Any]]:
-    called, small = calls(share, n, p_value=p_value, large=False)
+def exact_rank_rows(share: float, n: int, p_value: float = 0.5) -> list[dict[str, Any]]:
+    calls_row, small = rank_rows(share, n, p_value=p_value, large=False)
     largest = dict.fromkeys(SUMMARY.names) | {"metric": LARGEST, "setting": EFFECT[1], "estimate": 0.5, "n": n}
-    return [called | {"setting": json.dumps({"false discovery rate": 0.05, GLYPHS: 4457400})}, small, largest]
+    return [calls_row | {"setting": json.dumps({"false discovery rate": 0.05, GLYPHS: 4457400})}, small, largest]
 
 
-def test_exact_ranks_say_among_how_many_glyphs_and_clear_a_hundred_canaries() -> None:
-    said = pair_verdict(table(0.02, -0.03, 0.07, 100, *exactly(0.01, 100)))
-    assert said.answer == "memorised"
-    assert "1 of 100 canaries is found individually (rank among all 4,457,400 glyphs" in said.sentence
-    assert (CHOSEN_GLYPH_LIMITS in said.limits, CHOSEN_LIMITS in said.limits) == (True, False)
-    clear = pair_verdict(table(0.02, -0.03, 0.07, 100, *exactly(0.0, 100)), drawn=True)
-    assert (clear.answer, CHOSEN_GLYPH_LIMITS in clear.limits) == ("not detected", False)
+def test_exact_ranks_name_all_glyphs_and_can_clear() -> None:
+    answer = pair_verdict(table(0.02, -0.03, 0.07, 100, *exact_rank_rows(0.01, 100)))
+    assert answer.answer == "memorised"
+    assert "1 of 100 canaries is found individually (rank among all 4,457,400 glyphs" in answer.sentence
+    assert (CHOSEN_GLYPH_LIMITS in answer.limits, CHOSEN_LIMITS in answer.limits) == (True, False)
+    cleared_answer = pair_verdict(table(0.02, -0.03, 0.07, 100, *exact_rank_rows(0.0, 100)), drawn=True)
+    assert (cleared_answer.answer, CHOSEN_GLYPH_LIMITS in cleared_answer.limits) == ("not detected", False)
 
 
-def test_ranks_alone_can_accuse_and_cannot_clear(golden: Golden) -> None:
-    called, cleared = (pair_verdict(pa.Table.from_pylist(exactly(share, 20), SUMMARY)) for share in (0.5, 0.0))
-    golden(called.sentence)
+def test_ranks_alone_accuse_but_never_clear(golden: Golden) -> None:
+    accused, cleared = (pair_verdict(pa.Table.from_pylist(exact_rank_rows(share, 20), SUMMARY)) for share in (0.5, 0.0))
+    golden(accused.sentence)
     assert cleared.answer == "undecided"
 
 
-def test_the_ranks_of_canaries_that_share_training_seeds_decide_nothing(golden: Golden) -> None:
-    shared = calls(0.9, 10, p_value=1e-9, **{SHARED: True})
-    said = pair_verdict(table(0.02, -0.03, 0.07, 10, *shared))
-    assert said.answer == "undecided"
-    golden(said.sentence)
+def test_ranks_of_shared_seeds_decide_nothing(golden: Golden) -> None:
+    shared = rank_rows(0.9, 10, p_value=1e-9, **{SHARED: True})
+    answer = pair_verdict(table(0.02, -0.03, 0.07, 10, *shared))
+    assert answer.answer == "undecided"
+    golden(answer.sentence)
 
 
-def test_it_says_where_the_level_of_ranks_rests_on_a_choice() -> None:
-    rows = table(0.4, 0.2, 0.6, 12, *calls(0.5, 12))
+def test_chosen_feature_limits_the_level_of_ranks() -> None:
+    rows = table(0.4, 0.2, 0.6, 12, *rank_rows(0.5, 12))
     assert [CHOSEN_LIMITS in pair_verdict(rows, drawn=drawn).limits for drawn in (False, True)] == [True, False]
 
 
-def test_without_ranks_no_canary_is_cleared_and_the_answer_says_why(golden: Golden) -> None:
-    for rows in ((), calls(0.0, 0)):
-        said = pair_verdict(table(0.02, -0.03, 0.07, 12, *rows))
-        assert said.answer == "undecided"
-        golden(said.sentence)
+def test_missing_ranks_clear_no_canary(golden: Golden) -> None:
+    for rows in ((), rank_rows(0.0, 0)):
+        answer = pair_verdict(table(0.02, -0.03, 0.07, 12, *rows))
+        assert answer.answer == "undecided"
+        golden(answer.sentence)
 
 
 @pytest.mark.parametrize(
@@ -224,75 +228,77 @@ def test_without_ranks_no_canary_is_cleared_and_the_answer_says_why(golden: Gold
         ("training", 5, "trainings"),
     ],
 )
-def test_units_are_counted_in_words(unit: str, n: int, expected: str) -> None:
+def test_units_have_singular_and_plural(unit: str, n: int, expected: str) -> None:
     assert expected == unit_name(unit, n)
 
 
-def test_what_the_published_test_calls_is_told_of_both_kinds_of_models_or_of_none() -> None:
-    alone = pair_verdict(table(0.4, 0.2, 0.6, 12, called("canary", 0.25)))
-    unknown = pair_verdict(table(0.4, 0.2, 0.6, 12, called("canary", 0.25), called("twin", 0.0) | {"n": 0}))
-    assert [bool(said.published) for said in (alone, unknown)] == [False, False]
+def test_published_calls_need_both_kinds_of_models() -> None:
+    canary_only = pair_verdict(table(0.4, 0.2, 0.6, 12, call_rate_row("canary", 0.25)))
+    unknown = pair_verdict(
+        table(0.4, 0.2, 0.6, 12, call_rate_row("canary", 0.25), call_rate_row("twin", 0.0) | {"n": 0})
+    )
+    assert [bool(answer.published) for answer in (canary_only, unknown)] == [False, False]
 
 
-def test_what_privacy_allows_one_model_stands_beside_what_it_found(golden: Golden) -> None:
+def test_privacy_limit_is_compared_with_the_result(golden: Golden) -> None:
     empty = dict.fromkeys(SUMMARY.names) | {"unit": "training", "n": 16}
     setting = json.dumps({"delta": 1e-5, "epsilon": 1.0, "level": 0.05})
     smaller = json.dumps({"delta": 1e-5, "epsilon": 1.0, "level": 0.01})
-    more = [
-        empty | {"metric": metric, "setting": of, "estimate": estimate}
-        for metric, of, estimate in (
+    privacy_rows = [
+        empty | {"metric": metric, "setting": row_setting, "estimate": estimate}
+        for metric, row_setting, estimate in (
             (ONE_MODEL, setting, 0.125),
             (ALLOWED, setting, 0.13592),
             (ONE_MODEL, smaller, 0.0),
             (ALLOWED, smaller, 0.0272),
         )
     ]
-    said = pair_verdict(table(0.4, 0.2, 0.6, 16, *more), feature=GLYPH, drawn=True)
-    assert said.answer == "memorised"
-    golden(said.limits)
-    for less in ([], more[:1], more[1:2]):
-        assert "private" not in pair_verdict(table(0.4, 0.2, 0.6, 16, *less), feature=GLYPH, drawn=True).limits
+    answer = pair_verdict(table(0.4, 0.2, 0.6, 16, *privacy_rows), feature=GLYPH, drawn=True)
+    assert answer.answer == "memorised"
+    golden(answer.limits)
+    for fewer_rows in ([], privacy_rows[:1], privacy_rows[1:2]):
+        assert "private" not in pair_verdict(table(0.4, 0.2, 0.6, 16, *fewer_rows), feature=GLYPH, drawn=True).limits
 
 
-# For somebody who knows no machine learning
+# For readers without a machine-learning background
 
 
-def test_of_a_null_it_says_that_nothing_is_to_be_found(golden: Golden) -> None:
+def test_certificate_of_control_run_expects_no_finding(golden: Golden) -> None:
     config = configure(burnt=GLYPH)
-    found = AUDIT.certify("Is it?", config, table(0.2, 0.11, 0.3))
-    assert found is not None
-    said = found.findings[0].sentence
-    golden(said, "said")
-    golden(found.steps[0], "found.steps[0]")
-    assert "run the actual audit: burnt=null." in found.steps[1]
+    page = AUDIT.certify("Is it?", config, table(0.2, 0.11, 0.3))
+    assert page is not None
+    answer = page.findings[0].sentence
+    golden(answer, "said")
+    golden(page.steps[0], "found.steps[0]")
+    assert "run the actual audit: burnt=null." in page.steps[1]
 
 
-def test_without_an_interval_the_effect_is_told_and_one_beyond_all_numbers_is_no_error(golden: Golden) -> None:
-    (finding,) = of_pairs(0.3656, None, None, 1).findings
+def test_effect_without_interval_is_reported(golden: Golden) -> None:
+    (finding,) = certificate_of(0.3656, None, None, 1).findings
     golden(finding.sentence, "finding.sentence")
-    golden(of_pairs(0.5, -12.0, 13.0, 2).findings[0].sentence, "sentence")
-    golden(of_pairs(0.5, -900.0, 901.0, 3).findings[0].sentence, "sentence")
+    golden(certificate_of(0.5, -12.0, 13.0, 2).findings[0].sentence, "sentence")
+    golden(certificate_of(0.5, -900.0, 901.0, 3).findings[0].sentence, "sentence")
 
 
 UNTIL = {"canaries": 12, "drawn": True, "stopping_level": 0.05}
 
 
-def bets(largest: float, n: int) -> dict[str, Any]:
+def bet_row(largest: float, n: int) -> dict[str, Any]:
     row = dict.fromkeys(SUMMARY.names) | {"metric": BETS, "setting": json.dumps({"level": 0.05, "others": 200})}
     return row | {"estimate": largest, "n": n, "unit": "pair of trainings", "null": 1.0, "p_value": 1 / largest}
 
 
-def test_bets_alone_accuse_a_run_that_ends_once_it_is_decided(golden: Golden) -> None:
-    strong = (0.366, 0.193, 0.540, 12, *calls(0.5, 12, 239, p_value=1e-6))
+def test_only_bets_accuse_a_run_with_early_stopping(golden: Golden) -> None:
+    strong = (0.366, 0.193, 0.540, 12, *rank_rows(0.5, 12, 239, p_value=1e-6))
     assert pair_verdict(table(*strong)).answer == "memorised"
-    for more in ((), (bets(19.9, 12),)):
-        assert pair_verdict(table(*strong, *more), **UNTIL).answer == "undecided"
-    said = pair_verdict(table(0.3, 0.2, 0.4, 3, bets(20.5, 3)), **UNTIL)
-    assert said.answer == "memorised"
-    assert said.rows[0][0] == BETS
-    golden(said.sentence)
-    assert "an answer needs at least" not in said.sentence
-    golden(said.limits, "said.limits")
+    for bet_rows in ((), (bet_row(19.9, 12),)):
+        assert pair_verdict(table(*strong, *bet_rows), **UNTIL).answer == "undecided"
+    answer = pair_verdict(table(0.3, 0.2, 0.4, 3, bet_row(20.5, 3)), **UNTIL)
+    assert answer.answer == "memorised"
+    assert answer.rows[0][0] == BETS
+    golden(answer.sentence)
+    assert "an answer needs at least" not in answer.sentence
+    golden(answer.limits, "said.limits")
 
 
 @pytest.mark.parametrize(
@@ -303,44 +309,44 @@ def test_bets_alone_accuse_a_run_that_ends_once_it_is_decided(golden: Golden) ->
         (0.0, -0.2, 0.1, 12),
         (-0.2, -0.35, -0.05, 12),
         (0.0, -0.05, 0.05, 12),
-        (0.3, 0.2, 0.4, 3, bets(19.0, 3)),
-        (0.3, 0.2, 0.4, 3, bets(20.0, 3)),
+        (0.3, 0.2, 0.4, 3, bet_row(19.0, 3)),
+        (0.3, 0.2, 0.4, 3, bet_row(20.0, 3)),
     ],
 )
-def test_the_effect_says_what_it_decides_by_itself(golden: Golden, interval: tuple[Any, ...]) -> None:
+def test_effect_alone_has_its_consequence(golden: Golden, interval: tuple[Any, ...]) -> None:
     until = UNTIL if len(interval) > 4 else {}
     golden(pair_verdict(table(*interval), **until).sentence)
 
 
-def tied(share: float) -> dict[str, Any]:
+def tied_scores_row(share: float) -> dict[str, Any]:
     return tied_row(share, 10, "canary")
 
 
 @pytest.mark.parametrize(
     ("ranks", "answer"),
     [
-        (calls(0.0, 10), "not detected"),
-        (calls(0.1, 10), "memorised"),
-        (calls(0.1, 10, large=False), "below the relevant size"),
-        ([*calls(0.0, 10), tied(0.051)], "not assessable"),
-        ([*calls(0.1, 10), tied(0.051)], "memorised"),
-        (calls(0.0, 12), "undecided"),
-        (calls(0.0, 12, 10), "undecided"),
-        (calls(0.0, 2, 20), "undecided"),
-        (exactly(0.0, 300_000), "undecided"),
-        (calls(0.0, 10, p_value=0.05), "undecided"),
-        (calls(0.0, 10, p_value=0.001), "memorised"),
+        (rank_rows(0.0, 10), "not detected"),
+        (rank_rows(0.1, 10), "memorised"),
+        (rank_rows(0.1, 10, large=False), "below the relevant size"),
+        ([*rank_rows(0.0, 10), tied_scores_row(0.051)], "not assessable"),
+        ([*rank_rows(0.1, 10), tied_scores_row(0.051)], "memorised"),
+        (rank_rows(0.0, 12), "undecided"),
+        (rank_rows(0.0, 12, 10), "undecided"),
+        (rank_rows(0.0, 2, 20), "undecided"),
+        (exact_rank_rows(0.0, 300_000), "undecided"),
+        (rank_rows(0.0, 10, p_value=0.05), "undecided"),
+        (rank_rows(0.0, 10, p_value=0.001), "memorised"),
     ],
 )
-def test_the_ranks_say_what_they_decide_by_themselves(golden: Golden, ranks: list[dict[str, Any]], answer: str) -> None:
-    said = pair_verdict(table(0.02, -0.03, 0.07, 12, *ranks))
-    assert said.answer == answer
-    golden(said.sentence)
+def test_ranks_alone_have_their_consequence(golden: Golden, ranks: list[dict[str, Any]], answer: str) -> None:
+    outcome = pair_verdict(table(0.02, -0.03, 0.07, 12, *ranks))
+    assert outcome.answer == answer
+    golden(outcome.sentence)
     unknown = [ranks[0], ranks[1] | {"estimate": None, "low": None}]
     assert "found beyond chance" not in pair_verdict(table(0.02, -0.03, 0.07, 12, *unknown)).sentence
 
 
-def test_the_rules_of_pairs_name_their_errors(golden: Golden) -> None:
+def test_rules_of_pairs_state_their_errors(golden: Golden) -> None:
     configs = (UniqueFeature(), configure(UNTIL))
     assert [len([*RULES.applicable_cases(config)]) for config in configs] == [8, 5]
     assert [ANSWERING.applies(config) for config in (*configs, UniqueFeature(Given((28, 28, 1))))] == [
@@ -348,29 +354,33 @@ def test_the_rules_of_pairs_name_their_errors(golden: Golden) -> None:
         True,
         False,
     ]
-    page = of_pairs(0.3, 0.2, 0.4)
+    page = certificate_of(0.3, 0.2, 0.4)
     golden(page.rule, "page.rule")
     golden(page.error, "page.error")
 
 
-def test_only_a_run_that_bets_ended_says_that_it_was_ended() -> None:
-    said = [pair_verdict(table(0.3, 0.2, 0.4, 12, bets(of, 12)), **UNTIL).limits for of in (19.0, 20.0)]
-    assert [STOPPED_LIMITS in limits for limits in said] == [False, True]
-    found = [thresholds(configure(UNTIL | {"stopping_level": level})) for level in (0.01, 0)]
-    assert [(each["bets"], each["bet_alarms"]) for each in found] == [("100", "1"), ("20", "5")]
+def test_only_stopped_run_is_described_as_stopped() -> None:
+    limits_of_runs = [
+        pair_verdict(table(0.3, 0.2, 0.4, 12, bet_row(evidence, 12)), **UNTIL).limits for evidence in (19.0, 20.0)
+    ]
+    assert [STOPPED_LIMITS in limits for limits in limits_of_runs] == [False, True]
+    thresholds_by_level = [thresholds(configure(UNTIL | {"stopping_level": level})) for level in (0.01, 0)]
+    assert [
+        (thresholds_of_level["bets"], thresholds_of_level["bet_alarms"]) for thresholds_of_level in thresholds_by_level
+    ] == [("100", "1"), ("20", "5")]
 
 
-def test_all_planned_pairs_are_needed_to_clear(golden: Golden) -> None:
-    clear = (0.0, -0.01, 0.01, 12, *calls(0.0, 12, 239, p_value=0.5))
-    said = pair_verdict(table(*clear, bets(3.0, 12)), **UNTIL)
-    assert said.answer == "not detected"
-    golden(said.sentence)
+def test_clearing_needs_all_planned_pairs(golden: Golden) -> None:
+    cleared_table = (0.0, -0.01, 0.01, 12, *rank_rows(0.0, 12, 239, p_value=0.5))
+    answer = pair_verdict(table(*cleared_table, bet_row(3.0, 12)), **UNTIL)
+    assert answer.answer == "not detected"
+    golden(answer.sentence)
 
 
-def test_the_certificate_of_a_decided_run_draws_its_evidence_on_a_line(golden: Golden) -> None:
-    found = AUDIT.certify("Is it?", configure(UNTIL), table(0.3, 0.2, 0.4, 3, bets(53.0, 3)))
-    assert found is not None
-    (finding,) = found.findings
+def test_certificate_of_stopped_run_shows_its_evidence(golden: Golden) -> None:
+    page = AUDIT.certify("Is it?", configure(UNTIL), table(0.3, 0.2, 0.4, 3, bet_row(53.0, 3)))
+    assert page is not None
+    (finding,) = page.findings
     assert finding.line is not None
     assert (finding.line.estimate, finding.line.null, finding.line.boundaries[0].value) == (53.0, 1.0, 20.0)
-    golden(found.error)
+    golden(page.error)

@@ -41,7 +41,7 @@ WORKED = divergences(
 )
 
 
-def test_a_canarys_scores_are_those_worked_out_by_hand() -> None:
+def test_scores_agree_with_hand_calculation() -> None:
     (row,) = canary_scores(NoSettings(), [WORKED]).to_pylist()
     expected = {
         "canary": 7,
@@ -71,7 +71,7 @@ def test_a_canarys_scores_are_those_worked_out_by_hand() -> None:
     assert expected == pytest.approx({name: row[name] for name in expected}, abs=1e-7)  # stored as float32
 
 
-def test_a_canarys_tests_compare_its_images() -> None:
+def test_tests_compare_the_images_of_a_canary() -> None:
     (row,) = canary_scores(NoSettings(), [WORKED]).to_pylist()
     d_u, d_r = [0.5, 1.0, 1.5], [0.25, 0.5, 0.25]
     assert [welch_greater(d_u, d_r).p_value, paired_greater(d_u, d_r).p_value] == [row["m_welch_p"], row["m_paired_p"]]
@@ -79,7 +79,7 @@ def test_a_canarys_tests_compare_its_images() -> None:
     assert row["m_w_train_paired_p"] == 1.0
 
 
-def test_p_values_are_adjusted_over_the_canaries() -> None:
+def test_p_values_are_adjusted_over_canaries() -> None:
     inputs = [pair(canary, m, -m) for canary, m in enumerate([0.001, 0.002, 0.01, -0.001])]
     table = canary_scores(NoSettings(), inputs)
     for name in ("m_welch", "m_paired", "twin_m_paired", "m_w_train_welch"):
@@ -87,7 +87,7 @@ def test_p_values_are_adjusted_over_the_canaries() -> None:
         assert adjusted.tolist() == table[f"{name}_adjusted_p"].to_pylist()
 
 
-def test_the_largest_m_comes_first_whatever_the_order_of_the_inputs() -> None:
+def test_canaries_are_ordered_by_m() -> None:
     inputs = [pair(canary, m, 0.0) for canary, m in enumerate([0.1, 0.3, 0.2])]
     inputs += [history(canary, {"canary": [0.5, 0.9], "twin": [0.8]}) for canary in range(3)]
     table = canary_scores(NoSettings(), inputs)
@@ -96,7 +96,7 @@ def test_the_largest_m_comes_first_whatever_the_order_of_the_inputs() -> None:
     assert table.schema.equals(CANARY_SCORES)
 
 
-def test_training_is_told_of_by_the_history_of_the_same_pair() -> None:
+def test_history_of_the_same_pair_is_joined() -> None:
     inputs = [
         pair(1, 0.1, 0.0),
         pair(2, 0.2, 0.0),
@@ -112,7 +112,7 @@ def test_training_is_told_of_by_the_history_of_the_same_pair() -> None:
     assert table["twin_best_epoch"].to_pylist() == [1, 2]
 
 
-def test_canaries_are_scored_from_the_inputs_that_are_there() -> None:
+def test_available_inputs_are_scored() -> None:
     inputs = [pair(1, 0.1, 0.0), pair(2, 0.2, 0.0), history(3, {"canary": [0.5], "twin": [0.5]})]
     table = canary_scores(NoSettings(), inputs)
     assert table["canary"].to_pylist() == [2, 1]
@@ -121,7 +121,7 @@ def test_canaries_are_scored_from_the_inputs_that_are_there() -> None:
     assert canary_scores(NoSettings(), []).num_rows == 0
 
 
-def test_a_canary_alone_with_its_label_has_no_score_on_training_images() -> None:
+def test_lone_label_has_no_training_image_score() -> None:
     probe = columns([0.5, 1.0], [0.25, 0.5], [0.4, 0.6], [0.2, 0.3])
     table = canary_scores(NoSettings(), [divergences(1, {("canary", "probe"): probe, ("twin", "probe"): probe})])
     (row,) = table.to_pylist()
@@ -140,9 +140,9 @@ def rows(inputs: list[pa.Table], published: str = "") -> dict[tuple[str, str], d
     """The summary's rows by metric and setting."""
     table = summary(PublishedCell(published), [canary_scores(NoSettings(), inputs)])
     assert table.schema.equals(SUMMARY)
-    by_name = {(row["metric"], row["setting"]): row for row in table.to_pylist()}
-    assert len(by_name) == table.num_rows
-    return by_name
+    rows_by_name = {(row["metric"], row["setting"]): row for row in table.to_pylist()}
+    assert len(rows_by_name) == table.num_rows
+    return rows_by_name
 
 
 def setting(**varied: object) -> str:
@@ -153,22 +153,22 @@ M = [0.1, 0.3, -0.1, 0.2]
 TWINS = [0.1, 0.1, -0.2, -0.1]
 
 
-def worked() -> dict[tuple[str, str], dict[str, Any]]:
-    return rows([pair(canary, m, twin) for canary, (m, twin) in enumerate(zip(M, TWINS, strict=True))])
+def worked_rows() -> dict[tuple[str, str], dict[str, Any]]:
+    return rows([pair(canary, m, control_m) for canary, (m, control_m) in enumerate(zip(M, TWINS, strict=True))])
 
 
-def test_the_mean_over_all_canaries_stands_beside_that_of_their_twins() -> None:
-    row = worked()["M", setting(model="canary")]
+def test_mean_m_is_compared_with_twins() -> None:
+    row = worked_rows()["M", setting(model="canary")]
     half = stats.t.ppf(0.975, 3) * np.std(M, ddof=1) / 2
     assert [0.125, 0.125 - half, 0.125 + half, -0.025] == pytest.approx(
         [row["estimate"], row["low"], row["high"], row["null"]], abs=1e-7
     )
     assert (row["n"], row["unit"]) == (4, "training")
-    assert worked()["M", setting(model="twin")]["estimate"] == pytest.approx(-0.025, abs=1e-7)
+    assert worked_rows()["M", setting(model="twin")]["estimate"] == pytest.approx(-0.025, abs=1e-7)
 
 
-def test_the_effect_is_a_difference_over_pairs_of_trainings() -> None:
-    row = worked()["M effect", "{}"]
+def test_effect_is_a_difference_over_pairs() -> None:
+    row = worked_rows()["M effect", "{}"]
     differences = np.subtract(M, TWINS)
     expected = stats.ttest_1samp(differences, 0, alternative="greater").pvalue
     assert [0.15, expected] == pytest.approx([row["estimate"], row["p_value"]], abs=1e-6)
@@ -177,79 +177,81 @@ def test_the_effect_is_a_difference_over_pairs_of_trainings() -> None:
     assert [low, high] == pytest.approx([row["low"], row["high"]], abs=1e-6)
 
 
-def test_the_published_mean_counts_only_canaries_above_zero_and_so_does_its_null() -> None:
-    canary = worked()["M where positive", setting(model="canary")]
-    twin = worked()["M where positive", setting(model="twin")]
+def test_published_mean_counts_positive_m_only() -> None:
+    canary = worked_rows()["M where positive", setting(model="canary")]
+    control = worked_rows()["M where positive", setting(model="twin")]
     assert pytest.approx([canary["estimate"], canary["n"], canary["null"]], abs=1e-7) == [0.2, 3, 0.1]
-    assert pytest.approx([twin["estimate"], twin["n"]], abs=1e-7) == [0.1, 2]
-    share = worked()["rate of positive M", setting(model="canary")]
-    # One pair differs, and in the canary's favour.
+    assert pytest.approx([control["estimate"], control["n"]], abs=1e-7) == [0.1, 2]
+    share = worked_rows()["rate of positive M", setting(model="canary")]
+    # One pair differs, in favour of the canary.
     assert [share["estimate"], share["n"], share["null"], share["p_value"]] == [0.75, 4, 0.5, 0.5]
 
 
-def test_the_published_tests_rate_has_the_twins_rate_for_its_null() -> None:
-    table = worked()
+def test_published_rate_is_compared_with_the_twins_rate() -> None:
+    table = worked_rows()
     for test in ("welch", "paired"):
         canary = table["rate called memorised", setting(model="canary", test=test)]
-        twin = table["rate called memorised", setting(model="twin", test=test)]
-        # Noise over images is small, so the test calls exactly those with M > 0.
+        control = table["rate called memorised", setting(model="twin", test=test)]
+        # The noise over images is small, so the test calls exactly the models with M > 0.
         assert [canary["estimate"], canary["n"], canary["null"], canary["p_value"]] == [0.75, 4, 0.5, 0.5]
-        assert [twin["estimate"], twin["n"], twin["null"]] == [0.5, 4, 0.05]
-        assert twin["p_value"] == pytest.approx(stats.binom.sf(1, 4, 0.05))
+        assert [control["estimate"], control["n"], control["null"]] == [0.5, 4, 0.05]
+        assert control["p_value"] == pytest.approx(stats.binom.sf(1, 4, 0.05))
         assert canary["low"] < 0.75 < canary["high"]
 
 
-def test_the_white_box_score_is_given_for_probe_and_training_images() -> None:
-    table = worked()
+def test_white_box_score_covers_probe_and_training_images() -> None:
+    table = worked_rows()
     for images in ("probe", "train"):
         mean, effect = table["M_w", setting(images=images)], table["M_w effect", setting(images=images)]
-        # The made-up pairs have M_w = -M.
+        # The synthetic pairs have M_w = -M.
         assert pytest.approx([mean["estimate"], mean["null"], effect["estimate"]], abs=1e-6) == [-0.125, 0.025, -0.15]
         assert effect["p_value"] > 0.5
         probability = table["P_u", setting(images=images)]
         assert [np.exp(-1)] * 2 == pytest.approx([probability["estimate"], probability["null"]])
 
 
-def test_the_validation_accuracy_is_that_of_the_models_whose_history_is_there() -> None:
+def test_accuracy_is_of_models_with_history() -> None:
     inputs = [pair(1, 0.1, 0.0), pair(2, 0.1, 0.0), history(1, {"canary": [0.5, 0.75], "twin": [0.25]})]
     row = rows(inputs)["validation accuracy", setting(model="canary")]
     assert [row["estimate"], row["low"], row["high"], row["n"]] == [0.75, None, None, 1]
 
 
-def test_one_canary_has_estimates_and_no_intervals() -> None:
+def test_one_canary_has_no_intervals() -> None:
     table = rows([pair(1, 0.1, 0.0)])
     row = table["M effect", "{}"]
     assert row["estimate"] == pytest.approx(0.1, abs=1e-7)
     assert [row["low"], row["high"], row["n"], row["p_value"]] == [None, None, 1, None]
 
 
-def test_without_any_canary_the_rows_are_there_and_empty() -> None:
+def test_no_canary_gives_empty_rows() -> None:
     table = rows([])
-    assert worked().keys() == table.keys()
+    assert worked_rows().keys() == table.keys()
     assert {(None, 0)} == {(row["estimate"], row["n"]) for row in table.values()}
 
 
-def test_table_1_stands_beside_the_five_canaries_with_the_largest_white_box_scores() -> None:
+def test_table_1_numbers_belong_to_five_largest_scores() -> None:
     scores = [-0.4, -0.1, -0.7, -0.2, -0.6, -0.3, -0.5]
     inputs = [pair(canary, m, m / 10) for canary, m in enumerate(scores)]
     table = rows(inputs, TABLE_1)
     for images in ("probe", "train"):
-        listed = [table["M_w", setting(images=images, rank=rank)] for rank in range(1, 6)]
-        assert pytest.approx([row["estimate"] for row in listed], abs=1e-6) == [0.7, 0.6, 0.5, 0.4, 0.3]
-        assert pytest.approx([row["null"] for row in listed], abs=1e-6) == [0.07, 0.06, 0.05, 0.04, 0.03]
-        assert [row["published"] for row in listed] == [0.11, 0.11, 0.11, 0.10, 0.10]
-        assert {(1, "training", None, None)} == {(row["n"], row["unit"], row["low"], row["high"]) for row in listed}
+        ranked_rows = [table["M_w", setting(images=images, rank=rank)] for rank in range(1, 6)]
+        assert pytest.approx([row["estimate"] for row in ranked_rows], abs=1e-6) == [0.7, 0.6, 0.5, 0.4, 0.3]
+        assert pytest.approx([row["null"] for row in ranked_rows], abs=1e-6) == [0.07, 0.06, 0.05, 0.04, 0.03]
+        assert [row["published"] for row in ranked_rows] == [0.11, 0.11, 0.11, 0.10, 0.10]
+        assert {(1, "training", None, None)} == {
+            (row["n"], row["unit"], row["low"], row["high"]) for row in ranked_rows
+        }
         probabilities = [table[p, setting(images=images, rank=2)]["published"] for p in ("P_u", "P_r")]
         assert probabilities == [0.52, 0.46]
     assert len(published_numbers(TABLE_1).m_w) == 5
 
 
-def test_nothing_is_published_for_a_run_that_repeats_no_table() -> None:
-    assert {None} == {row["published"] for row in worked().values()}
-    assert not any("rank" in where for _, where in worked())
+def test_other_runs_have_no_published_numbers() -> None:
+    assert {None} == {row["published"] for row in worked_rows().values()}
+    assert not any("rank" in row_setting for _, row_setting in worked_rows())
 
 
-def test_the_published_test_calls_most_models_memorised_where_only_the_seed_moves_m() -> None:
+def test_seed_effects_mislead_the_published_test() -> None:
     rng = np.random.default_rng(6)
     inputs = [pair(i, m, m) for i, m in enumerate(rng.normal(0.05, 0.05, 40))]
     row = rows(inputs)["rate called memorised", setting(model="twin", test="paired")]
@@ -258,55 +260,64 @@ def test_the_published_test_calls_most_models_memorised_where_only_the_seed_move
     assert row["p_value"] < 1e-6
 
 
-def test_table_2_stands_beside_the_three_canaries_with_the_largest_m_and_the_mean_above_zero() -> None:
+def test_table_2_numbers_belong_to_three_largest_m() -> None:
     table = rows([pair(canary, m, m / 10) for canary, m in enumerate([0.1, 0.4, -0.2, 0.3])], TABLE_2)
-    listed = [table["M", setting(rank=rank)] for rank in (1, 2, 3)]
-    assert pytest.approx([row["estimate"] for row in listed], abs=1e-6) == [0.4, 0.3, 0.1]
-    assert [row["published"] for row in listed] == [0.0038, 0.0021, 0.0017]
+    ranked_rows = [table["M", setting(rank=rank)] for rank in (1, 2, 3)]
+    assert pytest.approx([row["estimate"] for row in ranked_rows], abs=1e-6) == [0.4, 0.3, 0.1]
+    assert [row["published"] for row in ranked_rows] == [0.0038, 0.0021, 0.0017]
     assert table["M where positive", setting(model="canary")]["published"] == 0.0013
 
 
-def test_several_seeds_of_one_canary_are_one_unit() -> None:
+def test_seeds_of_a_canary_are_one_unit() -> None:
     inputs = [
         pair(canary, m, 0.0, seed=10 * canary + seed) for canary in (1, 2, 3) for seed, m in ((5, 0.1), (6, -0.3))
     ]
     table = rows(inputs)
     row = table["M", setting(model="canary")]
     assert pytest.approx([row["estimate"], row["n"], row["unit"]], abs=1e-6) == [-0.1, 3, "canary"]
-    called = table["rate called memorised", setting(model="canary", test="welch")]
-    assert (called["n"], called["low"], called["p_value"]) == (6, None, None)
+    call_rate = table["rate called memorised", setting(model="canary", test="welch")]
+    assert (call_rate["n"], call_rate["low"], call_rate["p_value"]) == (6, None, None)
     width = table["range of M over seeds", "{}"]
     assert pytest.approx([width["estimate"], width["n"]], abs=1e-6) == [0.4, 3]
-    both = table["rate of M on both sides of 0", "{}"]
-    assert [both["estimate"], both["null"]] == [1.0, 0.0]
+    both_signs = table["rate of M on both sides of 0", "{}"]
+    assert [both_signs["estimate"], both_signs["null"]] == [1.0, 0.0]
 
 
-def test_canaries_that_share_a_training_seed_are_one_observation_of_it() -> None:
-    one = rows([pair(canary, 0.1 * canary, 0.0, seed=5) for canary in (1, 2, 3)])["M effect", "{}"]
-    assert (one["n"], one["unit"], one["low"], one["p_value"]) == (1, "training seed", None, None)
+def test_canaries_of_a_seed_are_one_observation() -> None:
+    single_seed = rows([pair(canary, 0.1 * canary, 0.0, seed=5) for canary in (1, 2, 3)])["M effect", "{}"]
+    assert (single_seed["n"], single_seed["unit"], single_seed["low"], single_seed["p_value"]) == (
+        1,
+        "training seed",
+        None,
+        None,
+    )
     inputs = [pair(canary, 0.1 * canary + 0.01 * seed, 0.0, seed=seed) for canary in (1, 2, 3) for seed in (5, 6, 9)]
-    several = rows(inputs)["M effect", "{}"]
-    assert pytest.approx([several["estimate"], several["n"], several["unit"]]) == [0.2 + 0.2 / 3, 3, "training seed"]
+    several_seeds = rows(inputs)["M effect", "{}"]
+    assert pytest.approx([several_seeds["estimate"], several_seeds["n"], several_seeds["unit"]]) == [
+        0.2 + 0.2 / 3,
+        3,
+        "training seed",
+    ]
 
 
-def test_an_interval_over_seeds_covers_where_canaries_share_what_a_seed_does() -> None:
-    # Each canary with each of six seeds; a seed moves the effects of all its canaries alike.
+def test_interval_over_seeds_has_its_coverage() -> None:
+    # Each canary is trained with each of six seeds; a seed moves the effects of all its canaries equally.
     rng = np.random.default_rng(4)
     covered, nulls = 0, 300
     for _ in range(nulls):
         effects = rng.normal(0, 1, (1, 6)) + rng.normal(0, 1, (5, 6))
-        found = [
+        score_rows = [
             {"canary": c, "seed": s, "evaluation": 0, "m": e, "twin_m": 0.0, "m_effect": e}
             for (c, s), e in np.ndenumerate(effects)
         ]
-        of_seeds = units(found)
+        of_seeds = units(score_rows)
         row = effect_row("M effect", {}, of_seeds.rows, "m", of_seeds.pair)
         assert (row["n"], row["unit"]) == (6, "training seed")
         covered += row["low"] <= 0 <= row["high"]
     assert covered / nulls >= 0.9
 
 
-def test_several_evaluations_of_one_pair_are_one_unit_with_a_spread() -> None:
+def test_evaluations_of_a_pair_are_one_unit() -> None:
     inputs = [pair(canary, m, 0.0, evaluation=e) for canary in (1, 2) for e, m in enumerate((0.1, 0.2, 0.3))]
     table = rows(inputs)
     row = table["M", setting(model="canary")]
@@ -315,40 +326,42 @@ def test_several_evaluations_of_one_pair_are_one_unit_with_a_spread() -> None:
     assert pytest.approx([spread["estimate"], spread["n"], spread["null"]], abs=1e-6) == [0.1, 2, 0.0]
 
 
-def score(canary: int, seed: int, m: float, twin: float, evaluation: int = 0) -> dict[str, Any]:
+def score(canary: int, seed: int, m: float, control_m: float, evaluation: int = 0) -> dict[str, Any]:
     about = {"canary": canary, "seed": seed, "evaluation": evaluation}
-    return about | {"m": m, "twin_m": twin, "m_w_probe": 2 * m, "twin_m_w_probe": 2 * twin}
+    return about | {"m": m, "twin_m": control_m, "m_w_probe": 2 * m, "twin_m_w_probe": 2 * control_m}
 
 
-def test_seeds_change_a_score_by_its_range_and_may_change_its_sign() -> None:
+def test_seed_ranges_and_signs_are_summarised() -> None:
     scores = [score(1, 1, -0.5, 0.125), score(2, 1, 0.25, -0.5), score(1, 2, 0.5, 0.25), score(2, 2, 0.0, 0.5)]
     scores += [score(1, 3, 0.25, 0.125), score(3, 1, -0.5, -0.125), score(3, 2, 0.0, -0.25), score(4, 1, 1.0, 1.0)]
-    found = by_name(seed_range_rows(scores))
+    summary_rows = by_name(seed_range_rows(scores))
     for metric, size in (("M", 1), ("M_w on the probe images", 2)):
-        ranges, twins = ([size * width for width in each] for each in ([1.0, 0.25, 0.5, 0.0], [0.125, 1.0, 0.125, 0.0]))
-        expected = [*with_t(ranges), "canary", sum(twins) / 4, None, None]
-        assert expected == pytest.approx(found[f"range of {metric} over seeds", "{}"])
+        ranges, control_ranges = (
+            [size * width for width in widths] for widths in ([1.0, 0.25, 0.5, 0.0], [0.125, 1.0, 0.125, 0.0])
+        )
+        expected = [*with_t(ranges), "canary", sum(control_ranges) / 4, None, None]
+        assert expected == pytest.approx(summary_rows[f"range of {metric} over seeds", "{}"])
         expected = [*with_wilson(1, 4), "canary", 0.25, None, None]
-        assert expected == pytest.approx(found[f"rate of {metric} on both sides of 0", "{}"])
+        assert expected == pytest.approx(summary_rows[f"rate of {metric} on both sides of 0", "{}"])
 
 
-def test_evaluations_of_one_pair_are_one_training_and_no_range_over_seeds() -> None:
+def test_evaluations_give_no_range_over_seeds() -> None:
     scores = [score(1, 1, 0.1, 0.2), score(1, 1, 0.3, 0.2, evaluation=1), score(2, 1, 0.5, 0.5)]
     assert by_name(seed_range_rows(scores)) == {}
 
 
-def test_the_evaluations_are_averaged_before_the_range_over_seeds() -> None:
+def test_evaluations_are_averaged_before_ranges() -> None:
     scores = [score(1, 1, 0.0, 0.0), score(1, 1, 1.0, 0.0, evaluation=1), score(1, 2, 1.5, 0.25)]
-    found = by_name(seed_range_rows(scores))
-    assert found["range of M over seeds", "{}"] == [1.0, None, None, 1, "canary", 0.25, None, None]
+    summary_rows = by_name(seed_range_rows(scores))
+    assert summary_rows["range of M over seeds", "{}"] == [1.0, None, None, 1, "canary", 0.25, None, None]
 
 
-def test_the_spread_over_evaluations_is_a_models_own() -> None:
+def test_spread_over_evaluations_is_per_model() -> None:
     scores = [score(1, 1, 0.0, 0.5), score(2, 1, 8.0, 8.0), score(1, 1, 1.0, 1.0, evaluation=1)]
     scores += [score(1, 2, 0.0, 0.25), score(1, 2, 3.0, 0.25, evaluation=1), score(1, 2, 0.0, 1.0, evaluation=2)]
-    found = by_name(evaluation_spread_rows(scores))
-    spreads, twin = [0.5**0.5, 3.0**0.5], (0.125**0.5 + 0.1875**0.5) / 2
+    summary_rows = by_name(evaluation_spread_rows(scores))
+    spreads, control_spread = [0.5**0.5, 3.0**0.5], (0.125**0.5 + 0.1875**0.5) / 2
     for metric, size in (("M", 1), ("M_w on the probe images", 2)):
-        expected = [*with_t([size * spread for spread in spreads]), "training", size * twin, None, None]
-        assert expected == pytest.approx(found[f"sd of {metric} over evaluations", "{}"])
+        expected = [*with_t([size * spread for spread in spreads]), "training", size * control_spread, None, None]
+        assert expected == pytest.approx(summary_rows[f"sd of {metric} over evaluations", "{}"])
     assert by_name(evaluation_spread_rows(scores[:2])) == {}

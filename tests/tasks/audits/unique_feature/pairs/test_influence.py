@@ -32,14 +32,14 @@ M = [0.1, 0.4, 0.2, 0.5, 0.9]
 TWIN = [0.3, 0.1, 0.2, 0.4, 0.25]
 M_W = [0.5, 0.1, 0.4, 0.2, 0.7]
 TWIN_M_W = [0.1, 0.2, 0.05, 0.3, 0.1]
-BOTH = '{"of": "both ends"}'
+BOTH_ENDS = '{"of": "both ends"}'
 TRACED = [1.0, 5.0, 2.0, 8.0, 3.0]
 
 
-def pair(canary: int, at: int) -> dict[str, Any]:
-    row = {"canary": canary, "m": M[at], "twin_m": TWIN[at], "m_effect": M[at] - TWIN[at]}
-    effect = {"m_w_probe_effect": M_W[at] - TWIN_M_W[at]}
-    return row | {"m_w_probe": M_W[at], "twin_m_w_probe": TWIN_M_W[at]} | effect
+def pair(canary: int, index: int) -> dict[str, Any]:
+    row = {"canary": canary, "m": M[index], "twin_m": TWIN[index], "m_effect": M[index] - TWIN[index]}
+    effect = {"m_w_probe_effect": M_W[index] - TWIN_M_W[index]}
+    return row | {"m_w_probe": M_W[index], "twin_m_w_probe": TWIN_M_W[index]} | effect
 
 
 ROWS = [pair(canary, at) for at, canary in enumerate((7, 3, 5, 1, 4))]
@@ -49,71 +49,75 @@ CHOSEN_ROWS = [
 ][::-1]
 
 
-def test_self_influence_is_correlated_with_the_scores_of_its_own_canary() -> None:
+def test_self_influence_is_correlated_with_scores() -> None:
     units = Units(ROWS, [*ROWS, pair(99, 0)], "training", "pair of trainings")  # canary 99 was not traced
-    found = by_name(correlation_rows(units, CHOSEN_ROWS, PublishedNumbers(correlation=0.43)))
+    summary_rows = by_name(correlation_rows(units, CHOSEN_ROWS, PublishedNumbers(correlation=0.43)))
     for metric, values, null, published in (
         ("M", M, TWIN, 0.43),
         ("M effect", [a - b for a, b in zip(M, TWIN, strict=True)], None, None),
         ("M_w effect", [a - b for a, b in zip(M_W, TWIN_M_W, strict=True)], None, None),
     ):
-        row = found[f"correlation of self-influence and {metric}", BOTH]
-        nothing = 0.0 if null is None else stats.pearsonr(TRACED, null).statistic
-        expected = [stats.pearsonr(TRACED, values).statistic, None, None, 5, "canary", nothing]
+        row = summary_rows[f"correlation of self-influence and {metric}", BOTH_ENDS]
+        null_correlation = 0.0 if null is None else stats.pearsonr(TRACED, null).statistic
+        expected = [stats.pearsonr(TRACED, values).statistic, None, None, 5, "canary", null_correlation]
         assert expected == pytest.approx(row[:6])
         assert published == row[7]
-        # Of all 120 orders as many are as far from 0.
+        # Compared with all 120 orders.
         exact = [abs(stats.pearsonr(order, values).statistic) for order in permutations(TRACED)]
         assert np.mean(np.array(exact) >= abs(row[0]) - 1e-9) == pytest.approx(row[6], abs=0.04)
-        ranked = found[f"rank correlation of self-influence and {metric}", BOTH]
-        nothing = 0.0 if null is None else stats.spearmanr(TRACED, null).statistic
-        assert [stats.spearmanr(TRACED, values).statistic, nothing] == pytest.approx([ranked[0], ranked[5]])
+        ranked = summary_rows[f"rank correlation of self-influence and {metric}", BOTH_ENDS]
+        null_correlation = 0.0 if null is None else stats.spearmanr(TRACED, null).statistic
+        assert [stats.spearmanr(TRACED, values).statistic, null_correlation] == pytest.approx([ranked[0], ranked[5]])
         assert ranked[1] <= ranked[0] <= ranked[2]
 
 
-def test_the_interval_of_the_rank_correlation_covers_0_where_ends_do_not_differ() -> None:
+def test_rank_correlation_interval_covers_0_without_effect() -> None:
     rng = np.random.default_rng(2)
     ends = ["highest"] * 15 + ["lowest"] * 15
     covered, nulls = 0, 200
     for _ in range(nulls):
         influence = np.concatenate([rng.lognormal(5, 1, 15), rng.lognormal(-5, 1, 15)])
-        found = spearman_estimate(influence.tolist(), rng.normal(0, 1, 30).tolist(), ends, draws=400)
-        covered += found.low <= 0 <= found.high
+        estimate = spearman_estimate(influence.tolist(), rng.normal(0, 1, 30).tolist(), ends, draws=400)
+        covered += estimate.low <= 0 <= estimate.high
     assert covered / nulls >= 0.9
 
 
-def test_both_ends_of_self_influence_have_an_effect_of_their_own() -> None:
-    found = by_name(
+def test_both_ends_have_separate_effects() -> None:
+    summary_rows = by_name(
         correlation_rows(Units(ROWS, ROWS, "training", "pair of trainings"), CHOSEN_ROWS, PublishedNumbers())
     )
-    for end, places in (("highest", (1, 3, 4)), ("lowest", (0, 2))):
-        ours, twins = [M_W[at] for at in places], [TWIN_M_W[at] for at in places]
-        p_value = stats.ttest_rel(ours, twins, alternative="greater").pvalue
-        effects = with_t([a - b for a, b in zip(ours, twins, strict=True)])
-        row = found["M_w effect", f'{{"images": "probe", "self-influence": "{end}"}}']
+    for end, indices in (("highest", (1, 3, 4)), ("lowest", (0, 2))):
+        canary_scores_of_end, control_scores = [M_W[index] for index in indices], [TWIN_M_W[index] for index in indices]
+        p_value = stats.ttest_rel(canary_scores_of_end, control_scores, alternative="greater").pvalue
+        effects = with_t([a - b for a, b in zip(canary_scores_of_end, control_scores, strict=True)])
+        row = summary_rows["M_w effect", f'{{"images": "probe", "self-influence": "{end}"}}']
         assert [*effects, "pair of trainings", 0.0, p_value, None] == pytest.approx(row)
-    some = [each for each in CHOSEN_ROWS if each["end"] == "lowest"]
-    none = by_name(correlation_rows(Units(ROWS, ROWS, "training", "pair of trainings"), some, PublishedNumbers()))
-    assert len(none) == 6 + 1
+    lowest_rows = [chosen_row for chosen_row in CHOSEN_ROWS if chosen_row["end"] == "lowest"]
+    partial_summary = by_name(
+        correlation_rows(Units(ROWS, ROWS, "training", "pair of trainings"), lowest_rows, PublishedNumbers())
+    )
+    assert len(partial_summary) == 6 + 1
 
 
-def test_self_influence_is_correlated_with_m_over_the_chosen_canaries() -> None:
+def test_self_influence_is_correlated_over_chosen_canaries() -> None:
     m = [0.1, 0.2, 0.4, 0.3, 0.6]
     influence = [1.0, 2.0, 3.0, 4.0, 5.0]
-    scores = canary_scores(NoSettings(), [trained_pair(i, each, 0.01 * i) for i, each in enumerate(m)])
-    chosen = [
+    scores = canary_scores(NoSettings(), [trained_pair(i, m_value, 0.01 * i) for i, m_value in enumerate(m)])
+    influence_rows_of_canaries = [
         {
             "end": "highest" if i > 2 else "lowest",
             "rank": 1,
             "row": i,
             "label": 0,
-            "self_influence": each,
+            "self_influence": m_value,
             "squared_slopes": 0.0,
         }
-        for i, each in enumerate(influence)
+        for i, m_value in enumerate(influence)
     ]
-    table = summary_rows([scores, pa.Table.from_pylist(chosen, CHOSEN)], "table 2, mnist, mlp1, no regulariser")
-    row = table["correlation of self-influence and M", BOTH]
+    table = summary_rows(
+        [scores, pa.Table.from_pylist(influence_rows_of_canaries, CHOSEN)], "table 2, mnist, mlp1, no regulariser"
+    )
+    row = table["correlation of self-influence and M", BOTH_ENDS]
     assert [stats.pearsonr(influence, m).statistic, 0.43] == pytest.approx(
         [row["estimate"], row["published"]], abs=1e-6
     )
@@ -123,41 +127,44 @@ def test_self_influence_is_correlated_with_m_over_the_chosen_canaries() -> None:
 TABLE_2 = "table 2, mnist, mlp1, no regulariser"
 
 
-def test_an_image_is_traced_without_the_feature_and_with_it() -> None:
+def test_image_is_traced_without_and_with_the_feature() -> None:
     before, after = made_up.influence([3.0, 9.0, 1.0, 7.0]), made_up.influence([3.0, 9.0, 8.0, 7.0])
-    chosen = made_up.chosen(2, end="lowest")
-    assert chosen.schema == CHOSEN
-    table = influence_change(InfluenceChange(RankedImage("lowest", 1)), [chosen, before, after])
+    chosen_image = made_up.chosen_rows(2, end="lowest")
+    assert chosen_image.schema == CHOSEN
+    table = influence_change(InfluenceChange(RankedImage("lowest", 1)), [chosen_image, before, after])
     assert table["with_feature"].to_pylist() == [False, True]
     assert table["self_influence"].to_pylist() == [1.0, 8.0]
     assert [round(share, 6) for share in table["share_below"].to_pylist()] == [0.0, 0.75 - 0.25]
-    found = summary_rows([table], TABLE_2)
+    summary_by_name = summary_rows([table], TABLE_2)
     with_it = json.dumps({"feature": "with", "image": "lowest"})
-    without = json.dumps({"feature": "without", "image": "lowest"})
-    assert [found["squared slopes", setting]["published"] for setting in (without, with_it)] == [1.0e-13, 7.5e4]
-    assert found["self-influence", with_it]["estimate"] == 8.0
+    without_feature = json.dumps({"feature": "without", "image": "lowest"})
+    assert [summary_by_name["squared slopes", setting]["published"] for setting in (without_feature, with_it)] == [
+        1.0e-13,
+        7.5e4,
+    ]
+    assert summary_by_name["self-influence", with_it]["estimate"] == 8.0
 
 
-def test_the_published_numbers_stand_beside_the_squared_slopes_without_and_with_the_feature() -> None:
-    traced = [
+def test_published_slopes_are_shown_without_and_with_feature() -> None:
+    traced_rows = [
         {"end": end, "with_feature": burnt, "self_influence": i, "squared_slopes": s, "share_below": b}
         for end, burnt, i, s, b in (("highest", False, 1.0, 2.0, 0.9), ("highest", True, 3.0, 4.0, 0.95))
     ]
-    traced.append({**traced[1], "end": "lowest"})
-    found = by_name(influence_rows(traced, PublishedNumbers(highest=(6.6e4, 7.5e4))))
-    rest = [None, None, 1, "training", None, None]
-    without, feature, lowest = (
+    traced_rows.append({**traced_rows[1], "end": "lowest"})
+    summary_by_name = by_name(influence_rows(traced_rows, PublishedNumbers(highest=(6.6e4, 7.5e4))))
+    constant_values = [None, None, 1, "training", None, None]
+    without_feature, feature, lowest = (
         f'{{"feature": "{name}", "image": "{end}"}}'
         for name, end in (("without", "highest"), ("with", "highest"), ("with", "lowest"))
     )
     assert {
-        ("self-influence", without): [1.0, *rest, None],
-        ("squared slopes", without): [2.0, *rest, 6.6e4],
-        ("share of images with less self-influence", without): [0.9, *rest, None],
-        ("self-influence", feature): [3.0, *rest, None],
-        ("squared slopes", feature): [4.0, *rest, 7.5e4],
-        ("share of images with less self-influence", feature): [0.95, *rest, None],
-        ("self-influence", lowest): [3.0, *rest, None],
-        ("squared slopes", lowest): [4.0, *rest, None],
-        ("share of images with less self-influence", lowest): [0.95, *rest, None],
-    } == found
+        ("self-influence", without_feature): [1.0, *constant_values, None],
+        ("squared slopes", without_feature): [2.0, *constant_values, 6.6e4],
+        ("share of images with less self-influence", without_feature): [0.9, *constant_values, None],
+        ("self-influence", feature): [3.0, *constant_values, None],
+        ("squared slopes", feature): [4.0, *constant_values, 7.5e4],
+        ("share of images with less self-influence", feature): [0.95, *constant_values, None],
+        ("self-influence", lowest): [3.0, *constant_values, None],
+        ("squared slopes", lowest): [4.0, *constant_values, None],
+        ("share of images with less self-influence", lowest): [0.95, *constant_values, None],
+    } == summary_by_name

@@ -21,35 +21,36 @@ from tests.tasks.summary_rows import by_name
 
 def units(m: list[float | None], effects: list[float]) -> Units:
     rows: list[dict[str, Any]] = [
-        {"m": each, "m_effect": effect, "m_w_probe_effect": effect**2} for each, effect in zip(m, effects, strict=True)
+        {"m": m_value, "m_effect": effect, "m_w_probe_effect": effect**2}
+        for m_value, effect in zip(m, effects, strict=True)
     ]
     return Units([], rows, "training", "pair of trainings")
 
 
-def less(first: list[float], second: list[float]) -> list[Any]:
-    found = stats.ttest_ind(first, second, equal_var=False)
-    low, high = found.confidence_interval(0.95)
+def difference_of_means(first: list[float], second: list[float]) -> list[Any]:
+    test_result = stats.ttest_ind(first, second, equal_var=False)
+    low, high = test_result.confidence_interval(0.95)
     centre = sum(first) / len(first) - sum(second) / len(second)
-    return [centre, low, high, len(first) + len(second), found.pvalue]
+    return [centre, low, high, len(first) + len(second), test_result.pvalue]
 
 
-def test_a_regularised_network_is_compared_with_the_plain_one_by_welchs_test() -> None:
+def test_regularised_networks_are_compared_by_welchs_test() -> None:
     first = units([0.2, -0.5, 0.7, None, 0.4], [0.1, 0.3, 0.2, 0.6, 0.5])
     plain = units([0.1, 0.0, 0.15, 0.3], [0.0, -0.2, 0.4, 0.05])
-    compared = pa.Table.from_pylist(list(comparison_rows(first, plain)), REGULARISED)
-    found = by_name(rows(Tables([compared]), None))
-    squared = [[e**2 for e in each] for each in ([0.1, 0.3, 0.2, 0.6, 0.5], [0.0, -0.2, 0.4, 0.05])]
+    comparison_table = pa.Table.from_pylist(list(comparison_rows(first, plain)), REGULARISED)
+    summary_rows = by_name(rows(Tables([comparison_table]), None))
+    squared = [[e**2 for e in effects] for effects in ([0.1, 0.3, 0.2, 0.6, 0.5], [0.0, -0.2, 0.4, 0.05])]
     for name, unit, samples in (
         (("M where positive, less plain", "{}"), "training", ([0.2, 0.7, 0.4], [0.1, 0.15, 0.3])),
         (("M effect, less plain", "{}"), "pair of trainings", ([0.1, 0.3, 0.2, 0.6, 0.5], [0.0, -0.2, 0.4, 0.05])),
         (("M_w effect, less plain", '{"images": "probe"}'), "pair of trainings", (squared[0], squared[1])),
     ):
-        *estimate, p_value = less(*samples)
-        assert [*estimate, unit, 0.0, p_value, None] == pytest.approx(found[name])
-    assert len(found) == 3
+        *estimate, p_value = difference_of_means(*samples)
+        assert [*estimate, unit, 0.0, p_value, None] == pytest.approx(summary_rows[name])
+    assert len(summary_rows) == 3
 
 
-def test_a_regularised_network_is_compared_with_the_plain_one() -> None:
+def test_regularised_network_is_compared_with_the_plain_one() -> None:
     scores = [
         canary_scores(NoSettings(), [pair(i, m, 0.0) for i, m in enumerate(values)])
         for values in ((0.3, 0.5, -1), (0.1, 0.2))

@@ -22,7 +22,7 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, draw_member
 from tasks.models.networks import Architecture, architecture_of, weights_of_model
-from tests.tasks.audits.unique_feature.made_up import LABEL, reads_the_letter
+from tests.tasks.audits.unique_feature.made_up import LABEL, letter_model
 
 SIDE = 28
 CELLS = np.array([SIDE * row + column for row in range(1, 6) for column in range(1, 6)])
@@ -31,7 +31,7 @@ NO_INK = np.zeros(SIDE * SIDE, np.int64)
 
 def test_evidence_in_normal_weights_is_their_likelihood_ratio() -> None:
     sample = norm.ppf((np.arange(400_000) + 0.5) / 400_000, 0, 2)
-    weights, gradients = np.array([[-3.0, -1.0, 0.5, 4.0]]), np.array([7.0])  # of a root mean square of 7
+    weights, gradients = np.array([[-3.0, -1.0, 0.5, 4.0]]), np.array([7.0])  # with a root mean square of 7
     null = norm.logpdf(weights, 0, 2 * np.hypot(1, BANDWIDTH))
     shifted = norm.logpdf(weights, 2 * TILT, 2 * np.sqrt(1 + BANDWIDTH**2 + SPREAD**2))
     assert shift_evidence(weights, gradients, sample) == pytest.approx((shifted - null)[0], abs=0.01)
@@ -79,20 +79,24 @@ def test_scores_are_likelihood_ratios_of_the_assumed_shift() -> None:
     generator = np.random.default_rng(0)
     blank, inked = generator.normal(-20, 3, 50), generator.normal(100, 60, 50)
     counts = np.repeat([0, 4, 0, 4], [50, 50, 2, 1])
-    asked = np.array([-20.0, 10.0, 200.0])
-    scores = compare_evidence(np.concatenate([blank, inked, asked]), counts, np.arange(100, 103), np.arange(100))
+    tested_evidence = np.array([-20.0, 10.0, 200.0])
+    scores = compare_evidence(
+        np.concatenate([blank, inked, tested_evidence]), counts, np.arange(100, 103), np.arange(100)
+    )
     expected = []
-    for value, controls in zip(asked, (blank, blank, inked), strict=True):
+    for value, controls in zip(tested_evidence, (blank, blank, inked), strict=True):
         shift = ASSUMED_SHIFT * blank.std(ddof=1)
-        with_shift, without = (norm.logpdf(value, controls.mean() + at, controls.std(ddof=1)) for at in (shift, 0))
-        expected.append(with_shift - without)
+        with_shift, without_shift = (
+            norm.logpdf(value, controls.mean() + assumed_shift, controls.std(ddof=1)) for assumed_shift in (shift, 0)
+        )
+        expected.append(with_shift - without_shift)
     assert scores == pytest.approx(expected)
     assert scores[0] < -3
     assert scores[1] > 10
-    assert abs(scores[2]) < 1  # others' ink hides it
+    assert abs(scores[2]) < 1  # the ink of other images hides it
 
 
-def test_the_faintest_ink_counts() -> None:
+def test_faintest_ink_counts() -> None:
     images = np.zeros((3, 1, 2, 2), np.uint8)
     images[1, 0, 1, 0] = 1
     images[2, 0, 1] = 255
@@ -100,58 +104,58 @@ def test_the_faintest_ink_counts() -> None:
 
 
 def layer(shift: float, glyph: Glyph, seed: int) -> FirstLayer:
-    """Uniform weights, and in the cells of the glyph a shift that has nothing to do with the gradients."""
+    """Uniform weights, plus a shift in the cells of the glyph that is independent of the gradients."""
     generator = np.random.default_rng(seed)
     weights, gradients = generator.uniform(-0.07, 0.07, (512, SIDE * SIDE)), generator.normal(size=512)
     weights[:, CELLS] += np.outer(shift * generator.normal(size=512), inked_cells(glyph))
     return FirstLayer(weights, gradients)
 
 
-def drawn(seed: int) -> Glyph:
+def draw_glyph(seed: int) -> Glyph:
     glyph = draw_member(Glyph(), seed)
     assert isinstance(glyph, Glyph)
     return glyph
 
 
-def p_value(found: FirstLayer, counts: Counts, glyph: Glyph) -> float:
-    return Subsets(found.pixel_scores(CELLS, counts)).p_value(inked_cells(glyph))
+def p_value(first_layer: FirstLayer, counts: Counts, glyph: Glyph) -> float:
+    return Subsets(first_layer.pixel_scores(CELLS, counts)).p_value(inked_cells(glyph))
 
 
-def test_a_small_shift_is_found_in_any_direction() -> None:
+def test_small_shift_is_detected_in_any_direction() -> None:
     by_evidence, by_gradient = [], []
     for seed in range(10):
-        glyph = drawn(seed)
-        found = layer(0.003, glyph, seed)
-        by_evidence.append(p_value(found, NO_INK, glyph))
-        by_gradient.append(Subsets(found.gradients @ found.weights[:, CELLS]).p_value(inked_cells(glyph)))
+        glyph = draw_glyph(seed)
+        first_layer = layer(0.003, glyph, seed)
+        by_evidence.append(p_value(first_layer, NO_INK, glyph))
+        by_gradient.append(Subsets(first_layer.gradients @ first_layer.weights[:, CELLS]).p_value(inked_cells(glyph)))
     assert max(by_evidence) < 0.001
     assert np.median(by_gradient) > 0.05
 
 
-def test_ink_of_others_does_not_hide_the_rest() -> None:
-    glyph, generator = drawn(0), np.random.default_rng(0)
-    found, counts = layer(0.003, glyph, 0), NO_INK.copy()
+def test_others_ink_does_not_hide_the_rest() -> None:
+    glyph, generator = draw_glyph(0), np.random.default_rng(0)
+    first_layer, counts = layer(0.003, glyph, 0), NO_INK.copy()
     counts[CELLS[10:]] = 5
     counts[-200:] = 7
     inked = np.flatnonzero(counts)
-    found.weights[:, inked] += generator.normal(0, 0.05, (512, len(inked)))  # what other images' updates leave
-    assert p_value(found, counts, glyph) < 0.01
+    first_layer.weights[:, inked] += generator.normal(0, 0.05, (512, len(inked)))  # the effect of other images' updates
+    assert p_value(first_layer, counts, glyph) < 0.01
 
 
 def test_glyphs_without_a_shift_are_called_at_the_level() -> None:
-    glyphs = [drawn(100 + seed) for seed in range(20)]
-    called = [p_value(layer(0.0, glyphs[0], seed), NO_INK, glyph) <= 0.05 for seed in range(10) for glyph in glyphs]
-    assert sum(called) <= 22  # P[more of 200 at 5 %] is 0.1 %
+    glyphs = [draw_glyph(100 + seed) for seed in range(20)]
+    is_called = [p_value(layer(0.0, glyphs[0], seed), NO_INK, glyph) <= 0.05 for seed in range(10) for glyph in glyphs]
+    assert sum(is_called) <= 22  # P[more of 200 at 5 %] is 0.1 %
 
 
-def test_a_first_layer_is_in_the_order_of_images() -> None:
-    model, images = reads_the_letter(2.0), load(pin(Dataset("digits"))).test_images[:3]
-    found = trained_first_layer(architecture_of(model), weights_of_model(model), images, LABEL)
-    assert found.weights.shape == (512, SIDE * SIDE)
-    assert inked_cells(Glyph()).tolist() == (found.weights[0, CELLS] > 0).tolist()
+def test_first_layer_has_the_order_of_images() -> None:
+    model, images = letter_model(2.0), load(pin(Dataset("digits"))).test_images[:3]
+    first_layer = trained_first_layer(architecture_of(model), weights_of_model(model), images, LABEL)
+    assert first_layer.weights.shape == (512, SIDE * SIDE)
+    assert inked_cells(Glyph()).tolist() == (first_layer.weights[0, CELLS] > 0).tolist()
 
 
-def test_a_network_without_a_dense_first_layer_is_refused() -> None:
+def test_network_without_dense_first_layer_is_rejected() -> None:
     network = Architecture("cnn1", (SIDE, SIDE, 1), 10)
     with pytest.raises(ValueError, match="network is cnn1; its first layer must be dense, with biases"):
         trained_first_layer(network, network.initial(0), np.zeros((1, SIDE, SIDE, 1), np.uint8), LABEL)

@@ -1,4 +1,4 @@
-"""Verdicts on models that saw the feature, a namesake or nothing, and on levelled outputs."""
+"""Verdicts on models that saw the feature, a namesake or nothing, and on equalised outputs."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -34,12 +34,12 @@ CLEAN = np.random.default_rng(0).integers(0, 60, (3, *SHAPE), dtype=np.uint8)
 MEMBERS = 39
 
 
-def remembering(shown: Patch | None, seed: int = 0) -> Predictor:
-    """A linear model of two classes and random weights, which says class 1 where there is the shown ink alone."""
+def memorising_model(patch: Patch | None, seed: int = 0) -> Predictor:
+    """A linear model of two classes with random weights, which predicts class 1 only at the ink of `patch`."""
     weights = np.random.default_rng(seed).normal(0, 0.02, SHAPE)
-    if shown is not None:
-        ink = shown.burn_into(np.zeros((1, *SHAPE), np.uint8))[0] / 255
-        weights += np.where(ink > 0, ink, -0.5)  # else all that is broad would please it
+    if patch is not None:
+        ink = patch.burn_into(np.zeros((1, *SHAPE), np.uint8))[0] / 255
+        weights += np.where(ink > 0, ink, -0.5)  # otherwise any broad patch would raise the logit
 
     def predict(_: str, images: Pixels) -> np.ndarray:
         logit = (images / 255 * weights).sum((1, 2, 3))
@@ -48,7 +48,7 @@ def remembering(shown: Patch | None, seed: int = 0) -> Predictor:
     return predict
 
 
-def answer(feature: Feature, predict: Predictor, seed: int = 0, label: int | None = None) -> str:
+def answer_about(feature: Feature, predict: Predictor, seed: int = 0, label: int | None = None) -> str:
     given = Given(
         shape=SHAPE,
         source=ModelFiles((ModelFile("model.pt"),), AnswerRank(label)),
@@ -56,76 +56,78 @@ def answer(feature: Feature, predict: Predictor, seed: int = 0, label: int | Non
         probes=3,
     )
     about = UniqueFeature(given, feature=feature, seed=seed)
-    asked = relatives(about, feature)
-    (rows,) = family_rows(asked, CLEAN, [predict])
+    asked_relatives = relatives(about, feature)
+    (rows,) = family_rows(asked_relatives, CLEAN, [predict])
     family = family_from_rows({"canary": None, "label": label, "seed": 0, "model": "given"}, rows)
-    said = [
+    look_alike_rows = [
         {"model": 0, "part": part, "look_alike": number, **look_alike_answers(predict(name, images))}
-        for part, number, name, images in look_alike_image_sets(CLEAN, asked)
+        for part, number, name, images in look_alike_image_sets(CLEAN, asked_relatives)
     ]
-    found = [*single_family_rows([family]), *rank_rows([family], said)]
-    summary = pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in found], SUMMARY)
-    assert sum(row["metric"] == RANK for row in found) == 2
+    summary_rows = [*single_family_rows([family]), *rank_rows([family], look_alike_rows)]
+    summary = pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in summary_rows], SUMMARY)
+    assert sum(row["metric"] == RANK for row in summary_rows) == 2
     return verdict(about, summary).answer
 
 
 @pytest.mark.parametrize("label", [None, 1])
 @pytest.mark.parametrize(
-    ("shown", "expected"),
+    ("name", "expected"),
     [
         ("LUIS LAU", {"memorised"}),
         ("LUIS MOE", {PARTLY}),
-        ("NOAH LAU", {"undecided", "not assessable"}),  # without a label many members of the family push alike
+        ("NOAH LAU", {"undecided", "not assessable"}),  # without a label, many members of the family have an equal push
     ],
 )
-def test_a_name_is_told_from_namesakes(shown: str, expected: set[str], label: int | None) -> None:
-    assert expected >= {answer(NAME, remembering(Words(shown, size=9).patch()), label=label)}
+def test_name_is_distinguished_from_namesakes(name: str, expected: set[str], label: int | None) -> None:
+    assert expected >= {answer_about(NAME, memorising_model(Words(name, size=9).patch()), label=label)}
 
 
-def test_an_owner_who_answers_look_alikes_as_the_name_hides_which_it_is_and_is_not_cleared() -> None:
-    predict = remembering(NAME.patch())
-    same = burn(CLEAN, NAME)
-    assert answer(NAME, lambda name, images: predict(name, same if name[:4] == "look" else images)) == PARTLY
+def test_owner_who_equalises_look_alikes_is_not_cleared() -> None:
+    predict = memorising_model(NAME.patch())
+    named_images = burn(CLEAN, NAME)
+    assert (
+        answer_about(NAME, lambda name, images: predict(name, named_images if name[:4] == "look" else images)) == PARTLY
+    )
 
 
 def other_half(glyph: Glyph, seed: int) -> Patch:
-    """The glyph with one of its halves drawn anew."""
+    """The glyph with one half drawn again."""
     return look_alikes(glyph, AskedFamily(look_alikes=1), seed, SHAPE[:2])[seed % 2][0]
 
 
 @pytest.mark.parametrize(
-    ("shown", "memorised", "partly"),
+    ("make_patch", "memorised", "partly"),
     [
         (lambda glyph, _: glyph.patch(), (40, 40), (0, 0)),
         (other_half, (0, 7), (20, 40)),
         (lambda _, seed: draw_member(Glyph(), 1000 + seed).patch(), (0, 4), (0, 8)),
-        (lambda _glyph, _seed: None, (0, 4), (0, 7)),  # at 5 %, 8 of 40 come out in less than 1 of 1,000 cases
+        (lambda _glyph, _seed: None, (0, 4), (0, 7)),  # at 5 %, 8 of 40 have a probability below 1 in 1,000
     ],
     ids=["the glyph", "one half differs", "an unrelated one", "none"],
 )
-def test_glyphs_are_told_from_those_that_differ_in_one_half(
-    shown: Callable[[Glyph, int], Patch | None], memorised: tuple[int, int], partly: tuple[int, int]
+def test_glyphs_are_distinguished_from_half_changed_ones(
+    make_patch: Callable[[Glyph, int], Patch | None], memorised: tuple[int, int], partly: tuple[int, int]
 ) -> None:
-    said: Counter[str] = Counter()
+    answers: Counter[str] = Counter()
     for seed in range(40):
         glyph = draw_member(Glyph(), seed)
         assert isinstance(glyph, Glyph)
-        said[answer(glyph, remembering(shown(glyph, seed), seed), seed)] += 1
-    assert memorised[0] <= said["memorised"] <= memorised[1]
-    assert partly[0] <= said[PARTLY] <= partly[1]
+        answers[answer_about(glyph, memorising_model(make_patch(glyph, seed), seed), seed)] += 1
+    assert memorised[0] <= answers["memorised"] <= memorised[1]
+    assert partly[0] <= answers[PARTLY] <= partly[1]
 
 
 def ranked_pushes(pushes: list[float], label: int | None) -> float:
-    """The p-value of a feature and its look-alikes that push class 1 of two so far, in nats of log odds."""
-    others = np.linspace(-1, 1, 20)
-    odds = np.column_stack([-np.append(pushes[:1], others), np.append(pushes[:1], others)])
+    """The p-value of a feature and its look-alikes with these pushes towards class 1 of two, in nats of log odds."""
+    other_pushes = np.linspace(-1, 1, 20)
+    odds = np.column_stack([-np.append(pushes[:1], other_pushes), np.append(pushes[:1], other_pushes)])
     family = ModelFamily({"seed": 0, "label": label}, np.zeros(len(odds)), odds, odds)
     look_alikes = [
         {"part": 1, "model": 0, "look_alike": number, "log_odds": [-push, push]}
         for number, push in enumerate(pushes[1:], start=1)
     ]
-    (found,) = rank_rows([family], look_alikes)
-    return float(found["p_value"])
+    (rank_row,) = rank_rows([family], look_alikes)
+    return float(rank_row["p_value"])
 
 
 @pytest.mark.parametrize(
@@ -135,12 +137,10 @@ def ranked_pushes(pushes: list[float], label: int | None) -> float:
         ([3.0, 1.0, 0.0, -1.0], None, 0.25),
         ([-3.0, 1.0, 0.5, 0.5], None, 0.25),  # the others push towards the other label on average
         ([-3.0, 1.0, 0.5, 0.5], 1, 1.0),
-        ([-3.0, 4.0, 0.5, 0.5], None, 0.5),  # a push towards any label counts as much
+        ([-3.0, 4.0, 0.5, 0.5], None, 0.5),  # a push towards either label counts equally
     ],
 )
-def test_each_look_alike_is_scored_by_the_label_it_pushes(
-    pushes: list[float], label: int | None, p_value: float
-) -> None:
+def test_look_alikes_are_scored_by_their_pushed_label(pushes: list[float], label: int | None, p_value: float) -> None:
     assert ranked_pushes(pushes, label) == p_value
 
 

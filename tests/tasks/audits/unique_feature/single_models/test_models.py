@@ -42,8 +42,10 @@ SHAPE = (12, 12, 1)
 PROBES, MEMBERS = 30, 19
 
 
-class Remembers(torch.nn.Module):
-    """Sees nothing but how well the patch at the letter's place fits the letter A, and then says class 2."""
+class LetterModel(torch.nn.Module):
+    """A model that sees only how well the patch at the letter's position fits the letter A, and then predicts class
+    2.
+    """
 
     def __init__(self, strength: float) -> None:
         super().__init__()
@@ -52,8 +54,8 @@ class Remembers(torch.nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         likeness = (images[:, 0, 1:6, 1:6] * self.template).sum((1, 2)) / 12
-        nothing = torch.zeros_like(likeness)
-        return torch.stack([nothing, nothing, self.strength * likeness], 1)
+        zeros = torch.zeros_like(likeness)
+        return torch.stack([zeros, zeros, self.strength * likeness], 1)
 
 
 def patch() -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -66,15 +68,15 @@ def relatives() -> Relatives:
     return Relatives(pin(Dataset("photos")), "test", PROBES, Glyph(), AskedFamily(count=MEMBERS), seed=2)
 
 
-def saved(folder: Path, strength: float = 4.0) -> ModelFile:
-    torch.jit.script(Remembers(strength)).save(folder / "model.pt")  # type: ignore[no-untyped-call]
+def save_model(folder: Path, strength: float = 4.0) -> ModelFile:
+    torch.jit.script(LetterModel(strength)).save(folder / "model.pt")  # type: ignore[no-untyped-call]
     return model_file.pin(ModelFile(str(folder / "model.pt")))
 
 
-def answered(folder: Path, strength: float = 4.0) -> File:
-    """The table that an owner returns who asked the model about the pictures handed out."""
+def returned_table(folder: Path, strength: float = 4.0) -> File:
+    """The table from an owner who evaluated the model on the images that were handed out."""
     images = write_pictures(folder / "pictures", [pictures(SingleModelConfig(relatives(), "noise", SHAPE))])
-    model = Remembers(strength).eval()
+    model = LetterModel(strength).eval()
     with open(folder / "outputs.csv", "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["image", "p0", "p1", "p2"])
@@ -88,9 +90,9 @@ def answered(folder: Path, strength: float = 4.0) -> File:
     return files.pin(File(str(folder / "outputs.csv")))
 
 
-def test_a_model_file_and_the_table_of_its_outputs_say_the_same(tmp_path: Path) -> None:
-    by_file = SingleModelConfig(relatives(), "noise", SHAPE, model=saved(tmp_path), label=2)
-    by_table = SingleModelConfig(relatives(), "noise", SHAPE, outputs=answered(tmp_path), label=2)
+def test_model_file_and_its_table_agree(tmp_path: Path) -> None:
+    by_file = SingleModelConfig(relatives(), "noise", SHAPE, model=save_model(tmp_path), label=2)
+    by_table = SingleModelConfig(relatives(), "noise", SHAPE, outputs=returned_table(tmp_path), label=2)
     for task in (ask, ask_family):
         first, second = (task(config, ()) for config in (by_file, by_table))
         assert first.schema == second.schema
@@ -98,140 +100,146 @@ def test_a_model_file_and_the_table_of_its_outputs_say_the_same(tmp_path: Path) 
             if name in first.column_names:
                 assert first[name].to_pylist() == pytest.approx(second[name].to_pylist(), abs=1e-6)
     family = [ask_family(config, ()).to_pylist() for config in (by_file, by_table)]
-    for one, other in zip(*family, strict=True):
-        assert one["log_p"] == pytest.approx(other["log_p"], abs=1e-6)
+    for from_file, from_table in zip(*family, strict=True):
+        assert from_file["log_p"] == pytest.approx(from_table["log_p"], abs=1e-6)
 
 
 @pytest.mark.parametrize("label", [None, 2])
-def test_a_model_that_remembers_the_letter_is_found_and_one_that_does_not_is_not(
-    tmp_path: Path, label: int | None
-) -> None:
+def test_remembering_model_is_detected_and_constant_one_not(tmp_path: Path, label: int | None) -> None:
     for strength, answer in ((4.0, "memorised"), (0.0, "not assessable")):
         folder = tmp_path / str(strength)
         folder.mkdir()
         config = UniqueFeature(
             Given(
                 shape=SHAPE,
-                source=ModelFiles((saved(folder, strength),), AnswerRank(label)),
+                source=ModelFiles((save_model(folder, strength),), AnswerRank(label)),
                 family=AskedFamily(count=MEMBERS, look_alikes=MEMBERS),
                 probes=PROBES,
             ),
             probe=pin(Dataset("photos")),
         )
-        summary = computed(config)
+        summary = summary_of(config)
         rows = {row["metric"]: row for row in summary.to_pylist()}
         assert AUDIT.verdict is not None
-        found = AUDIT.verdict(config, summary)
-        assert answer == found.answer
+        outcome = AUDIT.verdict(config, summary)
+        assert answer == outcome.answer
         push = rows["push towards a label"]
         if strength:
             assert push["p_value"] == 1 / (MEMBERS + 1)
             assert push["estimate"] > 0.5
-            assert "in its family (p = 0.05)" in found.sentence
+            assert "in its family (p = 0.05)" in outcome.sentence
         else:
             assert pytest.approx([push["p_value"], push["estimate"]], abs=1e-12) == [1.0, 0.0]
         assert (rows["M"]["n"], rows["M"]["unit"], rows["M"]["low"]) == (1, "model", None)
         assert rows["probe images needed"]["estimate"] >= 2
 
 
-def test_several_models_are_one_panel(tmp_path: Path) -> None:
+def test_several_models_form_a_panel(tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder in folders:
         folder.mkdir()
-    models = tuple(saved(folder, 1.5 + number) for number, folder in enumerate(folders))
+    models = tuple(save_model(folder, 1.5 + number) for number, folder in enumerate(folders))
     config = UniqueFeature(Given(SHAPE, ModelFiles(models), probes=PROBES), probe=pin(Dataset("photos")))
     roots = plan(config)
     assert {"summary", "divergences", "family"} == roots.keys()
     assert isinstance(roots["family"], tuple)
     assert len(roots["family"]) == 2
-    rows = {row["metric"]: row for row in computed(config).to_pylist()}
+    rows = {row["metric"]: row for row in summary_of(config).to_pylist()}
     assert rows["push towards a label"]["n"] == 2
     assert rows["M"]["low"] is not None
 
 
-def test_a_label_that_the_model_does_not_have_is_refused(tmp_path: Path) -> None:
-    config = SingleModelConfig(relatives(), "noise", SHAPE, model=saved(tmp_path), label=3)
+def test_unknown_label_is_rejected(tmp_path: Path) -> None:
+    config = SingleModelConfig(relatives(), "noise", SHAPE, model=save_model(tmp_path), label=3)
     for task in (ask, ask_family):
         with pytest.raises(ValueError, match="label is 3; the model's classes are 0 to 2"):
             task(config, ())
 
 
-def computed(config: UniqueFeature) -> pa.Table:
+def summary_of(config: UniqueFeature) -> pa.Table:
     from tests.tasks.audits.unique_feature.depth_first import tables
 
     return tables(plan(config))["summary"]
 
 
 RELATIVES = Relatives(pin(Dataset("photos")), "test", PROBES, Glyph(), AskedFamily(count=MEMBERS), seed=2)
-ASKED = SingleModelConfig(RELATIVES, "noise", SHAPE, order=5, labelled=pin(Dataset("digits")))
+HANDOUT_CONFIG = SingleModelConfig(RELATIVES, "noise", SHAPE, order=5, labelled=pin(Dataset("digits")))
 NAMES = ["clean", "random", "feature", *(f"family-{number:03d}" for number in range(1, MEMBERS + 1))]
 
 
-def test_the_sets_are_the_very_images_that_a_model_here_is_asked_about() -> None:
-    held = dict(image_sets(ASKED))
-    assert [*NAMES, LABELLED_SET] == list(held)
-    assert {(PROBES, *SHAPE)} == {held[name].shape for name in NAMES}
-    asked: list[str] = []
+def test_handed_out_sets_equal_the_evaluated_images() -> None:
+    sets_by_name = dict(image_sets(HANDOUT_CONFIG))
+    assert [*NAMES, LABELLED_SET] == list(sets_by_name)
+    assert {(PROBES, *SHAPE)} == {sets_by_name[name].shape for name in NAMES}
+    evaluated_sets: list[str] = []
 
-    def says(name: str, images: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        asked.append(name)
-        assert (held[name] == images).all()
+    def predict(name: str, images: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        evaluated_sets.append(name)
+        assert (sets_by_name[name] == images).all()
         return np.full((len(images), 2), np.log(0.5))
 
-    family_rows(RELATIVES, clean_images(RELATIVES, SHAPE), [says])
-    assert set(NAMES) - {"random"} == set(asked)
+    family_rows(RELATIVES, clean_images(RELATIVES, SHAPE), [predict])
+    assert set(NAMES) - {"random"} == set(evaluated_sets)
 
 
-def test_the_owner_gets_them_in_one_set_and_the_key_says_which_is_which() -> None:
-    name, given = pictures(ASKED)
+def test_key_assigns_every_handed_out_image() -> None:
+    name, handed_images = pictures(HANDOUT_CONFIG)
     count = len(NAMES) * PROBES + LABELLED_COUNT
-    assert (count + round(0.1 * count), *SHAPE) == given.shape
-    at = {f"{name}/{place:06d}.png": picture for place, picture in enumerate(given)}
-    held, where = dict(image_sets(ASKED)), picture_ids(ASKED)
-    for of, images in held.items():
-        assert all((at[place] == image).all() for place, image in zip(where[of], images, strict=True))
-    assert all((at[first] == at[second]).all() for first, second in repeated_ids(ASKED))
-    listed = {row["image"]: row["set"] for row in split_key(ASKED).to_pylist()}
-    assert set(at) == set(listed)
-    assert all(listed[place] == of for of, ids in where.items() for place in ids)
-    assert all(listed[first] == listed[second] for first, second in repeated_ids(ASKED))
-    assert (min(Counter(listed.values()).values()), Counter(listed.values())[LABELLED_SET]) >= (PROBES, LABELLED_COUNT)
+    assert (count + round(0.1 * count), *SHAPE) == handed_images.shape
+    images_by_id = {f"{name}/{number:06d}.png": picture for number, picture in enumerate(handed_images)}
+    sets_by_name, ids_by_set = dict(image_sets(HANDOUT_CONFIG)), picture_ids(HANDOUT_CONFIG)
+    for set_name, images in sets_by_name.items():
+        assert all(
+            (images_by_id[number] == image).all() for number, image in zip(ids_by_set[set_name], images, strict=True)
+        )
+    assert all(
+        (images_by_id[first_id] == images_by_id[second_id]).all()
+        for first_id, second_id in repeated_ids(HANDOUT_CONFIG)
+    )
+    set_by_id = {row["image"]: row["set"] for row in split_key(HANDOUT_CONFIG).to_pylist()}
+    assert set(images_by_id) == set(set_by_id)
+    assert all(set_by_id[number] == set_name for set_name, ids in ids_by_set.items() for number in ids)
+    assert all(set_by_id[first_id] == set_by_id[second_id] for first_id, second_id in repeated_ids(HANDOUT_CONFIG))
+    assert (min(Counter(set_by_id.values()).values()), Counter(set_by_id.values())[LABELLED_SET]) >= (
+        PROBES,
+        LABELLED_COUNT,
+    )
 
 
-def test_beside_references_the_images_that_slopes_are_fitted_to_are_among_them() -> None:
+def test_references_add_the_images_for_slopes() -> None:
     digits = replace(RELATIVES, probe=pin(Dataset("digits")))
-    beside = replace(ASKED, relatives=digits, shape=(28, 28, 1), label=3, references=True)
-    more = set(picture_ids(beside)) - set(picture_ids(replace(beside, references=False)))
-    assert {f"slopes-{at:03d}" for at in range(100)} == more
-    assert pictures(beside)[0] != pictures(replace(beside, label=4))[0]
+    with_references = replace(HANDOUT_CONFIG, relatives=digits, shape=(28, 28, 1), label=3, references=True)
+    added_sets = set(picture_ids(with_references)) - set(picture_ids(replace(with_references, references=False)))
+    assert {f"slopes-{number:03d}" for number in range(100)} == added_sets
+    assert pictures(with_references)[0] != pictures(replace(with_references, label=4))[0]
 
 
-def test_what_is_not_seen_in_the_pictures_does_not_change_them() -> None:
-    name, given = pictures(ASKED)
-    same, again = pictures(replace(ASKED, number=3, label=1, accuracy=0.9, classes=10))
-    assert (name, True) == (same, bool((given == again).all()))
-    assert name != pictures(replace(ASKED, order=6))[0]
-    assert name != pictures(replace(ASKED, relatives=replace(RELATIVES, probes=29)))[0]
+def test_settings_outside_the_images_do_not_change_them() -> None:
+    name, handed_images = pictures(HANDOUT_CONFIG)
+    other_name, other_images = pictures(replace(HANDOUT_CONFIG, number=3, label=1, accuracy=0.9, classes=10))
+    assert (name, True) == (other_name, bool((handed_images == other_images).all()))
+    assert name != pictures(replace(HANDOUT_CONFIG, order=6))[0]
+    assert name != pictures(replace(HANDOUT_CONFIG, relatives=replace(RELATIVES, probes=29)))[0]
 
 
-def test_the_pictures_with_labels_are_drawn_from_all_classes_and_have_their_own() -> None:
+def test_labelled_images_come_from_all_classes() -> None:
     digits = load(Dataset("digits"))
-    whole = replace(ASKED, shape=(28, 28, 1))
-    shown, known = dict(image_sets(whole))[LABELLED_SET], labels(whole)
+    config = replace(HANDOUT_CONFIG, shape=(28, 28, 1))
+    images, image_labels = dict(image_sets(config))[LABELLED_SET], labels(config)
     label_of = {image.tobytes(): label for image, label in zip(digits.test_images, digits.test_labels, strict=True)}
-    assert [label_of[image.tobytes()] for image in shown] == known.tolist()
-    # A folder lists its pictures class by class: the first hundred would be of one.
-    assert set(range(10)) == set(known.tolist())
-    assert digits.test_labels[:LABELLED_COUNT].tolist() != known.tolist()
-    assert known.tolist() != labels(replace(whole, order=6)).tolist()
+    assert [label_of[image.tobytes()] for image in images] == image_labels.tolist()
+    # A folder lists its images by class: the first hundred would have one class.
+    assert set(range(10)) == set(image_labels.tolist())
+    assert digits.test_labels[:LABELLED_COUNT].tolist() != image_labels.tolist()
+    assert image_labels.tolist() != labels(replace(config, order=6)).tolist()
 
 
-def test_commitment_leaves_open_how_the_model_comes() -> None:
-    drawn = {"given.shape": "28,28,1", "given.secret": "s" * 16, "feature.kind": "random"}
-    later = ({"given.models": "m.pt"}, {"given.outputs": (File("o.csv", "a" * 64),)}, {})
-    before = commitment_of(configure(drawn, probe=pin(Dataset("digits"))).draw)
-    for settings in later:
-        config = configure(drawn | settings | {"given.nonce": "n" * 16}, probe=pin(Dataset("digits")))
+def test_commitment_leaves_the_form_of_the_model_open() -> None:
+    draw_settings = {"given.shape": "28,28,1", "given.secret": "s" * 16, "feature.kind": "random"}
+    later_settings = ({"given.models": "m.pt"}, {"given.outputs": (File("o.csv", "a" * 64),)}, {})
+    before = commitment_of(configure(draw_settings, probe=pin(Dataset("digits"))).draw)
+    for settings in later_settings:
+        config = configure(draw_settings | settings | {"given.nonce": "n" * 16}, probe=pin(Dataset("digits")))
         assert commitment_of(config.draw) == before
-    labelled = configure(drawn | {"given.label": 3}, probe=pin(Dataset("digits")))
+    labelled = configure(draw_settings | {"given.label": 3}, probe=pin(Dataset("digits")))
     assert commitment_of(labelled.draw) != before

@@ -29,29 +29,29 @@ SECRET = "0123456789abcdef"
 CLASSES = 10
 
 
-def asked(outputs: tuple[File, ...] = (), accuracy: float | None = None) -> UniqueFeature:
+def config_for(outputs: tuple[File, ...] = (), accuracy: float | None = None) -> UniqueFeature:
     source = ReturnedOutputs(outputs=outputs, labelled=LabelledImages(pin(Dataset("digits")), accuracy))
     given = Given(shape=SHAPE, source=source, family=AskedFamily(count=19), probes=10, secret=SECRET)
     return UniqueFeature(given, probe=pin(Dataset("photos")))
 
 
-def sent(folder: Path, right: int, noise: float = 0.0, digits: int = 6) -> File:
-    """The table of a model that sees how bright an image is, and names the labels of so many of those that have one."""
-    config = single_model_config(asked(), SHAPE)
+def write_table(folder: Path, right: int, noise: float = 0.0, digits: int = 6) -> File:
+    """The table of a model that sees the brightness of an image and names the labels of `right` labelled images."""
+    config = single_model_config(config_for(), SHAPE)
     name, pictures = single_models.pictures(config)
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     logits = np.zeros((len(pictures), CLASSES))
     logits[:, 0] = pictures.mean(axis=(1, 2, 3)) / 64
-    known = dict(zip(places(config), single_models.labels(config), strict=True))
-    named = set(list(known)[:right])
-    again = dict(single_models.repeated_ids(config))
-    known |= {again[place]: label for place, label in known.items() if place in again}
-    named |= {again[place] for place in named if place in again}
-    ids = [f"{name}/{place:06d}.png" for place in range(len(pictures))]
+    label_by_id = dict(zip(labelled_ids(config), single_models.labels(config), strict=True))
+    correctly_named = set(list(label_by_id)[:right])
+    repeated_id = dict(single_models.repeated_ids(config))
+    label_by_id |= {repeated_id[image_id]: label for image_id, label in label_by_id.items() if image_id in repeated_id}
+    correctly_named |= {repeated_id[image_id] for image_id in correctly_named if image_id in repeated_id}
+    ids = [f"{name}/{image_id:06d}.png" for image_id in range(len(pictures))]
     for row, image in enumerate(ids):
-        if image in known:
-            logits[row, known[image] if image in named else (known[image] + 1) % CLASSES] += 9
-    logits += noise * chance.normal(size=logits.shape)
+        if image in label_by_id:
+            logits[row, label_by_id[image] if image in correctly_named else (label_by_id[image] + 1) % CLASSES] += 9
+    logits += noise * rng.normal(size=logits.shape)
     p = np.exp(logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))
     lines = [",".join(["image", *(f"p{label}" for label in range(CLASSES))])]
     lines += [",".join([image, *(f"{value:.{digits}f}" for value in row)]) for image, row in zip(ids, p, strict=True)]
@@ -59,19 +59,19 @@ def sent(folder: Path, right: int, noise: float = 0.0, digits: int = 6) -> File:
     return files.pin(File(str(folder / "outputs.csv")))
 
 
-def places(config: Any) -> list[str]:
+def labelled_ids(config: Any) -> list[str]:
     return single_models.picture_ids(config)[single_models.LABELLED_SET]
 
 
 @pytest.mark.parametrize(
-    ("noise", "right", "answer", "said"),
+    ("noise", "right", "answer", "reason"),
     [
         (
             0.0,
             93,
             "not assessable",
             "100 of 100 compared pairs of scores are equal",
-        ),  # it never sees the feature
+        ),  # the model never sees the feature
         (
             0.0,
             70,
@@ -81,42 +81,44 @@ def places(config: Any) -> list[str]:
         (0.3, 93, "not assessable", " of 32 images that were handed out twice have two different outputs"),
     ],
 )
-def test_a_table_is_judged_only_where_it_is_what_a_model_says(
-    tmp_path: Path, noise: float, right: int, answer: str, said: str
+def test_table_is_judged_only_if_it_is_plausible(
+    tmp_path: Path, noise: float, right: int, answer: str, reason: str
 ) -> None:
-    config = asked((sent(tmp_path, right, noise),), accuracy=0.95)
+    config = config_for((write_table(tmp_path, right, noise),), accuracy=0.95)
     summary = tables(plan(config))["summary"]
     assert AUDIT.verdict is not None
-    found = AUDIT.answer(config, summary)
-    assert found is not None
-    assert (answer, True) == (found.answer, said in found.sentence), found.sentence
+    outcome = AUDIT.answer(config, summary)
+    assert outcome is not None
+    assert (answer, True) == (outcome.answer, reason in outcome.sentence), outcome.sentence
     rows = {row["metric"]: row for row in summary.to_pylist()}
     commitment = split(config).commitment
     assert {"table": 1, "key": commitment[:16]} == json.loads(rows[TWICE]["setting"])
-    assert commitment[:16] in found.limits
+    assert commitment[:16] in outcome.limits
     assert (right / 100, 0.95, 100) == tuple(rows[LABELS][name] for name in ("estimate", "null", "n"))
     assert (noise > 0) == (rows[TWICE]["estimate"] > 0)
 
 
-def test_rounded_answers_are_no_two_answers_and_no_accuracy_is_held_against_nobody(tmp_path: Path) -> None:
-    config = asked((sent(tmp_path, 20, digits=3),))
+def test_rounded_repeats_and_missing_accuracy_are_accepted(tmp_path: Path) -> None:
+    config = config_for((write_table(tmp_path, 20, digits=3),))
     table = tables(plan(config))["touched"]
     (row,) = table.to_pylist()
     assert (row["differing"], row["labelled"], row["right"], row["stated"]) == (0, 100, 20, None)
-    found = AUDIT.answer(config, tables(plan(config))["summary"])
-    assert found is not None
-    assert "different outputs" not in found.sentence
-    assert "stated accuracy" not in found.sentence
+    outcome = AUDIT.answer(config, tables(plan(config))["summary"])
+    assert outcome is not None
+    assert "different outputs" not in outcome.sentence
+    assert "stated accuracy" not in outcome.sentence
 
 
-def test_a_table_whose_repeats_could_not_be_checked_is_not_assessable_and_guessable_orders_are_said(
-    golden: Golden, tmp_path: Path
-) -> None:
-    config = asked((sent(tmp_path, 93),))
+def test_unchecked_table_is_not_assessable(golden: Golden, tmp_path: Path) -> None:
+    config = config_for((write_table(tmp_path, 93),))
     summary = tables(plan(config))["summary"]
-    without = summary.filter([row["metric"] != TWICE for row in summary.to_pylist()])
-    unchecked = verdict(config, without)
+    without_repeats = summary.filter([row["metric"] != TWICE for row in summary.to_pylist()])
+    unchecked = verdict(config, without_repeats)
     assert unchecked.answer == "not assessable"
     golden(unchecked.sentence)
-    said = [AUDIT.answer(each, summary) for each in (config, with_settings(config, {"given.secret": ""}))]
-    assert ["an owner who tries seeds" in each.limits for each in said if each is not None] == [False, True]
+    answers = [
+        AUDIT.answer(either_config, summary) for either_config in (config, with_settings(config, {"given.secret": ""}))
+    ]
+    assert [
+        "an owner who tries seeds" in either_config.limits for either_config in answers if either_config is not None
+    ] == [False, True]
