@@ -80,13 +80,24 @@ def describe_rates(audit: str) -> str:
         return ""
     innocent = next(rate for rate in rates if rate.is_innocent)
     holder = [rate for rate in rates if not rate.is_innocent][-1]
-    cases = "cases with a known answer" if innocent.evidence.startswith("trained") else "simulated cases"
+    kind = "" if innocent.evidence.startswith("trained") else "simulated "
     return (
-        f"We checked this audit on {cases}. If nothing was memorised ({innocent.subject}), it raised a false alarm in "
-        f"{count_of(innocent.accused, innocent.audits)}. If the data were memorised ({holder.subject}), it detected "
-        f"this in {count_of(holder.accused, holder.audits)} and denied it in {count_of(holder.cleared, holder.audits)} "
-        "(percentages: 95 % intervals)."
+        f"As a check, we ran this audit on {innocent.audits} {kind}cases without memorisation ({innocent.subject}): "
+        f"{_list_outcomes(innocent, 'false alarm')}. On {holder.audits} {kind}cases with memorisation "
+        f"({holder.subject}): {_list_outcomes(holder, 'detected')}."
     )
+
+
+def _list_outcomes(rate: DecisionRate, accused: str) -> str:
+    """`19 detected, 1 undecided`; answers that did not occur are left out, except for the first."""
+    plural = "s" if rate.is_innocent and rate.accused != 1 else ""
+    outcomes = [f"{rate.accused} {accused}{plural}"]
+    for count, answer in ((rate.undecided, "undecided"), (rate.not_assessable, "not assessable")):
+        if count:
+            outcomes.append(f"{count} {answer}")
+    if rate.cleared and not rate.is_innocent:
+        outcomes.append(f"{rate.cleared} missed")
+    return ", ".join(outcomes)
 
 
 def count_of(count: int, audits: int) -> str:

@@ -8,7 +8,7 @@ from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.evidence import REFERENCE, TARGET, Evidence, is_given
 from tasks.audits.deja_vu.measures.scores import BOTH
 from tasks.audits.deja_vu.sentences import describe_view
-from tasks.contract.certificate import Boundary, NumberLine, number_per_hundred
+from tasks.contract.certificate import Boundary, NumberLine, advise_retraining, number_per_hundred
 from tasks.contract.summaries import blank_weak_interval
 
 SYMBOLS: Mapping[str, str] = {
@@ -28,7 +28,9 @@ NO_CONCLUSION = "The data do not support a conclusion."
 
 LIMIT_ACCESS = (
     "Assume that anyone who can query the model can learn which objects appear in the training images.",
-    "Train for fewer epochs or release only the backbone (layers=0 audits it), then audit again.",
+    advise_retraining(
+        first="release only the first layers of the network, without its projector (layers=0 audits them)"
+    ),
 )
 MORE_IMAGES = ("Audit more images (per_class, attack_images), or train again with another seed.",)
 REPEATED_IMAGES = (

@@ -8,6 +8,7 @@ Neither is the published score, which is above 0 even without memorisation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -36,7 +37,12 @@ from tasks.contract.ties import describe_ties, tie_rule
 from tasks.contract.verdict import ANSWERS, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    name: ANSWERS[name] for name in ("memorised", "not detected", "undecided", NOT_ASSESSABLE)
+    **{name: ANSWERS[name] for name in ("memorised", "not detected", "undecided", NOT_ASSESSABLE)},
+    "memorised": replace(
+        ANSWERS["memorised"],
+        implication="Training images left a trace in the models; whether models generate copies of them is a different "
+        "question.",
+    ),
 }
 
 

@@ -22,10 +22,10 @@ GIVEN_CONTROL = (
     "forgotten."
 )
 LIMITS = (
-    "The audit judges the data as a whole: a model may hold a share below the limit. It assumes that the control "
-    "images come from the same source as the data and were never used in training, and that the answers are those of "
-    "the model in use. “Forgotten”, unlike “not forgotten”, also assumes that the model was trained like the "
-    "comparison models."
+    "The audit judges the data as a whole: a model may have been trained on a share too small to be detected. It "
+    "assumes that the control images come from the same source as the data and were never used in training, and that "
+    "the answers are those of the model in use. “Forgotten”, unlike “not forgotten”, also assumes that the model was "
+    "trained like the comparison models."
 )
 # Measured with 1,500 draws in each of several worlds of MNIST: docs/forgetting_reference.md, "Error rates".
 SHARED_DRAW = (

@@ -8,7 +8,7 @@ from tasks.audits.membership.canary_evidence import CanaryEvidence
 from tasks.audits.membership.config import Halves, Membership
 from tasks.audits.membership.given_evidence import GivenEvidence
 from tasks.audits.membership.halves_evidence import HalvesEvidence
-from tasks.contract.certificate import NO_CONCLUSION_YET, NOT_ENOUGH, Boundary, NumberLine
+from tasks.contract.certificate import NO_CONCLUSION_YET, NOT_ENOUGH, PRIVACY, Boundary, NumberLine, advise_retraining
 from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.summaries import numerator
 from tasks.external.causes import as_sentence
@@ -17,8 +17,7 @@ CONTROL_RUN = "This is a control run: no model was trained on the tested records
 REMOVE_RECORDS = (
     "Review the identified records, and remove those that must not be identifiable. The command engram results RUN "
     "records lists them.",
-    "Train for fewer epochs, or with differential privacy, which limits the influence of each record "
-    "(privacy.epsilon=4). Then audit again.",
+    advise_retraining("privacy.epsilon=4"),
 )
 CHECK_PRIVACY = (
     "Do not rely on the promised privacy: check the implementation and its settings.",
@@ -26,8 +25,7 @@ CHECK_PRIVACY = (
 )
 LIMIT_PRIVACY = (
     "Treat the training data as disclosed to everyone who can use a model trained in this way.",
-    "Train with differential privacy, which limits the influence of each record, or with a smaller epsilon "
-    "(privacy.epsilon=1). Then audit again.",
+    f"Ask the technical team to train with {PRIVACY}, or with a smaller epsilon (privacy.epsilon=1). Then audit again.",
 )
 MORE_CANARIES = (f"{NO_CONCLUSION_YET} Audit with more canaries (canaries=1000) or more models (models=8).",)
 

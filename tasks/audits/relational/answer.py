@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -20,7 +21,11 @@ from tasks.contract.summaries import Row, index_rows
 from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided", NOT_ASSESSABLE)
+    **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided", NOT_ASSESSABLE)},
+    "memorised": replace(
+        ANSWERS["memorised"],
+        implication="Anyone who can query the model can obtain answers from its training texts without these texts.",
+    ),
 }
 
 

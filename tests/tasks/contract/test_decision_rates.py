@@ -36,7 +36,7 @@ def test_every_audit_states_its_measured_rates(audit: str) -> None:
     assert {rate.is_innocent for rate in rates} == {True, False}
     assert min(rate.audits for rate in rates) >= 20
     innocent = next(rate for rate in rates if rate.is_innocent)
-    assert count_of(innocent.accused, innocent.audits) in describe_rates(audit)
+    assert f"({innocent.subject}): {innocent.accused} false alarm" in describe_rates(audit)
 
 
 def test_an_audit_without_measurements_states_none() -> None:
