@@ -51,7 +51,7 @@ class ShownFinding:
 class AuditedRow:
     """A row of the table of audited items, as text."""
 
-    what: str
+    kind: str
     name: str
     digest: str
     size: str
@@ -78,11 +78,11 @@ def audited_rows(run: Run) -> tuple[list[AuditedRow], dict[str, AuditedRow]]:
     return items, summaries
 
 
-def select_audited_rows(run: Run, wanted: Callable[[ResultTable], bool]) -> list[AuditedRow]:
-    """The audited items, and the result tables for which `wanted` is true."""
+def select_audited_rows(run: Run, is_selected: Callable[[ResultTable], bool]) -> list[AuditedRow]:
+    """The audited items, and the result tables for which `is_selected` is true."""
     rows = [_item_row(item) for item in page_seal.audited_items(run.journal, run.store)]
     for table in page_seal.tables(run.journal, run.store):
-        if wanted(table):
+        if is_selected(table):
             rows.append(_table_row(table, bool(run.cells)))
     return rows
 
@@ -161,10 +161,10 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
     """The texts of the certificate by name; the texts of a sweep's cells without repetition."""
     answered = [(cell, cell.certificate) for cell in run.cells or (run,) if cell.certificate is not None]
     certificates = [certificate for _, certificate in answered]
-    questions = _distinct_texts(each.asked for each in certificates)
+    questions = _distinct_texts(certificate.asked for certificate in certificates)
     if len(questions) > 1:
         questions = _distinct_texts([run.question, "Each cell of the sweep answers it for one setting."])
-    limits = _distinct_texts(each.beyond for each in certificates)
+    limits = _distinct_texts(certificate.beyond for certificate in certificates)
     if len(limits) > 1:
         limits = _distinct_texts([_common_sentences(limits), "The page of each cell states its further limits."])
     if run.withholds and any("<" in text for text in _texts(certificates)):
@@ -178,8 +178,8 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
         "meaning": _distinct_texts(meanings),
         "reliability": state_reliability(certificates),
         "limits": limits,
-        "steps": _distinct_texts(step for each in certificates for step in each.steps),
-        "rule": _distinct_texts(each.rule for each in certificates),
+        "steps": _distinct_texts(step for certificate in certificates for step in certificate.steps),
+        "rule": _distinct_texts(certificate.rule for certificate in certificates),
         "controls": _distinct_texts([run.controls] if certificates else []),
     }
 

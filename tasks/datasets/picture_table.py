@@ -142,7 +142,7 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
     selected = options.selection
     columns = LIST_COLUMNS
     if selected is not None:
-        columns = replace(columns, needed=(*columns.required, selected.column))
+        columns = replace(columns, required=(*columns.required, selected.column))
     table = read_table(file, columns)
     splits, notes = _read_splits(table.rows)
     rows = table.rows if splits is None else [row for row, split in zip(table.rows, splits, strict=True) if split]

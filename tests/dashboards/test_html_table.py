@@ -76,7 +76,7 @@ def test_columns_for_programs_are_named_and_left_out() -> None:
         }
     )
     found = sheet("scores", table)
-    assert (found.name, found.rows, found.columns, found.shown) == ("scores", 1, 7, 1)
+    assert (found.name, found.rows, found.columns, found.shown_rows) == ("scores", 1, 7, 1)
     assert found.left_out == ("list", "bytes", "large", "fixed", "record")
     assert [[text for text, _ in row] for row in Reader(str(found.html)).rows] == [["a", "b"], ["1", "2"]]
 
@@ -84,7 +84,7 @@ def test_columns_for_programs_are_named_and_left_out() -> None:
 @pytest.mark.parametrize(("rows", "shown"), [(0, 0), (MOST, MOST), (MOST + 1, MOST)])
 def test_only_the_first_rows_are_shown(rows: int, shown: int) -> None:
     found = sheet("scores", pa.table({"row": pa.array(range(rows), pa.int64())}))
-    assert (rows, shown) == (found.rows, found.shown)
+    assert (rows, shown) == (found.rows, found.shown_rows)
     assert [str(row) for row in range(shown)] == [row[0][0] for row in Reader(str(found.html)).rows[1:]]
 
 

@@ -58,7 +58,7 @@ WORSE_ERROR = "Of 100 systems that answer both parts equally well, at most 2 or 
 
 
 def refuse(
-    when: str,
+    condition: str,
     holds: Callable[[Evidence], bool],
     because: Callable[[Relational, Evidence], str],
     explain: Callable[[Relational, Evidence], str],
@@ -68,7 +68,7 @@ def refuse(
     applies: Callable[[Relational], bool] = applies_always,
 ) -> Case[Evidence]:
     """Return a case of *not assessable*. Its certificate states no m, because silence and noise make m small."""
-    return Case(NOT_ASSESSABLE, when, holds, error, scope, applies, because, steps=steps, explain=explain)
+    return Case(NOT_ASSESSABLE, condition, holds, error, scope, applies, because, steps=steps, explain=explain)
 
 
 # Silence, fixed texts and noise can hide memory but cannot feign it, so they are checked after the accusing case.

@@ -50,7 +50,7 @@ PRESETS = [
     for preset in (("smoke", "null", "mnist") if audit == EXAMPLE else audits.find(audit).audit.presets)
     if (audit, preset) not in ABSENT
 ]
-# Plans every audit at full and at tiny scale, in a process that has done nothing else.
+# Plans every audit at full and at tiny scale, in a fresh process.
 PLANNING = """
 import hashlib, json, sys
 from orchestrator.errors import EngramError
@@ -132,8 +132,10 @@ def test_unplannable_presets_name_missing_data(plans: tuple[PlannedPresets, Plan
             preset_at_scale
         )
     # At tiny scale all data are embedded, and so are the data of the presets that a new user tries.
-    ours = {(audit, preset) for audit, preset, scale in refused if audit in (*OURS, EXAMPLE) and scale == "tiny"}
-    assert set() == ours
+    embedded_refusals = {
+        (audit, preset) for audit, preset, scale in refused if audit in (*OURS, EXAMPLE) and scale == "tiny"
+    }
+    assert set() == embedded_refusals
     tried = {preset for audit, preset, _ in refused if audit in OURS and preset in ("quickstart", "null", "smoke")}
     assert set() == tried
 
@@ -249,7 +251,7 @@ def test_second_run_computes_nothing_and_agrees(audit: str, tiny: Tiny) -> None:
 
 @pytest.mark.parametrize(("audit", "preset"), PRESETS)
 def test_tables_have_the_schemas_of_their_measures(audit: str, preset: str, tiny: Tiny) -> None:
-    # several measures may share a name if a config has only one of these measures
+    # several measures may share a name if a config has only one measure of that name
     measures = audits.find(audit).audit.measures
     for _, report in tiny.cells(audit, preset):
         assert stored(report, "summary").schema.equals(SUMMARY)

@@ -275,8 +275,8 @@ def test_copies_are_one_canary_by_self_influence() -> None:
     images = replace(digits, train_images=digits.train_images[rows], train_labels=digits.train_labels[rows])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(canary_selection, "load", lambda _: images)
-        chosen = choose_canaries(CanaryChoice(2, Dataset("digits")), [table])
-    assert chosen["row"].to_pylist() == [0, 3]
+        chosen_canaries = choose_canaries(CanaryChoice(2, Dataset("digits")), [table])
+    assert chosen_canaries["row"].to_pylist() == [0, 3]
 
 
 def test_copies_of_training_texts_are_counted_with_secrets(golden: Golden, tmp_path: Path) -> None:

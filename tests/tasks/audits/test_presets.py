@@ -43,7 +43,7 @@ GROUPS = {
         # Section 3.3 adds two trainings, of MNIST; here each of its three cells has them.
         "table2",
         "table2 section33",
-        # The trainings of the letter A for the estimators are those of Table 1.
+        # The estimators use the trainings of the letter A from Table 1.
         "table1 estimators",
     ],
 }
@@ -58,7 +58,7 @@ def write_few_images(root: Path) -> None:
 
 
 def write_noise(root: Path) -> None:
-    """Images of noise, as many as the presets of `forgetting` draw: the audit looks for equal images before it
+    """Images of noise in the number that the presets of `forgetting` draw: the audit looks for equal images before it
     trains.
     """
     generator = np.random.default_rng(0)
@@ -87,11 +87,11 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 
 @pytest.fixture(scope="module", params=AUDITS)
 def audit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An audit; ENGRAM_DATA is a folder with its published data."""
+    """An audit; ENGRAM_DATA is a folder with the published data."""
     name = str(request.param)
     root = tmp_path_factory.mktemp(name)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(published_data, "numbered", 0)  # the same images whichever tests ran before
+        patch.setattr(published_data, "numbered", 0)  # the same images in any order of tests
         if name in WRITERS:
             WRITERS[name](root)
         patch.setattr(catalog, "_loaded", {})
@@ -112,7 +112,7 @@ def has_data(audit: str, config: Any) -> bool:
 
 
 def count_jobs(roots: list[Roots]) -> dict[str, int]:
-    """The number of jobs of each task; the trainings of `unique_feature` by what they are for."""
+    """The number of jobs of each task; the trainings of `unique_feature` by purpose."""
     counts: Counter[str] = Counter()
     for job in plans.union(roots).jobs.values():
         name = marks(job.function).name

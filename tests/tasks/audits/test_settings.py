@@ -22,7 +22,7 @@ WITHOUT_EFFECT_IF_TINY = {
     "link": "a training of one epoch is one link",
     "one_seed": "the plan has one canary",
     "partial": "the targets have these shares already",
-    "kind": "each canary has a feature of its own, drawn by the seed",
+    "kind": "each canary has a different feature, drawn by the seed",
 }
 
 

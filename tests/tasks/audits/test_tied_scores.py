@@ -155,9 +155,7 @@ def deja_vu_encoder(change: Change) -> Answered:
     images = simulated_encoders.draw_scenes(draws)
     crops, public = simulated_encoders.embed(images, draws)
     changed_embeddings = (change(crops).astype(np.float32), change(public).astype(np.float32))
-    if (
-        len(np.unique(changed_embeddings[0])) > 1
-    ):  # rounding keeps most of 16 coordinates distinct, so only one of them is kept
+    if len(np.unique(changed_embeddings[0])) > 1:  # rounding keeps most of 16 coordinates distinct, so only one is kept
         changed_embeddings = tuple(
             embeddings * (np.arange(embeddings.shape[1]) == 0) for embeddings in changed_embeddings
         )  # type: ignore[assignment]
@@ -229,7 +227,7 @@ def test_constant_and_rounded_outputs_are_not_assessable(route: str, change: str
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_unchanged_outputs_are_not_rejected_for_ties(route: str) -> None:
+def test_unchanged_outputs_are_not_refused_for_ties(route: str) -> None:
     audit, config, summary = ROUTES[route](lambda values: values)
     assert isinstance(audit, Audit)
     verdict = audit.answer(config, summary)

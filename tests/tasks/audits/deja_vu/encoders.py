@@ -1,4 +1,4 @@
-"""Synthetic external encoders for tests: one that recognises the object in front of a background, and others."""
+"""Synthetic external encoders for tests: one that recognises the object on a background, and others."""
 
 from __future__ import annotations
 

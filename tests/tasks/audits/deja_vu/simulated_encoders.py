@@ -42,7 +42,7 @@ Rows = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Scenes:
-    """A and B with `per_set` images each and twice as many public images, whose backgrounds always reveal the class."""
+    """A and B with `per_set` images each and 2 x `per_set` public images, whose backgrounds always reveal the class."""
 
     labels: NDArray[np.int64]  # of A, then of B
     public: NDArray[np.int64]

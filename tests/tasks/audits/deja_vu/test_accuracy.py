@@ -83,7 +83,7 @@ def test_confident_count_is_rounded_down_but_positive() -> None:
         assert [most_confident(n, percent) for percent in PERCENTAGES] == numbers(n, PERCENTAGES).tolist()
 
 
-def test_accuracy_counts_the_most_confident_alone() -> None:
+def test_accuracy_counts_only_the_most_confident() -> None:
     outcome = inferences(
         [1, 0, 1, 1, 0], [-1.0, -0.1, -0.2, -3.0, -2.0]
     )  # by confidence: wrong, right, right, wrong, right

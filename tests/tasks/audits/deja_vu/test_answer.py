@@ -212,7 +212,7 @@ def test_verdict_names_control_run_and_corner(golden: Golden) -> None:
 
 
 @pytest.mark.parametrize("config", [CONFIG, GIVEN])
-def test_without_scores_it_is_undecided(config: DejaVu) -> None:
+def test_missing_scores_are_undecided(config: DejaVu) -> None:
     answer = verdict(config, SUMMARY.empty_table())
     assert (answer.answer, answer.rows) == ("undecided", ())
 

@@ -51,7 +51,7 @@ def test_figures_need_the_papers_pairs_of_trainings(preset: str, pairs: int) -> 
 def test_all_figures_of_the_paper_share_their_trainings() -> None:
     cells = [cell for preset in PRESETS if preset not in OURS for cell in AUDIT.cells(preset)]
     trainings_of_cells = {cell.pretraining(part, ()) for cell in cells for part in ("A", "B")}
-    # Six criteria, three of which at four more sizes; 16 losses, two of which at such a size; seven more backbones.
+    # Six criteria; three criteria at four more sizes; 16 losses, two with the same size; seven more backbones.
     assert len(trainings_of_cells) == 2 * (6 + 3 * 4 + 14 + 7)
 
 

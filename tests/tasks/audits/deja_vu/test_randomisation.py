@@ -19,7 +19,7 @@ Ways = tuple[Way, Way]
 def draw_ways(
     seed: int, n: int, classes: int = 3, memory: float = 0.0, skill: tuple[float, float] = (0.5, 0.5)
 ) -> Ways:
-    """Two models of these skills; each memorises a share of its own images and is confident about these images."""
+    """Two models of these skills; each memorises a share of its training images and is confident about these images."""
     rng = np.random.default_rng(seed)
 
     def draw_inferences(is_own: bool, right: float) -> Inferences:

@@ -106,7 +106,7 @@ def of_alone(models: LeaveOneOut, of_all_data: Array, without_row: Array, epoch:
 
 
 def scores(u: Sequence[float | None], m: Sequence[float | None], rows: Sequence[int] | None = None) -> pa.Table:
-    """A SCORES table of these U and M, the published score equal to the matched-count score, and nothing else."""
+    """A SCORES table of these U and M, the published score equal to the matched-count score; other columns are null."""
     numbers = range(len(u)) if rows is None else rows
     m_column = pa.array(m, pa.float64())
     given_columns = {

@@ -83,7 +83,7 @@ def test_verdict_counts_planted_images_apart(golden: Golden) -> None:
     [
         # one of 60,000, which does not change a mean
         ("memorised", (called_row(1), beyond_row(), NONE, detection_limit())),
-        # many images, none of which can be identified
+        # many images that cannot be identified
         ("memorised", (called_row(), beyond_row(0.001, 0.01), NONE, detection_limit())),
         ("undecided", (called_row(), beyond_row(0.0011, 0.01), NONE, detection_limit())),
         ("undecided", (called_row(), beyond_row(0.05), NONE, detection_limit())),

@@ -45,7 +45,7 @@ RELEASED = PublishedFolds()
     ],
     ids=str,
 )
-def test_impossible_questions_are_rejected_in_one_line(changed: Mapping[str, object], message: str) -> None:
+def test_impossible_questions_are_refused_in_one_line(changed: Mapping[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
         replace(Memorization(), **changed)  # type: ignore[arg-type]
     assert "\n" not in str(error.value)
@@ -59,7 +59,7 @@ def test_impossible_questions_are_rejected_in_one_line(changed: Mapping[str, obj
         ("no function:here", 1.0, "model is 'no function:here'; write your own model"),
     ],
 )
-def test_impossible_models_are_rejected_in_one_line(model: str, width: float, message: str) -> None:
+def test_impossible_models_are_refused_in_one_line(model: str, width: float, message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
         ModelTraining(DensityModel(model), width)
     assert "\n" not in str(error.value)

@@ -97,7 +97,7 @@ def test_incomplete_observations_are_left_out_of_the_table() -> None:
         ([2.0, 4.0], 3.0, True),
     ],
 )
-def test_null_needs_redrawings_and_p_different_ones(redrawn: list[float], null: float | None, has_p: bool) -> None:
+def test_null_and_p_need_redrawn_values(redrawn: list[float], null: float | None, has_p: bool) -> None:
     columns = np.array([redrawn])
     observation = Scored(
         np.zeros(1, np.int64), np.ones(1), np.array([7.0]), np.empty((1, 0)), np.empty((1, 0)), columns, columns

@@ -98,7 +98,7 @@ def test_labels_belong_to_the_observations() -> None:
         (Fold(100, 4, 0), 0, 2, 59, "the training of seed 0 scored 59 observations at epoch 2; expected 60"),
     ],
 )
-def test_trainings_of_other_partitions_are_rejected(
+def test_trainings_of_other_partitions_are_refused(
     held_out: Fold | Row | None, seed: int, epochs: int, n: int, message: str
 ) -> None:
     tables = made_up.of_folds(MODELS, {2: LOG_P})
@@ -106,7 +106,7 @@ def test_trainings_of_other_partitions_are_rejected(
         LogDensities(MODELS, [*tables, made_up.table(held_out, seed, {epochs: np.zeros(n)}, epochs)])
 
 
-def test_trainings_without_other_rows_are_rejected() -> None:
+def test_trainings_without_other_rows_are_refused() -> None:
     models = made_up.alone()
     tables = made_up.of_alone(models, np.zeros((4, 24)), np.zeros((3, 4, 24)))
     for held_out in (Row(4), Fold(100, 4, 0)):
@@ -152,7 +152,7 @@ def test_invalid_log_p_is_reported(value: float) -> None:
         (lambda: Distribution(MODELS, (1,), draws=0), "draws is 0; it must be at least 1"),
     ],
 )
-def test_impossible_configs_are_rejected(make: object, message: str) -> None:
+def test_impossible_configs_are_refused(make: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()  # type: ignore[operator]
 

@@ -28,14 +28,14 @@ def test_published_score_is_log_ratio_of_mean_likelihoods() -> None:
     assert [math.log(0.2)] == pytest.approx(log_means.v)
     assert [math.log(0.325 / 0.2)] == pytest.approx(log_means.score)
     assert (log_means.trained_models.tolist(), log_means.held_out_models.tolist()) == ([[2, 2]], [[1, 1]])
-    trained, held_out = log_means.by_repetition
-    assert logs(0.3, 0.35) == pytest.approx(trained[0])
-    assert logs(0.1, 0.3) == pytest.approx(held_out[0])
+    trained_means, held_out_means = log_means.by_repetition
+    assert logs(0.3, 0.35) == pytest.approx(trained_means[0])
+    assert logs(0.1, 0.3) == pytest.approx(held_out_means[0])
     # Without the first repetition .35 against .3, without the second .3 against .1.
     assert logs(0.35 / 0.3, 0.3 / 0.1) == pytest.approx(log_means.score_without_each[0])
 
 
-def test_log_p_of_thousands_of_nats_agrees_with_scipy() -> None:
+def test_log_p_of_2000_nats_agrees_with_scipy() -> None:
     log_p = 2000 * noise(chance(), 50, 4, 5, 1.0)
     held_out = partitions(chance(1), 50, 4, 5)
     out = np.arange(5) == held_out[:, :, None]
@@ -99,7 +99,7 @@ def test_impossible_differs_from_missing(
         (np.array([[[0.0, 0.0]], [[0.0, INF]]]), np.array([[0], [0]]), "log p of observation 1 of the block is inf"),
     ],
 )
-def test_invalid_arrays_are_rejected(log_p: np.ndarray, held_out: np.ndarray, message: str) -> None:
+def test_invalid_arrays_are_refused(log_p: np.ndarray, held_out: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         terms(log_p, held_out)
 
@@ -235,7 +235,7 @@ def test_score_without_incomplete_repetition_uses_the_others() -> None:
         assert rest.score == pytest.approx(log_means.score_without_each[:, repetition], abs=1e-9)
 
 
-def test_repetition_without_models_of_a_kind_is_nan() -> None:
+def test_repetition_without_trained_or_held_out_is_nan() -> None:
     log_p = np.array([[[-1.0, -4.0, -2.0], [NAN, -9.0, NAN], [-9.0, NAN, -9.0], [NAN, NAN, NAN], [NAN, -3.0, -7.0]]])
     trained, held_out = terms(log_p, np.array([[1, 1, 1, 1, 1]])).by_repetition
     half = logsumexp([-1, -2]) - math.log(2)
@@ -271,6 +271,6 @@ def test_published_score_is_biased_but_matched_is_not() -> None:
 
 def test_seed_determines_the_draws() -> None:
     log_p, held_out = noise(chance(), 20, 3, 5, 2.0), partitions(chance(1), 20, 3, 5)
-    first, second, other = (matched_count_score(log_p, held_out, 8, chance(seed))[0].tolist() for seed in (5, 5, 6))
+    first, second, third = (matched_count_score(log_p, held_out, 8, chance(seed))[0].tolist() for seed in (5, 5, 6))
     assert first == second
-    assert first != other
+    assert first != third

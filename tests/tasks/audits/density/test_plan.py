@@ -94,7 +94,7 @@ def test_untrained_questions_plan_no_trainings(question: Question, expected: set
     ],
     ids=str,
 )
-def test_sizes_beyond_the_data_are_rejected(fields: Mapping[str, object], message: str) -> None:
+def test_sizes_beyond_the_data_are_refused(fields: Mapping[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         plan(Density(replace(FOLDS, **fields)))  # type: ignore[arg-type]
 

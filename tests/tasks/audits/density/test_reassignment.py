@@ -52,7 +52,7 @@ def test_p_is_the_share_of_assignments_as_high() -> None:
 
 def test_p_values_agree_with_separately_scored_assignments() -> None:
     log_p, held_out = noise(chance(), 40, 3, 3, 4.0, 2.0), partitions(chance(1), 40, 3, 3)
-    log_p[20:, 1, 2] = NAN  # a missing model, which held out some of these observations
+    log_p[20:, 1, 2] = NAN  # a missing model, which held out some observations
     log_p[30:, 2, :2] = NAN
     log_p[35:, 0] = NAN
     log_p[10:15, 0, 0] = -INF
@@ -125,7 +125,7 @@ def test_sampled_p_values_agree_with_exact_ones() -> None:
     assert (np.abs(mean_sampled - exact) < 4.5 * error).all()
 
 
-def test_impossible_to_all_held_out_is_the_maximum() -> None:
+def test_score_impossible_to_held_out_models_is_maximal() -> None:
     log_p = np.array([[[-INF, -1.0, -2.0], [-INF, -3.0, -900.0]]])
     assert pytest.approx(p_values(log_p, np.array([[0, 0]]), 99, chance())) == [1 / 9]
     assert pytest.approx(p_values(np.array([[[-INF, 0.0], [-INF, 0.0]]]), np.array([[1, 1]]), 99, chance())) == [9 / 9]
@@ -149,7 +149,7 @@ def test_small_p_is_exact_for_any_permutation_count(permutations: int) -> None:
 
 
 def test_lists_are_halved_for_most_exact_sums() -> None:
-    # Two of these sums are just above the bound but equal to it after rounding down: 8 sums at once are too many to
+    # Two sums are just above the bound but equal to it after rounding down: 8 sums at once are too many to
     # be exact.
     two, four = np.array([0.0, 0.5 + 1e-9]), np.array([0.0, *[0.5 + 1e-9] * 3])
     assert share_below([two] * 4, 1.0, max_sums=4) == 5 / 16
@@ -178,7 +178,7 @@ def test_smallest_p_belongs_to_the_highest_score(
 
 def test_rare_scores_get_the_exact_p() -> None:
     log_p, held_out = noise(chance(), 400, 4, 5, 4.0, 2.0), partitions(chance(1), 400, 4, 5)
-    log_p[200:, 1, 2] = NAN  # a missing model, which held out some of these observations
+    log_p[200:, 1, 2] = NAN  # a missing model, which held out some observations
     log_p[300:320, 0, 0] = -INF
     exact, sampled = (p_values(log_p, held_out, permutations, chance()) for permutations in (5**4 - 1, 200))
     replaced = np.flatnonzero((np.abs(sampled * 201 - np.round(sampled * 201)) > 1e-6) | (sampled < 1 / 201))
@@ -263,7 +263,7 @@ def test_few_false_and_most_true_calls() -> None:
     assert np.mean(power) > 0.9
 
 
-def test_models_are_reassigned_evenly_among_present_ones() -> None:
+def test_models_are_reassigned_evenly() -> None:
     log_p = np.zeros((6000, 3, 4))
     log_p[:, 1, 2] = NAN
     log_p[:, 2] = NAN
@@ -361,7 +361,7 @@ def test_negligible_effect_is_subtracted_before_the_test() -> None:
 
 def test_detection_limit_just_reaches_the_level() -> None:
     log_p, held_out = noise(chance(), 30, 3, 3, 2.0, 2.0), partitions(chance(1), 30, 3, 3)
-    log_p[20:, 1, 2] = NAN  # a missing model, which held out some of these observations
+    log_p[20:, 1, 2] = NAN  # a missing model, which held out some observations
     log_p[28] = NAN  # no score
     log_p[29, 0, 0] = -INF
     for level, negligible in ((2 / 27, 0.0), (2 / 27, 3.0), (0.3, 0.0)):

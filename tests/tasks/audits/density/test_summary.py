@@ -254,7 +254,7 @@ def weighted_sum(table: pa.Table) -> float:
 
 
 def test_task_computes_the_table_of_its_version(tables: Mapping[str, pa.Table]) -> None:
-    # A failure means that stored summaries differ from what the task computes. If this is intended, raise its
+    # A failure means that stored summaries differ from newly computed ones. If this is intended, raise its
     # version.
     table = summary(About(12, 0.015625, "MNIST, 1e-4"), list(tables.values())[:6])
     assert (marks(summary).name, marks(summary).version) == ("density.summary", 6)

@@ -34,7 +34,7 @@ def test_expected_small_p_values_are_subtracted() -> None:
 
 
 @pytest.mark.parametrize(("small", "n", "level"), [(0, 10, 0.05), (10, 10, 0.05), (3, 10, 1.0), (10, 10, 0.5)])
-def test_excess_of_none_and_all_has_limits(small: int, n: int, level: float) -> None:
+def test_excess_has_limits_at_both_extremes(small: int, n: int, level: float) -> None:
     excess = tail.beyond_chance(np.array([0.0] * small + [1.0] * (n - small)), level)
     assert excess.share.low is not None
     assert excess.share.value is not None
@@ -98,7 +98,7 @@ def test_few_draws_rule_out_the_joint_count(permutations: int, repetitions: int,
 
 
 def test_planted_observations_are_counted_separately() -> None:
-    """The first three are planted and two of these are called; of the other seven, one is called."""
+    """Three observations are planted and two are called; of the other seven, one is called."""
     p = np.array([1e-4, 1e-4, 0.9, 1e-4, *[0.9] * 6])
     table = pa.table(dict.fromkeys(COLUMNS, p) | {"row": np.arange(10)})
     for planting, split in (("inverted3", "train"), ("", "test")):

@@ -17,8 +17,8 @@ def models(
     """Query, calibration and target models (models, images): effects of models and images, and noise of both.
 
     The confidences are float32 sigmoids; many of the query models are exactly 1. For a `share` of the images, a
-    target has the confidences of a query model, and for the rest those of a calibration model: its true rho is 1 -
-    share. Query models are more certain about all images; with `crossing` functions, they are more certain about
+    target has the confidences of a query model, and for the rest from a calibration model: its true rho is 1 - share.
+    Query models are more certain about all images; with `crossing` functions, they are more certain about
     easy images and less certain about hard ones.
     """
     difficulty = 3 * rng.normal(size=images)

@@ -398,7 +398,7 @@ def test_no_error_rate_without_a_control_set(golden: Golden) -> None:
     assert (finding.answer, finding.line, result.error, result.steps) == ("not assessable", None, "", (HOLD_BACK,))
 
 
-def test_error_of_share_is_stated_if_a_share_is_known(golden: Golden) -> None:
+def test_error_of_a_known_share_is_stated(golden: Golden) -> None:
     known_columns = certificate_of(*target("a", *CLEARED)).error
     golden(known_columns, "known")
     unknown = certificate_of(share("a", 1), *target("a", *CLEARED)[1:])

@@ -49,7 +49,7 @@ BOUND = ReturnedTables((File("theirs.csv"),), bound_by="a notary")
         ({"network": "cnn9"}, "cnn9"),
     ],
 )
-def test_impossible_settings_are_rejected_by_name(fields: dict[str, Any], expected: str) -> None:
+def test_impossible_settings_are_refused_by_name(fields: dict[str, Any], expected: str) -> None:
     with pytest.raises(SpecError, match=re.escape(expected)) as caught:
         with_settings(Forgetting(), fields)
     assert "\n" not in str(caught.value)
@@ -133,7 +133,7 @@ def test_missing_secret_keeps_earlier_draws() -> None:
     assert seeds.derive(SMOKE.seed, "handed out") == SMOKE.probes.seed
 
 
-def test_guessable_secret_is_rejected_and_secrets_stay_hidden() -> None:
+def test_guessable_secret_is_refused_and_secrets_stay_hidden() -> None:
     with pytest.raises(ValueError, match="secret has 4 characters; expected at least 16") as caught:
         ControlSet(secret="1234")
     assert "1234" not in str(caught.value)

@@ -83,7 +83,7 @@ def test_scores_follow_the_formula(models: int) -> None:
     shift = (1 - ranks(calibration[0])) ** 2 * neighbour_contrast(ranks(scores_of_model), log_odds(calibration[0]))
     of_one = scores(scores_of_model, calibration[:1])
     np.testing.assert_allclose((shift - shift.mean()) / shift.std(), of_one, atol=1e-9)
-    # The same holds for equal models; a model with equal confidences for all images has scores of 0.
+    # Equal models give the same result; a model with equal confidences for all images has scores of 0.
     equal = np.repeat(calibration[:1], 2, axis=0)
     np.testing.assert_allclose(of_one, scores(scores_of_model, equal), atol=1e-9)
     assert scores(np.full(150, 0.5), equal).tolist() == [0.0] * 150

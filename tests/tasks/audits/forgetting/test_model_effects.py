@@ -191,7 +191,7 @@ def test_model_without_classes_has_no_accuracy() -> None:
     ] == [1, None]
 
 
-def test_calibration_share_is_in_key_and_lone_outputs_are_unbound() -> None:
+def test_calibration_share_is_keyed_and_outputs_are_unbound() -> None:
     plain = Decisions((WITH_CALIBRATION,))
     assert canonical(replace(plain, calibration_share=0.5)) != canonical(plain)
     table = replace(WITH_CALIBRATION, source="outputs")

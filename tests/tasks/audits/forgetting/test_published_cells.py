@@ -61,5 +61,5 @@ def test_numbers_are_listed_by_target_name() -> None:
         (Forgetting(query=QuerySet(Dataset("digits"))), ""),
     ],
 )
-def test_table_of_a_run_is_that_with_its_data_and_training(config: Forgetting, expected: str) -> None:
+def test_published_table_needs_equal_data_and_training(config: Forgetting, expected: str) -> None:
     assert printed_cell(config.question, config) == expected

@@ -78,7 +78,7 @@ def test_sorting_separately_always_gives_0() -> None:
     assert ks(first, second) > 0.8
 
 
-def test_lists_without_a_distance_are_rejected() -> None:
+def test_lists_without_a_distance_are_refused() -> None:
     with pytest.raises(ValueError, match="a list of confidences is empty"):
         ks([], [1.0])
     with pytest.raises(ValueError, match="2 of 3 confidences are not numbers"):

@@ -45,7 +45,7 @@ def test_unlearning_settings_belong_to_the_target(value: object, expected: Disti
     assert target == Target(query=1.0, calibration=1.0, unlearning=expected)
 
 
-def test_unknown_unlearning_method_is_rejected() -> None:
+def test_unknown_unlearning_method_is_refused() -> None:
     with pytest.raises(SpecError, match="unlearning is 'amnesia'; allowed: retraining, fine-tuning, "):
         coerce(["{query: 1, calibration: 1, unlearning: amnesia}"], tuple[Target, ...], "targets")
 
@@ -70,7 +70,7 @@ def test_target_is_parsed_from_its_own_text(target: Target) -> None:
         ("D_C+D_Q-amnesia", "'D_Q-amnesia' is no share of a set"),
     ],
 )
-def test_invalid_target_text_is_rejected(text: str, message: str) -> None:
+def test_invalid_target_text_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match="^" + message.replace(".", r"\.")):
         Target.parse(text)
 

@@ -248,7 +248,7 @@ def test_patients_stay_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ),
     ],
 )
-def test_unsuitable_data_are_rejected(fields: dict[str, Any], expected: str) -> None:
+def test_unsuitable_data_are_refused(fields: dict[str, Any], expected: str) -> None:
     with pytest.raises(DatasetError) as caught:
         load_data_sets(with_settings(CONFIG, fields))
     assert expected == str(caught.value)
@@ -270,7 +270,7 @@ def test_suitable_data_are_accepted() -> None:
         (NamedImages(Dataset("digits#16x16"), 500, 50), "all must have one shape"),
     ],
 )
-def test_control_images_of_other_sets_are_rejected(control: NamedImages, expected: str) -> None:
+def test_control_images_of_other_sets_are_refused(control: NamedImages, expected: str) -> None:
     with pytest.raises(DatasetError, match=expected):
         load_data_sets(with_settings(CONFIG, query=QuerySet(DIGITS, 0, 200, ControlSet(control)), targets=TARGETS[:2]))
 

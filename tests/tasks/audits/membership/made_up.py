@@ -90,9 +90,9 @@ def make_given(
 ) -> list[pa.Table]:
     """A given model's scores, and answers of other models about the records and equally many images after them.
 
-    The given model was trained on a random share `knows` of the records. Its log-odds vary 1 + `apart` times as much
-    about the centre of the other models as theirs, which share their records. `change` is the alteration of its
-    log-odds by the owner or by another training; `repeats` images are handed out twice, each with a new alteration.
+    The given model was trained on a random share `knows` of the records. The variance of its log-odds about the centre
+    of the other models is 1 + `apart` times theirs; the other models share their records. `change` is the alteration
+    of its log-odds by the owner or by another training; `repeats` images occur twice, each with a new alteration.
     """
     stream = np.random.default_rng(seed)
     member = np.concatenate(

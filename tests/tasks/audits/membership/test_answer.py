@@ -157,7 +157,7 @@ def test_answer_states_records_found_and_strongest_attack(golden: Golden) -> Non
 
 def test_without_a_tested_record_nothing_is_decided() -> None:
     rows = summary(About(0.05), [])
-    given = verdict(CONFIG, rows)
-    assert (given.answer, given.rows) == ("undecided", ())
-    assert [finding.line for finding in certificate(CONFIG, rows, given).findings] == [None]
+    answer = verdict(CONFIG, rows)
+    assert (answer.answer, answer.rows) == ("undecided", ())
+    assert [finding.line for finding in certificate(CONFIG, rows, answer).findings] == [None]
     assert effect(CONFIG, rows) is None

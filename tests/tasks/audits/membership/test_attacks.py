@@ -240,7 +240,7 @@ def test_leaving_out_only_the_target_reveals_membership() -> None:
                     references = References(
                         phi[target], *(np.where(is_kept & side, phi, NAN) for side in (member, ~member))
                     )
-                # The references with the highest scores, as many as the larger side has: RMIA's choice of Pr(z).
+                # RMIA's choice of Pr(z): the references with the highest scores, in the number of the larger side.
                 count = (~np.isnan(references.outside)).sum(axis=0)
                 score = attacks.rmia(references) - 0.5 * (count > 3)
                 is_member = member[target]
@@ -281,7 +281,7 @@ def test_lira_tail_is_not_a_p_value() -> None:
     assert pytest.approx((ranked <= 1 / 65).mean(), abs=4.5 * np.sqrt(1 / 65 / 20_000)) == 1 / 65
 
 
-def test_thresholds_are_those_of_other_targets() -> None:
+def test_thresholds_come_from_other_targets() -> None:
     member = np.array([[True] * 1000 + [False] * 1000, [False] * 1000 + [True] * 1000])
     scores = np.tile(np.arange(2000.0), (2, 1))
     at_0_1_percent, at_1_percent = exceed_thresholds(scores, member, (0.001, 0.01))

@@ -334,7 +334,7 @@ def test_one_run_shares_a_training_with_many() -> None:
     assert (len(one_run.jobs.keys() & many_runs.jobs.keys()), len(one_run.jobs), len(many_runs.jobs)) == (3, 5, 26)
 
 
-def test_contradictory_settings_are_rejected() -> None:
+def test_contradictory_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="canaries is 700; it must be at most examples, which is 100"):
         canaries(examples=100)
     with pytest.raises(ValueError, match="privacy is set and optimiser is rmsprop"):

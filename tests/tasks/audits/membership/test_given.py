@@ -135,7 +135,7 @@ def test_missing_answers_prevent_a_judgement() -> None:
     ids=["halved", "doubled", "surer", "noised"],
 )
 @pytest.mark.parametrize("knows", [0.0, 0.5])
-def test_another_training_and_changed_numbers_are_not_assessable(settings: dict[str, Any], knows: float) -> None:
+def test_changed_scores_are_not_assessable(settings: dict[str, Any], knows: float) -> None:
     assert {"not assessable"} == {answer_for(TABLE, seed, knows=knows, **settings).answer for seed in range(3)}
 
 
@@ -146,8 +146,8 @@ def test_rounded_table_accuses_but_never_clears() -> None:
     assert "a table can accuse a model" in answer_for(TABLE, 2, **rounded).limits
 
 
-def test_innocents_trained_on_other_records_are_alike() -> None:
-    # Their answers vary 1.8 times as much about the references as the references do, measured for 40 trained models.
+def test_innocent_models_of_other_records_are_similar() -> None:
+    # The variance of their answers about the references is 1.8 times that of the references (40 trained models).
     answers = [answer_for(FILE, seed, apart=0.8).answer for seed in range(200, 220)]
     assert answers.count("not assessable") <= 4  # at most 5 %
     assert answers.count("memorised") <= 4
@@ -330,7 +330,7 @@ def test_found_records_have_smallest_p_value() -> None:
         assert [*rank_rows(Tables(inputs), About(0.05))] == []
 
 
-def test_scores_are_compared_as_they_are_printed() -> None:
+def test_scores_are_compared_at_printed_precision() -> None:
     odds = np.array([[0.0, 3.0], [-1.0, 0.5]])
     answers = Answers(np.arange(2), np.zeros((2, 2), bool), odds, odds > 0)
     chances = 1 / (1 + np.exp(-odds))
@@ -493,8 +493,8 @@ def write_table(path: Path, column: str, last: int | None = None) -> Path:
 
 
 def test_model_without_references_is_not_assessable(golden: Golden, model: Path, tmp_path: Path) -> None:
-    given = {"given.model": str(model), "models": 0}
-    run = orchestrator.run("membership", store=tmp_path, **SMALL, **RUN, **given)
+    settings = {"given.model": str(model), "models": 0}
+    run = orchestrator.run("membership", store=tmp_path, **SMALL, **RUN, **settings)
     assert run.verdict is not None
     golden(run.verdict.sentence, "verdict.sentence")
     config = small(AskedFile(ModelFile(str(model))), models=0)

@@ -64,7 +64,7 @@ def test_two_sets_give_members_and_non_members(tmp_path: Path) -> None:
     assert handout_order(fewer).name != handout_order(question).name
 
 
-def test_sets_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_incompatible_sets_are_refused(tmp_path: Path) -> None:
     member_data, non_members = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "elsewhere", 2)
     for member_set, other_set, message in (
         (
@@ -83,7 +83,7 @@ def test_sets_that_do_not_fit_are_refused(tmp_path: Path) -> None:
             question_about(config_of(member_set, other_set))
 
 
-Rows = list[tuple[Path, Any]]  # each image with its mark
+Rows = list[tuple[Path, Any]]  # pairs of image and mark
 
 
 def list_in_csv(folder: Path, rows: Rows) -> str:

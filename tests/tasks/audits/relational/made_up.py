@@ -93,7 +93,7 @@ def draw_scores(
 ) -> pa.Table:
     """Return random scores of the first contexts of both parts, with two to four questions each.
 
-    The rate of right answers on corrupted contexts is that of the part, with variation `alike` between contexts; a
+    The rate of right answers on corrupted contexts is the rate of the part, with variation `alike` between contexts; a
     share `noise` of these answers is wrong in any case. Nine tenths of the answers on whole contexts are right.
     """
     parts = zip(("train", "validation"), contexts, rates, strict=True)
@@ -110,10 +110,10 @@ def draw_rows(rng: np.random.Generator, split: str, count: int, rate: float, ali
         rng.beta(rate * scale, (1 - rate) * scale, count)[context_numbers] if rate else np.zeros(len(context_numbers))
     )
     right = (rng.random(len(context_numbers)) < context_rates) & (rng.random(len(context_numbers)) >= noise)
-    whole = rng.random(len(context_numbers)) < 0.9
+    is_right_on_whole = rng.random(len(context_numbers)) < 0.9
     flat = [question for context_questions in questions_of_contexts for question in context_questions]
     ids, names = [question.id for question in flat], [question.context_id for question in flat]
-    return score_rows(split, right.astype(float).tolist(), whole.astype(float).tolist(), names, ids)
+    return score_rows(split, right.astype(float).tolist(), is_right_on_whole.astype(float).tolist(), names, ids)
 
 
 def questions_by_context(split: str, count: int) -> Iterator[list[Question]]:

@@ -141,7 +141,7 @@ MOSTLY = replace(HONEST, other_kind=MOST_OTHER_KIND + 0.01)
         # Evaded answers might have been right at the same rate as the others.
         (replace(HONEST, few_texts=0.5), replace(HONEST, few_texts=0.5), "undecided"),
         (replace(HONEST, few_texts=-0.1), replace(HONEST, other_kind=0.001), "not detected"),
-        # An owner may recognise training questions and evade those that the model remembers.
+        # An owner may recognise training questions and evade the memorised ones.
         (replace(HONEST, other_kind=0.1), HONEST, "undecided"),
         (HONEST, replace(HONEST, other_kind=0.1), "undecided"),
     ],

@@ -67,7 +67,7 @@ def test_part_without_questions_has_no_estimate() -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 13, 4_000_000])
-def test_resamples_include_one_right_one_wrong_context(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+def test_resamples_add_a_right_and_a_wrong_context(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     context_sums = ContextSums(np.array([[1.0, 0.0], [2.0, 3.0], [0.0, 1.0]]), np.array([1.0, 4.0, 1.0]))
     weights = np.random.default_rng(3).multinomial(5, [1 / 5] * 5, 7)
     with_ends, sizes = np.vstack([context_sums.sums, [2.0, 2.0], [0.0, 0.0]]), np.array([1.0, 4.0, 1.0, 2.0, 2.0])
@@ -121,8 +121,11 @@ def test_p_value_agrees_with_interval() -> None:
 
 
 def test_p_value_counts_differences_at_most_zero() -> None:
-    right, wrong = sum_by_context(np.ones((40, 1)), np.arange(40)), sum_by_context(np.zeros((40, 1)), np.arange(40))
-    (always_right,), (never_right,) = contrasts(right, wrong, 99, 0), contrasts(wrong, right, 99, 0)
+    all_right, all_wrong = (
+        sum_by_context(np.ones((40, 1)), np.arange(40)),
+        sum_by_context(np.zeros((40, 1)), np.arange(40)),
+    )
+    (always_right,), (never_right,) = contrasts(all_right, all_wrong, 99, 0), contrasts(all_wrong, all_right, 99, 0)
     assert (always_right.p_value, never_right.p_value) == (1 / 100, 100 / 100)
     # a right and a wrong context are added, so ties are frequent
     single_context = sum_by_context(np.ones((1, 1)), np.arange(1))

@@ -127,7 +127,7 @@ def test_copies_share_the_split_of_their_document(tmp_path: Path) -> None:
         ("flaw", "lawn", 2),
     ],
 )
-def test_edit_distance_is_levenshteins(first: str, second: str, distance: int) -> None:
+def test_edit_distance_is_the_levenshtein_distance(first: str, second: str, distance: int) -> None:
     assert distance == edit_distance([*map(ord, first)], [*map(ord, second)])
 
 
@@ -194,7 +194,7 @@ def test_models_without_documents_are_left_out_of_means() -> None:
     assert rows[row_name("loss in nats a token", by="trained model", repetitions=1)]["estimate"] > 0
 
 
-def test_control_run_states_that_it_is_one() -> None:
+def test_verdict_names_a_control_run() -> None:
     config = configured(CONFIG, is_null=True, documents=10)
     verdict = AUDIT.answer(config, summary_of(draw_scores(0.0, 3, config), config))
     assert verdict is not None

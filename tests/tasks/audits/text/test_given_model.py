@@ -82,7 +82,7 @@ def test_adapter_is_merged_and_pinned_with_its_base(base: Path, adapter: Path) -
     assert not [name for name, _ in merged.named_parameters() if "lora" in name]
 
 
-def test_bfloat16_and_checkpointing_train_alike(base: Path) -> None:
+def test_bfloat16_and_checkpointing_give_similar_losses(base: Path) -> None:
     model = LanguageModel(f"folder:{base}").pin({})
     plain = pair_of(
         configured(SMOKE, data=pin(Dataset("facts")), model=model, adaptation="lora", learning_rate=1e-2), 0, 0

@@ -23,7 +23,7 @@ FACTS = pin(Dataset("facts"))
 CONFIG = configured(SMOKE, data=FACTS)
 
 
-def test_each_secret_is_in_one_model_of_a_pair() -> None:
+def test_each_secret_is_in_one_of_two_models() -> None:
     models = [pair_of(CONFIG, 0, side) for side in range(2)]
     all_secrets = draw_secrets(models[0])
     assert all_secrets == draw_secrets(models[1])

@@ -99,5 +99,5 @@ def test_unseen_feature_is_called_at_the_family_level(
         calls = 0
         for member in range(41):
             table = summary(PublishedCell(), [family(None, {"canary": np.roll(log_p, -member, axis=0)}, label)])
-            calls += verdict(UniqueFeature(Panel()), table).answer == PARTLY  # no look-alike is evaluated
+            calls += verdict(UniqueFeature(Panel()), table).answer == PARTLY  # look-alikes are not evaluated
         assert calls == 2

@@ -271,7 +271,7 @@ def test_next_step_follows_from_answer_of_models(
         (UniqueFeature(Panel(seeds=2)), "seeds=6"),
     ],
 )
-def test_more_models_are_requested_in_the_form_of_the_first(config: UniqueFeature, setting: str) -> None:
+def test_more_models_are_requested_in_the_same_form(config: UniqueFeature, setting: str) -> None:
     _verdict, page = judge(single_models.ANSWERING, config, DOUBTED)
     assert page.steps[0].endswith(f": {setting}.")
 

@@ -161,7 +161,7 @@ def test_unknown_label_uses_each_members_highest_rank() -> None:
     assert population.highest_standing(tied)[0].tolist() == [0.0, 2.0, 1.0, 0.0, 0.0]
 
 
-def test_differences_of_pairs_are_standardised_one_by_one() -> None:
+def test_differences_of_pairs_are_standardised_individually() -> None:
     scores = population.mean_standardised_scores([np.array([1.0, 3.0]), np.array([0.0, 40.0]), np.array([2.0, 2.0])])
     assert pytest.approx(scores.tolist()) == [-2 / 3, 2 / 3]
 

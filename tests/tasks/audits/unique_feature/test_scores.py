@@ -35,7 +35,7 @@ def test_log_probabilities_stay_finite_under_underflow() -> None:
     assert logged.dtype == np.float64
 
 
-def test_outputs_that_are_not_finite_are_rejected() -> None:
+def test_outputs_that_are_not_finite_are_refused() -> None:
     with pytest.raises(ValueError, match="outputs are not finite"):
         log_probabilities([[0.0, math.nan]])
 

@@ -70,7 +70,7 @@ def test_strongest_pixels_have_the_requested_number() -> None:
 
 def test_weights_find_a_shift_that_plain_slopes_miss() -> None:
     draws = np.random.default_rng(4)
-    inked = np.r_[np.zeros(15), np.full(10, 4000.0)]  # the data have ink in half of these cells
+    inked = np.r_[np.zeros(15), np.full(10, 4000.0)]  # the data have ink in 10 of 25 cells
     features, calls_by_method = glyphs(60), {"weighted": 0, "plain": 0}
     for seed in range(100):
         carried_glyph = glyphs(1, 1000 + seed)[0]

@@ -19,7 +19,7 @@ CLEAN = replace(made_up.TRAINING, epochs=5, patience=1)
 
 
 def model_kept_at(epoch: int) -> pa.Table:
-    """The model of a canary with its lowest validation loss at this epoch."""
+    """The model of a canary that has the lowest validation loss at this epoch."""
     row = letter_model(1.0).to_pylist()[0] | {"best_epoch": epoch, "epochs": epoch + 1}
     return pa.Table.from_pylist([row], letter_model(1.0).schema)
 
@@ -72,7 +72,7 @@ def test_linked_twin_ends_like_the_unbroken_training() -> None:
     assert [training_of(2), training_of(3), training_of(3)] == [train_twin(part, [model_kept_at(3)]) for part in links]
 
 
-def test_twin_with_feature_or_patience_is_rejected() -> None:
+def test_twin_with_feature_or_patience_is_refused() -> None:
     with pytest.raises(ValueError, match="training burns a feature into row 3; a twin's must burn none"):
         TwinTraining(replace(made_up.TRAINING, burnt=(Burnt(3, made_up.LETTER),)))
     with pytest.raises(ValueError, match="patience is 1; it must be 0, since the canary's model says where a twin end"):

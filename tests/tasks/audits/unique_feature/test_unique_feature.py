@@ -144,7 +144,7 @@ def test_null_preset_burns_another_feature_elsewhere() -> None:
     assert min(glyph.top, glyph.left) > Glyph().top + Glyph().size
     # One memorised canary of twelve could be called.
     assert len(configs(roots, exact_verdicts)) == 1
-    # All other settings are those of quickstart.
+    # All other settings equal the quickstart's.
     quickstart = configs(plan(pinned(PRESETS["quickstart"])), train)
     assert {replace(training, burnt=()) for training in quickstart} == {
         replace(training, burnt=()) for training in configs(roots, train)
@@ -154,18 +154,18 @@ def test_null_preset_burns_another_feature_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"canaries": 1438}, "canaries is 1438; it must be at most 1437, the training images there are"),
-        ({"examples": 5, "canaries": 6}, "canaries is 6; it must be at most 5, the training images there are"),
-        ({"examples": 1438}, "examples is 1438; it must be at most 1437, the training images there are"),
+        ({"canaries": 1438}, "canaries is 1438; it must be at most 1437, the number of training images"),
+        ({"examples": 5, "canaries": 6}, "canaries is 6; it must be at most 5, the number of training images"),
+        ({"examples": 1438}, "examples is 1438; it must be at most 1437, the number of training images"),
         (
             {"examples": 60, "neighbours_left_out": 60},
-            "neighbours_left_out is 60; it must be at most 59, the training images beside the canary's",
+            "neighbours_left_out is 60; it must be at most 59, the number of other training images",
         ),
         ({"feature": Glyph(left=24)}, "a feature of 5 x 5 at top 1, left 24 does not fit an image of 28 x 28"),
         ({"burnt": Glyph(size=30)}, "a feature of 30 x 30 at top 1, left 1 does not fit an image of 28 x 28"),
     ],
 )
-def test_unsuitable_data_are_rejected(fields: dict[str, Any], message: str) -> None:
+def test_unsuitable_data_are_refused(fields: dict[str, Any], message: str) -> None:
     config = with_settings(pinned(PRESETS["quickstart"]), fields)
     with pytest.raises(ValueError, match=r"must be|does not fit") as caught:
         plan(config)
@@ -292,7 +292,7 @@ def test_lost_model_removes_only_its_canary(smoke: Mapping[str, pa.Table], done:
         assert row["canary"] != lost_job.config.canary
 
 
-# The tables besides the summary, by measure of pairs.
+# The tables apart from the summary, by measure of pairs.
 TABLES = {
     "scores": {"canary_scores", "canary_verdicts", "divergences", "history"},
     "family": {"canary_verdicts", "family", "detection", "curves", "panels"},

@@ -88,7 +88,7 @@ def test_sets_without_copies_keep_their_keys() -> None:
     assert seen_images(config) is None
 
 
-def test_fully_seen_probe_set_is_rejected(tmp_path: Path) -> None:
+def test_fully_seen_probe_set_is_refused(tmp_path: Path) -> None:
     data = write_set(tmp_path / "mine", copies=4)
     with pytest.raises(
         DatasetError, match=r"probe: all 8 images of .* are exact copies of training images of .*Choose"

@@ -121,7 +121,7 @@ def test_both_models_draw_the_same_images() -> None:
         ({"given.embeddings": "a.parquet", "drawing.steps": 3}, "drawing.steps is not a field of encoders=given"),
     ],
 )
-def test_impossible_drawing_settings_are_rejected(settings: dict[str, object], message: str) -> None:
+def test_impossible_drawing_settings_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         with_settings(CONFIG, **settings)
 

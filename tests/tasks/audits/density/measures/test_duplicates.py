@@ -81,7 +81,7 @@ def test_ties_are_in_row_order() -> None:
     assert (pair_of_rows.tolist(), distances.tolist()) == ([[0, 3], [1, 2]], [1, 1])
 
 
-def test_config_out_of_range_is_rejected() -> None:
+def test_config_out_of_range_is_refused() -> None:
     for settings, message in (
         ({"examples": -1}, "examples is -1; it must be at least 0"),
         ({"count": 0}, "count is 0"),
@@ -130,7 +130,7 @@ def test_odd_last_row_and_column_are_dropped() -> None:
     assert halve(images[:, :4, :6]).tolist() == halve(images).tolist()
 
 
-def test_image_of_width_1_is_rejected() -> None:
+def test_image_of_width_1_is_refused() -> None:
     with pytest.raises(ValueError, match="images are 1 x 9; to be downsampled by 2 they must be at least 2 x 2"):
         halve(np.zeros((3, 1, 9, 1), np.uint8))
 

@@ -53,9 +53,11 @@ def test_closed_form_score_agrees_with_leaving_out_points() -> None:
     assert table.schema == POINTS
     for row in table.to_pylist():
         other_points = sample[: row["row"]] + sample[row["row"] + 1 :]
-        trained, held_out = density(row["x"], sample, 0.5), density(row["x"], other_points, 0.5)
-        assert math.log(trained / held_out) == pytest.approx(row["m"], rel=1e-9)
-        assert (math.log(trained), math.log(held_out)) == pytest.approx((row["log_p_trained"], row["log_p_held_out"]))
+        density_with, density_without = density(row["x"], sample, 0.5), density(row["x"], other_points, 0.5)
+        assert math.log(density_with / density_without) == pytest.approx(row["m"], rel=1e-9)
+        assert (math.log(density_with), math.log(density_without)) == pytest.approx(
+            (row["log_p_trained"], row["log_p_held_out"])
+        )
         assert row["log_p_trained"] - row["log_p_held_out"] == pytest.approx(row["m"], abs=1e-12)
 
 
@@ -114,7 +116,7 @@ def test_points_are_drawn_by_the_seed() -> None:
         ({"overfitted": 0.5}, "overfitted is 0.5; it must be below the bandwidth, 0.5"),
     ],
 )
-def test_config_out_of_range_is_rejected(settings: dict[str, float], message: str) -> None:
+def test_config_out_of_range_is_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Kernel(**settings)  # type: ignore[arg-type]
 

@@ -123,14 +123,14 @@ def test_image_is_not_its_own_neighbour(digits: Images) -> None:
     assert (table["to_validation"] > 0).all()
 
 
-def test_missing_or_too_few_samples_are_rejected(digits: Images) -> None:
+def test_missing_or_too_few_samples_are_refused(digits: Images) -> None:
     with pytest.raises(ValueError, match="no images were drawn from the model of all data"):
         neighbours(Neighbouring(DIGITS, 10), [fitted(None)])
     with pytest.raises(ValueError, match=r"359 images of shape .* were drawn; expected 360"):
         neighbours(Neighbouring(DIGITS, 10), [fitted(noise(digits)[1:])])
 
 
-def test_impossible_examples_and_split_are_rejected() -> None:
+def test_impossible_examples_and_split_are_refused() -> None:
     with pytest.raises(ValueError, match="examples is 1438; it must be at most 1437"):
         neighbours(Neighbouring(DIGITS, 1438), [fitted(noise(load(DIGITS)))])
     with pytest.raises(ValueError, match="examples is -1; it must be at least 0"):

@@ -37,8 +37,8 @@ def test_share_of_a_bin_has_a_jackknife_interval() -> None:
     m_without = np.array(M)[:, None] + rng.normal(0, 1.0, (40, 4))
     column = pa.array(m_without.astype(np.float32).tolist(), pa.list_(pa.float32()))
     with_columns = table.set_column(table.schema.get_field_index("matched_without"), "matched_without", column)
-    trained = pa.array([[u] * 4 for u in U], pa.list_(pa.float32()))
-    with_columns = with_columns.set_column(table.schema.get_field_index("trained"), "trained", trained)
+    log_p_trained = pa.array([[u] * 4 for u in U], pa.list_(pa.float32()))
+    with_columns = with_columns.set_column(table.schema.get_field_index("trained"), "trained", log_p_trained)
     row = outliers(Outliers(width=10), [with_columns]).to_pylist()[1]
     shares = [float(highly_memorised_mask(m.astype(np.float32))[:10].mean()) for m in m_without.T]
     expected = jackknife(0.1, shares)
@@ -92,7 +92,7 @@ def test_examples_are_drawn_by_seed_and_bin() -> None:
     assert all(row["regular_rows"] == [] for row in outliers(Outliers(25, shown=0), [table]).to_pylist())
 
 
-def test_width_with_too_many_bins_is_rejected() -> None:
+def test_width_with_too_many_bins_is_refused() -> None:
     with pytest.raises(ValueError, match=r"width is 1e-05; the central 99 % of log p would be in .* at most 10000"):
         outliers(Outliers(width=1e-5), [scores(U, M)])
 
@@ -107,7 +107,7 @@ def test_no_observation_gives_only_the_open_bin() -> None:
     ("settings", "message"),
     [({"width": 0.0}, "width is 0.0"), ({"shown": -1}, "shown is -1; it must be at least 0"), ({"seed": -1}, "seed")],
 )
-def test_config_out_of_range_is_rejected(settings: dict[str, float], message: str) -> None:
+def test_config_out_of_range_is_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Outliers(**settings)  # type: ignore[arg-type]
 

@@ -81,9 +81,9 @@ def test_observations_have_scores_and_components() -> None:
     for name, expected in (("log_p_trained", log_means.u), ("log_p_held_out", log_means.v), ("m", log_means.score)):
         assert expected == pytest.approx(column(table, name), rel=1e-12)
     assert ({15}, {5}) == (set(table["trained_models"].to_pylist()), set(table["held_out_models"].to_pylist()))
-    trained, held_out = log_means.by_repetition
-    assert trained == pytest.approx(np.array(table["trained"].to_pylist()), rel=1e-6)
-    assert held_out == pytest.approx(np.array(table["held_out"].to_pylist()), rel=1e-6)
+    trained_means, held_out_means = log_means.by_repetition
+    assert trained_means == pytest.approx(np.array(table["trained"].to_pylist()), rel=1e-6)
+    assert held_out_means == pytest.approx(np.array(table["held_out"].to_pylist()), rel=1e-6)
     adjusted = false_discovery_control(column(table, "p_value"))
     assert adjusted.tolist() == column(table, "p_adjusted").tolist()
 
@@ -147,7 +147,7 @@ def test_data_without_classes_have_no_labels() -> None:
     assert {None} == set(distribution(Distribution(models, (1,), 2), tables)["label"].to_pylist())
 
 
-def test_epoch_without_evaluation_is_rejected() -> None:
+def test_epoch_without_evaluation_is_refused() -> None:
     with pytest.raises(ValueError, match="no training was evaluated at epoch 2"):
         scores(replace(CONFIG, epoch=2), TABLES)
     with pytest.raises(ValueError, match="no training was evaluated at epoch 2 or 4"):
@@ -408,7 +408,7 @@ def test_single_trial_has_a_score_without_interval() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (math.inf, 0.0), (1.0, 1.0), (1.0, -0.1)])
-def test_invalid_privacy_parameters_are_rejected(epsilon: float, delta: float) -> None:
+def test_invalid_privacy_parameters_are_refused(epsilon: float, delta: float) -> None:
     with pytest.raises(ValueError, match="finite and above 0"):
         check_epsilon(np.array([0]), np.zeros((1, 2)), np.zeros((1, 2)), epsilon, delta)
 

@@ -177,7 +177,7 @@ def test_target_has_rows_for_both_sides() -> None:
     assert (MEASURE.name, MEASURE.schema) == ("decisions", DECISIONS)
 
 
-def test_impossible_settings_are_rejected() -> None:
+def test_impossible_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="negligible is 1; it must be between 0 and 1"):
         Decisions(TARGETS, negligible=1)
     with pytest.raises(ValueError, match="permutations is 0; it must be at least 1"):

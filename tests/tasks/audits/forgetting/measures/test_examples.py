@@ -63,7 +63,7 @@ def test_patients_are_counted_and_classes_named(tmp_path: Path, monkeypatch: pyt
     )
 
 
-def test_negative_seed_is_rejected() -> None:
+def test_negative_seed_is_refused() -> None:
     part = Part(Dataset("digits"))
     with pytest.raises(ValueError, match="seed is -1; it must be at least 0"):
         Examples(part, part, seed=-1)

@@ -120,7 +120,7 @@ def test_factory_weights_give_the_models_confidences(tmp_path: Path) -> None:
     assert tables[0]["confidence"].to_pylist() == tables[1]["confidence"].to_pylist()
 
 
-def test_label_beyond_the_outputs_is_rejected(tmp_path: Path) -> None:
+def test_label_beyond_the_outputs_is_refused(tmp_path: Path) -> None:
     _, file = linear(tmp_path / "theirs.pt", classes=5)
     with pytest.raises(ValueError, match="has 5 outputs; expected more than 9, a label of the query set") as caught:
         ask(Ask(ModelId("target", 0, 0), QUERY, file=file), [])

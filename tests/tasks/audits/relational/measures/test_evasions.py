@@ -190,7 +190,7 @@ def test_one_filled_span_is_an_answer() -> None:
 
 
 def reader_answers(last_answer: Say, replicate: int = 0) -> pa.Table:
-    """Return answers of a reader trained here: correct after epoch 1, and those of `last` after epoch 2."""
+    """Return answers of a reader trained here: correct after epoch 1, and from `last_answer` after epoch 2."""
     rows = []
     for epoch in (1, 2):
         for split in ("train", "validation"):

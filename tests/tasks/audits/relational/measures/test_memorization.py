@@ -180,8 +180,11 @@ def epochs(*held_out: float) -> pa.Table:
     parts = []
     for epoch, success in enumerate(held_out):
         right = [1.0] * epoch + [0.0] * (10 - epoch)
-        whole = [1.0] * round(10 * success) + [0.0] * round(10 - 10 * success)
-        parts += [score_rows("train", right, epoch=epoch), score_rows("validation", [0.0] * 10, whole, epoch=epoch)]
+        held_out_scores = [1.0] * round(10 * success) + [0.0] * round(10 - 10 * success)
+        parts += [
+            score_rows("train", right, epoch=epoch),
+            score_rows("validation", [0.0] * 10, held_out_scores, epoch=epoch),
+        ]
     return table(*parts)
 
 

@@ -86,7 +86,7 @@ def test_drawn_glyph_is_compared_with_letters() -> None:
     other_rows = rows_of(table, "pair", "other")
     assert [other_row["drawn"] for other_row in other_rows] == [False] * 26
     assert other_rows[0]["p_value"] == 1 / ALL_GLYPHS  # the letter A
-    assert {14, 9} <= {other_row["inked"] for other_row in other_rows}  # each among the glyphs with its ink
+    assert {14, 9} <= {other_row["inked"] for other_row in other_rows}  # ranked among glyphs with equal ink
 
 
 def test_drawn_glyph_affects_only_its_own_rank() -> None:
@@ -184,7 +184,7 @@ def test_shared_seeds_have_rates_without_intervals() -> None:
         assert {has_interval} == {row["low"] is not None for row in summary_rows if "rate" in row["metric"]}
 
 
-def test_words_with_too_few_others_are_rejected() -> None:
+def test_words_with_too_few_others_are_refused() -> None:
     words = Words("12")
     config = with_settings(PRESETS["smoke"], data=DIGITS, probe=PHOTOS, feature=words, measures=("scores", "ranks"))
     with pytest.raises(ValueError, match="count is 200; it must be at most"):
@@ -300,17 +300,17 @@ def test_words_are_ranked_among_their_family(files: dict[str, ModelFile]) -> Non
     assert row["among"] == 31
 
 
-def test_unsuitable_classes_are_rejected(files: dict[str, ModelFile]) -> None:
+def test_unsuitable_classes_are_refused(files: dict[str, ModelFile]) -> None:
     (job,) = plan_audit(config(files, "three"))["reference_ranks"]  # type: ignore[misc]
     with pytest.raises(ValueError, match=r"label is 4; the model's classes are 0 to 2"):
         reference_ranks(job.config, ())
     mixed_config = config(files, "clean", references=("a", "three"))
     (job,) = plan_audit(with_settings(mixed_config, {"given.label": 2}))["reference_ranks"]  # type: ignore[misc]
-    with pytest.raises(ValueError, match=r"three.pt has 3 classes and probe digits 10; .* they must be the same"):
+    with pytest.raises(ValueError, match=r"three.pt has 3 classes and probe digits 10; .* they must be equal"):
         reference_ranks(job.config, ())
 
 
-def test_missing_probe_label_is_rejected_while_planning(
+def test_missing_probe_label_is_refused_while_planning(
     files: dict[str, ModelFile],
 ) -> None:
     with pytest.raises(ValueError, match="probe photos has no test image of label 4"):

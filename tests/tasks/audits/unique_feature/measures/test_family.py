@@ -98,7 +98,7 @@ def test_random_patch_can_be_a_family_member() -> None:
 
 def test_pairs_are_evaluated_on_an_uncarried_feature() -> None:
     data = pin(Dataset("digits"))
-    # The letter's brightness at its ink is 1: the uncarried feature scores what the letter scored above.
+    # The letter's brightness at its ink is 1: the uncarried feature has the letter's score from above.
     config = PairFamily(data, 3, relatives_of(Glyph(kind="random", seed=8)), uncarried=Glyph())
     canary_family, _ = model_families(pair_family(config, [letter_model(STRENGTH), letter_model(0.0)]))
     assert canary_family.null is not None

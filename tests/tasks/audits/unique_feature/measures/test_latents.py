@@ -64,7 +64,7 @@ def test_canary_by_rank_is_resolved() -> None:
     assert latents(Latents(made_up.evaluation(7)), models) == ranked
 
 
-def test_network_without_these_layers_is_rejected() -> None:
+def test_network_without_these_layers_is_refused() -> None:
     network = Architecture("cnn1", (28, 28, 1), 10)
     row = letter_model(1.0).to_pylist()[0]
     row |= {"network": network_row(network), "weights": weight_rows(network.initial(0))}

@@ -182,7 +182,7 @@ def test_courses_with_other_seeds_share_a_call() -> None:
         (TWIN, RankedImage("lowest", 1), "twin", LETTER, "carried is for a canary that is named by its rank"),
     ],
 )
-def test_impossible_course_is_rejected(
+def test_impossible_course_is_refused(
     training: Training, canary: int | RankedImage, model: str, carried: object, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -214,22 +214,22 @@ def test_summary_has_m_before_during_and_after_training() -> None:
     assert summary_by_name["M_w", '{"epoch": "before training"}']["estimate"] == 0.0
 
 
-def epochs(canary: int, model: str, m: list[float], kept: int) -> list[dict[str, Any]]:
+def epochs(canary: int, model: str, m: list[float], kept_epoch: int) -> list[dict[str, Any]]:
     about = {"canary": canary, "seed": 1, "model": model}
     return [
-        about | {"epoch": epoch, "m": value, "m_w_probe": value * 10, "kept": epoch == kept}
+        about | {"epoch": epoch, "m": value, "m_w_probe": value * 10, "kept": epoch == kept_epoch}
         for epoch, value in enumerate(m)
     ]
 
 
 def test_models_have_their_own_kept_epochs() -> None:
     course = [
-        *epochs(1, "canary", [0.1, 0.2, 0.3], kept=2),
-        *epochs(2, "twin", [0.0, 0.05, 0.4], kept=2),
-        *epochs(1, "twin", [0.01, 0.02, 0.03], kept=0),
-        *epochs(2, "canary", [0.2, 0.5, 0.6], kept=1),
+        *epochs(1, "canary", [0.1, 0.2, 0.3], kept_epoch=2),
+        *epochs(2, "twin", [0.0, 0.05, 0.4], kept_epoch=2),
+        *epochs(1, "twin", [0.01, 0.02, 0.03], kept_epoch=0),
+        *epochs(2, "canary", [0.2, 0.5, 0.6], kept_epoch=1),
     ]
-    course += epochs(3, "canary", [9.0, 9.0], kept=1)  # its control model is missing
+    course += epochs(3, "canary", [9.0, 9.0], kept_epoch=1)  # its control model is missing
     summary_by_name = by_name(rows(Tables([pa.Table.from_pylist(course, LEARNING_CURVE)]), None))
     for moment, canary, control in (
         ("before training", [0.1, 0.2], [0.01, 0.0]),

@@ -72,8 +72,8 @@ def test_ties_of_influence_go_by_row() -> None:
     assert extreme_indices(np.array([1.0, 2.0, 1.0, 2.0]), np.array([8, 9, 10, 1]), 2, 2) == ([3, 1], [0, 2])
 
 
-def test_more_canaries_than_images_are_rejected() -> None:
-    with pytest.raises(ValueError, match="count is 3; it must be at most 2, the training images there are"):
+def test_more_canaries_than_images_are_refused() -> None:
+    with pytest.raises(ValueError, match="count is 3; it must be at most 2, the number of training images"):
         choose_canaries(CanaryChoice(3), [made_up.influence([1.0, 2.0])])
     with pytest.raises(ValueError, match="count is 0; it must be at least 1"):
         CanaryChoice(0)
@@ -90,7 +90,7 @@ def test_rank_is_resolved_to_its_row() -> None:
     assert canary_row(42, ()) == 42
     with pytest.raises(ValueError, match="rank is 2; of the lowest self-influence 1 images were chosen"):
         canary_row(RankedImage("lowest", 2), models)
-    with pytest.raises(ValueError, match="no input says which were chosen"):
+    with pytest.raises(ValueError, match="no input is a table of selected canaries"):
         canary_row(RankedImage("lowest", 1), models[:1])
 
 
@@ -101,7 +101,7 @@ def test_rank_is_resolved_to_its_row() -> None:
         ("lowest", 0, "rank is 0; it must be at least 1"),
     ],
 )
-def test_impossible_rank_is_rejected(end: str, rank: int, message: str) -> None:
+def test_impossible_rank_is_refused(end: str, rank: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RankedImage(end, rank)  # type: ignore[arg-type]
 
@@ -140,8 +140,10 @@ def test_trainings_with_other_seeds_share_a_call() -> None:
         list(train_many([first, longer], [[made_up.chosen_rows(3)]] * 2))
 
 
-def test_training_with_another_feature_is_rejected() -> None:
-    with pytest.raises(ValueError, match="training burns a feature into row 4; it must burn none beside the canary's"):
+def test_training_with_another_feature_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match="training burns a feature into row 4; it must burn none except for the canary's"
+    ):
         RankedTraining(replace(TRAINING, burnt=(Burnt(4, LETTER),)), RankedImage("lowest", 1), LETTER)
 
 
@@ -214,7 +216,7 @@ def test_fewer_checkpoints_end_even_parts() -> None:
         ([2.0] + [1.0] * 6 + [0.0, 0.5, 0.5], 3, 1.0, [2, 5, 7]),
         # The fall ends after two epochs: the part is extended to the number of checkpoints.
         ([2.3, 0.2, 0.1, 0.05, 0.04, 0.03, 0.02], 4, 0.5, [1, 2, 3, 4]),
-        # The whole fall ends at the lowest loss, not at the end of training.
+        # The whole fall ends at the lowest loss, even if training continues.
         ([2.0, 1.0, 0.5, 0.0, 0.7, 0.9], 1, 1.0, [3]),
         # Fewer epochs than checkpoints: every epoch.
         ([2.0, 1.0, 0.5], 10, 0.95, [1, 2]),
@@ -254,11 +256,11 @@ def test_checkpoints_are_ascending_and_reach_the_end() -> None:
                 "feature": LETTER,
                 "training": replace(TRAINING, burnt=(Burnt(4, LETTER),)),
             },
-            "training burns a feature into row 4; it must burn none beside the canary's",
+            "training burns a feature into row 4; it must burn none except for the canary's",
         ),
     ],
 )
-def test_impossible_tracing_is_rejected(changes: dict[str, object], message: str) -> None:
+def test_impossible_tracing_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Tracing(**({"training": TRAINING} | changes))  # type: ignore[arg-type]
 

@@ -219,7 +219,7 @@ def draw_p_values(
 ) -> np.ndarray:
     """p-values of ranks: of canaries without memory, and of memorised canaries with a feature `shift` sds above.
 
-    The compared features have normal scores; for all glyphs, the shares are those of the normal distribution.
+    The compared features have normal scores; for all glyphs, the shares follow the normal distribution.
     """
     scores = rng.normal(0, 1, canaries)
     scores[:memorised_count] += shift

@@ -144,7 +144,7 @@ def test_only_private_pairs_have_private_ranks() -> None:
         assert config.question.canaries == len(plan_audit(config)["private_ranks"])  # type: ignore[arg-type]
         jobs = Plan.from_roots(plan_audit(config)).jobs.values()
         models = [job.config for job in jobs if marks(job.function).name == "classifier.train"]
-        # a control model and its canary model are trained in the same way
+        # a canary model and its control model are trained identically
         assert 2 * config.question.canaries == len(models)
         assert {config.privacy} == {model.privacy for model in models}
 

@@ -46,9 +46,9 @@ from tests.tasks.audits.unique_feature.made_up import CLEAR, configure, judge
 NAMES = Words("JANE DOE", size=9)
 
 
-def config_for(feature: Feature = NAMES, members: int = 201, **given: Any) -> UniqueFeature:
+def config_for(feature: Feature = NAMES, members: int = 201, **given_settings: Any) -> UniqueFeature:
     settings = {"given.shape": (64, 64, 1), "given.family.count": members - 1}
-    return configure(settings | {f"given.{name}": value for name, value in given.items()}, feature=feature)
+    return configure(settings | {f"given.{name}": value for name, value in given_settings.items()}, feature=feature)
 
 
 def panel_verdict(summary: pa.Table) -> Verdict:
@@ -275,8 +275,8 @@ def test_rules_state_places_and_rates_of_their_population() -> None:
     assert [without_references, [*without_references[:-1], "5"]] == [
         [thresholds(config)[name] for name in names] for config in (small_family, with_references)
     ]
-    (place, call_rate, *_, at_all) = (thresholds(config_for(members=31))[name] for name in names)
-    assert (place, call_rate, at_all) == ("at place 1 or better", "3.2", "3.2")
+    (place_phrase, call_rate, *_, at_all) = (thresholds(config_for(members=31))[name] for name in names)
+    assert (place_phrase, call_rate, at_all) == ("at place 1 or better", "3.2", "3.2")
 
 
 def test_handed_out_key_is_reported() -> None:
@@ -298,8 +298,8 @@ def test_handed_out_key_is_reported() -> None:
 def test_rank_decides_for_a_single_model(golden: Golden, low: float, high: float, p_value: float, answer: str) -> None:
     outcome = panel_verdict(push_table(0.4, low, high, p_value))
     assert answer == outcome.answer
-    place = f"at place {201 * p_value:.0f} of 201 in its family (p = {p_value:.2g})"
-    assert outcome.sentence.startswith(f"{answer.capitalize()}: the model ranks the letter A {place}")
+    place_phrase = f"at place {201 * p_value:.0f} of 201 in its family (p = {p_value:.2g})"
+    assert outcome.sentence.startswith(f"{answer.capitalize()}: the model ranks the letter A {place_phrase}")
     golden(outcome.sentence)
     assert ((RANK, "{}"), f"{LIMITS} {config_for(Glyph()).describe_draw()}") == (outcome.rows[0], outcome.limits)
     assert [metric for metric, _ in outcome.rows] == [RANK, PUSH, OTHERS]

@@ -39,10 +39,10 @@ def test_evidence_in_normal_weights_is_their_likelihood_ratio() -> None:
 
 def test_uniform_weights_show_a_shift_beyond_their_ends() -> None:
     sample = np.linspace(-1, 1, 400_001)
-    inside, near, beyond = shift_evidence(np.array([[0.0, 0.99, 1.04]]), np.zeros(1), sample)
+    inside, near, outside = shift_evidence(np.array([[0.0, 0.99, 1.04]]), np.zeros(1), sample)
     assert inside == pytest.approx(0, abs=1e-3)
     assert near < -0.1
-    assert beyond > 3
+    assert outside > 3
 
 
 def test_weights_that_do_not_vary_show_nothing() -> None:
@@ -55,9 +55,9 @@ def test_weights_that_do_not_vary_show_nothing() -> None:
 @pytest.mark.parametrize(
     ("blank", "inked", "ink", "expected"),
     [
-        (10, 10, 0, range(10)),  # enough pixels of its own class
+        (10, 10, 0, range(10)),  # enough pixels of this class
         (10, 10, 3, range(10, 20)),
-        (9, 10, 0, range(19)),  # too few: those of the nearest class as well
+        (9, 10, 0, range(19)),  # too few: the nearest class is added
         (9, 10, 3, range(9, 19)),
         (2, 3, 3, range(5)),  # an image of few pixels
     ],
@@ -142,7 +142,7 @@ def test_others_ink_does_not_hide_the_rest() -> None:
     assert p_value(first_layer, counts, glyph) < 0.01
 
 
-def test_glyphs_without_a_shift_are_called_at_the_level() -> None:
+def test_glyphs_without_shift_are_called_at_the_level() -> None:
     glyphs = [draw_glyph(100 + seed) for seed in range(20)]
     is_called = [p_value(layer(0.0, glyphs[0], seed), NO_INK, glyph) <= 0.05 for seed in range(10) for glyph in glyphs]
     assert sum(is_called) <= 22  # P[more of 200 at 5 %] is 0.1 %
@@ -155,7 +155,7 @@ def test_first_layer_has_the_order_of_images() -> None:
     assert inked_cells(Glyph()).tolist() == (first_layer.weights[0, CELLS] > 0).tolist()
 
 
-def test_network_without_dense_first_layer_is_rejected() -> None:
+def test_network_without_dense_first_layer_is_refused() -> None:
     network = Architecture("cnn1", (SIDE, SIDE, 1), 10)
     with pytest.raises(ValueError, match="network is cnn1; its first layer must be dense, with biases"):
         trained_first_layer(network, network.initial(0), np.zeros((1, SIDE, SIDE, 1), np.uint8), LABEL)

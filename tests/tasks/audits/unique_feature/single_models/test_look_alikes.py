@@ -49,13 +49,13 @@ def memorising_model(patch: Patch | None, seed: int = 0) -> Predictor:
 
 
 def answer_about(feature: Feature, predict: Predictor, seed: int = 0, label: int | None = None) -> str:
-    given = Given(
+    given_config = Given(
         shape=SHAPE,
         source=ModelFiles((ModelFile("model.pt"),), AnswerRank(label)),
         family=AskedFamily(count=MEMBERS, look_alikes=MEMBERS),
         probes=3,
     )
-    about = UniqueFeature(given, feature=feature, seed=seed)
+    about = UniqueFeature(given_config, feature=feature, seed=seed)
     asked_relatives = relatives(about, feature)
     (rows,) = family_rows(asked_relatives, CLEAN, [predict])
     family = family_from_rows({"canary": None, "label": label, "seed": 0, "model": "given"}, rows)

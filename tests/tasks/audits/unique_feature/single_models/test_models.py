@@ -105,7 +105,7 @@ def test_model_file_and_its_table_agree(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("label", [None, 2])
-def test_remembering_model_is_detected_and_constant_one_not(tmp_path: Path, label: int | None) -> None:
+def test_only_a_remembering_model_is_detected(tmp_path: Path, label: int | None) -> None:
     for strength, answer in ((4.0, "memorised"), (0.0, "not assessable")):
         folder = tmp_path / str(strength)
         folder.mkdir()
@@ -149,7 +149,7 @@ def test_several_models_form_a_panel(tmp_path: Path) -> None:
     assert rows["M"]["low"] is not None
 
 
-def test_unknown_label_is_rejected(tmp_path: Path) -> None:
+def test_unknown_label_is_refused(tmp_path: Path) -> None:
     config = SingleModelConfig(relatives(), "noise", SHAPE, model=save_model(tmp_path), label=3)
     for task in (ask, ask_family):
         with pytest.raises(ValueError, match="label is 3; the model's classes are 0 to 2"):

@@ -31,8 +31,8 @@ CLASSES = 10
 
 def config_for(outputs: tuple[File, ...] = (), accuracy: float | None = None) -> UniqueFeature:
     source = ReturnedOutputs(outputs=outputs, labelled=LabelledImages(pin(Dataset("digits")), accuracy))
-    given = Given(shape=SHAPE, source=source, family=AskedFamily(count=19), probes=10, secret=SECRET)
-    return UniqueFeature(given, probe=pin(Dataset("photos")))
+    given_config = Given(shape=SHAPE, source=source, family=AskedFamily(count=19), probes=10, secret=SECRET)
+    return UniqueFeature(given_config, probe=pin(Dataset("photos")))
 
 
 def write_table(folder: Path, right: int, noise: float = 0.0, digits: int = 6) -> File:

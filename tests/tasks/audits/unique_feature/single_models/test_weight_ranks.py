@@ -129,12 +129,12 @@ def test_gradients_do_not_depend_on_the_output_kind(tmp_path: Path, gives: str, 
         interface = Interface(gives=name)  # type: ignore[arg-type]
         layers_by_output[name] = FirstLayer(*label_gradients(load_model(model, (4, 4, 3), interface), images, 1))
     assert layers_by_output["logits"].gradients == pytest.approx(layers_by_output[gives].gradients, rel=1e-4, abs=1e-6)
-    # Columns are those of a flattened image (h, w, c); the network uses (c, h, w).
+    # The columns follow a flattened image (h, w, c); the network uses (c, h, w).
     column = layers_by_output["logits"].weights[:, (2 * 4 + 3) * 3 + 1]
     assert first.weight[:, 16 + 2 * 4 + 3].tolist() == column.tolist()
 
 
-def test_model_without_dense_first_layer_is_rejected(tmp_path: Path) -> None:
+def test_model_without_dense_first_layer_is_refused(tmp_path: Path) -> None:
     network = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(2 * 26 * 26, 10))
     torch.jit.script(network.eval()).save(tmp_path / "conv.pt")  # type: ignore[no-untyped-call]
     files = {"conv": model_file.pin(ModelFile(str(tmp_path / "conv.pt")))}
@@ -143,7 +143,7 @@ def test_model_without_dense_first_layer_is_rejected(tmp_path: Path) -> None:
         weight_ranks(job.config, ())
 
 
-def test_label_beyond_the_classes_is_rejected(files: dict[str, ModelFile]) -> None:
+def test_label_beyond_the_classes_is_refused(files: dict[str, ModelFile]) -> None:
     loaded_model = load_model(files["clean"], (28, 28, 1))
     with pytest.raises(ValueError, match=r"label is 10; expected a class of model .*clean.pt, 0 to 9"):
         label_gradients(loaded_model, load(DIGITS).test_images[:1], 10)
