@@ -114,7 +114,10 @@ def explain_score(config: DejaVu, evidence: Evidence) -> str:
             f"{_describe_counted(config)}"
         )
     target, reference = accuracies[TARGET, BOTH], accuracies[REFERENCE, BOTH]
-    models = f"a model names the object in {target} images that it was trained on, and another model in {reference}"
+    models = (
+        f"a model names the object in {target} images that it was trained on; another model, which was not trained on "
+        f"these images, names it in {reference} of them"
+    )
     if config.is_null:
         models = f"one model names the object in {target} images, and another model in {reference}"
     return f"{view} {models}. The difference is {size} percentage points ({interval}). {_describe_counted(config)}"
@@ -123,4 +126,4 @@ def explain_score(config: DejaVu, evidence: Evidence) -> str:
 def _describe_counted(config: DejaVu) -> str:
     if config.confident_percent == 100:
         return "All images count."
-    return f"Each model is judged on the {config.confident_percent} % of images for which it is most confident."
+    return f"These numbers count the {config.confident_percent} % of images for which each model is most confident."

@@ -23,7 +23,7 @@ MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("forgotten", "not forgotten", "undecided", NOT_ASSESSABLE)},
     "not forgotten": replace(
         ANSWERS["not forgotten"],
-        implication="If the data had to be erased, this model does not yet comply.",
+        implication="If the data had to be removed from the model, this has not been achieved.",
     ),
 }
 
