@@ -24,7 +24,8 @@ MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided", NOT_ASSESSABLE)},
     "memorised": replace(
         ANSWERS["memorised"],
-        implication="Anyone who can query the model can obtain answers that are not in the text shown to it, but in its training texts.",
+        implication="Anyone who can query the model can obtain answers that are not in the text shown to it, but in "
+        "its training texts.",
     ),
 }
 
