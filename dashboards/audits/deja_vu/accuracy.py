@@ -101,7 +101,7 @@ def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
 
 
 def _sample_evenly(variants: Sequence[Accuracies]) -> list[Accuracies]:
-    """At most MOST of these accuracies, evenly spaced."""
+    """At most MAX_SMALL_PANELS of the variants, evenly spaced."""
     indices = np.linspace(0, len(variants) - 1, min(MAX_SMALL_PANELS, len(variants))).round().astype(np.int64)
     return [variants[index] for index in indices.tolist()]
 
