@@ -59,7 +59,10 @@ def read_result(name: str) -> ResultFile:
     lines = (RESULTS / name).read_text(encoding="utf-8").splitlines()
     pairs = [re.fullmatch(r"- ([^:]+): (.*)", line) for line in lines]
     facts = {pair[1]: pair[2] for pair in pairs if pair}
-    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines if line.startswith("|")]
+    rows = []
+    for line in lines:
+        if line.startswith("|"):
+            rows.append(tuple(cell.strip() for cell in line.strip("|").split("|")))
     return ResultFile(facts, tuple(rows))
 
 

@@ -154,7 +154,8 @@ def markdown(results: Sequence[Counted]) -> str:
     ]
     for kind in dict.fromkeys(item.kind for item in results):
         runs = [item for item in results if item.kind == kind]
-        answers = ", ".join(str(Counter(item.answer for item in runs)[name]) for name in ANSWERS)
+        answer_counts = Counter(item.answer for item in runs)
+        answers = ", ".join(str(answer_counts[name]) for name in ANSWERS)
         other_count = sum(item.called - item.planted for item in runs)
         untouched = sum(item.observations - item.of_planted for item in runs)
         planted, planted_total = sum(item.planted for item in runs), sum(item.of_planted for item in runs)

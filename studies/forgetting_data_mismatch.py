@@ -228,11 +228,12 @@ def markdown(results: Sequence[Judged]) -> str:
     ]
     for owner, change in dict.fromkeys((item.owner, item.change) for item in results):
         cells = [f"{owner.name}{', ' * bool(change)}{change}"]
-        by_judge = {
-            judge: [one.answer for one in results if (one.owner, one.change, one.judge) == (owner, change, judge)]
-            for judge in JUDGES
-        }
-        cells += [", ".join(str(answers.count(name)) for name in ANSWERS) for answers in by_judge.values()]
+        by_judge = {}
+        for judge in JUDGES:
+            key = (owner, change, judge)
+            answers = [one.answer for one in results if (one.owner, one.change, one.judge) == key]
+            by_judge[judge] = answers
+            cells.append(", ".join(str(answers.count(name)) for name in ANSWERS))
         for judge in JUDGES[1:]:
             cleared, count = by_judge[judge].count("forgotten"), len(by_judge[judge])
             low, high = exact_interval(cleared, count)

@@ -149,10 +149,9 @@ def markdown(size: Size, results: Sequence[Accused]) -> str:
         "|---|---|---|",
     ]
     for tries in size.tries:
-        chosen_share, bound = (
-            next(item.share for item in results if (item.tries, item.is_bound) == (tries, b)) for b in (False, True)
-        )
-        lines.append(f"| {tries:,} | {percent(chosen_share)} | {percent(bound)} |")
+        chosen_share = next(item.share for item in results if item.tries == tries and not item.is_bound)
+        bound_share = next(item.share for item in results if item.tries == tries and item.is_bound)
+        lines.append(f"| {tries:,} | {percent(chosen_share)} | {percent(bound_share)} |")
     lines += ["", f"{size.draws} draws of {size.owners} owners each; 95 % intervals over draws."]
     return "\n".join(lines) + "\n"
 

@@ -90,23 +90,24 @@ def worlds(tiny: bool, seed: int, count: int) -> list[Forgetting]:
         data, pool, held_back, replicates, epochs = "digits", 120, 60, 3, 5
     else:
         data, pool, held_back, replicates, epochs = "mnist", 2000, 1000, 5, 30
-    every = pool + 2 * held_back
-    return [
-        Forgetting(
-            query=QuerySet(pin(Dataset(data)), number * every, pool, ControlSet(permutations=1999)),
-            calibration=Part(pin(Dataset(f"{data}-on-photos")), number * every + pool, held_back),
+    images_per_world = pool + 2 * held_back
+    targets = tuple(kind.target for kind in KINDS)
+    configs = []
+    for number in range(count):
+        first = number * images_per_world
+        outside = Part(pin(Dataset(data)), first + pool + held_back, held_back)
+        config = Forgetting(
+            query=QuerySet(pin(Dataset(data)), first, pool, ControlSet(permutations=1999)),
+            calibration=Part(pin(Dataset(f"{data}-on-photos")), first + pool, held_back),
             question=Scores(
-                audited=Trained(
-                    tuple(kind.target for kind in KINDS),
-                    outside=Part(pin(Dataset(data)), number * every + pool + held_back, held_back),
-                ),
+                audited=Trained(targets, outside=outside),
                 training=Classifier(Network("mlp1"), epochs=epochs, schedule=((epochs * 4 // 5, 0.1),)),
                 replicates=replicates,
             ),
             seed=seed + number,
         )
-        for number in range(count)
-    ]
+        configs.append(config)
+    return configs
 
 
 def planned(configs: Sequence[Forgetting], kinds: Sequence[Kind] = KINDS) -> dict[Whose, Mixture]:
@@ -234,10 +235,9 @@ def accused(results: Sequence[Judged]) -> str:
     The targets of a world share the draw of the control set, so the interval is over worlds.
     """
     innocent = [item for item in results if item.temperature == 1 and not item.kind.target.query]
-    by_world = [
-        [item.answer == "not forgotten" for item in innocent if item.world == world]
-        for world in {item.world for item in innocent}
-    ]
+    by_world = []
+    for world in {item.world for item in innocent}:
+        by_world.append([item.answer == "not forgotten" for item in innocent if item.world == world])
     share = clustered_proportion([sum(item) / len(item) for item in by_world], len(by_world[0]))
     return (
         f"Targets that hold none of D_Q and are accused: {sum(map(sum, by_world))} of {len(innocent)}, "

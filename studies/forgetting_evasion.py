@@ -343,7 +343,9 @@ def markdown(results: Sequence[Counted], tables: int) -> str:
     ]
     for cheat in dict.fromkeys(counted.cheat for counted in results):
         cheat_rows = [counted for counted in results if counted.cheat == cheat]
-        cells = [", ".join(str(counted.answers[answer]) for answer in ANSWERS) for counted in cheat_rows]
+        cells = []
+        for counted in cheat_rows:
+            cells.append(", ".join(str(counted.answers[answer]) for answer in ANSWERS))
         cells.append(", ".join(str(counted.privleak_below) for counted in cheat_rows))
         cells.append(", ".join(short(counted.u_lira) for counted in cheat_rows))
         cells.append(", ".join(short(counted.quality) for counted in cheat_rows))

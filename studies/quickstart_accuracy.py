@@ -87,7 +87,10 @@ def outcomes(
 ) -> Iterator[Outcome]:
     """The outcome at each seed, from the file if stored, else measured and stored."""
     lines = path.read_text().splitlines() if path is not None and path.exists() else []
-    stored_outcomes = {stored.seed: stored for stored in (Outcome(**json.loads(line)) for line in lines)}
+    stored_outcomes = {}
+    for line in lines:
+        stored = Outcome(**json.loads(line))
+        stored_outcomes[stored.seed] = stored
     for seed in seeds:
         if seed not in stored_outcomes:
             stored_outcomes[seed] = outcome(audit, preset, seed, settings)

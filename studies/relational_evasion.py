@@ -230,12 +230,12 @@ def counts(size: Size, pool: Executor) -> Iterator[tuple[str, list[Judged]]]:
     readers = [
         pool.submit(judge_reader, size, index) for index in range(size.reader_count)
     ]  # first, because they take longest
-    owners = {
-        f"{owner}; {change}": [pool.submit(judge_owner, size, change, owner, index) for index in range(size.owners)]
-        for change in CHANGES
-        for owner in OWNERS
-        if change in INNOCENT or OWNERS[owner] != GUESSED
-    }
+    owners = {}
+    for change in CHANGES:
+        for owner, share in OWNERS.items():
+            if change in INNOCENT or share != GUESSED:
+                calls = [pool.submit(judge_owner, size, change, owner, index) for index in range(size.owners)]
+                owners[f"{owner}; {change}"] = calls
     for name, judged in {**owners, "trained reader": readers}.items():
         yield name, [item.result() for item in judged]
 

@@ -181,9 +181,9 @@ def answer_of(desk: Desk, log_p: Array) -> str:
 
 def describe_cheats(pairs: Sequence[Pair]) -> Iterator[str]:
     """A row for each change: counts of answers about the tables of both kinds of owners."""
-    desks = {
-        kind: [desk_of(pair, side) for pair in pairs if kind_of(pair) == kind for side in range(2)] for kind in KINDS
-    }
+    desks: dict[str, list[Desk]] = {kind: [] for kind in KINDS}
+    for pair in pairs:
+        desks[kind_of(pair)] += [desk_of(pair, side) for side in range(2)]
     yield (
         "| what the owner returns | "
         + " | ".join(

@@ -151,7 +151,8 @@ def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterato
     """Describe the results of the pairs of one kind, by repetitions."""
     audited = [audit_pair(pair) for pair in pairs]
     answers = Counter(answer for answer, _, _ in audited)
-    ranked, extracted = (pa.concat_tables([item[index] for item in audited]) for index in (1, 2))
+    ranked = pa.concat_tables([ranks for _, ranks, _ in audited])
+    extracted = pa.concat_tables([extraction_table for _, _, extraction_table in audited])
     answers_text = ", ".join(f"{name} {describe_share(count, len(pairs))}" for name, count in sorted(answers.items()))
     which = "The secrets" if kind_of(pairs[0]) == "secrets" else "Other secrets"
     yield f"**{which} were in the training texts.** Of {len(pairs)} pairs, an audit each: {answers_text}."
@@ -188,7 +189,8 @@ def describe_extraction(extracted: pa.Table, repetitions: Sequence[int]) -> Iter
 
 def describe_nulls(pairs: Sequence[Pair]) -> Iterator[str]:
     """Describe how often p is small for secrets that a model was not trained on, by kind."""
-    secret_pairs, other_pairs = ([pair for pair in pairs if kind_of(pair) == kind] for kind in KINDS)
+    secret_pairs = [pair for pair in pairs if kind_of(pair) == "secrets"]
+    other_pairs = [pair for pair in pairs if kind_of(pair) == "others"]
     kinds = {
         "in no text, scored by models trained on others": p_values([t for pair in other_pairs for t in pair.never]),
         "replaced by others of the format": p_values([t for pair in other_pairs for t in pair.scores], of_twin=False),
@@ -286,11 +288,9 @@ def main(arguments: Sequence[str]) -> None:
     setting = measurement_facts("facts", torch.device("cpu"))
     question = question_of(config)
     pairs = list(train_pairs(config, 2 if options.tiny else options.pairs, options.scores))
-    lines = [
-        line
-        for kind in KINDS
-        for line in describe_pairs([pair for pair in pairs if kind_of(pair) == kind], question.repetitions)
-    ]
+    lines: list[str] = []
+    for kind in KINDS:
+        lines += describe_pairs([pair for pair in pairs if kind_of(pair) == kind], question.repetitions)
     setting |= {"model": str(question.reading.model), "texts": f"{question.examples}, {question.tuning.epochs} epochs"}
     setting |= {"seeds": f"{options.seed} to {options.seed + len(pairs) // 2 - 1}"}
     setting |= {"cost": f"{sum(pair.seconds for pair in pairs):.0f} s of a core"}

@@ -158,13 +158,12 @@ def train_with_checkpoints(configs: Sequence[Training]) -> list[tuple[pa.Table, 
         if isinstance(outcome, Exception):
             raise outcome
         trained_models[index] = outcome
-    return [
-        (
-            model_table(config, images, trained_models[index]),
-            [weights for epoch, weights in checkpoints[index].items() if epoch < trained_models[index].best_epoch],
-        )
-        for index, config in enumerate(configs)
-    ]
+    models = []
+    for index, config in enumerate(configs):
+        trained_model = trained_models[index]
+        earlier = [weights for epoch, weights in checkpoints[index].items() if epoch < trained_model.best_epoch]
+        models.append((model_table(config, images, trained_model), earlier))
+    return models
 
 
 def pixel_scores(
@@ -276,10 +275,11 @@ def rank_glyphs(values: Array, glyphs: Sequence[Cells]) -> list[Ranks]:
         of_halves[first] = of_halves.get(first) or Subsets(values[half])
         return of_halves[first].p_value(inked[half])
 
-    return [
-        Ranks(all_values.p_value(inked), tuple(rank_part(inked, half) for half in halves(inked[:, None])))
-        for inked in glyphs
-    ]
+    ranks = []
+    for inked in glyphs:
+        parts = tuple(rank_part(inked, half) for half in halves(inked[:, None]))
+        ranks.append(Ranks(all_values.p_value(inked), parts))
+    return ranks
 
 
 def count_answers(config: UniqueFeature, models: Models) -> dict[str, Answers]:

@@ -166,12 +166,15 @@ def panel_answers(config: UniqueFeature, clean: Pixels, models: Sequence[Predict
             rows.append({"model": 0, "part": part, "look_alike": number, **answers})
     for family, rows in zip(families, rows_by_model, strict=True):
         alone = list(single_family_rows([family]))
-        summaries = (alone, [*alone, *rank_rows([family], rows)])
-        before, after = (
-            verdict(config, pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in item], SUMMARY)).answer
-            for item in summaries
-        )
+        before = summary_answer(config, alone)
+        after = summary_answer(config, [*alone, *rank_rows([family], rows)])
         yield ("memorised" if before == PARTLY else before), after  # the earlier answer, which had no look-alikes
+
+
+def summary_answer(config: UniqueFeature, rows: Sequence[Mapping[str, object]]) -> str:
+    """The audit's answer from these rows of a summary."""
+    complete_rows = [dict.fromkeys(SUMMARY.names) | dict(row) for row in rows]
+    return verdict(config, pa.Table.from_pylist(complete_rows, SUMMARY)).answer
 
 
 # Glyphs
@@ -236,7 +239,9 @@ def table(results: Sequence[Answered]) -> str:
     for case in dict.fromkeys(item.case for item in results):
         here = [item for item in results if item.case == case]
         before = count(sum(item.before == "memorised" for item in here), len(here))
-        after = [count(sum(item.after == answer for item in here), len(here)) for answer in ANSWERS]
+        after = []
+        for answer in ANSWERS:
+            after.append(count(sum(item.after == answer for item in here), len(here)))
         lines.append(f"| {case} | {len(here)} | {before} | {' | '.join(after)} |")
     return "\n".join(lines) + "\n"
 
