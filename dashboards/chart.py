@@ -232,12 +232,14 @@ def estimate_marks(
 ) -> Layer:
     """Estimates and intervals of summary rows at these positions; with `level`, at these heights."""
     positions = np.asarray(places, np.float64)
-    value, *ends = (np.array([row[name] for row in rows], np.float64) for name in ("estimate", "low", "high"))
-    has_interval = np.isfinite(ends).all(axis=0)
+    value = np.array([row["estimate"] for row in rows], np.float64)
+    low = np.array([row["low"] for row in rows], np.float64)
+    high = np.array([row["high"] for row in rows], np.float64)
+    has_interval = np.isfinite([low, high]).all(axis=0)
 
     def draw(axes: Axes) -> None:
         if has_interval.any():
-            intervals(positions[has_interval], ends[0][has_interval], ends[1][has_interval], colour, width, level)(axes)
+            intervals(positions[has_interval], low[has_interval], high[has_interval], colour, width, level)(axes)
         line(*((value, positions) if level else (positions, value)), colour, **look)(axes)
 
     return draw

@@ -226,10 +226,11 @@ def _row_labels(rows: Sequence[Row]) -> list[str]:
     if all(len(", ".join(of_row)) <= LETTERS for of_row in texts):
         return [row_label(row) for row in rows]
     common = set.intersection(*(set(of_row) for of_row in texts)) if len(rows) > 1 else set()
-    return [
-        fit_words([word for word in of_row if word not in common]) or row_label(row)
-        for row, of_row in zip(rows, texts, strict=True)
-    ]
+    labels = []
+    for row, of_row in zip(rows, texts, strict=True):
+        distinguishing_words = [word for word in of_row if word not in common]
+        labels.append(fit_words(distinguishing_words) or row_label(row))
+    return labels
 
 
 def format_ends(row: Row) -> str:

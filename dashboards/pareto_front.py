@@ -70,7 +70,8 @@ def pareto_front(run: Run) -> Iterator[Figure]:
     memorization, utility = objectives.memorization, objectives.utility
     start = next((point for point in drawn_points if point.kind == "start"), None)
     least_utility = None if start is None else start.utility["estimate"] - utility.sign * search.settings["give_up"]
-    kinds = [kind for kind in LOOKS if any(point.kind == kind for point in drawn_points)]
+    existing_kinds = {point.kind for point in drawn_points}
+    kinds = [kind for kind in LOOKS if kind in existing_kinds]
     entries = [_legend_entry(kind) for kind in kinds]
     entries += [] if least_utility is None else [legend.line("lowest acceptable utility", **ALLOWED)]
     across, up = axis_limits(drawn_points, memorization, utility, least_utility)
@@ -159,7 +160,8 @@ def _front_line(front: Sequence[Point]) -> Layer:
         (point for point in front if not point.kind.startswith("fresh")),
         key=lambda point: point.memorization["estimate"],
     )
-    x, y = ([getattr(point, name)["estimate"] for point in ordered] for name in ("memorization", "utility"))
+    x = [point.memorization["estimate"] for point in ordered]
+    y = [point.utility["estimate"] for point in ordered]
     return line(x, y, "accent", linewidth=1.0, linestyle=(0, (2, 2)))
 
 

@@ -144,8 +144,12 @@ def _align_cells(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
         for cell in cells:
             all_names |= dict.fromkeys(cell.rows)
         return list(cells), list(all_names)[:MOST]
-    row_names = [{name: _carrying_row(cell, name, carried) for name in carried} for cell in cells]
-    names = {name: _common_name([of_cell[name] for of_cell in row_names]) for name in carried}
+    row_names = []
+    for cell in cells:
+        row_names.append({name: _carrying_row(cell, name, carried) for name in carried})
+    names = {}
+    for name in carried:
+        names[name] = _common_name([of_cell[name] for of_cell in row_names])
     aligned = []
     for cell, of_cell in zip(cells, row_names, strict=True):
         rows = dict(cell.rows)

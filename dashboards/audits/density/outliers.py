@@ -210,10 +210,10 @@ def example_bins(table: pa.Table, max_bins: int) -> Iterator[tuple[str, dict[str
         return
     order = _bin_order(table).tolist()
     rows = {kind: table[f"{kind}_rows"].to_pylist() for kind in KINDS}
-    examples = [
-        (bins.name(position), {kind: list(of_kind[index] or ()) for kind, of_kind in rows.items()})
-        for position, index in enumerate(order)
-    ]
+    examples = []
+    for position, index in enumerate(order):
+        of_bin = {kind: list(of_kind[index] or ()) for kind, of_kind in rows.items()}
+        examples.append((bins.name(position), of_bin))
     complete_bins = [(name, of_bin) for name, of_bin in examples if all(of_bin.values())]
     if complete_bins:
         yield from (

@@ -77,7 +77,9 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     if not all_models:
         return None
     everybody = sort_groups(model.who for model in all_models if model.who[0] != "partial")
-    models = {group: [model for model in all_models if model.who == group] for group in everybody}
+    models = {}
+    for group in everybody:
+        models[group] = [model for model in all_models if model.who == group]
     targets = [group for group in models if group[0] == "target"]
     visible = targets[:TARGETS]
     places = OddsAxis.from_models(all_models)
@@ -209,9 +211,9 @@ def _describe_confidences(
     models: ConfidencesByGroup, distances: Mapping[str, LargestGap], names: Mapping[int, str]
 ) -> str:
     """The median confidence of each role and target, and the distances, in words."""
-    together = {
-        group: np.concatenate([model.confidence for model in group_models]) for group, group_models in models.items()
-    }
+    together = {}
+    for group, group_models in models.items():
+        together[group] = np.concatenate([model.confidence for model in group_models])
     medians = (
         f"{group_name(group, names)}: median c {_format_confidence(float(np.median(values)))}, "
         f"{100 * float((values >= 1).mean()):.0f} % at 1."
@@ -250,15 +252,12 @@ def read_confidences(table: pa.Table) -> list[ModelConfidences]:
             of_model = parts.setdefault((name, int(keys[1, first]), int(keys[2, first])), [])
             places = resolution[first:last][is_known]
             of_model.append((values[first:last][is_known], float(np.nan_to_num(places).max())))
-    return [
-        ModelConfidences(
-            (role, target),
-            replicate,
-            np.sort(np.concatenate([values for values, _ in of_model])),
-            max(resolution for _, resolution in of_model),
-        )
-        for (role, target, replicate), of_model in sorted(parts.items())
-    ]
+    models = []
+    for (role, target, replicate), of_model in sorted(parts.items()):
+        confidence = np.sort(np.concatenate([values for values, _ in of_model]))
+        resolution = max(resolution for _, resolution in of_model)
+        models.append(ModelConfidences((role, target), replicate, confidence, resolution))
+    return models
 
 
 @dataclass(frozen=True)

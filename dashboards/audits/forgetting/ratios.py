@@ -82,7 +82,9 @@ class Ratio:
 @with_columns(NEEDED)
 def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figure | None:
     """A row for each target: rho with its interval, and the positions of models of D_Q and of D_C."""
-    of_score = {score: [row for row in table.to_pylist() if row["score"] == score] for score in SCORES}
+    of_score = {}
+    for score in SCORES:
+        of_score[score] = [row for row in table.to_pylist() if row["score"] == score]
     two_sided = {row["target"]: row for row in of_score["published"]}
     paper = _published_ratios(summary)
     targets = [

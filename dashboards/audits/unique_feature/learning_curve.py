@@ -45,9 +45,10 @@ class LearningCurves:
 def learning_curve(table: pa.Table) -> Figure | None:
     """M_w, M and the validation loss by epoch, with the kept epochs (figure 3c)."""
     followed = {model: of_kind for model in MODELS if (of_kind := read_curves(table, model, MEASURES)) is not None}
-    measures_present = [
-        name for name in MEASURES if any(np.isfinite(of_kind.measures[name]).any() for of_kind in followed.values())
-    ]
+    measures_present = []
+    for name in MEASURES:
+        if any(np.isfinite(of_kind.measures[name]).any() for of_kind in followed.values()):
+            measures_present.append(name)
     if not set(measures_present) & set(SCORES):
         return None
     alt = " ".join(

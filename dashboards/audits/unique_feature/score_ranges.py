@@ -111,9 +111,9 @@ def _scores_by_canary(canary: Array, values: Array) -> dict[int, Array]:
 def _seed_ranges(several: dict[int, Array]) -> Spread:
     """The range of each canary's scores, with a dot for each score and a stroke at their mean."""
     places = np.arange(len(several))
-    lows, highs, means = (
-        np.array([reduce(values) for values in several.values()]) for reduce in (np.min, np.max, np.mean)
-    )
+    lows = np.array([np.min(values) for values in several.values()])
+    highs = np.array([np.max(values) for values in several.values()])
+    means = np.array([np.mean(values) for values in several.values()])
     x = np.repeat(places, [len(values) for values in several.values()])
     mean = marks(places, means, "ink", "_", 2 + _line_width(len(places)), zorder=3)
     return Spread(lows, highs, x, np.concatenate(list(several.values())), (mean,))
@@ -122,7 +122,8 @@ def _seed_ranges(several: dict[int, Array]) -> Spread:
 def _describe_seed_ranges(several: dict[int, Array], twin: Array) -> str:
     """Describe the range of a canary's score over seeds."""
     low, high = central_range(twin)
-    lows, highs = (np.array([reduce(values) for values in several.values()]) for reduce in (np.min, np.max))
+    lows = np.array([np.min(values) for values in several.values()])
+    highs = np.array([np.max(values) for values in several.values()])
     inside = float(np.sqrt(np.mean([values.var(ddof=1) for values in several.values()])))
     crossing = int(((lows < 0) & (highs > 0)).sum())
     outside = int((lows > high).sum())
