@@ -116,7 +116,9 @@ def rows(size: Size, device: torch.device, rounds: int, gpu: bool | None = None)
     """The rows of one size: compared with the installed rivals on a CPU, or seconds on a GPU."""
     stream = np.random.default_rng(0)
     queries, points = (stream.standard_normal((n, size.columns), dtype=np.float32) for n in (size.queries, size.points))
-    measure = on_gpu if (device.type == "cuda" if gpu is None else gpu) else on_cpu
+    if gpu is None:
+        gpu = device.type == "cuda"
+    measure = on_gpu if gpu else on_cpu
     return list(measure(size, queries, points, device, rounds))
 
 

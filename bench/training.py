@@ -89,8 +89,11 @@ def race(name: str, data: Images, device: torch.device, tiny: bool) -> Iterator[
 
 def nearest(device: torch.device, tiny: bool, gpu: bool = False) -> Iterator[Row]:
     """The rows of every size: seconds on a GPU, comparisons with rivals on a CPU."""
+    rounds = 3 if gpu else 5
+    if tiny:
+        rounds = 1
     for size in neighbours.sizes(device, tiny):
-        yield from neighbours.rows(size, device, 1 if tiny else 3 if gpu else 5, gpu)
+        yield from neighbours.rows(size, device, rounds, gpu)
 
 
 def options() -> argparse.Namespace:
@@ -119,7 +122,9 @@ def main() -> None:
     setting = measurement_facts(name, device)
     if neighbours.absent():
         setting["left out"] = f"{' and '.join(neighbours.absent())}, not installed here"
-    limit = arguments.seconds if arguments.seconds is not None else VISIT if arguments.gpu else math.inf
+    limit = arguments.seconds
+    if limit is None:
+        limit = VISIT if arguments.gpu else math.inf
     Sitting("Training, estimating and finding", setting, arguments.out, limit).measure(sections)
 
 

@@ -120,7 +120,9 @@ def kind(search: SearchResults, row: search_results.Row) -> str:
         return "start"
     if row["trial"] == winner:
         return "winner"
-    return "front" if row["front"] else "stopped" if row["state"] == "stopped early" else "dominated"
+    if row["front"]:
+        return "front"
+    return "stopped" if row["state"] == "stopped early" else "dominated"
 
 
 def _front_labels(search: SearchResults) -> set[str]:

@@ -291,8 +291,10 @@ def _null_caption(cells: Sequence[Cell], names: Sequence[Name]) -> str:
     dashed = "Dashed: null value, expected without memorisation. " if any(finite(row["null"]) for row in rows) else ""
     counts = sorted({row["n"] for row in rows if row["n"] is not None})
     units = ", ".join(sorted({row["unit"] for row in rows if row["unit"]}))
-    n = "" if not counts else f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"{dashed}n of each: {n or 'unknown'} ({units or 'unknown unit'})."
+    n = "unknown"
+    if counts:
+        n = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"{dashed}n of each: {n} ({units or 'unknown unit'})."
 
 
 def describe_row(row: Row) -> str:

@@ -166,7 +166,9 @@ def drawn_answers(config: Relational, remembered: float, change: str, chance: ra
     commonest = Counter(golds).most_common(1)[0][0][0]
     answers: dict[tuple[str, str], Answer] = {}
     for set_name, (split, corrupted) in SETS.items():
-        right = READ if not corrupted else remembered if split == "train" else GUESSED
+        right = READ
+        if corrupted:
+            right = remembered if split == "train" else GUESSED
         for question in parts[split]:
             knows, distractor = chance.random() < right, chance.choice(golds)
             answer = question.golds[0] if knows else distractor

@@ -303,5 +303,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def size(tiny: bool, seed: int, quickstart: bool = False) -> Text:
-    base = SMOKE if tiny else QUICKSTART if quickstart else SMALL
+    base = QUICKSTART if quickstart else SMALL
+    if tiny:
+        base = SMOKE
     return with_question(replace(base, seed=seed), data=pin(question_of(base).data), extraction=Continuation())

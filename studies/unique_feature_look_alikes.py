@@ -213,9 +213,11 @@ def glyph_answers(size: Size, seed: int) -> Iterator[Answered]:
             assert isinstance(glyph, Glyph)
             parts = list(rank_glyph_parts(glyph, here.pixel_map(slopes)))
             is_small = ranks["p_value"] <= LEVEL
-            is_told_apart = bool(parts) and all(row["p_value"] <= LEVEL for row in parts)
-            after = "memorised" if is_small and is_told_apart else PARTLY if is_small else "undecided"
-            yield Answered(case_name, "memorised" if is_small else "undecided", after)
+            is_distinguishable = bool(parts) and all(row["p_value"] <= LEVEL for row in parts)
+            if not is_small:
+                yield Answered(case_name, "undecided", "undecided")
+            else:
+                yield Answered(case_name, "memorised", "memorised" if is_distinguishable else PARTLY)
 
 
 def shown_glyphs(folder: Path, glyph: Feature, seed: int) -> tuple[Feature | None, ...]:
