@@ -290,7 +290,8 @@ def describe_ratio(ratio: float) -> str:
 def update_page(text: str) -> str:
     """Replace the tables of the page by those of the result files. Raises LookupError for a missing marker."""
     for name, claims in TABLES.items():
-        begin, end = f"<!-- {name}: from bench/results -->", f"<!-- end of {name} -->"
+        begin = f"<!-- {name}: from bench/results -->"
+        end = f"<!-- end of {name} -->"
         if begin not in text or end not in text:
             raise LookupError(f"{PAGE.name} has no markers {begin} and {end}")
         before, _, rest = text.partition(begin)

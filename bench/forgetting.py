@@ -51,7 +51,8 @@ def rows(tiny: bool, score: Score = "one-sided") -> Iterator[Row]:
         "scipy": partial(by_scipy, query, references, score),
     }
     seconds = in_turn(runs, 1 if tiny else 3, clock)
-    engram_seconds, rival_seconds = seconds["engram"], seconds["scipy"]
+    engram_seconds = seconds["engram"]
+    rival_seconds = seconds["scipy"]
     yield Row(
         f"{score} rho and its interval, {size}, {kind}",
         f"{engram_seconds:.3f} s",

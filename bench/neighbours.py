@@ -164,7 +164,8 @@ def one_thread_each(rivals: Iterable[str]) -> Iterator[None]:
 def on_gpu(size: Size, queries: Array, points: Array, device: torch.device, rounds: int) -> Iterator[Row]:
     kind, clock = clock_for(device)
     device_queries, device_points = (torch.from_numpy(array).to(device) for array in (queries, points))
-    from_device, from_arrays = "rows on the device", "rows from arrays"
+    from_device = "rows on the device"
+    from_arrays = "rows from arrays"
     runs: dict[str, Run] = {
         from_device: partial(nearest, device_queries, device_points, size.k),
         from_arrays: partial(nearest, queries, points, size.k, target_device=device),

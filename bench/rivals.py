@@ -338,7 +338,9 @@ def main() -> None:
         config, options.cases = Training(models=4, overfit=40, exposed=60, steps=20, exposed_steps=20), 1
     with TemporaryDirectory() as temporary_folder:
         folder = (options.folder or Path(temporary_folder)).absolute()
-        judgements, losses, folders = [], [], []
+        judgements = []
+        losses = []
+        folders = []
         for seed in range(options.seed, options.seed + options.cases):
             for case in read_cases(folder, seed) or make_cases(config, seed):
                 judgements.append(judge_by_engram(case))

@@ -38,7 +38,8 @@ CPU = torch.device("cpu")
 def cpu_sections(data: Images, tiny: bool) -> list[Section]:
     """The sections of a CPU, with durations on two busy cores."""
     rounds, wall_rounds, points, minibatches = (1, 1, 2, 1) if tiny else (9, 27, 64, 60)
-    mlp_rows, autoencoder_rows = first(data, minibatches * BATCH), first(data, minibatches * VAE_BATCH)
+    mlp_rows = first(data, minibatches * BATCH)
+    autoencoder_rows = first(data, minibatches * VAE_BATCH)
     return [
         Section("mlp1 on one thread", partial(perceptron.one_thread, mlp_rows, rounds), 20),
         Section("mlp1 on all cores", partial(perceptron.all_cores, minibatches * BATCH, wall_rounds), 60),

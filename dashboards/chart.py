@@ -188,7 +188,8 @@ def curve(
 ) -> Layer:
     """The estimates as a line over the band of their intervals; a single estimate over a bar."""
     colour, marker, dash = series
-    has_interval, size = estimates.has_interval, 4.5 if len(estimates.places) <= marked else 0
+    has_interval = estimates.has_interval
+    size = 4.5 if len(estimates.places) <= marked else 0
     ends = (estimates.places[has_interval], estimates.low[has_interval], estimates.high[has_interval])
 
     def draw(axes: Axes) -> None:

@@ -160,8 +160,10 @@ def _panel_rows(panel: Sequence[Metric]) -> list[Row]:
 
 def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
     """The metrics from `top` inches down, each below its name; the axis is logarithmic if they are far apart."""
-    tall, rows = _panel_height(panel), _panel_rows(panel)
-    y, labels = tall / ROW - 0.5, {}
+    tall = _panel_height(panel)
+    rows = _panel_rows(panel)
+    y = tall / ROW - 0.5
+    labels = {}
     headings = []
     for metric, of_metric in panel:
         y -= 0.15

@@ -61,13 +61,15 @@ ALLOWED: Mapping[str, Any] = {"color": drawing.light("ochre"), "linewidth": 1.4,
 
 def pareto_front(run: Run) -> Iterator[Figure]:
     """Yield the figure, unless no trial has both estimates or the audit is not installed."""
-    search, objectives = run.search, run.objectives
+    search = run.search
+    objectives = run.objectives
     if search is None or objectives is None:
         return
     drawn_points = points(search)
     if not drawn_points:
         return
-    memorization, utility = objectives.memorization, objectives.utility
+    memorization = objectives.memorization
+    utility = objectives.utility
     start = next((point for point in drawn_points if point.kind == "start"), None)
     least_utility = None if start is None else start.utility["estimate"] - utility.sign * search.settings["give_up"]
     existing_kinds = {point.kind for point in drawn_points}
@@ -104,7 +106,8 @@ def points(search: SearchResults) -> list[Point]:
     """The trials that have both estimates, in the order of the table."""
     drawn_points = []
     for row in search.trials:
-        memorization, utility = value(row, "memorization"), value(row, "utility")
+        memorization = value(row, "memorization")
+        utility = value(row, "utility")
         if memorization is not None and utility is not None:
             label = "start" if row["trial"] == START else f"{row['trial']}"
             drawn_points.append(Point(kind(search, row), label, memorization, utility))

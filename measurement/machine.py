@@ -73,7 +73,8 @@ def seconds_of(run: Callable[[], object]) -> float:
 
 def ceilings(device: torch.device) -> dict[str, Callable[[], object]]:
     """A 1024 x 1024 product by torch, and by Engram's product library on this device if it differs."""
-    square, bias = torch.randn(1024, 1024, device=device), torch.zeros(1024, device=device)
+    square = torch.randn(1024, 1024, device=device)
+    bias = torch.zeros(1024, device=device)
     libraries = {library.name: library for library in (TORCH, products(device, torch.float32))}
 
     def product(name: str) -> Callable[[], object]:

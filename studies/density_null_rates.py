@@ -79,7 +79,8 @@ def run(kind: str, question: Memorization) -> Counted:
     summary = compute(plan(config)["summary"], {})
     assert AUDIT.verdict is not None
     rows = index_rows(summary)
-    called_row, planted = first_row(rows, "observations memorised"), first_row(rows, PLANTED_CALLED)
+    called_row = first_row(rows, "observations memorised")
+    planted = first_row(rows, PLANTED_CALLED)
     assert called_row is not None
     planted_counts = (0, 0) if planted is None else (numerator(planted), planted["n"])
     return Counted(
@@ -158,7 +159,8 @@ def markdown(results: Sequence[Counted]) -> str:
         answers = ", ".join(str(answer_counts[name]) for name in ANSWERS)
         other_count = sum(item.called - item.planted for item in runs)
         untouched = sum(item.observations - item.of_planted for item in runs)
-        planted, planted_total = sum(item.planted for item in runs), sum(item.of_planted for item in runs)
+        planted = sum(item.planted for item in runs)
+        planted_total = sum(item.of_planted for item in runs)
         lines.append(
             f"| {kind}; {len(runs)} runs | {answers} | {share(sum(item.called > 0 for item in runs), len(runs))} "
             f"| {other_count:,} of {untouched:,} | {share(planted, planted_total) if planted_total else ''} |"

@@ -114,7 +114,9 @@ def with_draw(query: QuerySet, **fields: str) -> QuerySet:
 
 def choose_secret(size: Size, provider: Array, tries: int, chance: random.Random) -> QuerySet:
     """The query set with the secret that gives the provider's models the highest confidence on D_Q."""
-    images, query, seed = load(size.config.query.data), size.config.query, size.config.seed
+    images = load(size.config.query.data)
+    query = size.config.query
+    seed = size.config.seed
     tried = [with_draw(query, secret=f"{chance.getrandbits(128):032x}") for _ in range(tries)]
 
     def mean_effect(query: QuerySet) -> float:
@@ -127,7 +129,8 @@ def choose_secret(size: Size, provider: Array, tries: int, chance: random.Random
 def counts(size: Size) -> Iterator[Accused]:
     """The shares of owners accused after each number of tries, by a chosen and by a bound draw."""
     provider, owners = image_scores(size)
-    images, seed = load(size.config.query.data), size.config.seed
+    images = load(size.config.query.data)
+    seed = size.config.seed
     for tries in size.tries:
         shares: dict[bool, list[float]] = {False: [], True: []}
         for draw in range(size.draws):

@@ -87,9 +87,17 @@ Whose = tuple[int, ModelId]  # the number of a world, and a model of the world
 def worlds(tiny: bool, seed: int, count: int) -> list[Forgetting]:
     """The audits, each with its own images and seed."""
     if tiny:
-        data, pool, held_back, replicates, epochs = "digits", 120, 60, 3, 5
+        data = "digits"
+        pool = 120
+        held_back = 60
+        replicates = 3
+        epochs = 5
     else:
-        data, pool, held_back, replicates, epochs = "mnist", 2000, 1000, 5, 30
+        data = "mnist"
+        pool = 2000
+        held_back = 1000
+        replicates = 5
+        epochs = 30
     images_per_world = pool + 2 * held_back
     targets = tuple(kind.target for kind in KINDS)
     configs = []
@@ -189,7 +197,8 @@ def counted(results: Sequence[Judged]) -> list[Counted]:
     rows = []
     for kind, temperature in dict.fromkeys((item.kind, item.temperature) for item in results):
         item = [one for one in results if (one.kind, one.temperature) == (kind, temperature)]
-        held_share, answers = kind.target.query, [one.answer for one in item]
+        held_share = kind.target.query
+        answers = [one.answer for one in item]
         rows.append(
             Counted(
                 kind,
@@ -260,12 +269,15 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     configs = worlds(options.tiny, options.seed, options.worlds)
-    setting, plan = measurement_facts(configs[0].query.data.name, torch.device("cpu")), planned(configs)
+    setting = measurement_facts(configs[0].query.data.name, torch.device("cpu"))
+    plan = planned(configs)
     has_models = options.models is not None and options.models.exists()
-    start, cpu = time.perf_counter(), time.process_time()
+    start = time.perf_counter()
+    cpu = time.process_time()
     models = trained(plan, options.models)
     training_cost = "read from a file" if has_models else cost(start, cpu)
-    start, cpu = time.perf_counter(), time.process_time()
+    start = time.perf_counter()
+    cpu = time.process_time()
     results = []
     for world, config in enumerate(configs):
         results += judged(world, config, {model: table for (owner, model), table in models.items() if owner == world})

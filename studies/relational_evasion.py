@@ -170,7 +170,8 @@ def drawn_answers(config: Relational, remembered: float, change: str, chance: ra
         if corrupted:
             right = remembered if split == "train" else GUESSED
         for question in parts[split]:
-            knows, distractor = chance.random() < right, chance.choice(golds)
+            knows = chance.random() < right
+            distractor = chance.choice(golds)
             answer = question.golds[0] if knows else distractor
             corrupted_question = replace(question, context=question_config.corruption.corrupt_context(question))
             is_remembered = knows and split == "train" and remembered > GUESSED

@@ -212,7 +212,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--pairs", type=int, default=10, help="pairs of either kind, two owners each")
     parser.add_argument("--scores", type=Path, help="folder that stores the models' scores")
     options = parser.parse_args(arguments)
-    setting, count = measurement_facts("facts", torch.device("cpu")), 2 if options.tiny else options.pairs
+    setting = measurement_facts("facts", torch.device("cpu"))
+    count = 2 if options.tiny else options.pairs
     pairs = list(train_pairs(size(options.tiny, options.seed), count, options.scores))
     setting |= {"seeds": f"{options.seed} to {options.seed + count - 1}"}
     publish_counts(

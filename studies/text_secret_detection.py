@@ -101,7 +101,8 @@ def train_pairs(config: Text, pairs: int, folder: Path | None) -> Iterator[Pair]
 
 def train_pair(config: Text, folder: Path | None) -> Pair:
     """The scores of both models of a pair, from the folder if stored."""
-    scores, never = list[pa.Table](), list[pa.Table]()
+    scores = list[pa.Table]()
+    never = list[pa.Table]()
     for side in range(2):
         kind = KINDS[question_of(config).is_null]
         names = [f"{kind}-{config.seed}-{side}-{subject}.arrow" for subject in ("told", "never")]
@@ -119,8 +120,11 @@ def train_pair(config: Text, folder: Path | None) -> Pair:
 
 def train_model(config: Text, side: int) -> tuple[pa.Table, pa.Table]:
     """One model's scores of the secrets and, for an innocent model, of unused secrets (SCORES)."""
-    its, start, device = pair_model(question_of(config), config.seed, 0, side), time.process_time(), torch.device("cpu")
-    secrets, unused_secrets = draw_secrets(its), never_put_in(its)
+    its = pair_model(question_of(config), config.seed, 0, side)
+    start = time.process_time()
+    device = torch.device("cpu")
+    secrets = draw_secrets(its)
+    unused_secrets = never_put_in(its)
     with fine_tuned_on(its, training_texts(its, secrets), device) as model:
         scores = ask_secrets(its, model, secrets)
         alike = its.is_null
@@ -161,7 +165,8 @@ def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterato
     yield "|---|---|---|---|---|---|"
     for times in repetitions:
         rows = ranked.filter(pc.equal(ranked["repetitions"], times))
-        is_found, small = rows["found"].to_numpy(zero_copy_only=False), rows["p_value"].to_numpy() <= 0.05
+        is_found = rows["found"].to_numpy(zero_copy_only=False)
+        small = rows["p_value"].to_numpy() <= 0.05
         shares = [describe_share(int(np.count_nonzero(item)), rows.num_rows) for item in (is_found, small)]
         bits = [mean(rows[name].to_numpy()) for name in ("exposure", "exposure_control")]
         told_bits = [f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in bits]

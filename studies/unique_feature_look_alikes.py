@@ -116,7 +116,8 @@ def xrays(seed: int, split: str, count: int) -> Pixels:
 def trained_model(images: Pixels, seed: int, epochs: int, device: torch.device = CPU) -> Predictor:
     torch.manual_seed(seed)
     model = train_model.network((1, SIDE, SIDE), 2).to(device)
-    data, labels = as_tensor(images).to(device), (torch.arange(len(images)) % 2).to(device)
+    data = as_tensor(images).to(device)
+    labels = (torch.arange(len(images)) % 2).to(device)
     # As in train_model.py, with fused steps, which are five times as fast.
     optimiser = torch.optim.Adam(model.parameters(), lr=RATE, fused=True)
     for _ in range(epochs):
@@ -141,7 +142,8 @@ def hospital_answers(size: Size, seed: int) -> Iterator[Answered]:
     asked_name = drawn_name(seed, "asked")
     given_models = Given(shape=(SIDE, SIDE, 1), source=ModelFiles((ModelFile("model.pt"),)), family=size.family)
     config = UniqueFeature(given_models, feature=replace(PATTERN, words=asked_name), seed=seed)
-    data, clean = xrays(seed, "train", size.images), xrays(seed, "elsewhere", size.probes)
+    data = xrays(seed, "train", size.images)
+    clean = xrays(seed, "elsewhere", size.probes)
     index = int(make_xrays.generator(seed, "name").integers(size.images))
     models = []
     for number, name in enumerate(shown_names(seed, asked_name).values()):
@@ -188,7 +190,8 @@ GLYPH_CASES = ("the glyph itself", "one that differs in one half", "an unrelated
 def glyph_answers(size: Size, seed: int) -> Iterator[Answered]:
     """The answers about one glyph for each owner's models, compared with common clean models."""
     digits = pin(Dataset("digits"))
-    data, clean = load(digits), Training(digits, examples=100, epochs=20, patience=0, batch=32, learning_rate=1e-3)
+    data = load(digits)
+    clean = Training(digits, examples=100, epochs=20, patience=0, batch=32, learning_rate=1e-3)
     label = int(data.train_labels[CANARY])
     glyphs = [draw_member(Glyph(), seeds.derive(seed, "glyph", owner)) for owner in range(size.owners)]
     trainings = [replace(clean, seed=seed + index) for index in range(REFERENCES)]
@@ -203,7 +206,8 @@ def glyph_answers(size: Size, seed: int) -> Iterator[Answered]:
     sets = dict(slope_sets(relatives_asked, probes))  # glyphs drawn independently of the audited one
     models = [model for _, model in sorted(results.items()) if isinstance(model, pa.Table)]
     responses = [mean_response(model, list(sets.values()), label) for model in models]
-    references, owned = responses[:REFERENCES], iter(responses[REFERENCES:])
+    references = responses[:REFERENCES]
+    owned = iter(responses[REFERENCES:])
     for glyph in glyphs:
         for case_name in GLYPH_CASES:
             slopes, here = PanelResponses(sets, data.train_images, [next(owned)], references).fit_slopes(

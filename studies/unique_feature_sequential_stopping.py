@@ -156,7 +156,8 @@ def trained_markdown(ended: Mapping[str, Sequence[Ended]]) -> Iterator[str]:
         decided = sum(item.is_decided for item in audits)
         planned_count = sum(item.planned for item in audits)
         run = sum(item.run for item in audits)
-        pairs, saved = sum(item.pairs for item in audits) / len(audits), f"{100 * (1 - run / planned_count):.0f} %"
+        pairs = sum(item.pairs for item in audits) / len(audits)
+        saved = f"{100 * (1 - run / planned_count):.0f} %"
         share = _share(decided, len(audits))
         yield f"| {name}, {len(audits)} | {share} | {pairs:.1f} | {run:,} of {planned_count:,} | {saved} |"
 

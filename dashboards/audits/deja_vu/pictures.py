@@ -135,7 +135,8 @@ def strip(row: Row, model: str, data: BoxedPictures, side: int, layer: str) -> S
         )
         for rank, (image, id_, name) in enumerate(zip(images, ids, classes, strict=True), start=1)
     )
-    votes, confidence = row[f"{model}_class"], drawing.format_number(row[f"{model}_confidence"])
+    votes = row[f"{model}_class"]
+    confidence = drawing.format_number(row[f"{model}_confidence"])
     judgement = "correctly" if votes == row["class"] else "wrongly"
     return Strip(f"{MODELS[model]}{layer}: they vote for {votes}, {judgement}, with confidence {confidence}", pictures)
 

@@ -96,7 +96,8 @@ def items(config: DejaVu, kinds: Mapping[tuple[bool, bool], list[Pair]]) -> Iter
 
 def strip(row: Row, model: str, data: BoxedPictures) -> Strip:
     """One model's reconstruction. Raises ValueError if its bytes are not an image."""
-    side, predicted_class = row["side"], data.names[row["drawn_label"]]
+    side = row["side"]
+    predicted_class = data.names[row["drawn_label"]]
     pixels = np.frombuffer(row["drawing"], np.uint8).reshape(side, side, 3)
     judgement = "correctly" if is_correct(row) else "wrongly"
     words = f"The reconstruction of {row['id']} by the model {model.lower()}, classified as {predicted_class}"

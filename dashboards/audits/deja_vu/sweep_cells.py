@@ -202,7 +202,8 @@ def _compare_gaps(cells: list[Cell], setting: str) -> Figure | None:
     """A row for each cell: the score and the gap of the linear probe."""
     rows: Rows = []
     for cell in cells:
-        score, gap = cell.score_curve(), cell.probe_gap()
+        score = cell.score_curve()
+        gap = cell.probe_gap()
         if score is not None and gap is not None:
             at_end = Curve(*(values[-1:] for values in (score.places, score.value, score.low, score.high)))
             rows.append((cell, dict(zip(LOOKS, (at_end, gap), strict=True))))

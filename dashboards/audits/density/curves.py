@@ -126,7 +126,9 @@ def losses(table: pa.Table) -> Figure | None:
 @with_columns(REQUIRED_COLUMNS, dict)
 def read_losses(table: pa.Table) -> Losses:
     """The losses by models and split, in the order of the epochs."""
-    models, split, epoch = texts(table, "models"), texts(table, "split"), integers(table, "epoch")
+    models = texts(table, "models")
+    split = texts(table, "split")
+    epoch = integers(table, "epoch")
     estimate, low, high = (numbers(table, name) for name in ("estimate", "low", "high"))
     losses = {}
     for models_kind in MODELS:

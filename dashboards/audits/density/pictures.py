@@ -95,7 +95,8 @@ def score_pictures(
 
 
 def _observation_title(observations: Observations, index: int) -> str:
-    score, p = observations.column("m"), observations.column("p_value")
+    score = observations.column("m")
+    p = observations.column("p_value")
     words = f"row {observations.rows[index]}, M {drawing.format_number(float(score[index]))}"
     return words if not len(p) or np.isnan(p[index]) else f"{words}, p {p[index]:.2g}"
 

@@ -64,7 +64,8 @@ def class_scores(observations: Observations) -> Figure | None:
     label_strips = sorted((strip for strip in spreads if strip is not None), key=lambda strip: -strip.median)
     if len(label_strips) < 2:
         return None
-    drawn_strips, rest = label_strips, ""
+    drawn_strips = label_strips
+    rest = ""
     if len(label_strips) > layout.MOST:
         half = layout.MOST // 2
         drawn_strips = [*label_strips[:half], *label_strips[-half:]]

@@ -103,7 +103,8 @@ def _compare_densities(cells: list[Cell], setting: str) -> Figure | None:
 def _describe_cut(all_scores: list[Array], limits: tuple[float, float]) -> str:
     """Describe the scores beyond the axis; empty without any."""
     outside = [values[(values < limits[0]) | (values > limits[1])] for values in all_scores]
-    max_count, far = max(map(len, outside)), np.concatenate(outside)
+    max_count = max(map(len, outside))
+    far = np.concatenate(outside)
     if not len(far):
         return ""
     return (

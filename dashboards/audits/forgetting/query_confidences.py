@@ -100,7 +100,8 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     panels = [_reference_panel(foot, references, models, distances, places)] if references else []
     for index, ((group, title), box) in enumerate(zip(titles.items(), target_boxes(len(titles)), strict=True)):
         layers = [*_target_layers(models[group], references, distances.get(group), places), set_heading(title)]
-        across, size = places.axis(index + ACROSS >= len(titles), narrow=True), _narrow_labels
+        across = places.axis(index + ACROSS >= len(titles), narrow=True)
+        size = _narrow_labels
         panels.append(
             Panel(
                 box,
@@ -239,7 +240,8 @@ def read_confidences(table: pa.Table) -> list[ModelConfidences]:
         rows = pa.Table.from_batches([batch])
         role = batch.column("model").dictionary_encode()
         codes = numbers(pa.table({"code": role.indices}), "code")
-        values, resolution = numbers(rows, "confidence"), numbers(rows, "resolution")
+        values = numbers(rows, "confidence")
+        resolution = numbers(rows, "resolution")
         keys = np.stack([np.nan_to_num(codes, nan=-1), target_numbers(rows), integers(rows, "replicate")]).astype(
             np.int64
         )
@@ -278,7 +280,8 @@ class OddsAxis:
         for model in models:
             c = model.confidence
             inside = c[(c > 0) & (c < 1)]
-            n, saturated = n + len(c), saturated + int((c >= 1).sum())
+            n = n + len(c)
+            saturated = saturated + int((c >= 1).sum())
             if len(inside):
                 ends += np.quantile(log_odds(inside), (TAIL, 1.0), method="lower").tolist()
         low = float(np.clip(min(ends, default=0.0), LOWEST, -1.0))

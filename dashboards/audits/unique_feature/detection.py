@@ -103,7 +103,8 @@ def _detection_chart(
 ) -> Chart:
     """The complete curves on the left, their beginning on the right, the legend below."""
     looks = estimator_looks([curve.estimator for curve in drawn_curves])
-    side, foot = 1.88, legend.LISTED * (len(drawn_curves) + 1) + 0.12
+    side = 1.88
+    foot = legend.LISTED * (len(drawn_curves) + 1) + 0.12
     height = side + foot + 0.85
     panels = []
     for x_start, x_limit in ((0.68, 1.0), (3.14, ZOOM)):
@@ -161,8 +162,10 @@ def operating_points(table: pa.Table) -> dict[str, tuple[float, float]]:
     """Estimator -> the share of control models and of canary models that its own p-value calls at 5 %."""
     shares = {}
     for (name,), rows in groups(table, "estimator").items():
-        model, is_called = texts(rows, "model"), integers(rows, "called")
-        twins, canaries = is_called[model == "twin"], is_called[model == "canary"]
+        model = texts(rows, "model")
+        is_called = integers(rows, "called")
+        twins = is_called[model == "twin"]
+        canaries = is_called[model == "canary"]
         if len(twins) and len(canaries):
             shares[name] = (float(twins.mean()), float(canaries.mean()))
     return shares
