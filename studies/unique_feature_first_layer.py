@@ -188,12 +188,12 @@ def pixel_scores(
     if reference_responses:
         differences = match_spread(response, reference_responses) - np.mean(reference_responses, axis=0)
         scores["references"] = weighted_slopes(region.added, differences, region.inked)
-    scores["density score"] = density_scores(layers[-1], region.where, counts)
-    scores["first layer"] = layers[-1].pixel_scores(region.where, counts)
-    scores["first layer, ink of all images"] = layers[-1].pixel_scores(region.where, ink_counts(data.train_images))
+    scores["density score"] = density_scores(layers[-1], region.indices, counts)
+    scores["first layer"] = layers[-1].pixel_scores(region.indices, counts)
+    scores["first layer, ink of all images"] = layers[-1].pixel_scores(region.indices, ink_counts(data.train_images))
     for name, altered in cheats(layers[-1].weights, counts).items():
-        scores[name] = FirstLayer(altered, layers[-1].gradients).pixel_scores(region.where, counts)
-    return region, scores | checkpoint_scores(layers, region.where, counts)
+        scores[name] = FirstLayer(altered, layers[-1].gradients).pixel_scores(region.indices, counts)
+    return region, scores | checkpoint_scores(layers, region.indices, counts)
 
 
 def density_scores(layer: FirstLayer, where: NDArray[np.int64], counts: Counts) -> Array:

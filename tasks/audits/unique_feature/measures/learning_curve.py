@@ -89,7 +89,7 @@ class LearningCurve(Ranged):
         if by_rank and carries and self.carried is None:
             yield "carried is none; it must be the feature of a canary that is named by its rank"
         if self.carried is not None and not (by_rank and carries):
-            yield "carried is for a canary that is named by its rank; else training says what is burnt"
+            yield "carried is only for a canary that is named by its rank; for others, training contains the feature"
         rows = [burnt.row for burnt in self.training.burnt]
         expected = [self.evaluation.canary] if carries and not by_rank else []
         if rows != expected:
@@ -149,8 +149,8 @@ def learning_curve_many(
 
     spec = replace(classifier.spec_of(configs[0].training, images), watch=watch)
     for index, outcome in train_by_index(spec, {index: followed.member for index, followed in courses.items()}):
-        ended = courses[index].error or outcome
-        yield index, ended if isinstance(ended, Exception) else _learning_curve_table(courses[index], ended)
+        result = courses[index].error or outcome
+        yield index, result if isinstance(result, Exception) else _learning_curve_table(courses[index], result)
 
 
 @task(version=2, name="unique_feature.course", gpus=1.0, many=learning_curve_many, batch_key=batch_key, trains=1)
@@ -177,7 +177,7 @@ def begin_curve(
     for model in (table for table in inputs if table.schema == LEARNING_CURVE):
         (kept_epoch,) = (epoch["epoch"] for epoch in model.select(["epoch", "kept"]).to_pylist() if epoch["kept"])
         until = min(training.epochs, model.num_rows - 1)  # epoch 0 has a row, too
-        followed = replace(followed, member=replace(member, until=until), kept=kept_epoch)
+        followed = replace(followed, member=replace(member, until=until), kept_epoch=kept_epoch)
     weights = network.initial(training.seed)
     followed.record_scores(0, *(logits[0] for logits in _probe_logits(network, [weights], probe)))
     followed.points[0] |= _validation_scores(network, weights, images)
