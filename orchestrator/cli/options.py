@@ -224,7 +224,7 @@ class GateOptions:
     """The gate of a pipeline: each field is an option of `run`, `resume`, `report` and `results`."""
 
     fail_on: Annotated[
-        str | None, typer.Option(metavar="ANSWER,...", help="Exit with code 4 if the answer is one of these.")
+        str | None, typer.Option(metavar="ANSWER,...", help="Exit with code 4 for these answers.")
     ] = None
     junit: Annotated[
         str | None,
