@@ -179,7 +179,7 @@ def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
     wide = _wide_apart(rows)
     limits = drawing.padded_limits([value for value in values(rows) if value > 0 or not wide])
     positive = [value for row in rows for value in (row["estimate"], row["published"]) if finite(value)]
-    set_log_axis = [partial(drawing.set_log_x_axis, values=positive, most=5)] if wide else []
+    set_log_axis = [partial(drawing.set_log_x_axis, values=positive, max_ticks=5)] if wide else []
     return Panel(
         (LABELS, top - tall, drawing.WIDTH - LABELS - 0.2, tall),
         [*headings, *_forest_layers(list(labels), rows)],
