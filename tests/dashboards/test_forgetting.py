@@ -80,7 +80,10 @@ def test_each_target_is_said_with_its_share_and_its_decision(golden: Golden, sto
 def test_scores_of_d_q_and_of_the_control_set_are_drawn_beside_a_model_that_never_saw_either(
     golden: Golden, store: Store
 ) -> None:
-    tables = {"confidences": list(small_run.CONTROLLED), "decisions": judged(small_run.ABOUT, small_run.CONTROLLED)}
+    tables = {
+        "confidences": list(small_run.CONTROLLED_INPUTS),
+        "decisions": judged(small_run.ABOUT, small_run.CONTROLLED_INPUTS),
+    }
     result = drawn(store, **tables)["exchangeability"]
     clean, holding, _ = tables["decisions"].to_pylist()
     assert "a calibration model: one-sided KS 0." in result.alt

@@ -25,7 +25,7 @@ from tasks.datasets.dataset import Dataset
 from tests.dashboards import made
 from tests.dashboards.test_figures import named
 from tests.support.golden import Golden
-from tests.tasks.audits.text.made_up import configured, make_scores, pair_of, question_of
+from tests.tasks.audits.text.made_up import configure, make_scores, pair_of, question_of
 from tests.tasks.audits.text.test_documents import CONFIG, FACTS, draw_scores
 from tests.tasks.audits.text.test_identifiers import draw_identifier_scores
 from tests.tasks.audits.text.test_insertions import CONFIG as INSERTED
@@ -77,7 +77,7 @@ def test_invalid_tables_draw_nothing(store: Store, name: str) -> None:
 def test_private_texts_are_shown_only_on_request(store: Store, tmp_path: Path) -> None:
     file = tmp_path / "letters.jsonl"
     file.write_text("".join(json.dumps({"id": str(at), "text": f"letter {at} to X"}) + "\n" for at in range(20)))
-    config = configured(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0)
+    config = configure(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0)
     its = run(store, "text-own", config, **DOCUMENTS)
     for shown in (False, True):
         drawn = gallery(its, show_images=shown)
@@ -88,7 +88,7 @@ def test_private_texts_are_shown_only_on_request(store: Store, tmp_path: Path) -
     its = run(
         store,
         "text-secrets",
-        configured(QUICKSTART, data=FACTS),
+        configure(QUICKSTART, data=FACTS),
         secrets=TABLES["secrets"],
     )
     texts = {secret.number: secret.text for secret in draw_secrets(pair_of(its.private_config, 0, 0))}
