@@ -25,7 +25,7 @@ from tasks.datasets.boxed.partition import split_pictures
 from tasks.datasets.catalog import load_with_boxes
 from tests.dashboards.pages import words
 from tests.support.shell import Here, refusals
-from tests.tasks.audits.deja_vu.encoders import ChangedEncoder, pixels_of, memorising_encoder, save_encoder
+from tests.tasks.audits.deja_vu.encoders import ChangedEncoder, memorising_encoder, pixels_of, save_encoder
 
 CONFIG = replace(QUICKSTART, per_class=10, public=300)
 RUN = ("run", "deja_vu", "--preset", "quickstart", "per_class=10", "public=300", "--address", "none")
