@@ -1,4 +1,4 @@
-"""How far the ways of training agree on a device: the same members by each of them, and each of them twice."""
+"""Agreement of the training strategies on a device: each trains the same members, twice."""
 
 from __future__ import annotations
 
@@ -16,54 +16,57 @@ from tasks.training.trainer import Trainer
 from tasks.worker import hardware
 
 
-def agreement(data: Images, place: torch.device, members: int, epochs: int) -> Iterator[Row]:
-    """Differences of the final validation loss and accuracy from those of the loop, the largest of the members."""
-    workload, gpu = classifiers(data, place, members=members, epochs=epochs), place.type == "cuda"
+def agreement(data: Images, device: torch.device, members: int, epochs: int) -> Iterator[Row]:
+    """The largest differences over the members from the loop: final validation loss, accuracy and weights."""
+    workload, gpu = classifiers(data, device, members=members, epochs=epochs), device.type == "cuda"
     half = max(1, members // 2)
-    ways = {
+    strategies = {
         "loop": Strategy("loop"),
         f"stack of {members}, eager": Strategy("stack", places=members),
         f"stack of {members}, captured": Strategy("stack", places=members, captured=gpu),
         f"stacks of {half}, captured": Strategy("stack", places=half, captured=gpu),
         f"graphs on {members} streams": Strategy("graph", stacks=members, captured=gpu),
     }
-    loops = None
-    for name, way in ways.items():
-        found, again = (trained(workload, way) for _ in range(2))
-        loops = found if loops is None else loops
-        loss, accuracy = apart(found, loops)
+    loop_models = None
+    for name, strategy in strategies.items():
+        models = train_members(workload, strategy)
+        repeated_models = train_members(workload, strategy)
+        if loop_models is None:
+            loop_models = models
+        loss, accuracy = largest_differences(models, loop_models)
         yield Row(
-            f"mlp1 by {name}, {members} members x {epochs} epochs, beside the loop",
-            f"loss within {loss:.1e} nats, accuracy within {accuracy:.1e}, weights {bits(found, loops)}",
-            f"itself once more: weights {bits(found, again)}",
+            f"mlp1 by {name}, {members} members x {epochs} epochs, compared with the loop",
+            f"loss within {loss:.1e} nats, accuracy within {accuracy:.1e}, "
+            f"weights {describe_weights(models, loop_models)}",
+            f"itself once more: weights {describe_weights(models, repeated_models)}",
         )
 
 
-def trained(workload: Workload, way: Strategy) -> list[Trained]:
-    """Every member, trained that way."""
+def train_members(workload: Workload, strategy: Strategy) -> list[Trained]:
+    """Train every member by this strategy."""
     with hardware.exactly(workload.device):
-        found = dict(Trainer(workload, way, None, dict(enumerate(workload.members))).outcomes())
-    ended = []
-    for index in sorted(found):
-        outcome = found[index]
+        outcomes = dict(Trainer(workload, strategy, None, dict(enumerate(workload.members))).outcomes())
+    models = []
+    for index in sorted(outcomes):
+        outcome = outcomes[index]
         if isinstance(outcome, Exception):
             raise outcome
-        ended.append(outcome)
-    return ended
+        models.append(outcome)
+    return models
 
 
-def apart(one: list[Trained], other: list[Trained]) -> tuple[float, float]:
+def largest_differences(first: list[Trained], second: list[Trained]) -> tuple[float, float]:
     """The largest differences of the last validation losses (nats) and accuracies."""
-    pairs = [(a.history[-1], b.history[-1]) for a, b in zip(one, other, strict=True)]
+    pairs = [(a.history[-1], b.history[-1]) for a, b in zip(first, second, strict=True)]
     loss = max(abs(a.validation_loss - b.validation_loss) for a, b in pairs)
     return loss, max(abs(a.validation_accuracy - b.validation_accuracy) for a, b in pairs)
 
 
-def bits(one: list[Trained], other: list[Trained]) -> str:
-    """In words: whether the weights are the same, else their largest difference."""
+def describe_weights(first: list[Trained], second: list[Trained]) -> str:
+    """`equal to the bit`, or the largest difference of the weights."""
     largest = max(
         float(np.abs(a.weights[name] - b.weights[name]).max())
-        for a, b in zip(one, other, strict=True)
+        for a, b in zip(first, second, strict=True)
         for name in a.weights
     )
     return "equal to the bit" if largest == 0 else f"within {largest:.1e}"

@@ -1,7 +1,7 @@
 """A whole audit, from the command to its tables, in this process and without tracking.
 
-30 canaries of mlp1 on MNIST, each with its twin, 50 epochs: 60 trainings, scored on a probe set and a class. Where
-ENGRAM_DATA has no MNIST, random images of its shape lie in a temporary folder in its place, and the speed is the same.
+30 canary and 30 control models of mlp1 on MNIST, 50 epochs each, scored on a probe set and a class. If ENGRAM_DATA has
+no MNIST, random images of the same shape replace MNIST; the speed is the same.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tasks.datasets.places import find
 
 TRAIN, TEST = 60_000, 10_000
 TINY: dict[str, Any] = {"data": "digits", "canaries": 2, "examples": 300, "epochs": 2, "patience": 2, "probes": 20}
-FULL: dict[str, Any] = {"data": "mnist", "canaries": 30, "epochs": 50, "patience": 50}  # nobody stops early
+FULL: dict[str, Any] = {"data": "mnist", "canaries": 30, "epochs": 50, "patience": 50}  # no early stopping
 
 
 def canaries(tiny: bool) -> Iterator[Row]:
-    """Seconds of the audit of unique features, all in, and what they went into."""
+    """The seconds of a unique_feature audit, in total and by part."""
     import orchestrator
 
-    chosen = TINY if tiny else FULL
-    probe = "cifar10" if there("cifar10") and not tiny else "photos"
-    with tempfile.TemporaryDirectory() as folder, data_for(chosen["data"], Path(folder)) as data:
-        began = time.perf_counter()
+    settings = TINY if tiny else FULL
+    probe = "cifar10" if has_data("cifar10") and not tiny else "photos"
+    with tempfile.TemporaryDirectory() as folder, data_for(settings["data"], Path(folder)) as data:
+        start = time.perf_counter()
         report = orchestrator.run(
             "unique_feature",
             store=Path(folder) / "store",
@@ -44,9 +44,9 @@ def canaries(tiny: bool) -> Iterator[Row]:
             mlflow="off",
             report=False,
             probe=probe,
-            **chosen,
+            **settings,
         )
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         if report.state != "finished":
             raise RuntimeError(f"the audit {report.state}: {report.failures[:1]} {report.note}")
         store = report.store
@@ -54,28 +54,29 @@ def canaries(tiny: bool) -> Iterator[Row]:
         records = [store.record(key, check=False) for key in store.keys()]  # noqa: SIM118 - not a mapping
         pairs = report.table("canary_scores").num_rows
     trainings = [record for record in records if "way" in record]
-    told = trainings[-1]
-    what = f"{chosen['canaries']} canaries of mlp1 on {data} x {chosen['epochs']} epochs, all in"
-    yield Row(what, f"{seconds:.1f} s, {parts(records, seconds)}", f"probe {probe}", seconds, 40, 15, "s")
+    last_training = trainings[-1]
+    subject = f"{settings['canaries']} canaries of mlp1 on {data} x {settings['epochs']} epochs, all in"
+    yield Row(subject, f"{seconds:.1f} s, {describe_parts(records, seconds)}", f"probe {probe}", seconds, 40, 15, "s")
     yield Row(
         f"of it {len(trainings)} trainings for {pairs} scores",
-        f"{told['steps_per_second']:,.0f} model-steps a second",
-        f"way {told['way']}, {told['stack']} in one step, {told['together']} in one call, on {told['device']}",
+        f"{last_training['steps_per_second']:,.0f} model-steps a second",
+        f"way {last_training['way']}, {last_training['stack']} in one step, {last_training['together']} in one call, "
+        f"on {last_training['device']}",
     )
 
 
-def parts(records: list[Mapping[str, Any]], whole: float) -> str:
-    """Where the seconds went, in words."""
+def describe_parts(records: list[Mapping[str, Any]], total: float) -> str:
+    """The seconds of training, scoring, tables and the rest, as text."""
     spent: dict[str, float] = defaultdict(float)
     for record in records:
         spent["training" if "way" in record else "scoring" if "score" in record["task"] else "tables"] += float(
             record["seconds"]
         )
-    rest = whole - sum(spent.values())
+    rest = total - sum(spent.values())
     return ", ".join(f"{name} {spent[name]:.1f}" for name in ("training", "scoring", "tables")) + f", rest {rest:.1f}"
 
 
-def there(name: str) -> bool:
+def has_data(name: str) -> bool:
     """Whether ENGRAM_DATA has the data set."""
     try:
         find(name)
@@ -86,28 +87,28 @@ def there(name: str) -> bool:
 
 @contextmanager
 def data_for(name: str, folder: Path) -> Iterator[str]:
-    """Inside, the data set is there. What it really is, in words."""
-    if there(name):
+    """A context in which the data set is available; yields a description of the images."""
+    if has_data(name):
         yield name
         return
     write_random(folder / name)
-    before = os.environ.get("ENGRAM_DATA")
+    previous_folder = os.environ.get("ENGRAM_DATA")
     os.environ["ENGRAM_DATA"] = str(folder)
     try:
         yield f"random images of {name}'s shape"
     finally:
         os.environ.pop("ENGRAM_DATA")
-        if before is not None:
-            os.environ["ENGRAM_DATA"] = before
+        if previous_folder is not None:
+            os.environ["ENGRAM_DATA"] = previous_folder
 
 
 def write_random(folder: Path, train: int = TRAIN, test: int = TEST) -> None:
-    """The four IDX files, of random images."""
+    """Write the four IDX files with random images and labels."""
     folder.mkdir(parents=True)
     stream = np.random.default_rng(0)
     for name, count in zip(IDX_FILES, (train, train, test, test), strict=True):
-        pictures = "idx3" in name
-        values = stream.integers(0, 256 if pictures else 10, (count, 28, 28) if pictures else count, np.uint8)
+        is_image_file = "idx3" in name
+        values = stream.integers(0, 256 if is_image_file else 10, (count, 28, 28) if is_image_file else count, np.uint8)
         (folder / name).write_bytes(idx(values))
 
 

@@ -1,9 +1,9 @@
 """The tables of docs/benchmarks.md, rendered from the result files in bench/results.
 
-    python -m bench.benchmark_page    # writes them into the page, between its markers
+    python -m bench.benchmark_page    # writes the tables into the page, between its markers
 
-No number of these tables is typed by hand: values, processor, ceiling and date are those of the result file, and what a
-file does not record is `not recorded`. A claim has a row for each machine that it was measured on, and their range.
+Values, processor, ceiling and date come from the result files; a fact that a file lacks is `not recorded`. A claim has
+a row for each machine that measured it, with the range over these machines.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ HEADER = (
 
 @dataclass(frozen=True)
 class ResultFile:
-    """The facts at the head of a result file, and the cells of all its table rows."""
+    """The facts at the top of a result file, and the cells of its table rows."""
 
     facts: Mapping[str, str]
     rows: tuple[tuple[str, ...], ...]
 
-    def row(self, label: str, beside: str = "") -> tuple[str, ...]:
-        """The first row with this label whose third cell contains `beside`. Raises LookupError if there is none."""
+    def row(self, label: str, rival: str = "") -> tuple[str, ...]:
+        """The first row with this label whose third cell contains `rival`. Raises LookupError if there is none."""
         for cells in self.rows:
-            if cells[0] == label and beside in (cells[2] if len(cells) > 2 else ""):
+            if cells[0] == label and rival in (cells[2] if len(cells) > 2 else ""):
                 return cells
-        raise LookupError(f"no row {label!r} beside {beside!r}")
+        raise LookupError(f"no row {label!r} compared with {rival!r}")
 
     def ceiling(self, label: str) -> str:
-        """The ceiling of the run: that of the row's own subject if the file has one, else the file's."""
+        """The ceiling for the row's subject if the file has one, else the ceiling of the run."""
         for cells in self.rows:
             subject, share, _ = cells[0].partition(": share of ")
             if share and "(the ceiling)" in cells[0] and label.startswith(subject):
@@ -65,10 +65,10 @@ def read_result(name: str) -> ResultFile:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One claim on one machine. `ratio` is the other's time over Engram's: above 1 Engram is faster; None if alone."""
+    """A claim on one machine. `ratio`: the rival's time over Engram's, above 1 if Engram is faster; None if alone."""
 
     engram: str
-    beside: str
+    rival: str
     ratio: float | None
     processor: str
     ceiling: str
@@ -77,55 +77,55 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Compared:
-    """A row of a file whose cells are Engram, beside and ratio; `beside` is a part of the third."""
+    """A row of a file with Engram, the rival and the ratio; `rival` is a part of the rival's cell."""
 
     file: str
     label: str
-    beside: str = ""
+    rival: str = ""
 
     def measure(self) -> Measurement:
         result = read_result(self.file)
-        cells = result.row(self.label, self.beside)
+        cells = result.row(self.label, self.rival)
         ratio = float(cells[3].removesuffix("x")) if cells[3].endswith("x") else None
         return measurement(result, self.label, cells[1], cells[2], ratio)
 
 
 @dataclass(frozen=True)
 class Divided:
-    """Two rows of a file with a number in the second cell: Engram's, and the other tool's (empty: none)."""
+    """Two rows of a file with a time in the second cell: Engram's and the rival's; `rival` is empty without one."""
 
     file: str
     engram: str
-    beside: str
+    rival: str
     unit: str
 
     def measure(self) -> Measurement:
         result = read_result(self.file)
         engram_time = result.row(self.engram)[1]
-        if not self.beside:
+        if not self.rival:
             return measurement(result, self.engram, f"{engram_time} {self.unit}", "", None)
-        other_time = result.row(self.beside)[1]
-        ratio = float(other_time) / float(engram_time)
+        rival_time = result.row(self.rival)[1]
+        ratio = float(rival_time) / float(engram_time)
         return measurement(
-            result, self.engram, f"{engram_time} {self.unit}", f"{other_time} {self.unit}, {self.beside}", ratio
+            result, self.engram, f"{engram_time} {self.unit}", f"{rival_time} {self.unit}, {self.rival}", ratio
         )
 
 
-def measurement(result: ResultFile, label: str, engram: str, beside: str, ratio: float | None) -> Measurement:
+def measurement(result: ResultFile, label: str, engram: str, rival: str, ratio: float | None) -> Measurement:
     date = result.facts.get("date", UNRECORDED)
-    return Measurement(engram, beside, ratio, result.processor, result.ceiling(label), date)
+    return Measurement(engram, rival, ratio, result.processor, result.ceiling(label), date)
 
 
 @dataclass(frozen=True)
 class Claim:
     """A comparison on the page, with the sources of its measurements."""
 
-    what: str
+    subject: str
     sources: tuple[Compared | Divided, ...]
 
 
-def claim_of(what: str, *sources: Compared | Divided) -> Claim:
-    return Claim(what, sources)
+def claim_of(subject: str, *sources: Compared | Divided) -> Claim:
+    return Claim(subject, sources)
 
 
 ORCHESTRATION, TRAINING = "orchestration.md", "training-cpu.md"
@@ -133,7 +133,7 @@ GPU = "training-h200.md"
 STEP = "mlp1's step, 1 thread, CPU time"
 LOG_P = "log p of a point, 256 codes, 1 thread, CPU time"
 SHADOW = "shadow model, mlp1 on half of 10,000 records, 5 epochs, 16 models, 1 thread, CPU time"
-ENCODER = "small-resnet#16, 32 x 32, 300 pictures, batch 100"
+ENCODER = "small-resnet#16, 32 x 32, 300 images, batch 100"
 T5, LARGE_T5 = "tiny-t5#64x2, 1,024 questions, batch 32", "tiny-t5#512x6, 32 questions, batch 16"
 GPT, LORA = "tiny-gpt#64x2, 256 questions, batch 32", "tiny-gpt#64x2 by lora, 256 questions, batch 32"
 LANGUAGE, GPTS = "language-models-cpu.md", "language-models-gpt-cpu.md"
@@ -155,7 +155,7 @@ CPU_CLAIMS = (
     ),
     claim_of(
         "a training step of mlp1, two cores, compared with PIL and transforms in the DataLoader",
-        Compared(TRAINING, "mlp1's step, 2 cores, wall", "pictures"),
+        Compared(TRAINING, "mlp1's step, 2 cores, wall", "PIL"),
     ),
     claim_of(
         "a training step of the autoencoder, one thread, compared with the same loop",
@@ -185,7 +185,7 @@ CPU_CLAIMS = (
     ),
     claim_of(
         "the same, compared with one process per model that reads image files",
-        Compared("shadow-models-cpu.md", SHADOW, "pictures"),
+        Compared("shadow-models-cpu.md", SHADOW, "PIL"),
     ),
     claim_of("fine-tuning a tiny T5", Compared(LANGUAGE, f"training, {T5}")),
     claim_of("its answers, greedy", Compared(LANGUAGE, f"answering, {T5}")),
@@ -252,27 +252,27 @@ TABLES: Mapping[str, Sequence[Claim]] = {"processors": CPU_CLAIMS, "gpu": GPU_CL
 def render_table(claims: Sequence[Claim]) -> str:
     """The table of these claims."""
     lines = list(HEADER)
-    for each in claims:
-        lines += render_claim(each)
+    for claim in claims:
+        lines += render_claim(claim)
     return "\n".join(lines)
 
 
 def render_claim(claim: Claim) -> list[str]:
-    """A row for each machine that the claim was measured on."""
+    """A row for each machine that measured the claim."""
     measurements = [source.measure() for source in claim.sources]
-    ratios = [each.ratio for each in measurements if each.ratio is not None]
+    ratios = [measured.ratio for measured in measurements if measured.ratio is not None]
     spread = describe_range(ratios) if len(measurements) > 1 else "one machine"
-    return [render_row(claim.what, each, spread) for each in measurements]
+    return [render_row(claim.subject, measured, spread) for measured in measurements]
 
 
-def render_row(what: str, measured: Measurement, spread: str) -> str:
+def render_row(subject: str, measured: Measurement, spread: str) -> str:
     ratio = "" if measured.ratio is None else describe_ratio(measured.ratio)
     machine = (measured.processor, measured.ceiling, measured.date)
-    return f"| {' | '.join((what, measured.engram, measured.beside, ratio, spread, *machine))} |"
+    return f"| {' | '.join((subject, measured.engram, measured.rival, ratio, spread, *machine))} |"
 
 
 def describe_range(ratios: Sequence[float]) -> str:
-    """`1.45x to 2.47x faster`; the larger over the smaller, so `1.09x slower` for 0.92."""
+    """`1.45x to 2.47x faster`; a ratio of 0.92 is `1.09x slower`."""
     words = [describe_ratio(ratio) for ratio in sorted(ratios)]
     low, high = words[0], words[-1]
     same_word = low.endswith(" faster") and high.endswith(" faster")
@@ -285,7 +285,7 @@ def describe_ratio(ratio: float) -> str:
 
 
 def update_page(text: str) -> str:
-    """Render the tables of the page again from the result files. Raises LookupError for a missing marker."""
+    """Replace the tables of the page by those of the result files. Raises LookupError for a missing marker."""
     for name, claims in TABLES.items():
         begin, end = f"<!-- {name}: from bench/results -->", f"<!-- end of {name} -->"
         if begin not in text or end not in text:

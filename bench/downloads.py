@@ -1,7 +1,7 @@
-"""How much an install from a lock downloads, written into the lock's first line: `python -m bench.downloads LOCK...`.
+"""Write the download size of an installation into the first line of its lock: `python -m bench.downloads LOCK...`.
 
-The first line is what `make` says before it installs. Counted are the files that pip and uv choose for this Python on
-this machine, by the sizes that the package index states.
+`make` prints this line before an installation. The size counts the files that pip and uv choose for this Python on
+this machine, as stated by the package index.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ LINE = "# To download: {size:.1f} GB, which takes about twice as much on the dis
 
 def main(locks: list[str]) -> None:
     for lock in map(Path, locks):
-        sizes = [chosen(package) for package in pinned(lock) if applies(package)]
+        sizes = [download_size(package) for package in read_packages(lock) if is_needed(package)]
         line = LINE.format(
             size=sum(sizes) / 1e9,
             packages=len(sizes),
             place=f"Python {sys.version_info[0]}.{sys.version_info[1]} on {platform.system()}, {platform.machine()}",
         )
-        kept = [each for each in lock.read_text().splitlines(keepends=True) if not each.startswith(LINE[:14])]
-        lock.write_text(line + "".join(kept))
+        other_lines = [line_ for line_ in lock.read_text().splitlines(keepends=True) if not line_.startswith(LINE[:14])]
+        lock.write_text(line + "".join(other_lines))
         print(f"{lock}: {line[2:]}", end="")
 
 
-def pinned(lock: Path) -> list[dict[str, Any]]:
-    """The packages of a lock, each with its files and their sizes (PEP 751)."""
+def read_packages(lock: Path) -> list[dict[str, Any]]:
+    """The packages of a lock with the sizes of their files (PEP 751)."""
     command = ["uv", "pip", "compile", "--quiet", "--no-deps", "--universal", "--format", "pylock.toml", str(lock)]
-    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    return list(tomllib.loads(said)["packages"])
+    lock_text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return list(tomllib.loads(lock_text)["packages"])
 
 
-def applies(package: dict[str, Any]) -> bool:
+def is_needed(package: dict[str, Any]) -> bool:
     return "marker" not in package or Marker(package["marker"]).evaluate()
 
 
-def chosen(package: dict[str, Any]) -> int:
-    """The bytes of the file that is installed here: the wheel whose tags come first, else the source."""
-    tags = {tag: place for place, tag in enumerate(sys_tags())}
+def download_size(package: dict[str, Any]) -> int:
+    """The bytes of the file to install: the wheel with the best tag of this platform, else the source archive."""
+    tags = {tag: position for position, tag in enumerate(sys_tags())}
     ranked = [
-        (min(tags[tag] for tag in fits), int(wheel["size"]))
+        (min(tags[tag] for tag in wheel_tags), int(wheel["size"]))
         for wheel in package.get("wheels", ())
-        if (fits := parse_wheel_filename(wheel["url"].rpartition("/")[2])[3] & tags.keys())
+        if (wheel_tags := parse_wheel_filename(wheel["url"].rpartition("/")[2])[3] & tags.keys())
     ]
     return min(ranked)[1] if ranked else int(package["sdist"]["size"])
 

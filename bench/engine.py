@@ -1,4 +1,4 @@
-"""What every bench of training measures: the engine that audits train with, on images of MNIST's shape."""
+"""The training engine of audits, set up for benchmarks on images of MNIST's shape."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tasks.training.strategies import Strategy, Workload, steps_of, stream, sync
 BATCH, LEARNING_RATE = 128, 3e-4  # of classifiers, as published
 VAE_BATCH, VAE_LEARNING_RATE = 64, 1e-3
 VAE = mnist()
-STEPS = 20  # that a run of a stack takes
-FEW_STEPS = 2  # where only whether it runs is asked
+STEPS = 20  # of a stack in one run
+FEW_STEPS = 2  # of a tiny run, which only tests the code
 
 
 def first(data: Images, count: int) -> Images:
-    """The same with its first rows alone."""
+    """The first `count` training images, and at most as many test images."""
     train, test = slice(count), slice(min(count, len(data.test_images)))
     return Images(
         data.train_images[train], data.train_labels[train], data.test_images[test], data.test_labels[test], data.classes
@@ -34,43 +34,43 @@ def first(data: Images, count: int) -> Images:
 
 
 def corner(data: Images, side: int) -> Images:
-    """The same with so many rows and columns of each image alone."""
+    """The upper left corner of each image, `side` pixels wide and high."""
     train, test = (images[:, :side, :side] for images in (data.train_images, data.test_images))
     return Images(train, data.train_labels, test, data.test_labels, data.classes)
 
 
 def classifiers(
-    data: Images, place: torch.device, network: str = "mlp1", members: int = 1, epochs: int = 1, batch: int = BATCH
+    data: Images, device: torch.device, network: str = "mlp1", members: int = 1, epochs: int = 1, batch: int = BATCH
 ) -> Workload:
-    """Members of a network that classifies, each of a seed of its own, on all training images."""
+    """Members of a classifier with different seeds, on all training images."""
     learning = CrossEntropy(Architecture(network, data.shape, data.classes))
-    return workload(learning, Recipe(epochs, batch, LEARNING_RATE, patience=10), data, place, members)
+    return workload(learning, Recipe(epochs, batch, LEARNING_RATE, patience=10), data, device, members)
 
 
-def autoencoders(data: Images, place: torch.device) -> Workload:
+def autoencoders(data: Images, device: torch.device) -> Workload:
     """The fully connected autoencoder of density."""
-    return workload(Elbo(VAE), Recipe(1, VAE_BATCH, VAE_LEARNING_RATE), data, place, 1)
+    return workload(Elbo(VAE), Recipe(1, VAE_BATCH, VAE_LEARNING_RATE), data, device, 1)
 
 
-def workload(learning: Objective, recipe: Recipe, data: Images, place: torch.device, members: int) -> Workload:
+def workload(learning: Objective, recipe: Recipe, data: Images, device: torch.device, members: int) -> Workload:
     rows = np.arange(len(data.train_images))
     group = [Member(seed, rows) for seed in range(members)]
-    there, aliases = resident(data, place).replace_images([member.replaced for member in group])
-    return Workload(Spec(learning, recipe, data), there, group, aliases)
+    replaced_data, aliases = resident(data, device).replace_images([member.replaced for member in group])
+    return Workload(Spec(learning, recipe, data), replaced_data, group, aliases)
 
 
-def seated(workload: Workload, way: Strategy) -> list[Stack]:
-    """The way's stacks with a member in every place."""
-    stacks = workload.stacks(way)
+def seated(workload: Workload, strategy: Strategy) -> list[Stack]:
+    """The stacks of a strategy with a member in every slot."""
+    stacks = workload.stacks(strategy)
     for number, stack in enumerate(stacks):
-        for place in range(way.places):
-            index = (number * way.places + place) % len(workload.members)
-            stack.enter(place, index, workload.members[index])
+        for slot in range(strategy.places):
+            index = (number * strategy.places + slot) % len(workload.members)
+            stack.enter(slot, index, workload.members[index])
     return stacks
 
 
 def epochs(stack: Stack) -> Run:
-    """Trains one pass over the members' rows, again and again; nothing is validated."""
+    """A run that trains one epoch, without validation."""
 
     def epoch() -> None:
         for padded in stack.begin():
@@ -80,9 +80,9 @@ def epochs(stack: Stack) -> Run:
 
 
 def steps(workload: Workload, stacks: list[Stack], count: int = STEPS) -> Run:
-    """Takes so many steps with every model."""
+    """A run that takes `count` steps with every model."""
     padded = [stack.begin()[0] for stack in stacks]
-    synchronise(workload.device)  # the steps have streams of their own, which do not wait for what has been said before
+    synchronise(workload.device)  # the steps use separate streams, which do not wait for earlier work
     run = steps_of(stacks, [stream(workload.device) for _ in stacks], any(padded))
 
     def several() -> None:

@@ -1,20 +1,20 @@
-"""How fast the fully connected autoencoder of density trains here and log p is estimated, beside the usual ways.
+"""Speed of density's fully connected autoencoder, in training and in estimates of log p, compared with usual code.
 
     python -m bench.generation [--tiny] [--device cpu|cuda] [--out bench/results/NAME.md]
 
-Rivals in training: the same network, minibatches and loss with autograd and torch.optim.Adam at its defaults, fed by
+Rivals in training: the same network, minibatches and loss with autograd and torch.optim.Adam at its defaults, and
 
-- tensors: DataLoader(TensorDataset) over padded float32 images that are already in memory;
-- pictures: DataLoader over a data set that makes a PIL image and transforms.Pad() and ToTensor() of each.
+- tensors: DataLoader(TensorDataset) over padded float32 images in memory;
+- PIL: DataLoader over a data set that creates a PIL image of each item and applies transforms.Pad() and ToTensor().
 
 Both draw a minibatch's binary pixels with torch.bernoulli. Rival in estimation: the paper's form, which decodes all
-codes of some points and sums torch.distributions' log densities; once with as few points at a time as it is fastest
-with, once with a minibatch of them. Errors are the largest of these points against the same codes in float64.
+codes of a block of points and sums the log densities of torch.distributions, with 2 points per block (its fastest) and
+with a minibatch per block. Errors are the largest over these points, compared with the same codes in float64.
 
-On a CPU everything has one thread, and every ratio is of two median CPU times of the same run. The ceiling is the
-fastest float32 matrix product (1024 x 1024) of the run; a share of it counts the products' arithmetic alone. On a GPU
-stacks of models are timed per model and step, and estimates by the precision of the decoder's products.
-MNIST is read from ENGRAM_DATA where it is; random images of its shape take its place, and the speed is the same.
+On a CPU all code uses one thread, and every ratio compares median CPU times of the same run. The ceiling is the fastest
+float32 matrix product (1024 x 1024) of the run; a share of the ceiling counts only matrix products. On a GPU, stacks of
+models are timed per model and step, and estimates by the precision of the decoder's products. If ENGRAM_DATA has no
+MNIST, random images of the same shape replace MNIST; the speed is the same.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from torch.nn import functional
 from bench.engine import STEPS, VAE, autoencoders, epochs, first, seated, steps
 from bench.engine import VAE_BATCH as BATCH
 from bench.engine import VAE_LEARNING_RATE as LEARNING_RATE
-from bench.measuring import Row, Run, clock_of, in_turn, options, publish
+from bench.measuring import Row, Run, clock_for, in_turn, parse_options, publish
 from measurement.images import images
 from measurement.machine import ceilings, rate
 from measurement.report import measurement_facts
@@ -54,8 +54,8 @@ STACKS = (100, 64, 16, 1)
 CPU = torch.device("cpu")
 
 
-class Usual(nn.Module):
-    """The network as it is usually written."""
+class UsualNetwork(nn.Module):
+    """The network as a torch module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,8 +75,8 @@ class Usual(nn.Module):
         likelihood = functional.binary_cross_entropy(self.outer(z), x, reduction="sum")
         return likelihood - 0.5 * torch.sum(1 + log_variance - mean.pow(2) - log_variance.exp())
 
-    def take(self, tensors: Mapping[str, Tensor]) -> Usual:
-        """Our weights, of one model."""
+    def take(self, tensors: Mapping[str, Tensor]) -> UsualNetwork:
+        """Load the weights of one of Engram's models."""
         start = {}
         for kind in ("weight", "bias"):
             start[f"mean.{kind}"], start[f"log_variance.{kind}"] = tensors[f"encoder3.{kind}"].chunk(2)
@@ -90,15 +90,15 @@ def chain(widths: Sequence[int]) -> list[nn.Module]:
     return [module for a, b in pairwise(widths) for module in (nn.Linear(a, b), nn.ReLU())]
 
 
-def tensors(data: Images, place: torch.device) -> Run:
-    """The usual loop over tensors in memory."""
+def tensors(data: Images, device: torch.device) -> Run:
+    """The rival loop over tensors in memory."""
     pixels = torch.from_numpy(data.train_images[..., 0] / np.float32(255))
     padded = functional.pad(pixels, (2, 2, 2, 2)).flatten(1)
-    return naive(torch.utils.data.TensorDataset(padded), place)
+    return naive(torch.utils.data.TensorDataset(padded), device)
 
 
-class Pictures(torch.utils.data.Dataset[tuple[Tensor]]):
-    """What torchvision.datasets.MNIST does for an item."""
+class PilImages(torch.utils.data.Dataset[tuple[Tensor]]):
+    """Items as in torchvision.datasets.MNIST."""
 
     def __init__(self, data: Images) -> None:
         from torchvision import transforms  # type: ignore[import-untyped]
@@ -115,20 +115,20 @@ class Pictures(torch.utils.data.Dataset[tuple[Tensor]]):
         return (self.transform(Image.fromarray(self.pixels[row])),)
 
 
-def pictures(data: Images, place: torch.device) -> Run:
-    """The usual loop over pictures."""
-    return naive(Pictures(data), place)
+def pil_images(data: Images, device: torch.device) -> Run:
+    """The rival loop over PIL images."""
+    return naive(PilImages(data), device)
 
 
-def naive(data: torch.utils.data.Dataset[Any], place: torch.device) -> Run:
+def naive(data: torch.utils.data.Dataset[Any], device: torch.device) -> Run:
     """DataLoader, autograd and Adam, all at their defaults."""
-    network = Usual().to(place)
+    network = UsualNetwork().to(device)
     optimiser = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
     loader = torch.utils.data.DataLoader(data, batch_size=BATCH, shuffle=True)
 
     def epoch() -> None:
         for (rows,) in loader:
-            loss = network(torch.bernoulli(rows.to(place)))
+            loss = network(torch.bernoulli(rows.to(device)))
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -136,8 +136,8 @@ def naive(data: torch.utils.data.Dataset[Any], place: torch.device) -> Run:
     return epoch
 
 
-def by_distributions(network: Usual, x: Tensor, noise: Tensor | None = None) -> Tensor:
-    """The paper's estimate of log p(x) for x (n, 1024): every code decoded, every density torch.distributions'."""
+def by_distributions(network: UsualNetwork, x: Tensor, noise: Tensor | None = None) -> Tensor:
+    """The paper's estimate of log p(x) for x (n, 1024), with every code decoded and torch.distributions' densities."""
     mean, log_variance = network.encode(x)
     posterior = Normal(mean, torch.exp(0.5 * log_variance))
     z = posterior.rsample((SAMPLES,)) if noise is None else mean + torch.exp(0.5 * log_variance) * noise
@@ -149,7 +149,7 @@ def by_distributions(network: Usual, x: Tensor, noise: Tensor | None = None) -> 
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """log p of some points (n, 784) under the models of a stack, by us and by the paper's form."""
+    """log p of points (n, 784) under the models of a stack, by Engram and by the paper's form."""
 
     pixels: Tensor
     tensors: Mapping[str, Tensor]  # (models, *shape)
@@ -157,12 +157,12 @@ class Estimates:
 
     @classmethod
     def of(cls, stack: Stack, points: int) -> Estimates:
-        """Of the first training images."""
+        """Estimates of the first training images."""
         now = {name: tensor.detach().clone() for name, tensor in stack.tensors.items()}
         return cls(stack.data.train[:points].clone(), now, stack.keys.clone())
 
     def few(self, points: int) -> Estimates:
-        """Of the first points alone."""
+        """Estimates of the first points."""
         return Estimates(self.pixels[:points], self.tensors, self.members)
 
     @property
@@ -171,15 +171,15 @@ class Estimates:
 
     @property
     def x(self) -> Tensor:
-        """The points as all models see them, (n, 1024)."""
+        """The points as inputs of all models, (n, 1024)."""
         return fixed_inputs(VAE.preparation, self.pixels, observation_keys(0, self.rows), torch.float32)
 
     @property
-    def network(self) -> Usual:
-        """The first model as it is usually written."""
-        return Usual().to(self.pixels.device).take({name: tensor[0] for name, tensor in self.tensors.items()})
+    def network(self) -> UsualNetwork:
+        """The first model as a torch module."""
+        return UsualNetwork().to(self.pixels.device).take({name: tensor[0] for name, tensor in self.tensors.items()})
 
-    def ours(self, sampling: Sampling, dtype: torch.dtype = torch.float32) -> Tensor:
+    def engram_log_p(self, sampling: Sampling, dtype: torch.dtype = torch.float32) -> Tensor:
         tensors = {name: tensor.to(dtype) for name, tensor in self.tensors.items()}
         return estimate_log_density(VAE, tensors, self.pixels, self.rows, self.members, sampling).log_p
 
@@ -194,53 +194,53 @@ class Estimates:
         return estimate
 
     def errors(self, sampling: Sampling) -> tuple[float, float]:
-        """Ours and the paper's, each against its own codes in float64, in nats."""
-        ours = self.ours(sampling).double() - self.ours(Sampling(SAMPLES), torch.float64)
+        """Errors of Engram and of the paper's form, in nats, compared with the same codes in float64."""
+        engram_error = self.engram_log_p(sampling).double() - self.engram_log_p(Sampling(SAMPLES), torch.float64)
         x, network = self.x, self.network
         noise = torch.randn(SAMPLES, len(x), VAE.latent, device=x.device)
-        exact = Usual().to(x.device).double().take({name: tensor[0] for name, tensor in self.tensors.items()})
+        exact = UsualNetwork().to(x.device).double().take({name: tensor[0] for name, tensor in self.tensors.items()})
         with torch.inference_mode():
-            papers = by_distributions(network, x, noise).double()
-            papers -= by_distributions(exact, x.double(), noise.double())
-        return float(ours.abs().max()), float(papers.abs().max())
+            paper_error = by_distributions(network, x, noise).double()
+            paper_error -= by_distributions(exact, x.double(), noise.double())
+        return float(engram_error.abs().max()), float(paper_error.abs().max())
 
 
 def gigaflops_of_a_step() -> float:
-    """The products of one minibatch: forward, and the gradients of weights and of all rows but the first layer's."""
+    """The products of a minibatch: forward, gradients of weights, and of inputs except the first layer's."""
     sizes = [math.prod(weight.shape) for name, weight in VAE.weights.items() if name.endswith("weight")]
     return 2 * BATCH * (3 * sum(sizes) - sizes[0]) / 1e9
 
 
 def gigaflops_of_a_code() -> float:
-    """The products of decoding it."""
+    """The products of decoding one code."""
     return 2 * sum(math.prod(weight.shape) for name, weight in VAE.weights.items() if "decoder" in name) / 1e9
 
 
 def training(data: Images, rounds: int) -> Iterator[Row]:
-    """The rows of training that one thread answers."""
+    """The rows of training on one thread."""
     torch.set_num_threads(1)
-    kind, clock = clock_of(CPU)
+    kind, clock = clock_for(CPU)
     (stack,) = seated(autoencoders(data, CPU), Strategy("loop"))
-    rivals: dict[str, Run] = {"tensors": tensors(data, CPU), "pictures": pictures(data, CPU)}
+    rivals: dict[str, Run] = {"tensors": tensors(data, CPU), "PIL": pil_images(data, CPU)}
     products = ceilings(CPU)
     seconds = in_turn({"engram": epochs(stack), **rivals, **products}, rounds, clock)
     steps = len(data.train_images) / BATCH
     step = seconds["engram"] / steps
-    for name, must, aim in (("tensors", 1.3, 2.0), ("pictures", 1.8, 2.8)):
+    for name, required, target in (("tensors", 1.3, 2.0), ("PIL", 1.8, 2.8)):
         rival = seconds[name] / steps
-        beside = f"{rival * 1e6:.0f} us, {name}"
-        yield Row(f"autoencoder's step, {kind}", f"{step * 1e6:.0f} us", beside, rival / step, must, aim)
+        rival_text = f"{rival * 1e6:.0f} us, {name}"
+        yield Row(f"autoencoder's step, {kind}", f"{step * 1e6:.0f} us", rival_text, rival / step, required, target)
     yield share("autoencoder's step", gigaflops_of_a_step() / step, {name: seconds[name] for name in products})
 
 
 def estimation(data: Images, rounds: int, points: int) -> Iterator[Row]:
-    """The rows of log p that one thread answers, of a model that has trained for an epoch."""
+    """The rows of log p on one thread, under a model trained for one epoch."""
     torch.set_num_threads(1)
-    kind, clock = clock_of(CPU)
+    kind, clock = clock_for(CPU)
     (stack,) = seated(autoencoders(data, CPU), Strategy("loop"))
     epochs(stack)()
     estimates, sampling, products = Estimates.of(stack, points), Sampling(SAMPLES), ceilings(CPU)
-    runs: dict[str, Run] = {"engram": partial(estimates.ours, sampling)}
+    runs: dict[str, Run] = {"engram": partial(estimates.engram_log_p, sampling)}
     runs |= {str(at_once): estimates.papers(at_once) for at_once in (FEW, BATCH)}
     seconds = in_turn({**runs, **products}, rounds, clock)
     point = seconds["engram"] / points
@@ -258,63 +258,66 @@ def estimation(data: Images, rounds: int, points: int) -> Iterator[Row]:
     yield share("log p", work / point, {name: seconds[name] for name in products})
 
 
-def share(what: str, ours: float, products: Mapping[str, float]) -> Row:
-    """Our GF/s beside those of the fastest product."""
+def share(subject: str, gigaflops: float, products: Mapping[str, float]) -> Row:
+    """Engram's GF/s compared with the fastest matrix product."""
     best = min(products, key=lambda name: products[name])
     ceiling = rate(products[best])
-    beside = f"{ceiling:.0f} GF/s"
+    ceiling_text = f"{ceiling:.0f} GF/s"
     return Row(
-        f"{what}: share of {best}'s products (the ceiling)",
-        f"{ours:.0f} GF/s",
-        beside,
-        ours / ceiling,
+        f"{subject}: share of {best}'s products (the ceiling)",
+        f"{gigaflops:.0f} GF/s",
+        ceiling_text,
+        gigaflops / ceiling,
     )
 
 
 def stacked(
-    data: Images, place: torch.device, rounds: int, points: int, stacks: Sequence[int] = STACKS, count: int = STEPS
+    data: Images, device: torch.device, rounds: int, points: int, stacks: Sequence[int] = STACKS, count: int = STEPS
 ) -> Iterator[Row]:
-    """The rows of a GPU: stacks of models in training, and their estimates by precision."""
-    kind, clock = clock_of(place)
-    workload, captured = autoencoders(data, place), place.type == "cuda"
+    """The rows of a GPU: training of stacked models, and their estimates by precision."""
+    kind, clock = clock_for(device)
+    workload, captured = autoencoders(data, device), device.type == "cuda"
     few = first(data, 60 * BATCH)
-    usual, most = tensors(few, place), max(stacks)
+    usual_loop, largest = tensors(few, device), max(stacks)
     step = estimates = None
-    with hardware.exactly(place):
+    with hardware.exactly(device):
         for models in stacks:
-            trained = seated(workload, Strategy("stack", places=models, captured=captured))
-            seconds = in_turn({"engram": steps(workload, trained, count), "tensors": usual}, rounds, clock)
-            ours, rival = seconds["engram"] / count / models, seconds["tensors"] * BATCH / len(few.train_images)
+            trained_stacks = seated(workload, Strategy("stack", places=models, captured=captured))
+            seconds = in_turn({"engram": steps(workload, trained_stacks, count), "tensors": usual_loop}, rounds, clock)
+            engram_seconds, rival = (
+                seconds["engram"] / count / models,
+                seconds["tensors"] * BATCH / len(few.train_images),
+            )
             yield Row(
                 f"autoencoders, {models} stacked{', captured' if captured else ''}: model-step, {kind}",
-                f"{ours * 1e6:.1f} us",
+                f"{engram_seconds * 1e6:.1f} us",
                 f"{rival * 1e6:.0f} us, tensors",
-                rival / ours,
+                rival / engram_seconds,
             )
-            if models == most:
-                step, estimates = ours, Estimates.of(trained[0], points)
-            del trained
+            if models == largest:
+                step, estimates = engram_seconds, Estimates.of(trained_stacks[0], points)
+            del trained_stacks
     assert step is not None
     assert estimates is not None
     yield from by_precision(estimates, step, rounds, kind)
 
 
 def by_precision(estimates: Estimates, step: float, rounds: int, kind: str) -> Iterator[Row]:
-    """Codes per second by the precision of the decoder, and from them and seconds of a model-step an audit's time."""
-    place, models, points = estimates.pixels.device, len(estimates.members), len(estimates.pixels)
-    _, clock = clock_of(place)
+    """Codes per second by the precision of the decoder, and an audit's time from these rates and a model-step's."""
+    device, model_count, points = estimates.pixels.device, len(estimates.members), len(estimates.pixels)
+    _, clock = clock_for(device)
     runs: dict[str, Run] = {name: partial(estimated, estimates, name) for name in PRECISIONS}
     seconds = in_turn({**runs, "paper's form": estimates.papers(BATCH)}, rounds, clock)
-    theirs = points * SAMPLES / seconds["paper's form"]
-    codes = {name: models * points * SAMPLES / seconds[name] for name in PRECISIONS}
+    rival_rate = points * SAMPLES / seconds["paper's form"]
+    codes = {name: model_count * points * SAMPLES / seconds[name] for name in PRECISIONS}
     for name, speed in codes.items():
         with products_in(name):
             error, papers = estimates.few(32).errors(sampling_in(name))
         yield Row(
-            f"log p of {models} models, {name}: points x samples a second, {kind}",
+            f"log p of {model_count} models, {name}: points x samples a second, {kind}",
             f"{speed / 1e6:.1f} M, off by {error:.0e} nats",
-            f"{theirs / 1e6:.1f} M, off by {papers:.0e} nats, the paper's form by {BATCH} points",
-            speed / theirs,
+            f"{rival_rate / 1e6:.1f} M, off by {papers:.0e} nats, the paper's form by {BATCH} points",
+            speed / rival_rate,
         )
     training = FOLDS * EPOCHS * math.ceil(TRAINED_ON / BATCH) * step
     for name, speed in codes.items():
@@ -338,32 +341,32 @@ def sampling_in(precision: str) -> Sampling:
 
 
 def estimated(estimates: Estimates, precision: str) -> None:
-    """One estimate with the decoder's products in that precision."""
+    """Estimate once with the decoder's products in this precision."""
     with products_in(precision):
-        estimates.ours(sampling_in(precision))
+        estimates.engram_log_p(sampling_in(precision))
 
 
 @contextmanager
 def products_in(precision: str) -> Iterator[None]:
-    """Inside, a GPU's float32 products are made of TF32's numbers where that is asked for; else of float32's."""
+    """A context in which a GPU computes float32 products in TF32 if `precision` is TF32, else in full float32."""
     with full_float32():
         if precision == "TF32":
-            # torch refuses to multiply where this and torch.backends contradict each other; this sets both.
+            # torch raises an error if this and torch.backends differ; this call sets both.
             torch.set_float32_matmul_precision("high")
         yield
 
 
 def main() -> None:
-    given = options(__doc__)
-    place = torch.device(given.device)
-    number, rounds, points = (BATCH * 4, 1, 2) if given.tiny else (BATCH * 60, 9, 64)
-    if place.type == "cpu":
+    arguments = parse_options(__doc__)
+    device = torch.device(arguments.device)
+    number, rounds, points = (BATCH * 4, 1, 2) if arguments.tiny else (BATCH * 60, 9, 64)
+    if device.type == "cpu":
         name, data = images(number)
         rows = [*training(data, rounds), *estimation(data, rounds, points)]
     else:
-        name, data = images(number if given.tiny else 60_000)
-        rows = list(stacked(data, place, 3, points if given.tiny else 1024))
-    publish("Training the autoencoder and estimating log p", measurement_facts(name, place), rows, given.out)
+        name, data = images(number if arguments.tiny else 60_000)
+        rows = list(stacked(data, device, 3, points if arguments.tiny else 1024))
+    publish("Training the autoencoder and estimating log p", measurement_facts(name, device), rows, arguments.out)
 
 
 if __name__ == "__main__":

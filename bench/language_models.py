@@ -1,16 +1,16 @@
-"""How fast language models are fine-tuned and answer here, beside transformers' own Trainer and `generate`.
+"""Speed of fine-tuning and answering by language models, compared with transformers' Trainer and `generate`.
 
     python -m bench.language_models [--tiny] [--kind t5|gpt] [--device cpu|cuda] [--out bench/results/NAME.md]
 
-Both train the same model on the same questions for an epoch, in minibatches of the same size; everything else of the
-Trainer is at its defaults (AdamW, minibatches by chance, padded to their longest). `generate` decodes the same
-questions at its defaults, greedily, in minibatches of that size in the order given, until all answers of a minibatch
-have ended. Candidates of a secret are scored by what they share read once (`scoring=shared`), beside each read whole.
-Tokens are those of prompts and answers without padding. Here minibatches are of one length, AdaFactor
-steps, and as many prompts are decoded at once as have 8,192 tokens on a CPU and 131,072 on a GPU.
+Both train the same model on the same questions for an epoch, in minibatches of the same size. The Trainer has its
+default settings otherwise (AdamW, random minibatches padded to the longest text). `generate` decodes the same questions
+greedily at its defaults, in minibatches of this size in the given order, until all answers of a minibatch have ended.
+Engram's minibatches have texts of one length, it uses AdaFactor, and it decodes prompts of 8,192 tokens together on a
+CPU and of 131,072 on a GPU. Candidates of a secret are scored with their common prefix read once (`scoring=shared`),
+compared with reading each candidate entirely. Token counts include prompts and answers, without padding.
 
-On a CPU both have one thread; ratios are of median CPU times of the same run, and wall times stand beside them. The
-questions are the embedded `facts`, the models of the sizes named, with random weights.
+On a CPU both use one thread; ratios compare median CPU times of the same run, followed by wall times. The questions are
+the embedded `facts`; the models have random weights.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ CLOCKS: dict[str, Callable[[], float]] = {"CPU": time.process_time, "wall": time
 
 
 class Bench:
-    """A model to train and to ask here, and another of the same weights for transformers."""
+    """A model for Engram, and one with the same weights for transformers."""
 
-    def __init__(self, size: Size, place: torch.device) -> None:
-        self.size, self.place = size, place
+    def __init__(self, size: Size, device: torch.device) -> None:
+        self.size, self.device = size, device
         self.config = FineTuning(
             Dataset("facts"),
             LanguageModel(size.model),
@@ -87,13 +87,13 @@ class Bench:
         )
         self.questions: Sequence[Question] = Facts("facts").questions().train[: size.questions]
         texts = training_texts(self.questions)
-        self.model = prepare_model(self.config, texts, place)
+        self.model = prepare_model(self.config, texts, device)
         self.training = FineTuner(self.config, self.model, encode_questions(self.config, self.model, self.questions))
-        self.theirs = prepare_model(self.config, texts, place)
+        self.rival = prepare_model(self.config, texts, device)
         self.epoch = 0
 
     @property
-    def trained(self) -> int:
+    def token_count(self) -> int:
         """The tokens of an epoch."""
         return sum(map(len, self.training.prompts)) + sum(map(len, self.training.targets))
 
@@ -114,15 +114,15 @@ class Bench:
                 logging_strategy="no",
                 report_to=[],
                 disable_tqdm=True,
-                use_cpu=self.place.type == "cpu",
+                use_cpu=self.device.type == "cpu",
             )
-            collator = DataCollatorForSeq2Seq(self.theirs.tokenizer, self.theirs.module)
-            trainer = Trainer(self.theirs.module, settings, train_dataset=rows, data_collator=collator)  # type: ignore[arg-type]
+            collator = DataCollatorForSeq2Seq(self.rival.tokenizer, self.rival.module)
+            trainer = Trainer(self.rival.module, settings, train_dataset=rows, data_collator=collator)  # type: ignore[arg-type]
             trainer.remove_callback(PrinterCallback)
             trainer.train()
 
     def example(self, prompt: Tokens, target: Tokens) -> dict[str, Tokens]:
-        """What the Trainer is given: a decoder-only model reads both, and its loss is of the target alone."""
+        """An example for the Trainer: a decoder-only model reads both texts and has a loss only on the target."""
         if isinstance(self.model, EncoderDecoder):
             return {"input_ids": prompt, "labels": target}
         return {"input_ids": prompt + target, "labels": [IGNORED] * len(prompt) + target}
@@ -139,74 +139,85 @@ class Bench:
     def answer_by_generate(self) -> list[str]:
         module, tokenizer = self.model.module.eval(), self.model.tokenizer
         texts: list[str] = []
-        left = not isinstance(self.model, EncoderDecoder)
+        pads_left = not isinstance(self.model, EncoderDecoder)
         with torch.inference_mode():
             for start in range(0, len(self.training.prompts), self.size.batch):
                 prompts = self.training.prompts[start : start + self.size.batch]
-                read, mask = self.model.pad_rows(prompts, self.model.padding, left), self.model.mask(prompts, left)
-                tokens = module.generate(read, attention_mask=mask, max_new_tokens=ANSWER)
+                padded, mask = (
+                    self.model.pad_rows(prompts, self.model.padding, pads_left),
+                    self.model.mask(prompts, pads_left),
+                )
+                tokens = module.generate(padded, attention_mask=mask, max_new_tokens=ANSWER)
                 texts += tokenizer.batch_decode(tokens, skip_special_tokens=True)
         return texts
 
 
-def rows(tiny: bool, kind: str, place: torch.device) -> Iterator[Row]:
-    """Tokens per second of training and of answering, for each size of models of a kind; empty: of all."""
-    for size in (each for each in (TINY if tiny else FULL[place.type]) if kind in each.model):
-        bench = Bench(size, place)
-        tokens = bench.trained
-        trained = timed({"ours": bench.train, "theirs": bench.train_by_trainer}, size.rounds, place)
-        yield row(f"training, {size}", tokens, trained, "Trainer at its defaults")
+def rows(tiny: bool, kind: str, device: torch.device) -> Iterator[Row]:
+    """Tokens per second of training and answering, for each size of this kind of models; an empty kind means all."""
+    for size in (size_ for size_ in (TINY if tiny else FULL[device.type]) if kind in size_.model):
+        bench = Bench(size, device)
+        tokens = bench.token_count
+        training_seconds = timed({"engram": bench.train, "rival": bench.train_by_trainer}, size.rounds, device)
+        yield row(f"training, {size}", tokens, training_seconds, "Trainer at its defaults")
         # The model has been trained: its answers end.
-        answered = timed({"ours": bench.answer, "theirs": bench.answer_by_generate}, size.rounds, place)
-        yield row(f"answering, {size}", sum(map(len, bench.training.prompts)), answered, "generate at its defaults")
+        answering_seconds = timed({"engram": bench.answer, "rival": bench.answer_by_generate}, size.rounds, device)
+        yield row(
+            f"answering, {size}", sum(map(len, bench.training.prompts)), answering_seconds, "generate at its defaults"
+        )
         if not isinstance(bench.model, EncoderDecoder):
             tokens = sum(map(len, bench.model.encode_texts(CANDIDATES, LENGTH)))
-            scored = timed({"ours": bench.score_shared, "theirs": bench.score_whole}, size.rounds, place)
-            yield row(f"scoring {len(CANDIDATES)} candidates, {size}", tokens, scored, "each of them read whole")
+            scoring_seconds = timed({"engram": bench.score_shared, "rival": bench.score_whole}, size.rounds, device)
+            yield row(
+                f"scoring {len(CANDIDATES)} candidates, {size}", tokens, scoring_seconds, "each candidate read entirely"
+            )
 
 
-def row(what: str, tokens: int, seconds: dict[str, dict[str, float]], rival: str) -> Row:
-    def told(name: str) -> str:
-        return ", ".join(f"{tokens / taken:,.0f} tokens/s ({clock})" for clock, taken in seconds[name].items())
+def row(subject: str, tokens: int, seconds: dict[str, dict[str, float]], rival: str) -> Row:
+    def describe(run: str) -> str:
+        return ", ".join(f"{tokens / seconds_:,.0f} tokens/s ({clock})" for clock, seconds_ in seconds[run].items())
 
-    judged = next(iter(seconds["ours"]))
-    ratio = seconds["theirs"][judged] / seconds["ours"][judged]
-    return Row(what, told("ours"), f"{told('theirs')}, {rival}", ratio)
+    judged = next(iter(seconds["engram"]))
+    ratio = seconds["rival"][judged] / seconds["engram"][judged]
+    return Row(subject, describe("engram"), f"{describe('rival')}, {rival}", ratio)
 
 
-def timed(runs: dict[str, Run], rounds: int, place: torch.device) -> dict[str, dict[str, float]]:
-    """The median seconds of each run by clock, all of them once per round after one that does not count.
+def timed(runs: dict[str, Run], rounds: int, device: torch.device) -> dict[str, dict[str, float]]:
+    """The median seconds of each run by clock. Each round times every run once, after an uncounted first round.
 
-    On a GPU the wall is the only clock.
+    On a GPU, only wall time is measured.
     """
-    clocks = CLOCKS if place.type == "cpu" else {"wall": CLOCKS["wall"]}
-    taken: dict[str, list[list[float]]] = {name: [] for name in runs}
+    clocks = CLOCKS if device.type == "cpu" else {"wall": CLOCKS["wall"]}
+    times_by_run: dict[str, list[list[float]]] = {name: [] for name in runs}
     for number in range(rounds + 1):
         for name, run in runs.items():
-            began = [clock() for clock in clocks.values()]
+            starts = [clock() for clock in clocks.values()]
             run()
-            if place.type == "cuda":
+            if device.type == "cuda":
                 torch.cuda.synchronize()
             if number:
-                taken[name].append([clock() - start for clock, start in zip(clocks.values(), began, strict=True)])
+                times_by_run[name].append(
+                    [clock() - start for clock, start in zip(clocks.values(), starts, strict=True)]
+                )
     return {
         name: dict(zip(clocks, map(statistics.median, zip(*times, strict=True)), strict=True))
-        for name, times in taken.items()
+        for name, times in times_by_run.items()
     }
 
 
 def main() -> None:
-    given = bench_parser(__doc__)
-    given.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    given.add_argument("--kind", choices=("t5", "gpt"), default="", help="both where it is not given")
-    asked = given.parse_args()
-    place = torch.device(asked.device)
+    parser = bench_parser(__doc__)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--kind", choices=("t5", "gpt"), default="", help="default: both")
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device)
     import transformers
 
-    setting: dict[str, Any] = measurement_facts("facts", place)
+    setting: dict[str, Any] = measurement_facts("facts", device)
     setting["versions"] += f", transformers {transformers.__version__}"
-    with hardware.exactly(place), silence_transformers():
-        publish("Fine-tuning language models", setting, list(rows(asked.tiny, asked.kind, place)), asked.out)
+    with hardware.exactly(device), silence_transformers():
+        publish(
+            "Fine-tuning language models", setting, list(rows(arguments.tiny, arguments.kind, device)), arguments.out
+        )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""How fast the linear model's curves are computed here, beside gradient descent in steps.
+"""Speed of computing the linear model's curves, compared with gradient descent in steps.
 
     python -m bench.linear_memorization [--tiny] [--out bench/results/NAME.md]
 
-The rival takes explicit steps of gradient descent, one training after another, as long as a step may be for descent to
-stay monotone (1 / the largest eigenvalue), which draws the early curve only roughly; it is timed over a few steps of
-one training and counted for all. With 300 samples of 2000 features all has converged at time 10, where it may stop;
-with as many features as samples it has not at 10,000. Samples are drawn beforehand. Both have one thread, and the ratio
-is of two median CPU times of the same run.
+The rival takes explicit steps of gradient descent, one training after another. A step has the largest length for which
+descent is monotone (1 / the largest eigenvalue), so the early curve is coarse. The rival is timed over a few steps of
+one training and extrapolated to all. With 300 samples of 2000 features, all trainings have converged at time 10 and the
+rival may stop there; with 1000 samples of 1000 features they have not converged at 10,000. Samples are drawn before.
+Both use one thread; the ratio compares median CPU times of the same run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.measuring import Row, Run, bench_parser, clock_of, in_turn, publish
+from bench.measuring import Row, Run, bench_parser, clock_for, in_turn, publish
 from measurement.report import measurement_facts
 from tasks.linear_memorization.gaussian_samples import normal_samples
 from tasks.linear_memorization.gradient_flow import Flow, curve_times, scores, spectrum
@@ -32,7 +32,7 @@ CPU = torch.device("cpu")
 @dataclass(frozen=True)
 class Size:
     flow: Flow
-    few: int  # steps of the rival
+    timed_steps: int  # of the rival
 
     def __str__(self) -> str:
         flow = self.flow
@@ -45,24 +45,26 @@ TINY = (Size(Flow(6, 9, trainings=3, last=1.0), 5),)
 
 def rows(tiny: bool) -> Iterator[Row]:
     """Seconds of the curves of each size, and of the rival."""
-    kind, clock = clock_of(CPU)
+    kind, clock = clock_for(CPU)
     torch.set_num_threads(1)
     for size in TINY if tiny else FULL:
         flow = size.flow
-        z = np.stack([normal_samples(flow.seed, each, flow.samples, flow.features) for each in range(flow.trainings)])
+        z = np.stack(
+            [normal_samples(flow.seed, training, flow.samples, flow.features) for training in range(flow.trainings)]
+        )
         step = 1 / steepest(z[0])
-        needed = int(np.ceil(10**flow.last / step)) * flow.trainings
+        needed_steps = int(np.ceil(10**flow.last / step)) * flow.trainings
         runs: dict[str, Run] = {
             "engram": partial(by_eigenvalues, torch.from_numpy(z), curve_times(flow)),
-            "steps": partial(by_steps, z[0], curve_times(flow), step, size.few),
+            "steps": partial(by_steps, z[0], curve_times(flow), step, size.timed_steps),
         }
         seconds = in_turn(runs, 1 if tiny else 3, clock)
-        ours, theirs = seconds["engram"], seconds["steps"] / size.few * needed
+        engram_seconds, rival_seconds = seconds["engram"], seconds["steps"] / size.timed_steps * needed_steps
         yield Row(
             f"curves, {size}, {kind}",
-            f"{ours:.3f} s",
-            f"{theirs:.2f} s, {needed:,} steps of gradient descent, from {size.few}",
-            theirs / ours,
+            f"{engram_seconds:.3f} s",
+            f"{rival_seconds:.2f} s, {needed_steps:,} steps of gradient descent, from {size.timed_steps}",
+            rival_seconds / engram_seconds,
         )
 
 
@@ -76,25 +78,25 @@ def steepest(z: Array) -> float:
 
 
 def by_steps(z: Array, times: Array, step: float, steps: int) -> tuple[Array, Array]:
-    """Learning and memorization at those of the times that so many steps reach, (times,) each; NaN beyond."""
+    """Learning and memorization, (times,) each; NaN at times that this number of steps does not reach."""
     n, x, y = len(z), z[:, 0], z[:, 1:]
     learned, memorised = np.full((2, len(times)), np.nan)
-    weights, place = np.zeros(z.shape[1]), 0
-    for taken in range(steps + 1):
+    weights, index = np.zeros(z.shape[1]), 0
+    for step_count in range(steps + 1):
         residuals = z @ weights - x
-        while place < len(times) and times[place] <= (taken + 0.5) * step:
-            learned[place] = 1 - residuals @ residuals / (2 * n)
+        while index < len(times) and times[index] <= (step_count + 0.5) * step:
+            learned[index] = 1 - residuals @ residuals / (2 * n)
             errors = y @ weights[1:] - x
-            memorised[place] = 1 - errors @ errors / (2 * n)
-            place += 1
+            memorised[index] = 1 - errors @ errors / (2 * n)
+            index += 1
         weights = weights - step / n * (z.T @ residuals)
     return learned, memorised
 
 
 def main() -> None:
-    asked = bench_parser(__doc__).parse_args()
+    arguments = bench_parser(__doc__).parse_args()
     setting = measurement_facts("samples of a standard normal distribution", CPU)
-    publish("Learning and memorization of the linear model", setting, list(rows(asked.tiny)), asked.out)
+    publish("Learning and memorization of the linear model", setting, list(rows(arguments.tiny)), arguments.out)
 
 
 if __name__ == "__main__":

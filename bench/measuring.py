@@ -1,6 +1,6 @@
-"""What every bench here shares: things measured in turn in one run, and how a result is written.
+"""Common parts of the benchmarks: alternating measurements, and the format of results.
 
-Ratios are of two things measured in the same run, because a shared machine is never twice the same. The ceiling is the
+A ratio compares two measurements of the same run, because the speed of a shared machine varies. The ceiling is the
 fastest float32 matrix product (1024 x 1024) of the run.
 """
 
@@ -20,27 +20,27 @@ import torch
 from measurement.files import write_whole
 from measurement.report import make_parser
 
-Run = Callable[[], object]  # what is timed
+Run = Callable[[], object]  # the timed function
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the result: a goal, what was measured for it, and beside what. NaN where there is no number."""
+    """A row of the result: Engram compared with a rival, and the required and the target ratio; NaN if undefined."""
 
-    what: str
-    ours: str
+    subject: str
+    engram: str
     rival: str = ""
     ratio: float = math.nan
-    must: float = math.nan
-    aim: float = math.nan
-    unit: str = "x"  # of the ratio and its goals; s where the seconds themselves are judged, and less is better
+    required: float = math.nan
+    target: float = math.nan
+    unit: str = "x"  # of the ratio and its goals; s: the ratio is a time, and less is better
 
     @property
     def met(self) -> bool | None:
-        """Whether the ratio is as good as it must be; None where there is nothing to meet."""
-        if math.isnan(self.must) or math.isnan(self.ratio):
+        """Whether the ratio meets the requirement; None without a requirement."""
+        if math.isnan(self.required) or math.isnan(self.ratio):
             return None
-        return self.ratio >= self.must if self.unit == "x" else self.ratio <= self.must
+        return self.ratio >= self.required if self.unit == "x" else self.ratio <= self.required
 
 
 def in_turn(
@@ -49,7 +49,7 @@ def in_turn(
     clock: Callable[[], float],
     typical: Callable[[list[float]], float] = statistics.median,
 ) -> dict[str, float]:
-    """The typical seconds of each run, all of them once per round."""
+    """The typical seconds of each run; each round times every run once."""
     for run in runs.values():
         run()
     seconds: dict[str, list[float]] = {name: [] for name in runs}
@@ -61,31 +61,37 @@ def in_turn(
     return {name: typical(times) for name, times in seconds.items()}
 
 
-def wall_after_the_device(place: torch.device) -> Callable[[], float]:
+def synchronised_wall_clock(device: torch.device) -> Callable[[], float]:
     def clock() -> float:
-        if place.type == "cuda":
+        if device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()
 
     return clock
 
 
-def clock_of(place: torch.device) -> tuple[str, Callable[[], float]]:
-    """What a thread (or a GPU) is timed by, in words too: a busy machine disturbs CPU time little."""
-    if place.type == "cpu":
+def clock_for(device: torch.device) -> tuple[str, Callable[[], float]]:
+    """The name of the clock for this device, and the clock: CPU time of one thread, or wall time of a GPU.
+
+    Other processes affect CPU time little.
+    """
+    if device.type == "cpu":
         return "1 thread, CPU time", time.process_time
-    return "wall time", wall_after_the_device(place)
+    return "wall time", synchronised_wall_clock(device)
 
 
 def markdown(title: str, setting: dict[str, str], rows: list[Row]) -> str:
     lines = [f"# {title}", "", *(f"- {name}: {value}" for name, value in setting.items()), ""]
-    lines += ["| what | Engram | beside | ratio | must | aim | met |", "|---|---|---|---|---|---|---|"]
+    lines += [
+        "| measurement | Engram | compared with | ratio | required | target | met |",
+        "|---|---|---|---|---|---|---|",
+    ]
     words = {True: "yes", False: "no", None: ""}
     for row in rows:
         unit = row.unit if row.unit == "x" else f" {row.unit}"
         ratio = "" if math.isnan(row.ratio) else f"{row.ratio:.2f}{unit}"
-        goals = " | ".join("" if math.isnan(goal) else f"{goal:g}{unit}" for goal in (row.must, row.aim))
-        lines.append(f"| {row.what} | {row.ours} | {row.rival} | {ratio} | {goals} | {words[row.met]} |")
+        goals = " | ".join("" if math.isnan(goal) else f"{goal:g}{unit}" for goal in (row.required, row.target))
+        lines.append(f"| {row.subject} | {row.engram} | {row.rival} | {ratio} | {goals} | {words[row.met]} |")
     return "\n".join(lines) + "\n"
 
 
@@ -96,26 +102,26 @@ def as_json(setting: dict[str, str], rows: list[Row]) -> str:
 
 
 def bench_parser(description: str | None) -> argparse.ArgumentParser:
-    """The options that all benchmarks have: tiny, out."""
+    """The parser with the options of all benchmarks: --tiny and --out."""
     parser = make_parser(description)
     parser.add_argument("--out", type=Path, help="write the result here: JSON if it ends in .json, else Markdown")
     return parser
 
 
-def options(description: str | None) -> argparse.Namespace:
-    """The command line of a bench of one subject: tiny, device, out."""
+def parse_options(description: str | None) -> argparse.Namespace:
+    """Parse --tiny, --device and --out."""
     parser = bench_parser(description)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     return parser.parse_args()
 
 
 def publish(title: str, setting: dict[str, str], rows: list[Row], out: Path | None) -> None:
-    """Print the result, and write it where it was asked for."""
+    """Print the result, and write it to `out` if given."""
     print(markdown(title, setting, rows), end="")
     write(title, setting, rows, out)
 
 
 def write(title: str, setting: dict[str, str], rows: list[Row], out: Path | None) -> None:
-    """Write the result where it was asked for, whole or not at all."""
+    """Write the result atomically to `out` if given."""
     if out:
         write_whole(as_json(setting, rows) if out.suffix == ".json" else markdown(title, setting, rows), out)

@@ -1,18 +1,18 @@
-"""How fast exact nearest neighbours are found here, beside scikit-learn, faiss and the matrix products alone.
+"""Speed of the exact nearest-neighbour search, compared with scikit-learn, faiss and matrix products alone.
 
     python -m bench.neighbours [--tiny] [--device cpu|cuda] [--out bench/results/NAME.md]
 
-Rivals, each from arrays to distances and rows, a library that is not installed left out with a word:
+Rivals, from arrays to distances and rows; the result names those that are not installed:
 
 - scikit-learn: NearestNeighbors(algorithm="brute");
-- faiss: IndexFlatL2, whose float32 distances it does not measure again.
+- faiss: IndexFlatL2, which keeps its float32 distances.
 
-On a CPU everything has one thread, and every ratio is of two median CPU times of the same run. On a GPU the seconds
-themselves are judged: once with the rows there already, as a model leaves them, and once with arrays that go there.
-Rows are normal noise, whose distances lie so close together that candidates are hardest to prove right. The ceiling is
-the fastest float32 matrix product (1024 x 1024) of the run; a search's share of it counts 2 q n d operations alone.
-Measuring k neighbours again in float64 costs about as much as the product with 100 k points, whatever their number:
-few points and many neighbours are where rivals that do not are ahead.
+On a CPU all code uses one thread, and every ratio compares median CPU times of the same run. On a GPU the goals are in
+seconds: with rows on the device, as a model returns them, and with arrays that are copied to the device. Rows are
+normal noise, whose distances are nearly equal, the hardest case for proving candidates correct. The ceiling is the
+fastest float32 matrix product (1024 x 1024) of the run; a search's share of the ceiling counts 2 q n d operations.
+Engram measures the k candidates again in float64, which costs about as much as the product with 100 k points; rivals
+that do not are therefore faster with few points and many neighbours.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bench.measuring import Row, Run, clock_of, in_turn, options, publish
+from bench.measuring import Row, Run, clock_for, in_turn, parse_options, publish
 from measurement.machine import ceilings, rate
 from measurement.report import measurement_facts
 from tasks.numerics.nearest_neighbours import nearest
@@ -51,8 +51,8 @@ class Size:
         return 2 * self.queries * self.points * self.columns / 1e9
 
 
-# Images as density compares them, and as many neighbours as deja_vu asks for, of pixels and of embeddings; of these
-# also few points, where rivals that measure nothing again are ahead.
+# Images as in density, and the numbers of neighbours of deja_vu, for pixels and for embeddings; of embeddings also few
+# points, for which rivals without a second measurement are faster.
 CPU_SIZES = (
     Size(2000, 20_000, 784, 1),
     Size(2000, 50_000, 784, 100),
@@ -63,10 +63,10 @@ CUDA_SIZES = (Size(20_000, 50_000, 8192, 100),)
 TINY_SIZES = (Size(30, 400, 16, 5),)
 
 
-def sizes(place: torch.device, tiny: bool) -> tuple[Size, ...]:
+def sizes(device: torch.device, tiny: bool) -> tuple[Size, ...]:
     if tiny:
         return TINY_SIZES
-    return CPU_SIZES if place.type == "cpu" else CUDA_SIZES
+    return CPU_SIZES if device.type == "cpu" else CUDA_SIZES
 
 
 def by_scikit_learn(queries: Array, points: Array, k: int) -> object:
@@ -85,12 +85,12 @@ def by_faiss(queries: Array, points: Array, k: int) -> object:
 
 @dataclass(frozen=True)
 class Rival:
-    """Somebody else's search, the package it is of, and how many times as fast ours must and should be."""
+    """A third-party search, its package, and the required and the target speed of Engram relative to it."""
 
     package: str
     search: Callable[[Array, Array, int], object]
-    must: float
-    aim: float
+    required: float
+    target: float
 
 
 RIVALS = {
@@ -112,33 +112,40 @@ def importable(package: str) -> bool:
     return True
 
 
-def rows(size: Size, place: torch.device, rounds: int, gpu: bool | None = None) -> list[Row]:
-    """What one size answers on this device: against the rivals that are here, or as a GPU is asked."""
+def rows(size: Size, device: torch.device, rounds: int, gpu: bool | None = None) -> list[Row]:
+    """The rows of one size: compared with the installed rivals on a CPU, or seconds on a GPU."""
     stream = np.random.default_rng(0)
     queries, points = (stream.standard_normal((n, size.columns), dtype=np.float32) for n in (size.queries, size.points))
-    judged = on_gpu if (place.type == "cuda" if gpu is None else gpu) else on_cpu
-    return list(judged(size, queries, points, place, rounds))
+    measure = on_gpu if (device.type == "cuda" if gpu is None else gpu) else on_cpu
+    return list(measure(size, queries, points, device, rounds))
 
 
-def on_cpu(size: Size, queries: Array, points: Array, place: torch.device, rounds: int) -> Iterator[Row]:
-    kind, clock = clock_of(place)
+def on_cpu(size: Size, queries: Array, points: Array, device: torch.device, rounds: int) -> Iterator[Row]:
+    kind, clock = clock_for(device)
     rivals = {name: rival for name, rival in RIVALS.items() if importable(rival.package)}
-    runs: dict[str, Run] = {"engram": partial(nearest, queries, points, size.k, target_device=place)}
+    runs: dict[str, Run] = {"engram": partial(nearest, queries, points, size.k, target_device=device)}
     runs |= {name: partial(rival.search, queries, points, size.k) for name, rival in rivals.items()}
-    runs |= (products := ceilings(place))
+    runs |= (products := ceilings(device))
     torch.set_num_threads(1)
     with one_thread_each(rivals):
         seconds = in_turn(runs, rounds, clock)
-    ours = seconds["engram"]
+    engram_seconds = seconds["engram"]
     for name, rival in rivals.items():
-        beside = f"{seconds[name]:.3f} s, {name}"
-        yield Row(f"neighbours, {size}, {kind}", f"{ours:.3f} s", beside, seconds[name] / ours, rival.must, rival.aim)
-    yield share(size, ours, {name: rate(seconds[name]) for name in products})
+        rival_text = f"{seconds[name]:.3f} s, {name}"
+        yield Row(
+            f"neighbours, {size}, {kind}",
+            f"{engram_seconds:.3f} s",
+            rival_text,
+            seconds[name] / engram_seconds,
+            rival.required,
+            rival.target,
+        )
+    yield share(size, engram_seconds, {name: rate(seconds[name]) for name in products})
 
 
 @contextmanager
 def one_thread_each(rivals: Iterable[str]) -> Iterator[None]:
-    """Inside, the rivals' own pools have one thread too."""
+    """A context in which the rivals' thread pools also have one thread."""
     with ExitStack() as stack:
         if "faiss" in rivals:
             import faiss
@@ -152,40 +159,40 @@ def one_thread_each(rivals: Iterable[str]) -> Iterator[None]:
         yield
 
 
-def on_gpu(size: Size, queries: Array, points: Array, place: torch.device, rounds: int) -> Iterator[Row]:
-    kind, clock = clock_of(place)
-    asked, among = (torch.from_numpy(array).to(place) for array in (queries, points))
-    resident, sent = "rows on the device", "rows from arrays"
+def on_gpu(size: Size, queries: Array, points: Array, device: torch.device, rounds: int) -> Iterator[Row]:
+    kind, clock = clock_for(device)
+    device_queries, device_points = (torch.from_numpy(array).to(device) for array in (queries, points))
+    from_device, from_arrays = "rows on the device", "rows from arrays"
     runs: dict[str, Run] = {
-        resident: partial(nearest, asked, among, size.k),
-        sent: partial(nearest, queries, points, size.k, target_device=place),
+        from_device: partial(nearest, device_queries, device_points, size.k),
+        from_arrays: partial(nearest, queries, points, size.k, target_device=device),
     }
-    runs |= (products := ceilings(place))
+    runs |= (products := ceilings(device))
     seconds = in_turn(runs, rounds, clock)
-    for name in (resident, sent):
+    for name in (from_device, from_arrays):
         yield Row(
             f"neighbours, {size}, {name}, {kind}", f"{seconds[name]:.3f} s", "", seconds[name], 2.0, 0.5, unit="s"
         )
-    yield share(size, seconds[resident], {name: rate(seconds[name]) for name in products})
+    yield share(size, seconds[from_device], {name: rate(seconds[name]) for name in products})
 
 
-def share(size: Size, ours: float, rates: dict[str, float]) -> Row:
-    """How much of the ceiling a search reaches."""
+def share(size: Size, seconds: float, rates: dict[str, float]) -> Row:
+    """The share of the ceiling that a search reaches."""
     best = max(rates, key=lambda name: rates[name])
-    reached = size.gigaflops / ours
-    what = f"neighbours, {size}: share of {best}'s products (the ceiling)"
-    return Row(what, f"{reached:.0f} GF/s", f"{rates[best]:.0f} GF/s", reached / rates[best])
+    gigaflops = size.gigaflops / seconds
+    subject = f"neighbours, {size}: share of {best}'s products (the ceiling)"
+    return Row(subject, f"{gigaflops:.0f} GF/s", f"{rates[best]:.0f} GF/s", gigaflops / rates[best])
 
 
 def main() -> None:
-    asked = options(__doc__)
-    place = torch.device(asked.device)
-    rounds = 2 if asked.tiny else 5
-    result = [row for size in sizes(place, asked.tiny) for row in rows(size, place, rounds)]
-    setting = measurement_facts("normal noise", place)
-    if place.type == "cpu" and absent():
+    arguments = parse_options(__doc__)
+    device = torch.device(arguments.device)
+    rounds = 2 if arguments.tiny else 5
+    result = [row for size in sizes(device, arguments.tiny) for row in rows(size, device, rounds)]
+    setting = measurement_facts("normal noise", device)
+    if device.type == "cpu" and absent():
         setting["left out"] = f"{' and '.join(absent())}, not installed here"
-    publish("Exact nearest neighbours", setting, result, asked.out)
+    publish("Exact nearest neighbours", setting, result, arguments.out)
 
 
 if __name__ == "__main__":

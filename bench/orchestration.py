@@ -1,10 +1,10 @@
-"""What a job costs beside its computation: ms per no-op job, against bare Ray and Ray Tune, in one run.
+"""Overhead of a job: ms per no-op job, compared with bare Ray and Ray Tune in one run.
 
     python -m bench.orchestration [--jobs 1000] [--rounds 5] [--tiny] [--out bench/results/NAME.md]
 
-Every rival runs the same number of jobs on the same cluster, in turn, round after round; the table gives the median
-over the rounds. A rival is a function `(jobs, folder) -> None` that is done when every result is where it keeps them.
-A second table gives what plans of 10,000 and 100,000 jobs cost, each measured in a process of its own.
+All rivals run the same number of jobs on the same cluster, in turn in every round; the table shows medians over rounds.
+A rival is a function `(jobs, folder) -> None` that returns when all its results are stored. A second table shows the
+cost of plans of 10,000 and 100,000 jobs, each measured in a separate process.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from orchestrator.store import open_store
 from tasks.contract.job import Inputs, task
 
 ROOT = Path(__file__).resolve().parents[1]
-TOYS = ROOT / "tests" / "toys"  # an audit of another package, whose jobs do nothing
-WINDOW = 256  # calls that bare Ray has submitted at one time
+TOYS = ROOT / "tests" / "toys"  # an audit of another package with no-op jobs
+WINDOW = 256  # pending calls of bare Ray
 WARMING = 8  # jobs
 Rival = Callable[[int, Path], None]
 
@@ -56,8 +56,8 @@ def nothing(config: Nothing, _inputs: Inputs) -> pa.Table:
     return pa.table({"number": [config.number]})
 
 
-def windowed(submit: Callable[[int], Any], jobs: int) -> None:
-    """Bare Ray as its documentation says: a bounded number of tasks in flight, each result fetched."""
+def fetch_windowed(submit: Callable[[int], Any], jobs: int) -> None:
+    """Bare Ray as in its documentation: a bounded number of pending tasks, and every result fetched."""
     import ray
 
     pending: list[Any] = []
@@ -70,39 +70,39 @@ def windowed(submit: Callable[[int], Any], jobs: int) -> None:
 
 
 def bare_ray(jobs: int, _folder: Path) -> None:
-    """A task that returns its number: nothing is kept."""
+    """A task that returns its number, without stored results."""
     import ray
 
-    windowed(ray.remote(lambda number: number).remote, jobs)
+    fetch_windowed(ray.remote(lambda number: number).remote, jobs)
 
 
 def bare_ray_with_files(jobs: int, folder: Path) -> None:
-    """A task that writes one Arrow file: beside its place, to the disk, renamed."""
+    """A task that writes one Arrow file durably: a temporary file, synced and renamed."""
     import ray
 
     def write(number: int) -> int:
         import pyarrow as pa
 
-        place = folder / f"{number}.arrow"
-        aside = place.with_suffix(".tmp")
+        path = folder / f"{number}.arrow"
+        temporary_path = path.with_suffix(".tmp")
         table = pa.table({"number": [number]})
-        with open(aside, "wb") as file:
+        with open(temporary_path, "wb") as file:
             with pa.ipc.new_file(file, table.schema) as writer:
                 writer.write_table(table)
             file.flush()
             os.fsync(file.fileno())
-        os.rename(aside, place)
+        os.rename(temporary_path, path)
         directory = os.open(folder, os.O_RDONLY)
         os.fsync(directory)
         os.close(directory)
         return number
 
-    windowed(ray.remote(write).remote, jobs)
+    fetch_windowed(ray.remote(write).remote, jobs)
     assert len(list(folder.glob("*.arrow"))) == jobs
 
 
 def one_job_per_call(jobs: int, folder: Path) -> None:
-    """Our executor and store alone, without plan and schedule, one job per call."""
+    """Engram's executor and store without plan and schedule, one job per call."""
     from bench.orchestration import Nothing  # not __main__'s: workers must be able to import it
 
     store = open_store(folder / "store")
@@ -113,15 +113,15 @@ def one_job_per_call(jobs: int, folder: Path) -> None:
             item = Item(f"{submitted:064x}", "bench.orchestration:nothing", Nothing(submitted))
             executor.submit(Call(submitted, "bench.nothing", (item,)))
             submitted += 1
-        for each in executor.wait(1.0):
+        for finished_call in executor.wait(1.0):
             finished += 1
-            assert all(isinstance(outcome, Done) for outcome in each.outcomes), each.outcomes
+            assert all(isinstance(outcome, Done) for outcome in finished_call.outcomes), finished_call.outcomes
     executor.close()
     assert len(store.keys()) == jobs
 
 
 def engram_run(jobs: int, folder: Path) -> None:
-    """All of `engram run`: plan, lease, schedule, event log, Parquet parts, and every result verified at the end."""
+    """All of `engram run`: plan, lease, schedule, event log, Parquet parts, and verification of every result."""
     import toys
 
     report = start(
@@ -133,7 +133,7 @@ def engram_run(jobs: int, folder: Path) -> None:
 
 
 def ray_tune(jobs: int, folder: Path) -> None:
-    """Ray Tune at its cheapest: actors reused, no loggers, no output, one result per trial."""
+    """Ray Tune at its cheapest settings: reused actors, no loggers, no output, one result per trial."""
     os.environ |= {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "RAY_AIR_NEW_OUTPUT": "0"}
     from ray import tune
 
@@ -156,13 +156,13 @@ RIVALS: Mapping[str, Rival] = {
 
 
 def in_turn(rivals: Mapping[str, Rival], jobs: int, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds per job of each rival in each round. A few jobs come first, so that the workers are there."""
-    took: dict[str, list[float]] = {name: [] for name in rivals}
+    """Milliseconds per job of each rival in each round, after a few uncounted jobs that start the workers."""
+    milliseconds: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(rounds):
         for name, rival in rivals.items():
             seconds(rival, WARMING)
-            took[name].append(1e3 * seconds(rival, jobs) / jobs)
-    return took
+            milliseconds[name].append(1e3 * seconds(rival, jobs) / jobs)
+    return milliseconds
 
 
 def seconds(rival: Rival, jobs: int) -> float:
@@ -176,13 +176,13 @@ def seconds(rival: Rival, jobs: int) -> float:
 
 
 def add_toys() -> None:
-    """Make the audit of the toys available to this process and to the processes that it starts."""
+    """Make the `toys` audit importable in this process and its subprocesses."""
     site.addsitedir(str(TOYS))
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(TOYS), os.environ.get("PYTHONPATH", "")])
 
 
 def setting(jobs: int, rounds: int, cpus: int) -> dict[str, str]:
-    from measurement.machine import machine_facts  # loads torch, which would count as the driver's memory
+    from measurement.machine import machine_facts  # imports torch, which would count as the driver's memory
 
     return {
         "jobs": f"{jobs} in each of {rounds} rounds, on {cpus} CPUs",
@@ -191,57 +191,57 @@ def setting(jobs: int, rounds: int, cpus: int) -> dict[str, str]:
     }
 
 
-def markdown(about: Mapping[str, str], took: Mapping[str, list[float]]) -> str:
-    """The table; the ratio is each median over that of the rival named second, the least that keeps results."""
-    base = statistics.median(list(took.values())[1])
-    lines = [f"- {name}: {value}" for name, value in about.items()]
+def markdown(facts: Mapping[str, str], milliseconds: Mapping[str, list[float]]) -> str:
+    """The table; ratios are relative to the second rival, the cheapest one that stores results."""
+    base = statistics.median(list(milliseconds.values())[1])
+    lines = [f"- {name}: {value}" for name, value in facts.items()]
     lines += ["", "| per no-op job | ms (median) | least | most | against one atomic file |", "|---|---|---|---|---|"]
-    for name, values in took.items():
+    for name, values in milliseconds.items():
         middle = statistics.median(values)
         lines.append(f"| {name} | {middle:.2f} | {min(values):.2f} | {max(values):.2f} | {middle / base:.2f}x |")
     return "\n".join(lines) + "\n"
 
 
 def scale(jobs: int, folder: Path) -> dict[str, float]:
-    """What a plan of so many jobs costs: seconds to plan it, to find what is missing, to run and to resume; MB."""
+    """The cost of a plan with this number of jobs: seconds to plan, find missing results, run and resume; MB."""
     import resource
 
     import toys
 
     clock = time.perf_counter
-    began = clock()
+    plan_start = clock()
     plan = Plan.from_roots(toys.plan(toys.Config(parts=jobs)))
-    planned = clock()
+    plan_end = clock()
     del plan
     store = open_store(str(folder / "store"))
     cell = Cell("toys", toys.Config(parts=jobs))
-    ran_from = clock()
-    ran = start([cell], store, Execution(mlflow="off", report=False))
-    ran_to = clock()
-    assert ran.exit_code == 0, ran
+    run_start = clock()
+    report = start([cell], store, Execution(mlflow="off", report=False))
+    run_end = clock()
+    assert report.exit_code == 0, report
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     plan = Plan.from_roots(toys.plan(toys.Config(parts=jobs)))
-    seek_from = clock()
+    seek_start = clock()
     assert plan.missing(store.keys()) == []
-    sought = clock()
-    command = [sys.executable, "-m", "orchestrator", "resume", ran.run, "--store", store.location, "--json"]
+    seek_end = clock()
+    command = [sys.executable, "-m", "orchestrator", "resume", report.run, "--store", store.location, "--json"]
     (total,) = (key for key in plan.jobs if plan.task(key) == "toys.total")
-    explain_from = clock()
+    explain_start = clock()
     assert len(explain.key(store, explain.resolve_key(store, total))["inputs"]) == jobs
-    resume_from = clock()
+    resume_start = clock()
     subprocess.run(command, check=True, capture_output=True)
     return {
-        "plan, s": planned - began,
-        "find what is missing, s": sought - seek_from,
-        "run, ms per job": 1e3 * (ran_to - ran_from) / jobs,
-        "explain a key of as many inputs, s": resume_from - explain_from,
-        "resume when finished, whole command, s": clock() - resume_from,
+        "plan, s": plan_end - plan_start,
+        "find missing results, s": seek_end - seek_start,
+        "run, ms per job": 1e3 * (run_end - run_start) / jobs,
+        "explain a key with an input per job, s": resume_start - explain_start,
+        "resume when finished, whole command, s": clock() - resume_start,
         "driver's peak memory, MB": memory,
     }
 
 
-def scaled(jobs: int) -> dict[str, float]:
-    """`scale` in a process of its own, so that its memory is its own."""
+def scale_in_process(jobs: int) -> dict[str, float]:
+    """`scale` in a separate process, whose peak memory is only its own."""
     with tempfile.TemporaryDirectory(prefix="engram-bench-") as folder:
         script = "import sys, json; from pathlib import Path; from bench.orchestration import scale; "
         script += "print(json.dumps(scale(int(sys.argv[1]), Path(sys.argv[2]))))"
@@ -251,11 +251,11 @@ def scaled(jobs: int) -> dict[str, float]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def scale_table(seen: Mapping[int, Mapping[str, float]]) -> str:
-    names = list(next(iter(seen.values())))
-    rows = [f"| {name} | " + " | ".join(f"{each[name]:,.2f}" for each in seen.values()) + " |" for name in names]
-    head = "| engram | " + " | ".join(f"{jobs:,} jobs" for jobs in seen) + " |"
-    return "\n".join(["", head, "|---" * (1 + len(seen)) + "|", *rows]) + "\n"
+def scale_table(figures: Mapping[int, Mapping[str, float]]) -> str:
+    names = list(next(iter(figures.values())))
+    rows = [f"| {name} | " + " | ".join(f"{column[name]:,.2f}" for column in figures.values()) + " |" for name in names]
+    head = "| engram | " + " | ".join(f"{jobs:,} jobs" for jobs in figures) + " |"
+    return "\n".join(["", head, "|---" * (1 + len(figures)) + "|", *rows]) + "\n"
 
 
 def main() -> None:
@@ -264,20 +264,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cpus", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--scale", type=int, nargs="*", default=[10_000, 100_000], metavar="JOBS")
-    parser.add_argument("--tiny", action="store_true", help="few jobs: whether it runs, not how fast")
-    parser.add_argument("--out", type=Path, help="write the result here: JSON where it ends in .json, else Markdown")
+    parser.add_argument("--tiny", action="store_true", help="few jobs, to test the code")
+    parser.add_argument("--out", type=Path, help="write the result here: JSON if it ends in .json, else Markdown")
     options = parser.parse_args()
     jobs, rounds = (20, 1) if options.tiny else (options.jobs, options.rounds)
-    about = setting(jobs, rounds, options.cpus)
+    facts = setting(jobs, rounds, options.cpus)
     add_toys()
     with connect("local", options.cpus):
-        took = in_turn(RIVALS, jobs, rounds)
-    seen = {count: scaled(count) for count in ((100,) if options.tiny else options.scale)}
-    text = markdown(about, took) + (scale_table(seen) if seen else "")
+        milliseconds = in_turn(RIVALS, jobs, rounds)
+    scale_figures = {count: scale_in_process(count) for count in ((100,) if options.tiny else options.scale)}
+    text = markdown(facts, milliseconds) + (scale_table(scale_figures) if scale_figures else "")
     print(text, end="")
     if options.out:
         if options.out.suffix == ".json":
-            text = json.dumps({"setting": about, "ms_per_job": took, "scale": seen}, indent=2) + "\n"
+            text = json.dumps({"setting": facts, "ms_per_job": milliseconds, "scale": scale_figures}, indent=2) + "\n"
         write_whole(text, options.out)
 
 

@@ -1,14 +1,15 @@
-"""How fast mlp1 trains on a CPU, beside the usual ways to write the same loop and beside the matrix products alone.
+"""Speed of training mlp1 on a CPU, compared with usual training loops and with the matrix products alone.
 
-Rivals: the same network and minibatches with autograd and torch.optim.Adam at its defaults, fed by
+Rivals: the same network and minibatches with autograd and torch.optim.Adam at its defaults, and
 
-- tensors: DataLoader(TensorDataset) over float32 images that are already in memory;
-- pictures: DataLoader over a data set that makes a PIL image and transforms.ToTensor() of each, as torchvision's do.
+- tensors: DataLoader(TensorDataset) over float32 images in memory;
+- PIL: DataLoader over a data set that creates a PIL image of each item and applies transforms.ToTensor(), as in
+  torchvision.
 
-On one thread a ratio is of two median CPU times of the rounds, which a busy machine disturbs little. Over all cores it
-is the least wall time of the rounds, since what else runs there only ever adds to it; our processes, one per core with
-a thread each, train a model each, while the rival's one process has torch's default threads. A step's share of the
-ceiling counts the products' arithmetic alone.
+On one thread, a ratio compares median CPU times over the rounds, which other processes affect little. On all cores, it
+compares the shortest wall times over the rounds, since other processes only increase wall time. Engram runs one process
+per core, each with one thread and one model; the rival runs one process with torch's default threads. A step's share of
+the ceiling counts only matrix products.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.engine import BATCH, LEARNING_RATE, classifiers, epochs, seated
-from bench.measuring import Row, Run, clock_of, in_turn
+from bench.measuring import Row, Run, clock_for, in_turn
 from measurement.images import images
 from measurement.machine import ceilings, rate
 from tasks.datasets.images import Images
@@ -37,23 +38,23 @@ from tasks.training.strategies import Strategy
 
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CPU = torch.device("cpu")
-Epoch = Run  # trains one pass over the bench's rows
+Epoch = Run  # trains one epoch
 
 
-def engram(data: Images, place: torch.device) -> Epoch:
-    """The engine, one model after another."""
-    (stack,) = seated(classifiers(data, place), Strategy("loop"))
+def engram(data: Images, device: torch.device) -> Epoch:
+    """Engram's engine with one model."""
+    (stack,) = seated(classifiers(data, device), Strategy("loop"))
     return epochs(stack)
 
 
-def tensors(data: Images, place: torch.device) -> Epoch:
-    """The usual loop over tensors in memory."""
+def tensors(data: Images, device: torch.device) -> Epoch:
+    """The rival loop over tensors in memory."""
     pixels = torch.from_numpy(data.train_images.reshape(len(data.train_images), -1) / np.float32(255))
-    return naive(torch.utils.data.TensorDataset(pixels, torch.from_numpy(np.array(data.train_labels))), data, place)
+    return naive(torch.utils.data.TensorDataset(pixels, torch.from_numpy(np.array(data.train_labels))), data, device)
 
 
-class Pictures(torch.utils.data.Dataset[tuple[Tensor, int]]):
-    """What torchvision.datasets.MNIST does for an item."""
+class PilImages(torch.utils.data.Dataset[tuple[Tensor, int]]):
+    """Items as in torchvision.datasets.MNIST."""
 
     def __init__(self, data: Images) -> None:
         from torchvision import transforms  # type: ignore[import-untyped]
@@ -70,23 +71,23 @@ class Pictures(torch.utils.data.Dataset[tuple[Tensor, int]]):
         return self.transform(Image.fromarray(self.pixels[row])), self.labels[row]
 
 
-def pictures(data: Images, place: torch.device) -> Epoch:
-    """The usual loop over pictures."""
-    return naive(Pictures(data), data, place)
+def pil_images(data: Images, device: torch.device) -> Epoch:
+    """The rival loop over PIL images."""
+    return naive(PilImages(data), data, device)
 
 
-def naive(rows: torch.utils.data.Dataset[Any], data: Images, place: torch.device) -> Epoch:
+def naive(rows: torch.utils.data.Dataset[Any], data: Images, device: torch.device) -> Epoch:
     """DataLoader, autograd, cross-entropy and Adam, all at their defaults."""
     widths = (math.prod(data.shape), *HIDDEN)
     hidden = [module for a, b in pairwise(widths) for module in (nn.Linear(a, b), nn.ReLU())]
-    network = nn.Sequential(*hidden, nn.Linear(widths[-1], data.classes)).to(place)
+    network = nn.Sequential(*hidden, nn.Linear(widths[-1], data.classes)).to(device)
     optimiser = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
     loss_of = nn.CrossEntropyLoss()
     loader = torch.utils.data.DataLoader(rows, batch_size=BATCH, shuffle=True)
 
     def epoch() -> None:
         for pixels, labels in loader:
-            loss = loss_of(network(pixels.to(place)), labels.to(place))
+            loss = loss_of(network(pixels.to(device)), labels.to(device))
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -95,24 +96,24 @@ def naive(rows: torch.utils.data.Dataset[Any], data: Images, place: torch.device
 
 
 def gigaflops_of_a_step(data: Images) -> float:
-    """The products of one minibatch: forward, and the gradients of weights and of all rows but the first layer's."""
+    """The products of a minibatch: forward, gradients of weights, and of inputs except the first layer's."""
     weights = Architecture("mlp1", data.shape, data.classes).weights
     sizes = [math.prod(weight.shape) for name, weight in weights.items() if name.endswith("weight")]
     return 2 * BATCH * (3 * sum(sizes) - sizes[0]) / 1e9
 
 
-LOOPS = {"engram": engram, "tensors": tensors, "pictures": pictures}
+LOOPS = {"engram": engram, "tensors": tensors, "PIL": pil_images}
 
 
 def worker(pipe: Connection, loops: tuple[str, ...], count: int, threads: int | None) -> None:
-    """A process that trains an epoch by one of its loops whenever it is told to, and ends when told to stop."""
+    """Train an epoch with each loop that the pipe names; end at any other word."""
     if threads:
         torch.set_num_threads(threads)
     data = images(count)[1]
-    trained = {loop: LOOPS[loop](data, CPU) for loop in loops}
+    training_loops = {loop: LOOPS[loop](data, CPU) for loop in loops}
     pipe.send("ready")
-    while (loop := pipe.recv()) in trained:
-        trained[loop]()
+    while (loop := pipe.recv()) in training_loops:
+        training_loops[loop]()
         pipe.send("done")
 
 
@@ -122,15 +123,16 @@ class Team:
     def __init__(self, size: int, loops: tuple[str, ...], count: int, threads: int | None) -> None:
         context = multiprocessing.get_context("spawn")
         ends = [context.Pipe() for _ in range(size)]
-        self.pipes = [ours for ours, _ in ends]
+        self.pipes = [own_end for own_end, _ in ends]
         self.processes = [
-            context.Process(target=worker, args=(theirs, loops, count, threads), daemon=True) for _, theirs in ends
+            context.Process(target=worker, args=(process_end, loops, count, threads), daemon=True)
+            for _, process_end in ends
         ]
         for process in self.processes:
             process.start()
 
     def gather(self, word: str) -> None:
-        """Wait for that word of every process; RuntimeError where one has died."""
+        """Wait for this word from every process. Raises RuntimeError if a process has ended."""
         for pipe, process in zip(self.pipes, self.processes, strict=True):
             while not pipe.poll(0.1):
                 if not process.is_alive():
@@ -138,10 +140,10 @@ class Team:
             assert pipe.recv() == word
 
     def epoch(self, loop: str) -> None:
-        self.tell(loop)
+        self.send(loop)
         self.gather("done")
 
-    def tell(self, word: str) -> None:
+    def send(self, word: str) -> None:
         for pipe in self.pipes:
             pipe.send(word)
 
@@ -152,53 +154,55 @@ class Team:
 
 
 def over_all_cores(count: int, rounds: int) -> tuple[int, dict[str, float]]:
-    """Number of our processes, and wall seconds per model-epoch of each loop."""
+    """The number of Engram's processes, and wall seconds per model-epoch of each loop."""
     for setting in THREAD_SETTINGS:  # the children begin with torch's own defaults
         os.environ.pop(setting, None)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    rivals = ("tensors", "pictures")
-    ours, theirs = Team(cores, ("engram",), count, threads=1), Team(1, rivals, count, threads=None)
+    rivals = ("tensors", "PIL")
+    engram_team, rival_team = Team(cores, ("engram",), count, threads=1), Team(1, rivals, count, threads=None)
     try:
-        for team in (ours, theirs):
+        for team in (engram_team, rival_team):
             team.gather("ready")
-        runs: dict[str, Epoch] = {"engram": lambda: ours.epoch("engram")}
-        runs |= {rival: partial(theirs.epoch, rival) for rival in rivals}
+        runs: dict[str, Epoch] = {"engram": lambda: engram_team.epoch("engram")}
+        runs |= {rival: partial(rival_team.epoch, rival) for rival in rivals}
         seconds = in_turn(runs, rounds, time.perf_counter, min)
     finally:
-        ours.close()
-        theirs.close()
+        engram_team.close()
+        rival_team.close()
     return cores, {**seconds, "engram": seconds["engram"] / cores}
 
 
 def one_thread(data: Images, rounds: int) -> Iterator[Row]:
-    """The rows that one thread answers."""
+    """The rows of training on one thread."""
     torch.set_num_threads(1)
-    kind, clock = clock_of(CPU)
+    kind, clock = clock_for(CPU)
     runs = {"engram": engram(data, CPU), "tensors": tensors(data, CPU), **ceilings(CPU)}
     seconds = in_turn(runs, rounds, clock)
     steps = math.ceil(len(data.train_images) / BATCH)
-    ours, rival = (seconds[name] / steps * 1e6 for name in ("engram", "tensors"))
+    engram_time, rival = (seconds[name] / steps * 1e6 for name in ("engram", "tensors"))
     rates = {name: rate(seconds[name]) for name in runs if name not in LOOPS}
     work = gigaflops_of_a_step(data) * len(data.train_images) / BATCH / steps
-    yield Row(f"mlp1's step, {kind}", f"{ours:.0f} us", f"{rival:.0f} us, tensors", rival / ours, 1.45, 1.8)
+    yield Row(
+        f"mlp1's step, {kind}", f"{engram_time:.0f} us", f"{rival:.0f} us, tensors", rival / engram_time, 1.45, 1.8
+    )
     best = max(rates, key=lambda name: rates[name])
-    for name, reached in rates.items():
+    for name, ceiling in rates.items():
         note = " (the ceiling)" if name == best else ""
         yield Row(
             f"mlp1's step: share of {name}'s products{note}",
-            f"{work / ours * 1e6:.0f} GF/s",
-            f"{reached:.0f} GF/s",
-            work / (ours / 1e6) / reached,
+            f"{work / engram_time * 1e6:.0f} GF/s",
+            f"{ceiling:.0f} GF/s",
+            work / (engram_time / 1e6) / ceiling,
             *((0.7, 0.9) if name == best else (math.nan, math.nan)),
         )
 
 
 def all_cores(count: int, rounds: int) -> Iterator[Row]:
-    """The rows that all cores answer."""
+    """The rows of training on all cores."""
     cores, seconds = over_all_cores(count, rounds)
     steps = math.ceil(count / BATCH)
     per_step = {loop: elapsed / steps * 1e6 for loop, elapsed in seconds.items()}
-    for loop, must, aim in (("tensors", 2.0, 2.8), ("pictures", 6.0, 9.0)):
+    for loop, required, target in (("tensors", 2.0, 2.8), ("PIL", 6.0, 9.0)):
         ratio = per_step[loop] / per_step["engram"]
         rival = f"{per_step[loop]:.0f} us, {loop}"
-        yield Row(f"mlp1's step, {cores} cores, wall", f"{per_step['engram']:.0f} us", rival, ratio, must, aim)
+        yield Row(f"mlp1's step, {cores} cores, wall", f"{per_step['engram']:.0f} us", rival, ratio, required, target)

@@ -1,4 +1,4 @@
-"""What plans are said to take beside what they take, on this machine: processor seconds of small presets, job by job.
+"""Predicted and measured processor seconds of small presets on this machine, job by job.
 
 python -m bench.prices
 """
@@ -18,7 +18,7 @@ from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.worker.hardware import threads
 
-# Of each audit what makes a chain one job, since no state is kept here.
+# Settings that make each chain a single job, since this script keeps no state between jobs.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "unique_feature": {"canaries": 2},
     "forgetting": {},
@@ -28,41 +28,42 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def said_and_taken(audit: str, preset: str = "smoke") -> tuple[Price, float]:
+def price_and_measure(audit: str, preset: str = "smoke") -> tuple[Price, float]:
     """The price of a preset that never ran here, and its processor seconds, one job after another on one thread."""
     settings = SETTINGS[audit]
-    computed(planned(audit, preset, **settings, scale="tiny"))  # loads what all of them need
-    plan = planned(audit, preset, **settings)
+    measure_seconds(plan_preset(audit, preset, **settings, scale="tiny"))  # imports the modules that all jobs use
+    plan = plan_preset(audit, preset, **settings)
     price = price_plan(plan, list(plan.jobs), {}, 1, "none")
-    return price, computed(plan)
+    return price, measure_seconds(plan)
 
 
-def planned(audit: str, preset: str, **settings: Any) -> Plan:
+def plan_preset(audit: str, preset: str, **settings: Any) -> Plan:
     (cell,) = pin_cells(resolve_cells(Spec(audit, preset, settings)), {})
     return plan_of(cell)
 
 
-def computed(plan: Plan) -> float:
-    """The processor seconds of all jobs of a plan."""
+def measure_seconds(plan: Plan) -> float:
+    """Run all jobs of a plan and return their processor seconds."""
     tables: dict[str, pa.Table] = {}
-    begun = time.process_time()
+    start = time.process_time()
     with threads(1):
         for key, job in plan.jobs.items():
             tables[key] = job.function(job.config, [tables[below] for below in plan.inputs[key]])
-    return time.process_time() - begun
+    return time.process_time() - start
 
 
 def main() -> None:
     for name, value in machine_facts().items():
         print(f"- {name}: {value}")
     print()
-    print("| audit, preset smoke | said, s | from, to | taken, s | said / taken |")
+    print("| audit, preset smoke | predicted, s | from, to | measured, s | predicted / measured |")
     print("|---|---|---|---|---|")
     for audit in SETTINGS:
-        price, taken = said_and_taken(audit)
-        here = price.here
-        between = f"{here.low:.2g}, {here.high:.2g}"
-        print(f"| {audit} | {here.expected:.2g} | {between} | {taken:.2g} | {here.expected / taken:.2f} |", flush=True)
+        price, measured = price_and_measure(audit)
+        price_here = price.here
+        between = f"{price_here.low:.2g}, {price_here.high:.2g}"
+        ratio = price_here.expected / measured
+        print(f"| {audit} | {price_here.expected:.2g} | {between} | {measured:.2g} | {ratio:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

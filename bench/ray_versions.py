@@ -2,8 +2,8 @@
 
     python -m bench.ray_versions [VERSION ...] [--out bench/results/ray_versions.md]
 
-Each version's wheel is installed by pip into a separate folder, without its requirements, and put before the packages
-of this environment. Then an audit runs on a cluster on this machine. Without versions these are the lowest release of
+pip installs the wheel of each version into a separate folder, without dependencies; the folder precedes the packages of
+this environment. Then an audit runs on a cluster on this machine. Without versions these are the lowest release of
 the range, which `uv --resolution lowest-direct` resolves, and the newest one that the package index offers. A version
 that cannot be downloaded is reported as not tried; the exit code is 1 if a run fails.
 """
@@ -38,14 +38,16 @@ def read_bounds() -> tuple[str, str]:
 def versions_at_ends() -> list[str]:
     """The lowest and the newest release of the declared range that the package index offers; empty without an index."""
     lowest, following = read_bounds()
-    asked = subprocess.run(
+    answer = subprocess.run(
         [sys.executable, "-m", "pip", "index", "versions", "ray"], capture_output=True, text=True, check=False
     )
-    listed = re.search(r"Available versions: (.*)", asked.stdout)
-    if listed is None:
+    release_list = re.search(r"Available versions: (.*)", answer.stdout)
+    if release_list is None:
         return []
     allowed = [
-        version for version in listed[1].split(", ") if _numbers(lowest) <= _numbers(version) < _numbers(following)
+        version
+        for version in release_list[1].split(", ")
+        if _numbers(lowest) <= _numbers(version) < _numbers(following)
     ]
     return [allowed[-1], allowed[0]] if len(allowed) > 1 else allowed
 
@@ -53,7 +55,7 @@ def versions_at_ends() -> list[str]:
 def try_version(version: str, folder: Path) -> str:
     """`done`, `not tried: ...` or `failed: ...` of a run with this version of Ray."""
     packages = folder / version
-    installed = subprocess.run(
+    installation = subprocess.run(
         [
             *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:"),
             *("--target", str(packages), f"ray=={version}"),
@@ -62,11 +64,11 @@ def try_version(version: str, folder: Path) -> str:
         text=True,
         check=False,
     )
-    if installed.returncode:
-        return f"not tried: {_last_line(installed.stderr)}"
+    if installation.returncode:
+        return f"not tried: {_last_line(installation.stderr)}"
     path = os.pathsep.join([str(packages), str(ROOT), os.environ.get("PYTHONPATH", "")])
     try:
-        ended = subprocess.run(
+        run = subprocess.run(
             [sys.executable, "-c", COMMAND, *AUDIT, "--store", str(folder / f"store-{version}")],
             capture_output=True,
             text=True,
@@ -77,7 +79,7 @@ def try_version(version: str, folder: Path) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"failed: no end within {SECONDS:.0f} s"
-    return "done" if ended.returncode == 0 else f"failed: {_last_line(ended.stderr)}"
+    return "done" if run.returncode == 0 else f"failed: {_last_line(run.stderr)}"
 
 
 def main() -> int:

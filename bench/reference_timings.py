@@ -1,13 +1,12 @@
-"""What audits cost here: the reference timings by which `engram plan` prices what has never run on a machine.
+"""Measure the reference timings from which `engram plan` estimates jobs that have never run on a machine.
 
     python -m bench.reference_timings [--only NAME ...] [--out orchestrator/pricing/reference_timings.json]
 
-Presets on embedded data are run job by job in this process, on one thread, and each network is trained for one epoch
-on images of the usual shapes; all by processor time, which a busy machine disturbs little. Seconds per unit are the
-non-negative least squares of the jobs' seconds on what they compute (`tasks.contract.job`), relative to the seconds.
-What was measured replaces what the file has of it; the rest stays, and all of it is for the machine speed in the
-file. `private` are trainings with differential privacy, each the least of several repetitions. The sections of OWN keep
-the timings of other sections.
+Presets on embedded data run job by job in this process on one thread, and each network trains for one epoch on images
+of usual shapes. Times are processor time, which other processes affect little. Seconds per unit of work
+(`tasks.contract.job`) are fitted to the jobs' seconds by non-negative least squares of relative errors. New timings
+replace those in the file, converted to the machine speed in the file; other timings stay. `private` are trainings with
+differential privacy, the fastest of several repetitions. The sections of OWN keep the timings of other sections.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from tasks.models.catalog import Network
 from tasks.training.classifier import Training, train
 from tasks.training.classifier import work as of_classifier
 
-# Of each preset what makes a chain one job, since no state is kept here, and what makes it short.
+# Settings that make each chain a single job, since this script keeps no state between jobs, and that shorten presets.
 PRESETS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
     "unique_feature": (
         ("unique_feature", "smoke", {}),
@@ -74,8 +73,8 @@ NETWORKS = {
     ("mlp1", "32x32#rgb"): 1024, ("cnn1", "32x32#rgb"): 256, ("cnn2", "32x32#rgb"): 256,
     ("resnet18", "32x32#rgb"): 64, ("densenet100", "32x32#rgb"): 32,
 }  # fmt: skip
-# Of trainings with differential privacy, which cost the more the shorter they are, two lengths each: what makes the
-# presets' short, on images of the shapes that they have.
+# Two lengths of each training with differential privacy, because short ones cost more per step: the presets' trainings,
+# shortened, on images of the same shapes.
 PRIVATE: tuple[tuple[str, str, Mapping[str, Any]], ...] = tuple(
     (audit, "ladder" if audit != "relational" else "private", {**settings, "epochs": epochs})
     for audit, settings, lengths in (
@@ -87,8 +86,8 @@ PRIVATE: tuple[tuple[str, str, Mapping[str, Any]], ...] = tuple(
     )
     for epochs in lengths
 )
-REPEATED = 3  # times that a private training is timed, after one that finds how much noise is needed
-# Sections that replace the units and tasks with these parts in their names, and no others.
+REPEATED = 3  # repetitions of a private training, after one that calibrates the noise
+# Sections that replace only units and tasks whose names contain one of these.
 OWN: Mapping[str, tuple[str, ...]] = {
     "private": ("privately ", " on 8x8x1", "unique_feature.private_rank"),
     "membership": ("membership.",),
@@ -100,7 +99,7 @@ AUTOENCODERS = ("conv-vae", "conv-vae-one-scale")
 
 @dataclass(frozen=True)
 class Timed:
-    """A job's task, the tables that it read, its units of work, and its processor seconds."""
+    """A job's task, its number of input tables, its units of work, and its processor seconds."""
 
     task: str
     tables: int
@@ -109,7 +108,7 @@ class Timed:
 
 
 def run_plan(plan: Plan) -> Iterator[Timed]:
-    """Every job of a plan, in order; tables are held as long as the plan."""
+    """Run every job of a plan in order; tables stay in memory."""
     tables: dict[str, pa.Table] = {}
     for key, job in plan.jobs.items():
         inputs = [tables[below] for below in plan.inputs[key]]
@@ -120,13 +119,13 @@ def run_plan(plan: Plan) -> Iterator[Timed]:
 
 
 def timed(job: Job, inputs: list[pa.Table]) -> tuple[pa.Table, float]:
-    begun = time.process_time()
+    start = time.process_time()
     table = job.function(job.config, inputs)
-    return table, time.process_time() - begun
+    return table, time.process_time() - start
 
 
 def trained(job: Job, table: pa.Table) -> Mapping[str, float]:
-    """The units of a job, with the epochs that a training came to where it ended by itself."""
+    """The units of a job; a training that stopped early counts its actual epochs."""
     count = marks(job.function).work
     assert count is not None
     work = count(job.config)
@@ -140,7 +139,7 @@ def trained(job: Job, table: pa.Table) -> Mapping[str, float]:
 
 def presets(name: str) -> Iterator[Timed]:
     for audit, preset, settings in PRESETS[name]:
-        for scale in ("tiny", "full"):  # the first loads what all of them need
+        for scale in ("tiny", "full"):  # the first imports the modules that all jobs use
             spec = Spec(audit, preset, {**settings, "scale": scale})
             for cell in pin_cells(resolve_cells(spec), {}):
                 rows = list(run_plan(plan_of(cell)))
@@ -157,7 +156,7 @@ def networks() -> Iterator[Timed]:
         _, seconds = timed(job, [])
         yield Timed(
             "classifier.train", 0, of_classifier(config).trained, seconds
-        )  # one epoch, so nothing else is told from it
+        )  # one epoch, so it contains no other units
 
 
 def autoencoders() -> Iterator[Timed]:
@@ -177,9 +176,7 @@ def autoencoders() -> Iterator[Timed]:
 
 
 def private() -> Iterator[Timed]:
-    """A training of each setting of PRIVATE, and one without privacy, by the least of what it took; and the tasks that
-    come with privacy.
-    """
+    """The fastest training of each kind in PRIVATE, with and without privacy, and the tasks of private audits."""
     for audit, preset, settings in PRIVATE:
         for job in trainings(Spec(audit, preset, settings)):
             seconds = min(timed(job, [])[1] for _ in range(REPEATED + 1))
@@ -189,14 +186,14 @@ def private() -> Iterator[Timed]:
 
 
 def trainings(spec: Spec) -> list[Job]:
-    """Of the trainings that read no tables one of each kind, with privacy and without."""
-    found: dict[frozenset[str], Job] = {}
+    """A training of each kind without input tables, with and without privacy."""
+    jobs_by_units: dict[frozenset[str], Job] = {}
     for cell in pin_cells(resolve_cells(spec), {}):
         for job in plan_of(cell).jobs.values():
             work = marks(job.function).work
             if work is not None and marks(job.function).trains and not job.inputs:
-                found.setdefault(frozenset(work(job.config).amounts), job)
-    return list(found.values())
+                jobs_by_units.setdefault(frozenset(work(job.config).amounts), job)
+    return list(jobs_by_units.values())
 
 
 def replaces(section: str, name: str) -> bool:
@@ -214,24 +211,27 @@ def rates(rows: list[Timed]) -> dict[str, float]:
 
     with_units = [row for row in rows if row.amounts]
     names = sorted({unit for row in with_units for unit in row.amounts or {}})
-    found: dict[str, float] = {}
+    seconds_by_unit: dict[str, float] = {}
     matrix = np.array([[(row.amounts or {}).get(name, 0.0) / row.seconds for name in names] for row in with_units])
     if len(matrix):
-        found = dict(zip(names, map(float, nnls(matrix, np.ones(len(matrix)))[0]), strict=True))
-    return found
+        seconds_by_unit = dict(zip(names, map(float, nnls(matrix, np.ones(len(matrix)))[0]), strict=True))
+    return seconds_by_unit
 
 
 def points(rows: list[Timed]) -> dict[str, dict[int, float]]:
     """Mean seconds of a job of each task without units, by the number of tables that it reads."""
-    taken: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    seconds: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.amounts is None and row.task not in AROUND:
-            taken[row.task][row.tables].append(row.seconds)
-    return {task: {count: float(np.mean(each)) for count, each in of.items()} for task, of in taken.items()}
+            seconds[row.task][row.tables].append(row.seconds)
+    means = {}
+    for task, by_count in seconds.items():
+        means[task] = {count: float(np.mean(values)) for count, values in by_count.items()}
+    return means
 
 
 def executors() -> Iterator[Timed]:
-    """Starting and ending Ray, or nothing, around a small run: by the clock, so only where the machine is idle."""
+    """Starting and ending Ray, or no executor, around a small run; wall time, so only valid on an idle machine."""
     import tempfile
 
     import orchestrator
@@ -242,8 +242,8 @@ def executors() -> Iterator[Timed]:
             run = orchestrator.run(
                 "relational", preset="figure1", scale="tiny", store=folder, address=address, mlflow="off", report=False
             )
-            taken = json.loads((Path(folder) / "runs" / run.run / "timings.json").read_text())
-        yield Timed(group, 0, None, taken[group][0])
+            timings = json.loads((Path(folder) / "runs" / run.run / "timings.json").read_text())
+        yield Timed(group, 0, None, timings[group][0])
 
 
 SECTIONS: Mapping[str, Callable[[], Iterator[Timed]]] = {
@@ -255,46 +255,47 @@ SECTIONS: Mapping[str, Callable[[], Iterator[Timed]]] = {
 }
 
 
-def merged(before: Any, rows: list[Timed], here: Speed, keep: Callable[[str], bool] = every) -> dict[str, Any]:
-    """The file's content with the timings of units and tasks that `keep` holds for, at the speed that the file has."""
-    known = before or {"speed": asdict(here), "units": {}, "tasks": {}, "around": {}}
-    slower, _ = here.against(Speed(**known["speed"]))
+def merge_timings(before: Any, rows: list[Timed], here: Speed, keep: Callable[[str], bool] = every) -> dict[str, Any]:
+    """The file's content with the new timings of units and tasks for which `keep` is true, at the file's speed."""
+    stored_timings = before or {"speed": asdict(here), "units": {}, "tasks": {}, "around": {}}
+    slower, _ = here.against(Speed(**stored_timings["speed"]))
     around = {row.task: round(row.seconds, 1) for row in rows if row.task in AROUND}
-    timed = {unit: rate for unit, rate in rates(rows).items() if keep(unit)}
-    units = known["units"] | {unit: rate / slower for unit, rate in timed.items()}
-    tasks = {task: dict(of) for task, of in known["tasks"].items()}
-    for task, of in points(rows).items():
+    unit_seconds = {unit: rate for unit, rate in rates(rows).items() if keep(unit)}
+    units = stored_timings["units"] | {unit: rate / slower for unit, rate in unit_seconds.items()}
+    tasks = {task: dict(by_count) for task, by_count in stored_timings["tasks"].items()}
+    for task, by_count in points(rows).items():
         if keep(task):
-            tasks[task] = tasks.get(task, {}) | {count: seconds / slower for count, seconds in of.items()}
+            tasks[task] = tasks.get(task, {}) | {count: seconds / slower for count, seconds in by_count.items()}
     return {
-        "speed": known["speed"],
+        "speed": stored_timings["speed"],
         "units": {unit: float(f"{units[unit]:.4g}") for unit in sorted(units)},
         "tasks": {
             task: [[count, float(f"{tasks[task][count]:.4g}")] for count in sorted(tasks[task])]
             for task in sorted(tasks)
         },
-        "around": known["around"] | around,
+        "around": stored_timings["around"] | around,
     }
 
 
 def main() -> None:
     import torch
 
-    given = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    given.add_argument("--only", nargs="+", default=list(SECTIONS), choices=list(SECTIONS), metavar="NAME")
-    given.add_argument("--out", type=Path, default=FILE)
-    asked = given.parse_args()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", nargs="+", default=list(SECTIONS), choices=list(SECTIONS), metavar="NAME")
+    parser.add_argument("--out", type=Path, default=FILE)
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    for name in asked.only:
+    for name in arguments.only:
         speeds = [measure_speed()]
         rows = list(SECTIONS[name]())
         speeds.append(measure_speed())
         here = Speed(*(float(np.mean([getattr(speed, kind) for speed in speeds])) for kind in KINDS))
-        before = json.loads(asked.out.read_text()) if asked.out.exists() else None
+        before = json.loads(arguments.out.read_text()) if arguments.out.exists() else None
         if before:
-            before["tasks"] = {task: {int(count): s for count, s in of} for task, of in before["tasks"].items()}
-        content = merged(before, rows, here, partial(replaces, name))
-        write_whole(json.dumps(content, indent=1) + "\n", asked.out)
+            for task, pairs in before["tasks"].items():
+                before["tasks"][task] = {int(count): seconds for count, seconds in pairs}
+        content = merge_timings(before, rows, here, partial(replaces, name))
+        write_whole(json.dumps(content, indent=1) + "\n", arguments.out)
         print(f"{name}: {len(rows)} jobs, {sum(row.seconds for row in rows):.1f} s", flush=True)
 
 

@@ -1,15 +1,15 @@
-"""The same verdict? Engram and other tools on the same records and models: who is accused or cleared, at what cost.
+"""Verdicts of Engram and of other tools on the same records and models, and their processor time.
 
     python -m bench.rivals [--tiny] [--seed 41000] [--cases 20] [--folder DIR] [--rival NAME=PYTHON ...] [--out FILE]
         [--figure FILE]
 
-Of each kind there are so many cases. A case is records from scikit-learn's digits in an order of its own, and 16 small
-networks, each trained on a half of them by plain torch, so that all tools judge the very same. *Overfit* asks about 200
-records; *exposed* about 800, of which 2 % have a wrong label, so that these are given away above all; a *null* asks the
-networks of *overfit* about 200 other digits, of which as many are said to be members. Engram judges by the exact test
-and the attacks of `membership` over all 16 networks, as `engram run membership` does once it has trained them. A rival
-audits the first network, with the other 15 as shadow models if it takes any. `rival_scripts/` has what its user writes,
-and NAME is a module there; PYTHON is the interpreter of an environment in which that tool is installed.
+There are `--cases` cases of each kind. A case consists of records from scikit-learn's digits in a random order, and 16
+small networks, each trained on half of the records with plain torch, so that all tools judge the same models. *Overfit*
+has 200 records. *Exposed* has 800, of which 2 % have a wrong label and are therefore the most exposed. A *null* tests
+the networks of *overfit* with 200 other digits and the same declared number of members. Engram uses the exact test and
+the attacks of `membership` over all 16 networks, as `engram run membership` does after training. A rival audits the
+first network, with the other 15 as shadow models if it supports them. NAME is a module in `rival_scripts/`, the code
+that a user of the tool writes; PYTHON is the interpreter of an environment with the tool.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from tasks.numerics.statistics import exact_interval
 SCRIPTS = Path(__file__).parent / "rival_scripts"
 KINDS = ("null", "overfit", "exposed")
 MISLABELLED = 0.02
-PASSES = 0.55  # an area under the curve below it passes, by templates in use
+PASSES = 0.55  # limit of the area under the curve in common report templates
 RIVALS: Mapping[str, str] = {
-    "privacyguard": "PrivacyGuard, LiRA online: its 95 % interval of the AUC lies above .5",
+    "privacyguard": "PrivacyGuard, LiRA online: its 95 % interval of the AUC is above .5",
     "art_black_box": "ART, black-box attack: no rule",
     "art_shapr": "ART, SHAPr: a value above 0, as its documentation says",
     "privacymeter": "ML Privacy Meter, reference metric: no rule",
@@ -59,7 +59,7 @@ RIVALS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Training:
-    """How many networks are trained, each on half of so many records, in how many steps."""
+    """Configuration: numbers of networks, records and training steps."""
 
     models: int = HALVES.models
     overfit: int = 200  # records
@@ -72,7 +72,7 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Records, which models were trained on which (models, records), or are said to be, and the models."""
+    """Records, models, and actual or, for a null, declared membership (models, records)."""
 
     kind: str
     seed: int
@@ -87,8 +87,8 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a tool says of a case. `accuses` is None where it has no rule; Engram may also leave a case open."""
+class Judgement:
+    """A tool's verdict on a case. `accuses` is None for a tool without a rule; Engram may neither accuse nor clear."""
 
     case: str
     seconds: float
@@ -102,7 +102,7 @@ class Said:
 
 
 def digits(seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """All 1,797 digits in an order of this seed: their pixels from 0 to 1, and their labels."""
+    """All 1,797 digits in the seed's random order: pixels from 0 to 1, and labels."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -111,7 +111,7 @@ def digits(seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 
 def draw_halves(models: int, count: int, stream: np.random.Generator) -> NDArray[np.bool_]:
-    """Who is trained on what (models, records): two records of a pair have opposite halves of the models."""
+    """Membership (models, records); the two records of a pair are in opposite halves of the models."""
     first = np.stack([stream.permutation(models) < models // 2 for _ in range(count // 2)], axis=1)
     member = np.concatenate([first, ~first], axis=1)
     return member[:, stream.permutation(count)]
@@ -121,21 +121,21 @@ def train(
     images: NDArray[np.float32],
     labels: NDArray[np.int64],
     member: NDArray[np.bool_],
-    how: Training,
+    config: Training,
     steps: int,
     seed: int,
 ) -> list[nn.Sequential]:
-    """A network with one hidden layer for each half, by Adam, with all records of the half in every step."""
+    """Train a network with one hidden layer on each half by Adam, with all its records in every step."""
     networks = []
     for number in range(len(member)):
         torch.manual_seed(seed * 1000 + number)
-        networks.append(nn.Sequential(nn.Linear(images.shape[1], how.units), nn.ReLU(), nn.Linear(how.units, 10)))
-    x, y = (torch.tensor(np.stack([of_all[mine] for mine in member])) for of_all in (images, labels))
+        networks.append(nn.Sequential(nn.Linear(images.shape[1], config.units), nn.ReLU(), nn.Linear(config.units, 10)))
+    x, y = (torch.tensor(np.stack([values[is_member] for is_member in member])) for values in (images, labels))
     weights, _ = torch.func.stack_module_state(networks)
-    optimiser = torch.optim.Adam(weights.values(), how.learning_rate)
+    optimiser = torch.optim.Adam(weights.values(), config.learning_rate)
 
-    def loss(its: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return nn.functional.cross_entropy(torch.func.functional_call(networks[0], its, (x,)), y)
+    def loss(own_weights: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(torch.func.functional_call(networks[0], own_weights, (x,)), y)
 
     for _ in range(steps):
         optimiser.zero_grad()
@@ -146,38 +146,42 @@ def train(
     return networks
 
 
-def make_cases(how: Training, seed: int) -> Iterator[Case]:
+def make_cases(config: Training, seed: int) -> Iterator[Case]:
     """A case of each kind."""
     images, labels = digits(seed)
-    for kind, count, steps in (("overfit", how.overfit, how.steps), ("exposed", how.exposed, how.exposed_steps)):
+    for kind, count, steps in (
+        ("overfit", config.overfit, config.steps),
+        ("exposed", config.exposed, config.exposed_steps),
+    ):
         stream = np.random.default_rng((seed, KINDS.index(kind)))
-        asked, its = images[:count], labels[:count].copy()
+        case_images = images[:count]
+        case_labels = labels[:count].copy()
         if kind == "exposed":
             rows = stream.choice(count, round(MISLABELLED * count), replace=False)
-            its[rows] = (its[rows] + stream.integers(1, 10, len(rows))) % 10
-        member = draw_halves(how.models, count, stream)
-        networks = train(asked, its, member, how, steps, seed)
-        yield Case(kind, seed, asked, its, member, networks)
+            case_labels[rows] = (case_labels[rows] + stream.integers(1, 10, len(rows))) % 10
+        member = draw_halves(config.models, count, stream)
+        networks = train(case_images, case_labels, member, config, steps, seed)
+        yield Case(kind, seed, case_images, case_labels, member, networks)
         if kind == "overfit":
-            others = slice(count, 2 * count)
-            yield Case("null", seed, images[others], labels[others], member, networks)
+            null_rows = slice(count, 2 * count)
+            yield Case("null", seed, images[null_rows], labels[null_rows], member, networks)
 
 
 def read_cases(folder: Path, seed: int) -> list[Case]:
-    """The cases of this seed that lie in the folder."""
+    """The cases of this seed that the folder contains."""
     cases = []
     for kind in ("overfit", "null", "exposed"):
-        place = folder / f"{kind}-{seed}"
-        if (place / "records.npz").exists():
-            read = np.load(place / "records.npz")
-            networks = [torch.load(path, weights_only=False) for path in sorted(place.glob("*.pt"))]
-            cases.append(Case(kind, seed, read["images"], read["labels"], read["member"], networks))
+        case_folder = folder / f"{kind}-{seed}"
+        if (case_folder / "records.npz").exists():
+            arrays = np.load(case_folder / "records.npz")
+            networks = [torch.load(path, weights_only=False) for path in sorted(case_folder.glob("*.pt"))]
+            cases.append(Case(kind, seed, arrays["images"], arrays["labels"], arrays["member"], networks))
     return cases
 
 
-def judge_by_engram(case: Case) -> Said:
+def judge_by_engram(case: Case) -> Judgement:
     """Engram's answer by the audit's own rule, and its processor time."""
-    began = time.process_time()
+    start = time.process_time()
     question = replace(HALVES, models=len(case.networks), examples=len(case.labels), is_null=case.kind == "null")
     tables = [answer_table(case, number) for number in range(len(case.networks))]
     measured = [
@@ -185,12 +189,12 @@ def judge_by_engram(case: Case) -> Said:
         attacks(Matching(case.seed), tables),
     ]
     answer = verdict(Membership(question), summary(About(question.level), measured)).answer
-    seconds = time.process_time() - began
-    return Said(case.name, seconds, answer == "memorised", answer == "not detected")
+    seconds = time.process_time() - start
+    return Judgement(case.name, seconds, answer == "memorised", answer == "not detected")
 
 
 def answer_table(case: Case, number: int) -> pa.Table:
-    """What a network says of all records (ANSWERS)."""
+    """A network's answers for all records (ANSWERS)."""
     with torch.no_grad():
         scores = case.networks[number](torch.tensor(case.images)).numpy()
     correct = scores.argmax(axis=1) == case.labels
@@ -198,73 +202,77 @@ def answer_table(case: Case, number: int) -> pa.Table:
     return pa.table(columns, schema=ANSWERS)
 
 
-def hand_out(case: Case, folder: Path) -> Path:
-    """Write the case as rivals take it; its folder."""
-    place = folder / case.name
-    place.mkdir(parents=True, exist_ok=True)
+def write_case(case: Case, folder: Path) -> Path:
+    """Write the case for the rivals and return its folder."""
+    case_folder = folder / case.name
+    case_folder.mkdir(parents=True, exist_ok=True)
     for number, network in enumerate(case.networks):
-        torch.save(network, place / f"{number:02d}.pt")
-    np.savez(place / "records.npz", images=case.images, labels=case.labels, member=case.member)
-    return place
+        torch.save(network, case_folder / f"{number:02d}.pt")
+    np.savez(case_folder / "records.npz", images=case.images, labels=case.labels, member=case.member)
+    return case_folder
 
 
-def ask_rival(name: str, python: str, folders: Sequence[Path], told: Path) -> tuple[list[Said], str]:
-    """What a rival says of the cases, and the last line of its error where it ended with one.
+def run_rival(name: str, python: str, folders: Sequence[Path], results: Path) -> tuple[list[Judgement], str]:
+    """Judge the cases by a rival; also return the last line of its error, if any.
 
-    Its lines go into the file `told`; of cases that are there it is not asked again, and without `python` of none.
+    The rival's lines are appended to the file `results`. Cases with a line are not judged again; without `python`, no
+    case is judged.
     """
-    there = {parse_line(line).case for line in told.read_text().splitlines()} if told.exists() else set()
-    left = [str(folder) for folder in folders if folder.name not in there]
+    judged_cases: set[str] = set()
+    if results.exists():
+        judged_cases = {parse_line(line).case for line in results.read_text().splitlines()}
+    remaining = [str(folder) for folder in folders if folder.name not in judged_cases]
     error = ""
-    if python and left:
-        with open(told, "a") as lines:
-            command = [python, str(SCRIPTS / "run.py"), name, *left]
+    if python and remaining:
+        with open(results, "a") as lines:
+            command = [python, str(SCRIPTS / "run.py"), name, *remaining]
             run = subprocess.run(command, stdout=lines, stderr=subprocess.PIPE, text=True)
         error = run.stderr.strip().splitlines()[-1] if run.returncode else ""
-    return [parse_line(line) for line in told.read_text().splitlines()], error
+    return [parse_line(line) for line in results.read_text().splitlines()], error
 
 
-def by_loss(case: Case) -> Said:
-    """What the loss alone tells of the first network, without any tool."""
+def by_loss(case: Case) -> Judgement:
+    """The area under the curve of the first network's loss, without a tool."""
     phi = answer_table(case, 0)["log_odds"].to_numpy()
-    mine = case.member[0]
-    return Said(case.name, 0.0, auc=area_under_curve(phi[mine], phi[~mine]))
+    is_member = case.member[0]
+    return Judgement(case.name, 0.0, auc=area_under_curve(phi[is_member], phi[~is_member]))
 
 
-def parse_line(line: str) -> Said:
-    """A line of `run.py`."""
-    told = json.loads(line)
-    accuses = told.get("accuses")
-    return Said(told["case"], told["seconds"], accuses, None if accuses is None else not accuses, told.get("auc"))
+def parse_line(line: str) -> Judgement:
+    """Read a line of `run.py`."""
+    result = json.loads(line)
+    accuses = result.get("accuses")
+    clears = None if accuses is None else not accuses
+    return Judgement(result["case"], result["seconds"], accuses, clears, result.get("auc"))
 
 
 def script_lines(name: str) -> int:
-    """Lines of code that the user of a rival writes, without blank lines and docstrings."""
+    """The lines of code that a user of a rival writes, without blank lines and docstrings."""
     lines = (SCRIPTS / f"{name}.py").read_text().splitlines()
     return sum(bool(line.strip()) and not line.startswith('"""') for line in lines)
 
 
-def share(some: int, of: int) -> str:
-    """A count with its interval: `3 of 20 [3, 38] %`."""
-    if not of:
+def share(count: int, total: int) -> str:
+    """A count and the interval of its share: `3 of 20 [3, 38] %`."""
+    if not total:
         return ""
-    low, high = (100 * end for end in exact_interval(some, of))
-    return f"{some} of {of} [{low:.0f}, {high:.0f}] %"
+    low, high = (100 * end for end in exact_interval(count, total))
+    return f"{count} of {total} [{low:.0f}, {high:.0f}] %"
 
 
-def table_rows(tools: Mapping[str, tuple[str, Sequence[Said], int]]) -> Iterator[str]:
-    """A row for each tool by its own rule, then one for each area under the curve by the template."""
+def table_rows(tools: Mapping[str, tuple[str, Sequence[Judgement], int]]) -> Iterator[str]:
+    """The table of the tools' own rules, then the table of areas under the curve."""
     yield (
         "| tool and when it accuses | nulls accused | overfit accused | overfit cleared | exposed accused | "
         "exposed cleared | processor seconds a null | lines |"
     )
     yield "|---" * 8 + "|"
-    for rule, said, lines in tools.values():
-        cells = [judged(said, kind, "accuses") for kind in KINDS]
-        cleared = [judged(said, kind, "clears") for kind in KINDS]
-        if not lines:  # the loss, which is no tool
+    for rule, judgements, lines in tools.values():
+        cells = [verdict_share(judgements, kind, "accuses") for kind in KINDS]
+        cleared = [verdict_share(judgements, kind, "clears") for kind in KINDS]
+        if not lines:  # the loss alone
             continue
-        seconds = np.median([each.seconds for each in said if each.kind == "null"])
+        seconds = np.median([judgement.seconds for judgement in judgements if judgement.kind == "null"])
         yield (
             f"| {rule} | {cells[0]} | {cells[1]} | {cleared[1]} | {cells[2]} | {cleared[2]} | {seconds:.2g} | {lines} |"
         )
@@ -273,75 +281,84 @@ def table_rows(tools: Mapping[str, tuple[str, Sequence[Said], int]]) -> Iterator
     yield ""
     yield "| AUC of | nulls that fail | overfit that pass | **exposed that pass** | mean AUC: null, overfit, exposed |"
     yield "|---" * 5 + "|"
-    for rule, said, _ in tools.values():
-        areas = {kind: [each.auc for each in said if each.kind == kind and each.auc is not None] for kind in KINDS}
+    for rule, judgements, _ in tools.values():
+        areas = {kind: known_areas(judgements, kind) for kind in KINDS}
         if all(areas.values()):
             fail = share(sum(area >= PASSES for area in areas["null"]), len(areas["null"]))
-            passed = [share(sum(a < PASSES for a in areas[kind]), len(areas[kind])) for kind in KINDS[1:]]
+            passed = [share(sum(area < PASSES for area in areas[kind]), len(areas[kind])) for kind in KINDS[1:]]
             means = ", ".join(f"{np.mean(areas[kind]):.3f}" for kind in KINDS)
             yield f"| {rule.partition(':')[0]} | {fail} | {passed[0]} | {passed[1]} | {means} |"
 
 
-def draw_areas(tools: Mapping[str, tuple[str, Sequence[Said], int]]) -> Figure:
-    """Each tool's area under the curve of every case, beside the template's limit."""
-    shown = {rule.partition(",")[0]: said for rule, said, _ in tools.values() if said[0].auc is not None}
-    drawn = rows(list(shown), 0.5)
+def known_areas(judgements: Sequence[Judgement], kind: str) -> list[float]:
+    """The areas under the curve of the cases of a kind."""
+    return [judgement.auc for judgement in judgements if judgement.kind == kind and judgement.auc is not None]
+
+
+def draw_areas(tools: Mapping[str, tuple[str, Sequence[Judgement], int]]) -> Figure:
+    """Each tool's area under the curve of every case, and the limit of the template."""
+    drawn_tools = {}
+    for rule, judgements, _ in tools.values():
+        if judgements[0].auc is not None:
+            drawn_tools[rule.partition(",")[0]] = judgements
+    tool_rows = rows(list(drawn_tools), 0.5)
     layers = [upright(PASSES)]
-    for at, said in zip(drawn.y, shown.values(), strict=True):
+    for row_height, judgements in zip(tool_rows.y, drawn_tools.values(), strict=True):
         for number, (kind, (colour, marker, _)) in enumerate(zip(KINDS, SERIES, strict=False)):
-            areas = [each.auc for each in said if each.kind == kind]
-            height = at + 0.22 * (1 - number)
+            areas = [judgement.auc for judgement in judgements if judgement.kind == kind]
+            height = row_height + 0.22 * (1 - number)
             layers.append(marks(areas, [height] * len(areas), colour, marker, 5, alpha=0.6))
     entries = [series_entry(kind, look) for kind, look in zip(KINDS, SERIES, strict=False)]
-    panel = row_panel(drawn, layers, Axis(f"area under the curve; below {PASSES:g} passes", (0.3, 1.0)))
+    panel = row_panel(tool_rows, layers, Axis(f"area under the curve; below {PASSES:g} passes", (0.3, 1.0)))
     title = "An average hides who is most exposed"
-    return Chart("rivals", title, "", title, drawn.height, [panel], entries, columns=3).figure()
+    return Chart("rivals", title, "", title, tool_rows.height, [panel], entries, columns=3).figure()
 
 
-def judged(said: Sequence[Said], kind: str, field: str) -> str:
-    answers = [getattr(each, field) for each in said if each.kind == kind]
+def verdict_share(judgements: Sequence[Judgement], kind: str, field: str) -> str:
+    """The share of a kind's cases for which this field is true; `no verdict` for a tool without a rule."""
+    answers = [getattr(judgement, field) for judgement in judgements if judgement.kind == kind]
     return share(sum(answers), len(answers)) if None not in answers else "no verdict"
 
 
 def main() -> None:
-    given = bench_parser(__doc__)
-    given.add_argument("--seed", type=int, default=41000, help="of the first case of each kind")
-    given.add_argument("--cases", type=int, default=20, help="of each kind")
-    given.add_argument("--folder", type=Path, help="keep the cases and answers here")
-    given.add_argument(
+    parser = bench_parser(__doc__)
+    parser.add_argument("--seed", type=int, default=41000, help="of the first case of each kind")
+    parser.add_argument("--cases", type=int, default=20, help="of each kind")
+    parser.add_argument("--folder", type=Path, help="keep the cases and answers here")
+    parser.add_argument(
         "--rival", action="append", default=[], metavar="NAME=PYTHON", help=f"one of {', '.join(RIVALS)}"
     )
-    given.add_argument("--figure", type=Path, help="draw the areas under the curve into this SVG file")
-    options = given.parse_args()
-    how = Training()
+    parser.add_argument("--figure", type=Path, help="draw the areas under the curve into this SVG file")
+    options = parser.parse_args()
+    config = Training()
     if options.tiny:
-        how, options.cases = Training(models=4, overfit=40, exposed=60, steps=20, exposed_steps=20), 1
-    with TemporaryDirectory() as aside:
-        folder = (options.folder or Path(aside)).absolute()
-        said, losses, folders = [], [], []
+        config, options.cases = Training(models=4, overfit=40, exposed=60, steps=20, exposed_steps=20), 1
+    with TemporaryDirectory() as temporary_folder:
+        folder = (options.folder or Path(temporary_folder)).absolute()
+        judgements, losses, folders = [], [], []
         for seed in range(options.seed, options.seed + options.cases):
-            for case in read_cases(folder, seed) or make_cases(how, seed):
-                said.append(judge_by_engram(case))
+            for case in read_cases(folder, seed) or make_cases(config, seed):
+                judgements.append(judge_by_engram(case))
                 losses.append(by_loss(case))
-                folders.append(hand_out(case, folder))
+                folders.append(write_case(case, folder))
         engram = "Engram, `membership`: *memorised*, and clears by *not detected*"
-        tools: dict[str, tuple[str, Sequence[Said], int]] = {
-            "engram": (engram, said, 1),
+        tools: dict[str, tuple[str, Sequence[Judgement], int]] = {
+            "engram": (engram, judgements, 1),
             "loss": ("the loss alone, without a tool", losses, 0),
         }
         errors = []
         for name, _, python in (rival.partition("=") for rival in options.rival):
-            found, error = ask_rival(name, python, folders, folder / f"{name}.jsonl")
+            results, error = run_rival(name, python, folders, folder / f"{name}.jsonl")
             if error:
-                errors.append(f"- {name} ended after {len(found)} of {len(folders)} cases: {error}")
-            if found:
-                tools[name] = (RIVALS[name], found, script_lines(name))
+                errors.append(f"- {name} ended after {len(results)} of {len(folders)} cases: {error}")
+            if results:
+                tools[name] = (RIVALS[name], results, script_lines(name))
     setting: dict[str, Any] = measurement_facts(
-        "scikit-learn's digits, each case in an order of its own", torch.device("cpu")
+        "scikit-learn's digits, each case in a random order", torch.device("cpu")
     )
     setting["networks"] = (
-        f"{how.models} a case with {how.units} hidden units, each on half of {how.overfit} records (exposed: "
-        f"{how.exposed}), {how.steps} ({how.exposed_steps}) steps of Adam at {how.learning_rate:g}"
+        f"{config.models} a case with {config.units} hidden units, each on half of {config.overfit} records (exposed: "
+        f"{config.exposed}), {config.steps} ({config.exposed_steps}) steps of Adam at {config.learning_rate:g}"
     )
     setting["seeds"] = f"{options.seed} to {options.seed + options.cases - 1}"
     if options.figure:

@@ -1,11 +1,11 @@
-"""What driving a large campaign costs: a million jobs on a thousand GPUs, with the executor's clock simulated.
+"""Cost of driving a large campaign, a million jobs on a thousand GPUs, with a simulated executor.
 
     python -m bench.scale [--jobs 1000000] [--gpus 1000] [--seed 0] [--profile] [--out bench/results/NAME.md]
 
 All of `engram run` is real: plan, lease, schedule, driver, journal, tables, store, verification of every result. Only
-the computing is not: calls take the seconds of a virtual clock, workers die, nodes go, tasks raise and results are
-lost, each drawn from the seed. Results are sound files of one small table, which the executor does not sync. What the
-executor itself takes is counted apart.
+the computation is simulated: calls take time on a virtual clock, and deaths of workers, losses of nodes, errors and
+lost results are drawn from the seed. Results are valid files of one small table, which the executor does not sync. The
+time of the executor itself is counted separately.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, entry, open_store
 from tasks.contract.job import Inputs, Job, task
 
-START = 4e9  # seconds since 1970: no file of the real world is from later
+START = 4e9  # seconds since 1970, later than any real file
 NETWORKS, LINKS = 40, 4  # of a condition: its trainings, and the links of each
 PER_CONDITION = NETWORKS * (LINKS + 1) + 1  # jobs
 GPUS_PER_NODE, CORES_PER_GPU = 8, 4
-NODE_SECONDS = 1800.0  # between losses of a node, on average
-DIES, RAISES, DAMAGED = 2e-3, 1e-4, 5e-5  # calls whose worker dies, links that raise, jobs that find an input missing
+NODE_SECONDS = 1800.0  # mean time between losses of a node
+DIES, RAISES, DAMAGED = 2e-3, 1e-4, 5e-5  # shares of calls whose worker dies, links that raise, jobs that miss an input
 SPREAD = 0.4  # standard deviation of the log of a job's seconds
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What the trainings of a condition have in common."""
+    """The common settings of a condition's trainings."""
 
     network: str
     learning_rate: float
@@ -75,7 +75,7 @@ class Part:
 
 
 def _not_here(_config: object, _inputs: Inputs) -> pa.Table:
-    raise NotImplementedError("nothing is computed: the executor makes the results")
+    raise NotImplementedError("the simulated executor writes all results")
 
 
 def _batch_key(config: Training) -> object:
@@ -104,7 +104,7 @@ def summary(config: Part, inputs: Inputs) -> pa.Table:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What a network of a kind takes on a GPU: seconds of a link, models in one step, share of the GPU kept busy."""
+    """The cost of a kind of network on a GPU: seconds of a link, models per step, and busy share of the GPU."""
 
     seconds: float
     stack: int
@@ -122,7 +122,7 @@ RATES = (1e-4, 3e-4, 1e-3, 3e-3)
 
 
 def campaign(jobs: int) -> dict[str, Job | tuple[Job, ...]]:
-    """The roots of a campaign of about so many jobs: conditions of trainings in links, scores, a table for each."""
+    """The roots of a campaign of about this number of jobs: conditions with chains of trainings, scores and a table."""
     recipes = [Recipe(network, rate) for network in KINDS for rate in RATES]
     tables = tuple(
         _condition(number, recipes[number % len(recipes)]) for number in range(max(1, jobs // PER_CONDITION))
@@ -142,7 +142,7 @@ def _condition(number: int, recipe: Recipe) -> Job:
 
 
 class Results:
-    """Writes sound results of one table into a store's folder, each at once and not synced."""
+    """Writes valid results of one table into a store's folder, without syncing."""
 
     def __init__(self, store: Store) -> None:
         self._root = Path(store.location)
@@ -165,7 +165,7 @@ class Results:
 
 
 class Simulated:
-    """An executor of GPUs, and of cores beside them, on a virtual clock. `seconds` is the time that it takes itself."""
+    """An executor with GPUs and cores on a virtual clock. `seconds` is the real time of the executor itself."""
 
     inside = growing = False
     gpu_types: Mapping[str, int] = {}
@@ -210,7 +210,7 @@ class Simulated:
             self._begin(call.gpus > 0)
 
     def _begin(self, on_gpu: bool) -> None:
-        """Begin the calls that there is a place for."""
+        """Start queued calls on free GPUs or cores."""
         queue = self._queues[on_gpu]
         while queue and self._free[on_gpu] + 1e-9 >= (queue[0].gpus or 1.0):
             call = queue.popleft()
@@ -229,7 +229,7 @@ class Simulated:
     def wait(self, seconds: float) -> Sequence[Finished]:
         with self._own_time():
             until = self.now + seconds
-            while self._ends and self._ends[0][1] not in self._flights:  # ended with its node
+            while self._ends and self._ends[0][1] not in self._flights:  # already lost with its node
                 heapq.heappop(self._ends)
             self.now = max(self.now, min(until, self._next_loss, self._ends[0][0] if self._ends else until))
             if self.now >= self._next_loss:
@@ -249,25 +249,25 @@ class Simulated:
         return call, began, node
 
     def _lose_node(self) -> None:
-        """A machine goes, with its calls; another one takes its place."""
+        """Lose a node and its calls; a new node replaces it."""
         self._next_loss = self.now + self._rng.expovariate(1 / NODE_SECONDS)
-        gone = self._rng.randrange(self._nodes)
-        for number in [number for number, (_, _, node) in self._flights.items() if node == gone]:
+        lost_node = self._rng.randrange(self._nodes)
+        for number in [number for number, (_, _, node) in self._flights.items() if node == lost_node]:
             self._ended.append(_lost(self._land(number)[0], "its node went away", died=False))
 
     def _outcomes(self, call: Call, seconds: float, worker: str) -> tuple[Outcome, ...]:
         if self._rng.random() < DIES:
             return _lost(call, "its worker process died", died=True).outcomes
-        each = seconds / len(call.items)
-        return tuple(self._outcome(item, each, worker) for item in call.items)
+        job_seconds = seconds / len(call.items)
+        return tuple(self._outcome(item, job_seconds, worker) for item in call.items)
 
     def _outcome(self, item: Item, seconds: float, worker: str) -> Outcome:
         if item.inputs and self._rng.random() < DAMAGED:
-            gone = self._rng.choice(item.inputs)
-            self._results.path(gone).unlink(missing_ok=True)
-            return Missing(item.key, (gone,))
+            lost_input = self._rng.choice(item.inputs)
+            self._results.path(lost_input).unlink(missing_ok=True)
+            return Missing(item.key, (lost_input,))
         config = item.config
-        # A task that raises does so again: whether it does follows from its key.
+        # The key decides, because a task that raises would raise again.
         if isinstance(config, Training) and int(item.key[:8], 16) < RAISES * 16**8:
             return Failed(item.key, "TrainingError: loss is not finite at step 1", "Traceback ...")
         self._results.write(item.key)
@@ -280,7 +280,7 @@ class Simulated:
         return [(call, self.now - began) for call, began, _ in self._flights.values()]
 
     def take_back(self, unwanted: Callable[[Call], bool]) -> Sequence[Call]:
-        raise AssertionError("there are GPUs from the beginning to the end")
+        raise AssertionError("the simulated executor never takes calls back")
 
     def lacks(self) -> None:
         return None
@@ -305,7 +305,7 @@ def _lost(call: Call, cause: str, died: bool) -> Finished:
 
 
 class Phases:
-    """The processor's seconds of each phase of a run, by the events that begin it."""
+    """Processor seconds of each phase of a run; events mark the phases."""
 
     def __init__(self, executor: Simulated) -> None:
         self.seconds: Counter[str] = Counter()
@@ -329,7 +329,7 @@ class Phases:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What a campaign took: the processor's seconds by phase, and the rest by its name in the table."""
+    """The cost of a campaign: processor seconds by phase, and other figures by their name in the table."""
 
     jobs: int
     phases: Mapping[str, float]
@@ -337,23 +337,23 @@ class Measured:
 
 
 def drive(jobs: int, gpus: int, seed: int, folder: Path) -> Measured:
-    """Run a campaign to its end, and start it once more."""
+    """Run a campaign to completion, then start it again."""
     store = open_store(folder)
     executor = Simulated(gpus, Results(store), random.Random(seed))
     phases = Phases(executor)
     wall = time.perf_counter()
     report = start(store, jobs, executor, phases)
     phases.enter("resume")
-    again = start(store, jobs, executor, Phases(executor))
+    second_report = start(store, jobs, executor, Phases(executor))
     phases.enter("end")
     wall = time.perf_counter() - wall
-    planned = report.jobs["planned"]
-    assert again.jobs["done"] == 0, again
+    planned_count = report.jobs["planned"]
+    assert second_report.jobs["done"] == 0, second_report
     assert report.jobs["failed"] == len(report.failures) == phases.events["failed"] - (report.state == "failed"), report
     calls, ended = sum(executor.calls.values()), phases.events["done"]
     spent = phases.seconds["drive"]
     return Measured(
-        planned,
+        planned_count,
         {name: phases.seconds[name] for name in ("plan", "drive", "verify, report", "resume")},
         {
             "virtual hours": (executor.now - START) / 3600,
@@ -364,7 +364,7 @@ def drive(jobs: int, gpus: int, seed: int, folder: Path) -> Measured:
             "found missing": phases.events["missing"],
             "decisions a second (calls sent, results and losses recorded)": (calls + ended + phases.events["lost"])
             / spent,
-            "driving, us a job": 1e6 * spent / planned,
+            "driving, us a job": 1e6 * spent / planned_count,
             "share of one core while it drives, %": 100 * spent / (executor.now - START),
             "the executor's own seconds, not counted": executor.seconds,
             "peak memory, MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -385,7 +385,7 @@ def start(store: Store, jobs: int, executor: Simulated, phases: Phases) -> Repor
 
 
 def markdown(measured: Measured, options: argparse.Namespace) -> str:
-    from measurement.machine import machine_facts  # loads torch, which would count as the driver's memory
+    from measurement.machine import machine_facts  # imports torch, which would count as the driver's memory
 
     about = {
         "command": f"python -m bench.scale --jobs {options.jobs} --gpus {options.gpus} --seed {options.seed}",
@@ -404,9 +404,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1_000_000)
     parser.add_argument("--gpus", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, help="where the store is made, and removed again")
-    parser.add_argument("--profile", action="store_true", help="print where the time goes, which then is longer")
-    parser.add_argument("--out", type=Path, help="write the table here, too")
+    parser.add_argument("--folder", type=Path, help="parent folder of the temporary store")
+    parser.add_argument("--profile", action="store_true", help="print a profile; this slows the run down")
+    parser.add_argument("--out", type=Path, help="also write the table to this file")
     options = parser.parse_args()
     profile = cProfile.Profile(time.process_time)
     with tempfile.TemporaryDirectory(prefix="engram-bench-", dir=options.folder) as folder:

@@ -1,10 +1,10 @@
-"""What a search costs for each trial beside what Ray Tune costs for nothing: all in one run, on one cluster.
+"""The overhead of a search per trial, compared with Ray Tune, in one run on one cluster.
 
 python -m bench.searches [TRIALS]
 
 Rows: Tune at its defaults with a function that returns a number; Tune as a search uses it (no loggers, one process for
-all trials, one trial at a time) with a trainable that returns a number; a search whose trainings are all stored, so
-that nothing is left but proposing, planning, verifying and reading. The last row is what one training of a trial takes.
+all trials, one trial at a time) with a trainable that returns a number; a search whose trainings are all stored, which
+only proposes, plans, verifies and reads. The last row is a search that trains.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from orchestrator.searches.definition import Search, Settings, build_search
 from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import Store, open_store
 
-FEW = 4  # trials of the shorter of two searches, whose difference is that of the trials alone
+FEW = 4  # trials of the shorter of two searches; the difference excludes fixed costs
 
 
 def nothing(_config: dict[str, Any]) -> dict[str, float]:
@@ -61,27 +61,27 @@ def lean(trials: int, folder: str) -> None:
         run = tune.RunConfig(storage_path=folder, verbose=0)
         space = {"rate": tune.loguniform(1e-4, 1e-2)}
         how = tune.TuneConfig(num_samples=trials, max_concurrent_trials=1, reuse_actors=True)
-        light = tune.with_resources(Nothing, tune.PlacementGroupFactory([tuning.HARDLY_ANY]))
+        light = tune.with_resources(Nothing, tune.PlacementGroupFactory([tuning.TRIAL_RESOURCES]))
         tune.Tuner(light, param_space=space, tune_config=how, run_config=run).fit()
 
 
-def asked(trials: int) -> Search:
+def build_bench_search(trials: int) -> Search:
     spec = Spec("unique_feature", "smoke", {"canaries": 1, "epochs": 1})
     return build_search(spec, Settings({"learning_rate": "log(1e-4..1e-2)"}, trials=trials))
 
 
-def made(trials: int, store: Store) -> None:
-    searching.run(asked(trials), store, Execution(mlflow="off", report=False))
+def run_search(trials: int, store: Store) -> None:
+    searching.run(build_bench_search(trials), store, Execution(mlflow="off", report=False))
 
 
-def each(run: Callable[[int], object], trials: int) -> float:
-    """Seconds of a trial: of many trials less those of few, by their number."""
-    taken = []
+def seconds_per_trial(run: Callable[[int], object], trials: int) -> float:
+    """Seconds per trial: the difference between a long and a short search, divided by the difference in trials."""
+    seconds_by_count = []
     for count in (FEW, trials):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         run(count)
-        taken.append(time.perf_counter() - begun)
-    return (taken[1] - taken[0]) / (trials - FEW)
+        seconds_by_count.append(time.perf_counter() - start)
+    return (seconds_by_count[1] - seconds_by_count[0]) / (trials - FEW)
 
 
 def main() -> None:
@@ -89,21 +89,25 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as folder, connect("local"):
         store = open_store(Path(folder) / "store")
-        made(FEW, store)  # what is loaded once
-        begun = time.perf_counter()
-        made(trials, store)
-        fresh = (time.perf_counter() - begun) / (trials - FEW)
+        run_search(FEW, store)  # excludes one-time imports
+        start = time.perf_counter()
+        run_search(trials, store)
+        fresh = (time.perf_counter() - start) / (trials - FEW)
         rows = {
-            "Ray Tune at its defaults, a function that does nothing": each(lambda n: bare(n, folder), trials),
-            "Ray Tune as a search uses it, a trainable that does nothing": each(lambda n: lean(n, folder), trials),
-            "a search whose trainings are stored": each(lambda n: made(n, store), trials),
+            "Ray Tune at its defaults, a function that does nothing": seconds_per_trial(
+                lambda n: bare(n, folder), trials
+            ),
+            "Ray Tune as a search uses it, a trainable that does nothing": seconds_per_trial(
+                lambda n: lean(n, folder), trials
+            ),
+            "a search whose trainings are stored": seconds_per_trial(lambda n: run_search(n, store), trials),
             "a search of trials with two trainings of one epoch each": fresh,
         }
     first = next(iter(rows.values()))
     for name, value in machine_facts(("ray",)).items():
         print(f"- {name}: {value}")
     print()
-    print(f"| one trial of {trials} | seconds | beside Tune at its defaults |")
+    print(f"| one trial of {trials} | seconds | relative to Tune at its defaults |")
     print("|---|---|---|")
     for name, seconds in rows.items():
         print(f"| {name} | {seconds:.2f} | {seconds / first:.2f}x |")

@@ -1,7 +1,7 @@
-"""The sections of a long bench, one after another, within the time there is.
+"""Measure the sections of a long benchmark one after another, within a time limit.
 
-What has been measured is written after every row, so that a run which is killed leaves what it had. A section that
-fails leaves a row that says so, and the others go on.
+The result is written after every row, so an interrupted run keeps its rows. A section that fails adds a row with the
+error; the other sections continue.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from bench.measuring import Row, markdown, write
 
 @dataclass(frozen=True)
 class Section:
-    """Rows of one subject. They are measured as they are asked for, one after another."""
+    """The rows of one subject, measured lazily."""
 
     name: str
     rows: Callable[[], Iterator[Row]]
-    seconds: float = 0.0  # that it may take on the machine it is for: where less is left, it is left out
+    seconds: float = 0.0  # upper bound of its duration; it is left out if less time remains
 
 
 @dataclass
 class Sitting:
-    """One run of several sections, `seconds` long at most, as far as a section ends when it says it does."""
+    """One run of several sections, at most `seconds` long if each section keeps to its duration."""
 
     title: str
     setting: dict[str, str]
@@ -45,31 +45,31 @@ class Sitting:
         return time.monotonic() - self.began
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         return self.seconds - self.elapsed
 
-    def hold(self, sections: Sequence[Section]) -> list[Row]:
+    def measure(self, sections: Sequence[Section]) -> list[Row]:
         """Measure all sections and print the whole table."""
         for section in sections:
-            if self.left < section.seconds:
-                what = f"left out: it may take {section.seconds:.0f} s, and {max(self.left, 0):.0f} s were left"
-                self._add(Row(section.name, what))
+            if self.remaining < section.seconds:
+                note = f"left out: it may take {section.seconds:.0f} s, and {max(self.remaining, 0):.0f} s were left"
+                self._add(Row(section.name, note))
                 continue
-            self.say(f"{section.name} ...")
-            self._hear(section)
-            release()
-        self.say("done")
+            self.print_progress(f"{section.name} ...")
+            self._measure_section(section)
+            release_gpu_memory()
+        self.print_progress("done")
         print(markdown(self.title, self.setting, self.rows), end="", flush=True)
         return self.rows
 
-    def say(self, text: str) -> None:
+    def print_progress(self, text: str) -> None:
         print(f"[{self.elapsed:6.1f} s] {text}", file=sys.stderr, flush=True)
 
-    def _hear(self, section: Section) -> None:
+    def _measure_section(self, section: Section) -> None:
         try:
             for row in section.rows():
                 self._add(row)
-                if self.left <= 0:
+                if self.remaining <= 0:
                     self._add(Row(section.name, f"the rest left out: {self.seconds:.0f} s were over"))
                     return
         except Exception as error:
@@ -80,21 +80,21 @@ class Sitting:
         self.rows.append(row)
         self.setting["took"] = f"{self.elapsed:.0f} s"
         write(self.title, self.setting, self.rows, self.out)
-        beside = f" beside {row.rival}" if row.rival else ""
-        self.say(f"{row.what}: {row.ours}{beside}")
+        comparison = f" compared with {row.rival}" if row.rival else ""
+        self.print_progress(f"{row.subject}: {row.engram}{comparison}")
 
 
 def first_line(error: BaseException) -> str:
-    """Its type and the first line of its text, as a table can hold it."""
+    """The type of the error and the first line of its message, without `|`."""
     text = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {text}".rstrip(": ").replace("|", "/")[:200]
 
 
-def release() -> None:
-    """Give a GPU's memory back, so that sections do not take each other's."""
+def release_gpu_memory() -> None:
+    """Release cached GPU memory for the next section."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         gc.collect()
         try:
             torch.cuda.empty_cache()
-        except RuntimeError:  # after an error that only a new process gets over: the next section says so itself
+        except RuntimeError:  # the device is unusable after some errors; the next section then fails with its own row
             return

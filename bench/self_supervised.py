@@ -1,13 +1,12 @@
-"""How fast encoders are trained without labels here, beside the naive form of the same training.
+"""Speed of self-supervised training of encoders, compared with a naive implementation.
 
     python -m bench.self_supervised [--tiny] [--device cpu|cuda] [--out bench/results/NAME.md]
 
-Both train the same network on the same pictures by VICReg in minibatches of the same size, with the published changes
-of pictures. The naive form draws each view of each picture by torchvision's transforms, one after another, as the
-workers of a DataLoader do, stacks them, and takes the step with lightly's loss and LARS. What views alone take is
-measured beside.
+Both train the same network on the same images by VICReg in minibatches of the same size, with the published
+augmentation. The naive form draws the views of each image one after another with torchvision's transforms, as the
+workers of a DataLoader do, and trains with lightly's loss and LARS. Drawing views is also measured separately.
 
-On a CPU both have one thread; ratios are of median CPU times of the same run, and wall times stand beside them.
+On a CPU both use one thread; ratios compare median CPU times of the same run, followed by wall times.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor
 
 from bench.language_models import timed
-from bench.measuring import Row, options, publish
+from bench.measuring import Row, parse_options, publish
 from measurement.report import measurement_facts
 from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.catalog import load_with_boxes
@@ -41,13 +40,13 @@ from tasks.worker import hardware
 class Size:
     backbone: str
     resolution: int
-    pictures: int
+    images: int
     batch: int
     projector: tuple[int, ...]
     rounds: int
 
     def __str__(self) -> str:
-        return f"{self.backbone}, {self.resolution} x {self.resolution}, {self.pictures} pictures, batch {self.batch}"
+        return f"{self.backbone}, {self.resolution} x {self.resolution}, {self.images} images, batch {self.batch}"
 
 
 FULL = {
@@ -61,12 +60,12 @@ TINY = (Size("small-resnet#4", 32, 20, 10, (16, 16), 1),)
 
 
 class Bench:
-    """The same network, pictures and settings twice."""
+    """A network for Engram and one for the rival, with the same images and settings."""
 
-    def __init__(self, size: Size, place: torch.device) -> None:
-        self.size, self.place = size, place
+    def __init__(self, size: Size, device: torch.device) -> None:
+        self.size, self.device = size, device
         data = load_with_boxes(Dataset("digits-on-photos"))
-        rows = np.arange(size.pictures)
+        rows = np.arange(size.images)
         self.squares = data.squares(rows, size.resolution)
         self.config = Pretraining(
             TrainingImages(Dataset("digits-on-photos"), 0.0, Partition(), "A"),
@@ -76,11 +75,11 @@ class Bench:
             Augmentation(size.resolution, side=size.resolution),
             batch=size.batch,
         )
-        held = resident(Squares(data, rows, size.resolution), place)
-        sizes = np.full((size.pictures, 2), size.resolution, np.int32)
+        resident_squares = resident(Squares(data, rows, size.resolution), device)
+        sizes = np.full((size.images, 2), size.resolution, np.int32)
         learning = learner(VICReg(), self.network(), size.projector, 0)
-        self.training = Training(self.config, learning, TrainingSet(held, sizes, data.labels[rows]), place)
-        self.theirs = self.network().train()
+        self.training = Training(self.config, learning, TrainingSet(resident_squares, sizes, data.labels[rows]), device)
+        self.rival = self.network().train()
         self.transforms = naive_views(self.config.augmentation)
         self.numbers = iter(range(10**6))
         with warnings.catch_warnings():
@@ -88,40 +87,39 @@ class Bench:
             from lightly.loss import VICRegLoss
             from lightly.utils.lars import LARS
         self.loss = VICRegLoss()
-        self.optimiser = LARS(self.theirs.parameters(), lr=self.training.rate, momentum=0.9, weight_decay=1e-6)
+        self.optimiser = LARS(self.rival.parameters(), lr=self.training.rate, momentum=0.9, weight_decay=1e-6)
 
     def network(self) -> Network:
-        return initial_network(encoder_of_pretraining(self.config), 0, 0).to(self.place)
+        return initial_network(encoder_of_pretraining(self.config), 0, 0).to(self.device)
 
     def train(self) -> None:
-        """An epoch."""
+        """Train one epoch."""
         read_losses(self.training.take_steps(next(self.numbers) + 1), self.config.seed, 0)
 
     def views(self) -> None:
-        """An epoch's views alone."""
+        """Draw the views of one epoch."""
         number = next(self.numbers)
         order = self.training._order(number)
-        for step, (places, squares) in enumerate(
-            zip(order, self.training.images.squares.minibatches(order), strict=True)
-        ):
-            drawn = views.draw_views(0, number, step, len(places))
-            self.training._images(squares, self.training.sizes[torch.from_numpy(places)], drawn)
+        minibatches = self.training.images.squares.minibatches(order)
+        for step, (places, squares) in enumerate(zip(order, minibatches, strict=True)):
+            view_settings = views.draw_views(0, number, step, len(places))
+            self.training._images(squares, self.training.sizes[torch.from_numpy(places)], view_settings)
 
     def naive(self) -> None:
         for first, second in self.naive_minibatches():
             self.optimiser.zero_grad()
-            embeddings = self.theirs(torch.cat([first, second]).to(self.place)).chunk(2)
+            embeddings = self.rival(torch.cat([first, second]).to(self.device)).chunk(2)
             self.loss(*embeddings).backward()
             self.optimiser.step()
 
     def naive_minibatches(self) -> Iterator[tuple[Tensor, Tensor]]:
         from PIL import Image
 
-        order = np.random.default_rng(next(self.numbers)).permutation(self.size.pictures)
-        whole = self.size.pictures // self.size.batch * self.size.batch
-        for start in range(0, whole, self.size.batch):
-            pictures = [Image.fromarray(self.squares[row]) for row in order[start : start + self.size.batch]]
-            first, second = (torch.stack([draw(picture) for picture in pictures]) for draw in self.transforms)
+        order = np.random.default_rng(next(self.numbers)).permutation(self.size.images)
+        used_count = self.size.images // self.size.batch * self.size.batch
+        for start in range(0, used_count, self.size.batch):
+            images = [Image.fromarray(self.squares[row]) for row in order[start : start + self.size.batch]]
+            first, second = (torch.stack([draw(image) for image in images]) for draw in self.transforms)
             yield first, second
 
     def naive_views(self) -> None:
@@ -130,7 +128,7 @@ class Bench:
 
 
 def naive_views(config: Augmentation) -> tuple[Callable[[Any], Tensor], Callable[[Any], Tensor]]:
-    """Torchvision's transforms of the first and of the second view."""
+    """Torchvision's transforms of the first and the second view."""
     from torchvision import transforms as t
 
     kernel = max(3, config.resolution // 10 | 1)
@@ -147,36 +145,40 @@ def naive_views(config: Augmentation) -> tuple[Callable[[Any], Tensor], Callable
     return t.Compose([*before, blur, *after]), t.Compose([*before, solarise, *after])
 
 
-def rows(tiny: bool, place: torch.device) -> Iterator[Row]:
-    """Pictures per second of training, and of drawing views, for each size."""
-    for size in TINY if tiny else FULL[place.type]:
-        bench = Bench(size, place)
-        pictures = size.pictures // size.batch * size.batch
-        yield row(f"training, {size}", pictures, {"ours": bench.train, "theirs": bench.naive}, size, place)
-        yield row(f"two views alone, {size}", pictures, {"ours": bench.views, "theirs": bench.naive_views}, size, place)
+def rows(tiny: bool, device: torch.device) -> Iterator[Row]:
+    """Images per second of training and of drawing views, for each size."""
+    for size in TINY if tiny else FULL[device.type]:
+        bench = Bench(size, device)
+        image_count = size.images // size.batch * size.batch
+        yield row(f"training, {size}", image_count, {"engram": bench.train, "rival": bench.naive}, size, device)
+        yield row(
+            f"two views alone, {size}", image_count, {"engram": bench.views, "rival": bench.naive_views}, size, device
+        )
 
 
-def row(what: str, pictures: int, runs: dict[str, Callable[[], object]], size: Size, place: torch.device) -> Row:
-    seconds = timed(runs, size.rounds, place)
+def row(subject: str, image_count: int, runs: dict[str, Callable[[], object]], size: Size, device: torch.device) -> Row:
+    seconds = timed(runs, size.rounds, device)
 
-    def told(name: str) -> str:
-        return ", ".join(f"{pictures / taken:,.0f} pictures/s ({clock})" for clock, taken in seconds[name].items())
+    def describe(run: str) -> str:
+        return ", ".join(
+            f"{image_count / seconds_:,.0f} images/s ({clock})" for clock, seconds_ in seconds[run].items()
+        )
 
-    judged = next(iter(seconds["ours"]))
-    ratio = seconds["theirs"][judged] / seconds["ours"][judged]
-    return Row(what, told("ours"), f"{told('theirs')}, torchvision's transforms and lightly", ratio)
+    judged = next(iter(seconds["engram"]))
+    ratio = seconds["rival"][judged] / seconds["engram"][judged]
+    return Row(subject, describe("engram"), f"{describe('rival')}, torchvision's transforms and lightly", ratio)
 
 
 def main() -> None:
-    asked = options(__doc__)
-    place = torch.device(asked.device)
+    arguments = parse_options(__doc__)
+    device = torch.device(arguments.device)
     import lightly
     import torchvision
 
-    setting: dict[str, Any] = measurement_facts("digits-on-photos", place)
+    setting: dict[str, Any] = measurement_facts("digits-on-photos", device)
     setting["versions"] += f", torchvision {torchvision.__version__}, lightly {lightly.__version__}"
-    with hardware.exactly(place):
-        publish("Training encoders without labels", setting, list(rows(asked.tiny, place)), asked.out)
+    with hardware.exactly(device):
+        publish("Training encoders without labels", setting, list(rows(arguments.tiny, device)), arguments.out)
 
 
 if __name__ == "__main__":

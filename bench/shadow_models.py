@@ -1,9 +1,9 @@
-"""What a shadow model costs, beside one process per model with the usual loop: processor time, start included.
+"""Processor time of a shadow model, including process start, compared with one process per model and a usual loop.
 
-Ours are models of the audit of membership, trained by one process on halves of the records and asked about all of them.
-The rival starts a process for each model, which trains the same network on as many images for as many epochs with a
-DataLoader (bench/perceptron.py), and is not asked. Both have one thread. Processes are children of the bench, whose
-processor time does not depend on what else runs.
+Engram trains the models of a membership audit on halves of the records in one process, and evaluates all records with
+each model. The rival starts a process per model, which trains the same network on the same number of images and epochs
+with a DataLoader (bench/perceptron.py) and evaluates no records. Both use one thread. The benchmark measures the
+processor time of child processes, which other processes affect little.
 """
 
 from __future__ import annotations
@@ -25,21 +25,26 @@ MODELS, TINY_MODELS = 16, 4
 
 
 def rows(tiny: bool) -> Iterator[Row]:
-    """The ratio beside either loop, by processor time."""
+    """Processor time per model, compared with either loop."""
     models, rivals, records, epochs = (TINY_MODELS, 1, 512, 1) if tiny else (MODELS, 3, 10_000, 5)
     size = (str(records), str(epochs))
-    ours, wall = (each / models for each in spend(str(models), *size))
-    for loop in ("tensors", "pictures"):
-        spent = [spend(loop, *size) for _ in range(rivals)]
-        cpu, waited = (sum(each) / rivals for each in zip(*spent, strict=True))
-        what = (
+    engram_cpu, engram_wall = (total / models for total in measure_process(str(models), *size))
+    for loop in ("tensors", "PIL"):
+        rival_seconds = [measure_process(loop, *size) for _ in range(rivals)]
+        rival_cpu, rival_wall = (sum(total) / rivals for total in zip(*rival_seconds, strict=True))
+        subject = (
             f"shadow model, mlp1 on half of {records:,} records, {epochs} epochs, {models} models, 1 thread, CPU time"
         )
-        yield Row(what, f"{ours:.2f} s ({wall:.2f} s wall)", f"{cpu:.2f} s ({waited:.2f} s wall), {loop}", cpu / ours)
+        yield Row(
+            subject,
+            f"{engram_cpu:.2f} s ({engram_wall:.2f} s wall)",
+            f"{rival_cpu:.2f} s ({rival_wall:.2f} s wall), {loop}",
+            rival_cpu / engram_cpu,
+        )
 
 
-def spend(*arguments: str) -> tuple[float, float]:
-    """The processor and wall seconds of a process that trains so."""
+def measure_process(*arguments: str) -> tuple[float, float]:
+    """The processor and wall seconds of this script with these arguments."""
 
     def spent() -> float:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -52,7 +57,7 @@ def spend(*arguments: str) -> tuple[float, float]:
 
 
 def train_shadows(models: int, records: int, epochs: int) -> None:
-    """Models of the audit, each asked about all records."""
+    """Train the models of the audit and evaluate all records with each."""
     from tasks.audits.membership.config import Halves, Membership
     from tasks.audits.membership.trainings import answers, trainings
     from tasks.datasets.catalog import pin
@@ -74,7 +79,7 @@ def train_shadows(models: int, records: int, epochs: int) -> None:
 
 
 def train_rival(loop: str, records: int, epochs: int) -> None:
-    """One model by the usual loop, on as many images as a half has."""
+    """Train one model with the rival loop, on half of the records."""
     import torch
 
     from bench.perceptron import LOOPS

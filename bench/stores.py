@@ -1,11 +1,11 @@
-"""What a store in a folder costs: system calls of a job, and the seconds of commands on many results.
+"""Cost of a store in a folder: system calls per job, and the seconds of commands on many results.
 
     python -m bench.stores [--results 100000] [--jobs 2000] [--against CHECKOUT] [--out bench/results/stores.md]
 
-System calls are counted by strace on runs of trivial jobs in one process: those of a run of so many jobs, less those of
-one of half as many. The commands are whole processes, with `--json`, on a finished run of so many results, which is
-made without waiting for the disk. What counts is the processor's seconds, the median over rounds, since they say the
-same on a busy machine. With `--against`, the code of another checkout does the same in turn with this one's.
+strace counts the system calls of a run of no-op jobs in one process, minus those of a run with half the jobs. The
+commands are separate processes, with `--json`, on a finished run with `--results` results, created without syncing. The
+table has median processor seconds over rounds, which other processes affect little. With `--against`, the code of
+another checkout is measured in turn with this one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from orchestrator.store import open_store
 from orchestrator.store.durability import names_in
 
 CALL = re.compile(r"\d+ +(\w+)\(")
-# What is shown of the system calls, and those that count for each.
+# Rows of the table of system calls, and the calls of each.
 KINDS = {
     "opened, closed": ("openat", "close"),
     "looked at": ("newfstatat", "stat", "lstat", "fstat", "statx", "lseek"),
@@ -47,13 +47,13 @@ ROUNDS = 3
 
 
 def environment(checkout: Path) -> dict[str, str]:
-    """The environment in which `python -m orchestrator` runs a checkout's code, with the toys."""
+    """An environment in which `python -m orchestrator` runs a checkout's code and the `toys` audit."""
     paths = [str(checkout), str(checkout / TOYS.relative_to(ROOT))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def count_calls(jobs: int, folder: Path, checkout: Path) -> Counter[str]:
-    """The system calls of a run of so many trivial jobs, by name."""
+    """The system calls of a run with this number of no-op jobs, by name."""
     trace = folder / f"{jobs}.trace"
     command = [shutil.which("strace") or "strace", "-f", "-o", str(trace), sys.executable, "-m", "orchestrator", "run"]
     command += ["toys", f"parts={jobs}", "--store", str(folder / str(jobs)), "--address", "none"]
@@ -67,12 +67,12 @@ def calls_per_job(jobs: int, folder: Path, checkout: Path) -> dict[str, float]:
     few, many = (count_calls(number, folder, checkout) for number in (jobs // 2, jobs))
     per_job = {name: (many[name] - few[name]) / (jobs - jobs // 2) for name in many}
     kinds = {kind: sum(per_job.pop(name, 0.0) for name in names) for kind, names in KINDS.items()}
-    others = {"others": sum(per_job.values())}
-    return {**kinds, **others, "all": sum(kinds.values()) + sum(others.values())}
+    remaining = {"others": sum(per_job.values())}
+    return {**kinds, **remaining, "all": sum(kinds.values()) + sum(remaining.values())}
 
 
 def fill_store(results: int, folder: Path) -> str:
-    """A store with a finished run of so many jobs, whose name is returned; nothing of it is synced."""
+    """Fill a store with a finished run of this number of jobs, without syncing, and return the name of the run."""
     import toys
 
     real, os.fsync = os.fsync, lambda _: None
@@ -84,7 +84,7 @@ def fill_store(results: int, folder: Path) -> str:
 
 
 def processor_seconds(words: Sequence[str], checkout: Path) -> float:
-    """The processor's seconds, of user and system, that a command of this checkout's code takes."""
+    """The processor seconds, user and system, of a command with the code of this checkout."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, "-m", "orchestrator", *words, "--json"],
@@ -99,28 +99,31 @@ def processor_seconds(words: Sequence[str], checkout: Path) -> float:
 
 
 def time_commands(run: str, folder: Path, checkouts: Sequence[Path]) -> dict[str, list[float]]:
-    """The median seconds of each command, by checkout. Before, one start of this checkout records the run's plan."""
+    """The median seconds of each command, by checkout, after one start that records the plan of the run."""
     seconds: dict[str, list[list[float]]] = {command: [[] for _ in checkouts] for command in COMMANDS}
     processor_seconds(["resume", run, "--store", str(folder)], ROOT)
-    for command, taken in ROUNDS * [*seconds.items()]:
+    for command, seconds_by_checkout in ROUNDS * [*seconds.items()]:
         words = [run if word == "RUN" else word for word in command.split()]
-        for checkout, of_checkout in zip(checkouts, taken, strict=True):
+        for checkout, of_checkout in zip(checkouts, seconds_by_checkout, strict=True):
             of_checkout.append(processor_seconds([*words, "--store", str(folder)], checkout))
-    return {command: [statistics.median(each) for each in taken] for command, taken in seconds.items()}
+    return {
+        command: [statistics.median(values) for values in seconds_by_checkout]
+        for command, seconds_by_checkout in seconds.items()
+    }
 
 
 def markdown(
-    about: Mapping[str, str], calls: Sequence[Mapping[str, float]], results: int, seconds: Mapping[str, Sequence[float]]
+    facts: Mapping[str, str], calls: Sequence[Mapping[str, float]], results: int, seconds: Mapping[str, Sequence[float]]
 ) -> str:
-    lines = [f"- {name}: {value}" for name, value in about.items()]
+    lines = [f"- {name}: {value}" for name, value in facts.items()]
     lines += ["", f"| system calls | per no-op job |{' against |' * (len(calls) - 1)}", "|---" * (len(calls) + 1) + "|"]
-    lines += [f"| {kind} | {' | '.join(f'{each[kind]:.1f}' for each in calls)} |" for kind in calls[0]]
+    lines += [f"| {kind} | {' | '.join(f'{version[kind]:.1f}' for version in calls)} |" for kind in calls[0]]
     versions = len(calls)
     heads = [f"command on {results:,} results", "CPU s", *["against, CPU s", "ratio"] * (versions - 1)]
     lines += ["", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for command, (now, *before) in seconds.items():
         cells = [f"`engram {command}`", f"{now:.1f}"]
-        cells += [cell for each in before for cell in (f"{each:.1f}", f"{each / now:.1f}")]
+        cells += [cell for version in before for cell in (f"{version:.1f}", f"{version / now:.1f}")]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -129,22 +132,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--results", type=int, default=100_000)
-    parser.add_argument("--against", type=Path, help="a checkout of another version, whose commands run in turn")
-    parser.add_argument("--folder", type=Path, help="where the store is made, or lies already")
-    parser.add_argument("--tiny", action="store_true", help="few jobs: whether it runs, not how much it takes")
+    parser.add_argument("--against", type=Path, help="a checkout of another version, measured in turn")
+    parser.add_argument("--folder", type=Path, help="folder of the store, created if it does not exist")
+    parser.add_argument("--tiny", action="store_true", help="few jobs, to test the code")
     parser.add_argument("--out", type=Path, help="write the result here, as Markdown")
     options = parser.parse_args()
     jobs, results = (20, 20) if options.tiny else (options.jobs, options.results)
-    about = setting(jobs, 1, 1)
+    facts = setting(jobs, 1, 1)
     os.environ |= {"MLFLOW_TRACKING_URI": "off", "ENGRAM_REPORT": "no", "OMP_NUM_THREADS": "1"}
     add_toys()
     checkouts = [ROOT] if options.against is None else [ROOT, options.against.resolve()]
     with tempfile.TemporaryDirectory(prefix="engram-bench-") as name:
-        about["a result's name is durable after"] = names_in(Path(name)).value
-        calls = [calls_per_job(jobs, Path(name, str(at)), each) for at, each in enumerate(checkouts)]
+        facts["a result's name is durable after"] = names_in(Path(name)).value
+        calls = [calls_per_job(jobs, Path(name, str(index)), checkout) for index, checkout in enumerate(checkouts)]
         full = options.folder or Path(name) / "full"
         run = fill_store(results, full)
-        text = markdown(about, calls, results, time_commands(run, full, checkouts))
+        text = markdown(facts, calls, results, time_commands(run, full, checkouts))
     print(text, end="")
     if options.out:
         write_whole(text, options.out)

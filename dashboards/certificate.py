@@ -28,6 +28,7 @@ from tasks.contract.verdict import Meaning
 MOST_SEPARATE = 3  # findings with their own paragraph; more of them form a table
 TONES = ("accused", "open", "cleared")  # order of priority if a sheet cannot show all findings
 FIRST_PAGE = ("question", "meaning", "reliability", "limits", "steps")  # texts on the first sheet
+INTERVAL_NOTE = "A 95 % interval contains the true value in 95 of 100 audits."
 RULE_NOTE = "The rule was fixed before the run. See “Rule and statistics” (page 2 in print)."
 CASE_BREAK = re.compile(r"(?<=\.) (?=Otherwise |The answer is )")  # between two cases of a rule
 MASKED = (
@@ -50,7 +51,7 @@ class ShownFinding:
 class AuditedRow:
     """A row of the table of audited items, as text."""
 
-    what: str
+    kind: str
     name: str
     digest: str
     size: str
@@ -77,11 +78,11 @@ def audited_rows(run: Run) -> tuple[list[AuditedRow], dict[str, AuditedRow]]:
     return items, summaries
 
 
-def select_audited_rows(run: Run, wanted: Callable[[ResultTable], bool]) -> list[AuditedRow]:
-    """The audited items, and the result tables for which `wanted` is true."""
+def select_audited_rows(run: Run, is_selected: Callable[[ResultTable], bool]) -> list[AuditedRow]:
+    """The audited items, and the result tables for which `is_selected` is true."""
     rows = [_item_row(item) for item in page_seal.audited_items(run.journal, run.store)]
     for table in page_seal.tables(run.journal, run.store):
-        if wanted(table):
+        if is_selected(table):
             rows.append(_table_row(table, bool(run.cells)))
     return rows
 
@@ -160,10 +161,10 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
     """The texts of the certificate by name; the texts of a sweep's cells without repetition."""
     answered = [(cell, cell.certificate) for cell in run.cells or (run,) if cell.certificate is not None]
     certificates = [certificate for _, certificate in answered]
-    questions = _distinct_texts(each.asked for each in certificates)
+    questions = _distinct_texts(certificate.asked for certificate in certificates)
     if len(questions) > 1:
         questions = _distinct_texts([run.question, "Each cell of the sweep answers it for one setting."])
-    limits = _distinct_texts(each.beyond for each in certificates)
+    limits = _distinct_texts(certificate.beyond for certificate in certificates)
     if len(limits) > 1:
         limits = _distinct_texts([_common_sentences(limits), "The page of each cell states its further limits."])
     if run.withholds and any("<" in text for text in _texts(certificates)):
@@ -177,15 +178,17 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
         "meaning": _distinct_texts(meanings),
         "reliability": state_reliability(certificates),
         "limits": limits,
-        "steps": _distinct_texts(step for each in certificates for step in each.steps),
-        "rule": _distinct_texts(each.rule for each in certificates),
+        "steps": _distinct_texts(step for certificate in certificates for step in certificate.steps),
+        "rule": _distinct_texts(certificate.rule for certificate in certificates),
         "controls": _distinct_texts([run.controls] if certificates else []),
     }
 
 
 def define_answer(answer: str, meaning: Meaning) -> str:
-    """`Memorised: the audit found that ...`; empty if the audit does not define the answer."""
-    return f"{answer[0].upper()}{answer[1:]}: {meaning.words}." if meaning.words else ""
+    """`Memorised: the audit found that ...`, and its implication; empty if the audit does not define the answer."""
+    if not meaning.words:
+        return ""
+    return f"{answer[0].upper()}{answer[1:]}: {meaning.words}. {meaning.implication}".strip()
 
 
 def split_rule(rule: str) -> list[str]:
@@ -196,6 +199,8 @@ def split_rule(rule: str) -> list[str]:
 def state_reliability(certificates: Sequence[Certificate]) -> list[str]:
     """The error rates of the certificates, and the place of their rule if they state one."""
     rates = _distinct_texts(certificate.error for certificate in certificates)
+    if any("95 % interval" in text for text in _texts(certificates)):
+        rates.append(INTERVAL_NOTE)
     if any(certificate.rule for certificate in certificates):
         rates.append(RULE_NOTE)
     return rates

@@ -47,17 +47,17 @@ class Figure:
 class Axis:
     """An axis of a panel: its label, its ends, and its ticks.
 
-    There are at most `most` round ticks (None: matplotlib's default), integers if `whole`; or the labelled ticks of
-    `ticks`. A logarithmic x axis needs, in `log`, the values that it must contain.
+    There are at most `max_ticks` round ticks (None: matplotlib's default), integers if `integer_ticks`; or the
+    labelled ticks of `ticks`. A logarithmic x axis needs, in `log`, the values that it must contain.
     """
 
     label: str = ""
     limits: tuple[float, float] | None = None
-    most: int | None = 5
-    whole: bool = False
+    max_ticks: int | None = 5
+    integer_ticks: bool = False
     ticks: tuple[ArrayLike, Sequence[str]] | None = None
-    grid: bool = True  # of an axis across
-    worded: bool = True  # tick labels are shown
+    has_grid: bool = True  # of an axis across
+    has_tick_labels: bool = True
     log: Sequence[float] | None = None
 
 
@@ -79,7 +79,7 @@ class Panel:
             layer(axes)
         if self.title:
             axes.set_title(self.title, fontsize=self.title_size)
-        drawing.set_ticks(axes, self.x.most, self.y.most, self.x.whole)
+        drawing.set_ticks(axes, self.x.max_ticks, self.y.max_ticks, self.x.integer_ticks)
         if self.x.log is not None:
             drawing.set_log_x_axis(axes, self.x.log)
         if self.y.log is not None:
@@ -91,9 +91,9 @@ class Panel:
                 getattr(axes, f"set_{name}ticks")(*axis.ticks)
             if axis.label:
                 getattr(axes, f"set_{name}label")(axis.label)
-        if not self.x.grid:
+        if not self.x.has_grid:
             axes.grid(axis="x", visible=False)
-        axes.tick_params(labelbottom=self.x.worded, labelleft=self.y.worded)
+        axes.tick_params(labelbottom=self.x.has_tick_labels, labelleft=self.y.has_tick_labels)
         for layer in self.finish:
             layer(axes)
 
@@ -104,7 +104,7 @@ class Facet:
 
     layers: Sequence[Layer]
     title: str = ""
-    y: Axis = Axis(most=4)
+    y: Axis = Axis(max_ticks=4)
     x: Axis | None = None
     finish: Sequence[Layer] = ()
 
@@ -126,10 +126,10 @@ def facet_panels(
     for index, (facet, box) in enumerate(
         zip(facets, layout.stack(len(facets), height, gap, foot, margins), strict=True)
     ):
-        across = facet.x or x or Axis()
+        x_axis = facet.x or x or Axis()
         if facet.x is None and index < len(facets) - 1:
-            across = replace(across, label="", worded=False)
-        panels.append(Panel(box, facet.layers, across, facet.y, facet.title, finish=facet.finish))
+            x_axis = replace(x_axis, label="", has_tick_labels=False)
+        panels.append(Panel(box, facet.layers, x_axis, facet.y, facet.title, finish=facet.finish))
     return panels
 
 
@@ -178,7 +178,7 @@ class Curve:
         return f"{drawing.format_number(float(self.value[index]))}{ends}"
 
     @property
-    def whole(self) -> NDArray[np.bool_]:
+    def has_interval(self) -> NDArray[np.bool_]:
         """Whether each position has an interval."""
         return ~np.isnan(self.low) & ~np.isnan(self.high)
 
@@ -188,7 +188,7 @@ def curve(
 ) -> Layer:
     """The estimates as a line over the band of their intervals; a single estimate over a bar."""
     colour, marker, dash = series
-    has_interval, size = estimates.whole, 4.5 if len(estimates.places) <= marked else 0
+    has_interval, size = estimates.has_interval, 4.5 if len(estimates.places) <= marked else 0
     ends = (estimates.places[has_interval], estimates.low[has_interval], estimates.high[has_interval])
 
     def draw(axes: Axes) -> None:
@@ -289,12 +289,12 @@ def cdf(values: Array, low: float, high: float) -> tuple[Array, Array]:
     return x, np.concatenate([[0.0, 0.0], shares.repeat(2)[:-1], [1.0]])
 
 
-def row_panel(rows: Rows, layers: Sequence[Layer], across: Axis, margin: float = 0.6) -> Panel:
+def row_panel(rows: Rows, layers: Sequence[Layer], x_axis: Axis, margin: float = 0.6) -> Panel:
     """A panel with a row for each name, and a margin, in rows, beyond the outermost rows."""
     return Panel(
         rows.box,
         layers,
-        x=across,
+        x=x_axis,
         y=Axis(limits=(-margin, len(rows.names) - 1 + margin)),
         finish=(row_names(rows.y, rows.names), drawing.hide_y_axis),
     )

@@ -75,8 +75,8 @@ def canvas(height: float) -> Figure:
 
 def add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
     """Add axes to the figure, in inches from its lower left corner, with a grid in the background."""
-    across, up = figure.get_size_inches()
-    axes = figure.add_axes((left / across, bottom / up, width / across, height / up))
+    figure_width, figure_height = figure.get_size_inches()
+    axes = figure.add_axes((left / figure_width, bottom / figure_height, width / figure_width, height / figure_height))
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
@@ -200,14 +200,16 @@ def format_number(value: float | None) -> str:
     return "none" if value is None else f"{value:.3g}"
 
 
-def set_ticks(axes: Axes, across: int | None = 5, up: int | None = 5, whole: bool = False) -> None:
+def set_ticks(
+    axes: Axes, max_x_ticks: int | None = 5, max_y_ticks: int | None = 5, integer_x_ticks: bool = False
+) -> None:
     """Limit the number of round ticks on each axis, unless None; integers on the x axis if `whole`."""
     from matplotlib.ticker import MaxNLocator
 
-    if across is not None:
-        axes.xaxis.set_major_locator(MaxNLocator(across, steps=[1, 2, 2.5, 5, 10], integer=whole))
-    if up is not None:
-        axes.yaxis.set_major_locator(MaxNLocator(up, steps=[1, 2, 2.5, 5, 10]))
+    if max_x_ticks is not None:
+        axes.xaxis.set_major_locator(MaxNLocator(max_x_ticks, steps=[1, 2, 2.5, 5, 10], integer=integer_x_ticks))
+    if max_y_ticks is not None:
+        axes.yaxis.set_major_locator(MaxNLocator(max_y_ticks, steps=[1, 2, 2.5, 5, 10]))
 
 
 def hide_y_axis(axes: Axes) -> None:
@@ -240,14 +242,14 @@ def set_log_y_axis(axes: Axes, wide: bool = False) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
 
 
-def set_log_x_axis(axes: Axes, values: Sequence[float], most: int = 7) -> None:
+def set_log_x_axis(axes: Axes, values: Sequence[float], max_ticks: int = 7) -> None:
     """Set a logarithmic x axis that contains these positive values, with powers of ten as tick labels if they fit."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     axes.set_xscale("log")
     low, high = padded_limits([math.log10(value) for value in values])
     axes.set_xlim(10**low, 10**high)
-    wide = LogLocator(numticks=most) if high - low > 2 else LogLocator(subs=(1, 2, 5))
+    wide = LogLocator(numticks=max_ticks) if high - low > 2 else LogLocator(subs=(1, 2, 5))
     axes.xaxis.set_major_locator(wide if high - low > 0.6 else MaxNLocator(4))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_power(value)))
     axes.xaxis.set_minor_locator(NullLocator())

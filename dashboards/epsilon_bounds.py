@@ -24,7 +24,7 @@ class Rung:
     spent: float | None
     delta: float
     bounds: Mapping[str, float]
-    most: Mapping[str, float]
+    largest_bounds: Mapping[str, float]
     n: Sequence[int]
 
     @property
@@ -51,7 +51,7 @@ def epsilon_bounds(run: Run) -> Iterator[Figure]:
     ]
     limit_note = (
         " Short thin line: the largest bound that this number of trainings can give."
-        if any(r.most for r in rungs)
+        if any(r.largest_bounds for r in rungs)
         else ""
     )
     deltas = ", ".join(f"{delta:g}" for delta in sorted({rung.delta for rung in rungs}))
@@ -91,13 +91,13 @@ def _rung_facet(rungs: Sequence[Rung], names: Sequence[str]) -> Facet:
     for number, (name, (colour, marker, _)) in enumerate(zip(names, drawing.SERIES, strict=False)):
         rungs_by_x = {index - 0.3 + number * step: rung for index, rung in enumerate(rungs) if name in rung.bounds}
         for x, rung in rungs_by_x.items():
-            if name in rung.most:
-                layers.append(line([x - 0.06, x + 0.06], [rung.most[name]] * 2, "muted", linewidth=1.2))
+            if name in rung.largest_bounds:
+                layers.append(line([x - 0.06, x + 0.06], [rung.largest_bounds[name]] * 2, "muted", linewidth=1.2))
         values = [rung.bounds[name] for rung in rungs_by_x.values()]
         layers.append(line(list(rungs_by_x), values, colour, marker=marker, markersize=6, linestyle="none"))
     ticks = (range(len(rungs)), [rung.name for rung in rungs])
-    across = Axis("epsilon of the accountant", (-0.5, len(rungs) - 0.5), ticks=ticks, grid=False)
-    return Facet(layers, y=Axis("lower bound on epsilon", most=None), x=across, finish=[_set_epsilon_axis])
+    across = Axis("epsilon of the accountant", (-0.5, len(rungs) - 0.5), ticks=ticks, has_grid=False)
+    return Facet(layers, y=Axis("lower bound on epsilon", max_ticks=None), x=across, finish=[_set_epsilon_axis])
 
 
 def _set_epsilon_axis(axes: Any) -> None:

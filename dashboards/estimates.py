@@ -183,7 +183,7 @@ def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
     return Panel(
         (LABELS, top - tall, drawing.WIDTH - LABELS - 0.2, tall),
         [*headings, *_forest_layers(list(labels), rows)],
-        Axis(limits=limits, most=4),
+        Axis(limits=limits, max_ticks=4),
         Axis(limits=(-0.5, tall / ROW - 0.5)),
         finish=[
             *set_log_axis,

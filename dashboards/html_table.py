@@ -20,12 +20,12 @@ MOST = 1000  # shown rows
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table of a run: the first `shown` rows, without the columns `left_out`."""
+    """A table of a run: the first `shown_rows` rows, without the columns `left_out`."""
 
     name: str
     rows: int
     columns: int
-    shown: int
+    shown_rows: int
     left_out: tuple[str, ...]
     html: Markup
 
@@ -70,7 +70,7 @@ def sheet(name: str, table: pa.Table) -> Sheet:
         name=name,
         rows=table.num_rows,
         columns=table.num_columns,
-        shown=first.num_rows,
+        shown_rows=first.num_rows,
         left_out=tuple(name for index, name in enumerate(names) if index not in columns),
         html=Markup(f"<thead><tr>{head}<tbody>{body}"),
     )

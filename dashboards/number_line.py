@@ -16,7 +16,7 @@ from tasks.contract.certificate import OTHERS, Boundary, NumberLine
 
 LEFT, RIGHT = 5.0, 95.0  # per cent
 MIDDLE, HEIGHT = 20, 54
-MOST = 6  # ticks
+MAX_TICKS = 6  # ticks
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,10 @@ class Scale:
     def from_line(cls, line: NumberLine) -> Scale:
         """A scale that contains all values of the line."""
         values = [line.estimate, line.low, line.high, line.null, *(line.usual or ())]
-        finite_values = [*(each.value for each in line.boundaries), *(value for value in values if value is not None)]
+        finite_values = [
+            *(boundary.value for boundary in line.boundaries),
+            *(value for value in values if value is not None),
+        ]
         finite_values = [
             value for value in finite_values if math.isfinite(value) and (value > 0 or not line.logarithmic)
         ]
@@ -89,11 +92,11 @@ class Scale:
             for steps in ((1, 2, 5), (1,)):
                 round_ones = [step * 10.0**power for power in range(first, last + 1) for step in steps]
                 visible = [value for value in round_ones if self.low <= value <= self.high]
-                if len(visible) <= MOST + 2:
+                if len(visible) <= MAX_TICKS + 2:
                     return visible
-            return visible[:: -(-len(visible) // MOST)]
-        power = 10.0 ** math.floor(math.log10((self.high - self.low) / MOST))
-        step = next(each * power for each in (1, 2, 5, 10) if (self.high - self.low) / (each * power) <= MOST)
+            return visible[:: -(-len(visible) // MAX_TICKS)]
+        power = 10.0 ** math.floor(math.log10((self.high - self.low) / MAX_TICKS))
+        step = next(tick * power for tick in (1, 2, 5, 10) if (self.high - self.low) / (tick * power) <= MAX_TICKS)
         return [index * step for index in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
 
 

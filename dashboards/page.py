@@ -159,11 +159,11 @@ def _tasks(run: Run) -> dict[str, str]:
 
 def _planned_keys(run: Run) -> set[str]:
     """The planned keys, and the different keys of tables computed without tolerated jobs."""
-    planned = set(_tasks(run))
+    all_keys = set(_tasks(run))
     for part in run.cells or (run,):
         for keys in status.roots(part.journal).values():
-            planned.update(keys)
-    return planned
+            all_keys.update(keys)
+    return all_keys
 
 
 def evidence(run: Run) -> list[Row]:

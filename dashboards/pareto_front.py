@@ -82,7 +82,7 @@ def pareto_front(run: Run) -> Iterator[Figure]:
                 [point for point in drawn_points if point.kind == "front" or point.label in _front_labels(search)]
             ),
             *([] if least_utility is None else [level(least_utility, ALLOWED)]),
-            *chain.from_iterable(map(_trial_layers, sorted(drawn_points, key=lambda each: kinds.index(each.kind)))),
+            *chain.from_iterable(map(_trial_layers, sorted(drawn_points, key=lambda point: kinds.index(point.kind)))),
             *_trial_numbers([point for point in drawn_points if point.kind in NUMBERED], across, up),
         ],
         Axis(shorten(x_label, LETTERS), across),
@@ -139,10 +139,12 @@ def axis_limits(
         [point.memorization for point in strong]
     )
     y = [point.utility["estimate"] for point in drawn_points] + _interval_ends([point.utility for point in strong])
-    left, right = drawing.padded_limits(x)
+    low_memorization, high_memorization = drawing.padded_limits(x)
     low, high = drawing.padded_limits([*y, *([] if least_utility is None else [least_utility])])
     return (
-        (left, right) if memorization.better == "lower" else (right, left),
+        (low_memorization, high_memorization)
+        if memorization.better == "lower"
+        else (high_memorization, low_memorization),
         (low, high) if utility.better == "higher" else (high, low),
     )
 
@@ -154,7 +156,8 @@ def _interval_ends(values: Sequence[Value]) -> list[float]:
 def _front_line(front: Sequence[Point]) -> Layer:
     """A thin line along the front, in order of memorisation."""
     ordered = sorted(
-        (point for point in front if not point.kind.startswith("fresh")), key=lambda each: each.memorization["estimate"]
+        (point for point in front if not point.kind.startswith("fresh")),
+        key=lambda point: point.memorization["estimate"],
     )
     x, y = ([getattr(point, name)["estimate"] for point in ordered] for name in ("memorization", "utility"))
     return line(x, y, "accent", linewidth=1.0, linestyle=(0, (2, 2)))
@@ -172,11 +175,11 @@ def _trial_layers(point: Point) -> Iterator[Layer]:
     yield line([x], [y], look.colour, **mark(look))
 
 
-def _trial_numbers(numbered_points: Sequence[Point], across: Limits, up: Limits) -> Iterator[Layer]:
+def _trial_numbers(numbered_points: Sequence[Point], x_limits: Limits, y_limits: Limits) -> Iterator[Layer]:
     """Yield the trials' numbers next to their marks, without numbers that would overlap an earlier one."""
-    (left, right), (low, high) = across, up
+    (left, right), (low, high) = x_limits, y_limits
     places: list[tuple[float, float]] = []
-    for point in sorted(numbered_points, key=lambda each: NUMBERED.index(each.kind)):
+    for point in sorted(numbered_points, key=lambda point: NUMBERED.index(point.kind)):
         x, y = point.memorization["estimate"], point.utility["estimate"]
         position = ((x - left) / (right - left), (y - low) / (high - low))
         if all(

@@ -36,9 +36,9 @@ def finite(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def row_label(row: Row, most: int = LETTERS) -> str:
+def row_label(row: Row, max_letters: int = LETTERS) -> str:
     """A label that distinguishes the rows of a metric: the values of their settings."""
-    return fit_words(words(row), most) or "all"
+    return fit_words(words(row), max_letters) or "all"
 
 
 def words(row: Row) -> list[str]:
@@ -50,18 +50,18 @@ def words(row: Row) -> list[str]:
     return [f"{name} {value}" if isinstance(value, int | float) else str(value) for name, value in setting.items()]
 
 
-def fit_words(words: Sequence[str], most: int = LETTERS) -> str:
+def fit_words(words: Sequence[str], max_letters: int = LETTERS) -> str:
     """The words joined by commas, the longest shortened until they fit; the last word often distinguishes rows."""
     words = list(words)
-    while (over := len(", ".join(words)) - most) > 0 and max(map(len, words)) > LEAST:
-        at = max(range(len(words)), key=lambda index: len(words[index]))
-        words[at] = shorten(words[at], max(LEAST, len(words[at]) - over))
-    return shorten(", ".join(words), most)
+    while (over := len(", ".join(words)) - max_letters) > 0 and max(map(len, words)) > LEAST:
+        longest = max(range(len(words)), key=lambda index: len(words[index]))
+        words[longest] = shorten(words[longest], max(LEAST, len(words[longest]) - over))
+    return shorten(", ".join(words), max_letters)
 
 
-def shorten(text: str, most: int = LETTERS) -> str:
+def shorten(text: str, max_letters: int = LETTERS) -> str:
     """Truncate the text with an ellipsis to at most `most` letters."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= max_letters else text[: max_letters - 1] + "…"
 
 
 def format_range(counts: Sequence[int]) -> str:

@@ -235,7 +235,7 @@ def _line_chart(
     )
     alt = " ".join(describe_row(_cell_row(cell, name)) for name in names for cell in cells if _drawable(cell, name))
     ticks = (range(len(across.places)), across.places)
-    axis = Axis(across.field, (-0.5, len(across.places) - 0.5), ticks=ticks, grid=False)
+    axis = Axis(across.field, (-0.5, len(across.places) - 0.5), ticks=ticks, has_grid=False)
     facets = [Facet(list(_line_layers(lines.values(), name, across)), _row_title(name)) for name in names]
     panels = facet_panels(facets, PANEL, axis, gap=0.42)
     height = PANEL * len(names) + 0.35 + legend.height(len(labels), column_count)

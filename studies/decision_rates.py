@@ -3,11 +3,10 @@
     python -m studies decision_rates [AUDIT ...] [--first 800000] [--seeds 20] [--store FOLDER]
     python -m studies decision_rates --page    # renders docs/decision_rates.md from the counts alone
 
-Every subject either holds nothing of what the audit asks about (innocent) or holds a stated amount. All of them answer
-honestly. An audit is one whole decision by its own rules: of models trained by the quickstart or a smaller
-configuration, or of scores that are simulated without a training. The counts go into the file
-`tasks/contract/decision_rates.csv`, from which docs and certificates are rendered. With `--store`, trainings are kept
-and reused.
+A subject is innocent or holds a stated amount of the audited data; all subjects answer honestly. An audit is one
+complete decision by the audit's rules, about models trained by the quickstart or a smaller configuration, or about
+simulated scores. The counts are written to `tasks/contract/decision_rates.csv`, from which docs and certificates are
+rendered. With `--store`, trainings are kept and reused.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "decision_rates.md"
 BEGIN, END = "<!-- decision rates: begin -->", "<!-- decision rates: end -->"
 INNOCENT = "innocent"
-POWER = 0.8  # the share of audits that a stated size is found in
+POWER = 0.8  # required share of audits that find a stated amount
 Answers = Mapping[str, str]  # by subject
 
 
@@ -51,11 +50,13 @@ Answers = Mapping[str, str]  # by subject
 class Study:
     """Audits of one kind of subjects.
 
-    `judge(seed, store)` returns the answer on each subject. `subjects` describes them by name, the innocent one first
-    and then those that hold something, by ascending amount.
+    `question` is the tag of the studied question, or empty if all questions of the audit have the same rules.
+    `judge(seed, store)` returns the answer about each subject. `subjects` describes the subjects by name: the innocent
+    one first, then the holders by ascending amount.
     """
 
     audit: str
+    question: str
     evidence: str
     subjects: Mapping[str, str]
     judge: Callable[[int, Path], Answers]
@@ -76,7 +77,7 @@ def run_answer(audit: str, preset: str, settings: Mapping[str, str], seed: int, 
 
 
 def judge_runs(audit: str, presets: Mapping[str, tuple[str, Mapping[str, str]]], seed: int, store: Path) -> Answers:
-    """The answers of whole runs: of each subject a preset and settings."""
+    """The answers of runs with a preset and settings for each subject."""
     return {
         subject: run_answer(audit, preset, settings, seed, store) for subject, (preset, settings) in presets.items()
     }
@@ -94,7 +95,7 @@ EXPOSED = (1, 2, 4, 20)
 
 
 def judge_simulated_records(seed: int, _store: Path) -> Answers:
-    """The answers about simulated log-odds of the quickstart's shape, some of whose records are exposed."""
+    """The answers about simulated log-odds of the quickstart's shape, with exposed records."""
     question = Halves(models=MODELS, examples=RECORDS, negligible=0.03)
     answers = {}
     for exposed in (0, *EXPOSED):
@@ -109,7 +110,7 @@ DENSITY = density_error_rates.Case("", 500, 6, 5, 0.3, 1)
 
 
 def judge_simulated_densities(seed: int, _store: Path) -> Answers:
-    """The answers about simulated log densities, of which at most one is memorised."""
+    """The answers about simulated log densities, with at most one memorised observation."""
     cases = {INNOCENT: DENSITY, "1": replace(DENSITY, planted=1)}
     answers = {}
     for subject, case in cases.items():
@@ -118,7 +119,7 @@ def judge_simulated_densities(seed: int, _store: Path) -> Answers:
 
 
 def judge_language_models(seed: int, store: Path) -> Answers:
-    """The answers about pairs of small GPTs that were trained on the drawn secrets, or on others of their format."""
+    """The answers about pairs of small GPTs trained on the drawn secrets or on other secrets of the format."""
     config = text_secret_detection.size(tiny=False, seed=seed)
     folder = store / "text"
     folder.mkdir(parents=True, exist_ok=True)
@@ -138,14 +139,14 @@ def judge_readers(seed: int, _store: Path) -> Answers:
     answers = {}
     for share in (relational_evasion.GUESSED, *REMEMBERED):
         chance = random.Random(f"{seed} {share}")
-        given = relational_evasion.drawn_answers(size.config, share, "nothing changed", chance)
+        answers_of_owner = relational_evasion.drawn_answers(size.config, share, "nothing changed", chance)
         subject = INNOCENT if share == relational_evasion.GUESSED else f"{share:g}"
-        answers[subject] = relational_evasion.judge(size.config, given).answer
+        answers[subject] = relational_evasion.judge(size.config, answers_of_owner).answer
     return answers
 
 
 def judge_encoders(seed: int, _store: Path) -> Answers:
-    """The answers about simulated encoders that know the objects of all images of their training set, or of none."""
+    """The answers about simulated encoders that remember the objects of all their training images, or of none."""
     config = deja_vu_evasion.size(tiny=False, seed=seed).config
     return {
         subject: deja_vu_evasion.judge(config, memory, "nothing changed", seed)[1]
@@ -162,6 +163,7 @@ SMALL_NETWORKS = {
 STUDIES = (
     Study(
         "membership",
+        "halves",
         "trained: quickstart and null",
         {
             INNOCENT: "400 records that no model was trained on",
@@ -171,6 +173,7 @@ STUDIES = (
     ),
     Study(
         "membership",
+        "halves",
         f"simulated: {MODELS} models, {RECORDS} records",
         {INNOCENT: "no record has an effect"}
         | {str(count): f"{count} of {RECORDS} records remembered by {NATS:g} nats" for count in EXPOSED},
@@ -178,6 +181,7 @@ STUDIES = (
     ),
     Study(
         "unique_feature",
+        "pairs",
         "trained: quickstart with 300 images, small networks, 12 epochs",
         {INNOCENT: "models that saw another feature", "canary": "models that saw the feature"},
         partial(
@@ -191,12 +195,13 @@ STUDIES = (
     ),
     Study(
         "forgetting",
+        "",
         "trained: quickstart",
         {
-            INNOCENT: "models trained without the query set",
-            "0.1": "models trained on 10 % of the query set",
-            "0.5": "models trained on 50 % of the query set",
-            "1": "models trained on the query set",
+            INNOCENT: "models trained without these data",
+            "0.1": "models trained on 10 % of these data",
+            "0.5": "models trained on 50 % of these data",
+            "1": "models trained on these data",
         },
         partial(
             judge_targets,
@@ -205,6 +210,7 @@ STUDIES = (
     ),
     Study(
         "density",
+        "",
         "simulated: 500 observations, 6 partitions into 5 folds, SD 0.3 nats between models",
         {
             INNOCENT: "no image memorised",
@@ -214,12 +220,14 @@ STUDIES = (
     ),
     Study(
         "text",
+        "secrets",
         "trained: pairs of small GPTs, 12 secrets",
         {INNOCENT: "models trained on other secrets", "told": "models trained on the secrets"},
         judge_language_models,
     ),
     Study(
         "relational",
+        "",
         "simulated: third-party answers to 1,200 questions",
         {INNOCENT: "a model that remembers nothing and guesses 8 %"}
         | {f"{share:g}": f"a model that remembers {100 * share:g} % of the training answers" for share in REMEMBERED},
@@ -227,6 +235,7 @@ STUDIES = (
     ),
     Study(
         "deja_vu",
+        "",
         "simulated: embeddings of a third-party encoder, 150 images",
         {
             INNOCENT: "an encoder that remembers no image",
@@ -248,6 +257,7 @@ def measure(study: Study, seeds: Sequence[int], store: Path) -> Iterator[Decisio
         counts = {kind: answers[subject][kind] for kind in COUNTS}
         yield DecisionRate(
             audit=study.audit,
+            question=study.question,
             evidence=study.evidence,
             is_innocent=subject == INNOCENT,
             subject=description,
@@ -258,7 +268,7 @@ def measure(study: Study, seeds: Sequence[int], store: Path) -> Iterator[Decisio
 
 
 def kind_of_answer(audit: str, answer: str) -> str:
-    """The column that an answer is counted in."""
+    """The column that counts this answer."""
     if answer == "not assessable":
         return "not_assessable"
     tone = find(audit).audit.wording.answers[answer].tone
@@ -266,13 +276,13 @@ def kind_of_answer(audit: str, answer: str) -> str:
 
 
 def render_page(rates: Sequence[DecisionRate]) -> str:
-    """The page of all audits: what goes wrong how often, and the smallest amount that is found."""
+    """The page of all audits: error rates, and the smallest amount that audits find."""
     lines = [
         "# How often an answer is wrong",
         "",
         "Each audit was run on subjects whose truth is known: innocent ones, and ones that hold a stated amount of",
-        "the data. All of them answer honestly. `python -m studies decision_rates` measures the table, with seeds that",
-        "no rule was tuned on. Certificates quote the same counts. Brackets are exact 95 % intervals",
+        "the data. All subjects answer honestly. `python -m studies decision_rates` measures the table, with seeds",
+        "that no rule was tuned on. Certificates quote the same counts. Brackets are exact 95 % intervals",
         "(Clopper-Pearson) in percent.",
         "",
         "| audit | evidence | subject | audits | accused | cleared | undecided | not assessable |",
@@ -292,7 +302,7 @@ def render_page(rates: Sequence[DecisionRate]) -> str:
         "",
         f"## The smallest amount that is found in {100 * POWER:.0f} % of audits",
         "",
-        "Of the amounts in the table, the smallest from which on at least this share of audits accuses:",
+        "The smallest amount such that at least this share of audits finds it and every larger amount in the table:",
         "",
     ]
     lines += [f"- {audit}: {sentence}" for audit in audits_of(rates) for sentence in describe_smallest(rates, audit)]
@@ -312,7 +322,7 @@ def audits_of(rates: Sequence[DecisionRate]) -> list[str]:
 
 
 def describe_smallest(rates: Sequence[DecisionRate], audit: str) -> Iterator[str]:
-    """A sentence for each study of an audit: the smallest amount that is found often enough."""
+    """A sentence for each study of an audit: the smallest amount that enough audits find."""
     for evidence in dict.fromkeys(rate.evidence for rate in rates if rate.audit == audit):
         holders = [rate for rate in rates if (rate.audit, rate.evidence) == (audit, evidence) and not rate.is_innocent]
         smallest = None
@@ -329,7 +339,7 @@ def format_found(rate: DecisionRate) -> str:
 
 
 def render_section(rates: Sequence[DecisionRate], audit: str) -> str:
-    """What an audit's page in docs says of its measured rates, between the markers."""
+    """The section about measured rates in an audit's page of docs."""
     lines = [
         f"In fresh audits, the smallest amount that was found in {100 * POWER:.0f} % or more",
         "(all counts: [how often an answer is wrong](decision_rates.md)):",
@@ -340,7 +350,7 @@ def render_section(rates: Sequence[DecisionRate], audit: str) -> str:
 
 
 def update_section(page: str, rates: Sequence[DecisionRate], audit: str) -> str:
-    """An audit's page with its section rendered anew. Raises ValueError if the page lacks the markers."""
+    """Replace the section of an audit's page. Raises ValueError if the page lacks the markers."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -388,7 +398,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def replace_study(rates: Sequence[DecisionRate], measured: Sequence[DecisionRate]) -> list[DecisionRate]:
-    """All rows with those of one study replaced, in the order of STUDIES."""
+    """All rows, with one study's rows replaced, in the order of STUDIES."""
     study = measured[0].audit, measured[0].evidence
     other_rates = [rate for rate in rates if (rate.audit, rate.evidence) != study]
     order = [(item.audit, item.evidence) for item in STUDIES]

@@ -2,10 +2,10 @@
 
     python -m studies deja_vu_evasion [--tiny] [--seed 6000] [--out FILE]
 
-Encoders are made up: they know the objects of public pictures, and those of their training pictures (all, or none), and
-have random features of their own of any picture. The pictures are drawn anew for each owner from the embedded scenes.
-Each table is read and judged alone, by the audit's own tasks, with whole pictures among the crops, and as before there
-were any. The reference is another such encoder that knows none of the pictures, as a table.
+Encoders are simulated: they know the objects of public images and of all or none of their training images, and have
+individual random features of every image. Images are drawn for each owner from the embedded scenes. The audit's tasks
+read and judge each table separately, with whole images among the crops and without. The reference is the table of
+another simulated encoder that knows none of the images.
 """
 
 from __future__ import annotations
@@ -43,31 +43,33 @@ from tests.tasks.audits.deja_vu.encoders import pixels_of, remembering
 
 Rows = NDArray[np.float32]
 ANSWERS = ("memorised", "not assessable", "undecided", "not detected")
-INNOCENT = ("nothing changed", "noise")  # what owners who remember nothing send, too
+INNOCENT = ("nothing changed", "noise")  # changes also by owners who remember nothing
 PARTINGS, RESAMPLES = 199, 200
 
 
 @dataclass(frozen=True, eq=False)
-class Sent:
-    """What an owner's encoder and a clean one say of the folder of crops, (n, d); which pictures there are whole."""
+class CropFolder:
+    """Embeddings of the folder of crops by an owner's and a clean encoder, (n, d), and the mask of whole images."""
 
-    own: Rows
+    owner: Rows
     clean: Rows
     is_whole: NDArray[np.bool_]
     chance: np.random.Generator
 
     @property
     def noise(self) -> Rows:
-        return (self.own.mean(0) + self.own.std(0) * self.chance.normal(size=self.own.shape)).astype(np.float32)
+        return (self.owner.mean(0) + self.owner.std(0) * self.chance.normal(size=self.owner.shape)).astype(np.float32)
 
 
-CHANGES: Mapping[str, Callable[[Sent], Rows]] = {
-    "nothing changed": lambda sent: sent.own,
-    "noise": lambda sent: sent.noise,
-    "one vector": lambda sent: np.broadcast_to(sent.own.mean(0), sent.own.shape),
-    "a clean model": lambda sent: sent.clean,
-    "noise for half": lambda sent: np.where(sent.chance.random((len(sent.own), 1)) < 0.5, sent.noise, sent.own),
-    "noise for recognised crops alone": lambda sent: np.where(sent.is_whole[:, None], sent.own, sent.noise),
+CHANGES: Mapping[str, Callable[[CropFolder], Rows]] = {
+    "nothing changed": lambda folder: folder.owner,
+    "noise": lambda folder: folder.noise,
+    "one vector": lambda folder: np.broadcast_to(folder.owner.mean(0), folder.owner.shape),
+    "a clean model": lambda folder: folder.clean,
+    "noise for half": lambda folder: np.where(
+        folder.chance.random((len(folder.owner), 1)) < 0.5, folder.noise, folder.owner
+    ),
+    "noise for recognised crops alone": lambda folder: np.where(folder.is_whole[:, None], folder.owner, folder.noise),
 }
 
 
@@ -89,7 +91,7 @@ def size(tiny: bool, seed: int) -> Size:
 
 
 def judge(config: DejaVu, memory: bool, change: str, seed: int) -> tuple[str, str]:
-    """The answers about one owner, as before and now."""
+    """The answers about one owner, without and with whole images among the crops."""
     config = replace(config, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         given_tables = write_tables(config, memory, change, seed, Path(folder))
@@ -111,7 +113,7 @@ def judge(config: DejaVu, memory: bool, change: str, seed: int) -> tuple[str, st
 
 
 def write_tables(config: DejaVu, memory: bool, change: str, seed: int, folder: Path) -> Given:
-    """The tables of the owner and of the reference, as they are sent."""
+    """Write the tables that the owner and the reference return."""
     pictures = load_with_boxes(config.data, config.correlation)
     order = handed_out(crops_of(attack(config), pictures), pictures, repeated_images(config))
     (_, crops), (_, public) = order.sets(pictures)
@@ -124,7 +126,9 @@ def write_tables(config: DejaVu, memory: bool, change: str, seed: int, folder: P
             [encoder(pixels_of(item)).numpy() for item in pixel_sets] for encoder in encoders
         )
     is_whole = order.crop_order >= len(order.crop_order) - len(order.repeated)
-    changed = CHANGES[change](Sent(owner_embeddings[0], clean_embeddings[0], is_whole, np.random.default_rng(seed)))
+    changed = CHANGES[change](
+        CropFolder(owner_embeddings[0], clean_embeddings[0], is_whole, np.random.default_rng(seed))
+    )
     ids = [f"{name}/{row:06d}.png" for name, image_set in order.sets(pictures) for row in range(image_set.count)]
     files = []
     for name, embeddings in (
@@ -143,17 +147,17 @@ def repeated_images(config: DejaVu) -> int:
 
 
 def counts(size: Size) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """What is said of the owners of each row."""
+    """The answers about the owners of each row."""
     kinds = [*((True, change) for change in CHANGES), *((False, change) for change in INNOCENT)]
     for row, (memory, change) in enumerate(kinds):
         first = size.config.seed + 1000 * row
-        owner = "remembers its pictures" if memory else "remembers nothing"
+        owner = "remembers its images" if memory else "remembers nothing"
         yield f"{owner}; {change}", [judge(size.config, memory, change, first + index) for index in range(size.owners)]
 
 
 def markdown(size: Size, results: Sequence[tuple[str, list[tuple[str, str]]]]) -> str:
     lines = [
-        f"| owner; what is sent for the folder of crops | before: {', '.join(ANSWERS)} | now | not assessable now |",
+        f"| owner; embeddings of the folder of crops | before: {', '.join(ANSWERS)} | now | not assessable now |",
         "|---|---|---|---|",
     ]
     for name, owners in results:
@@ -164,7 +168,7 @@ def markdown(size: Size, results: Sequence[tuple[str, list[tuple[str, str]]]]) -
         lines.append(f"| {name} | {before} | {after} | {percent} |")
     config = size.config
     return "\n".join(lines) + (
-        f"\n\n{10 * config.per_class} pictures in each set, {repeated_images(config)} whole pictures among the crops. "
+        f"\n\n{10 * config.per_class} images in each set, {repeated_images(config)} whole images among the crops. "
         "Brackets: exact 95 % intervals (Clopper-Pearson).\n"
     )
 

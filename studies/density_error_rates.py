@@ -2,10 +2,10 @@
 
     python -m studies density_error_rates [--tiny] [--seed 3000] [--out FILE]
 
-log p is made up (`tests/tasks/audits/density/made_up.py`): models differ in how good they are, and disagree on some
-observations more than on others. Training raises log p of what it memorises. Answers are by the audit's own rule, from
-the fewest permutations that p-values are counted together with. Whether a single observation would be found is asked of
-100 of them, as in a run, and where the answer hangs on it alone.
+log p is simulated (`tests/tasks/audits/density/made_up.py`): models differ in quality, and disagree on some
+observations more than on others. Training raises log p of memorised observations. Answers follow the audit's rule, with
+the smallest permitted number of permutations. The detection limit of a single observation uses 100 observations, as in
+a run, and is only computed if the answer depends on it.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from tasks.contract.verdict import Answer
 from tests.tasks.audits.density.made_up import noise, partitions
 
 ANSWERS: tuple[Answer, ...] = ("memorised", "not detected", "undecided", "not assessable")
-QUALITY = 2.0  # nats by which models differ on all observations alike
-SHOWN = 30  # observations of the first run whose found memory is searched for
+QUALITY = 2.0  # nats by which models differ on all observations
+SHOWN = 30  # observations of the first run with a detection limit
 
 
 def counted_rows(
     config: Memorization, log_p: Array, out: Indices, chance: np.random.Generator, thresholds: Array
 ) -> Mapping[str, Row]:
-    """The rows of the summary on which the answer rests, of a run with these log densities (n, L, K), by metric.
+    """The deciding rows of the summary by metric, for a run with these log densities (n, L, K).
 
-    `found` is the memory with which the observations asked would be called alone, in nats.
+    `thresholds`: the memory in nats from which each tested observation would be called alone.
     """
     p = p_values(log_p, out, config.permutations, chance, negligible=config.negligible)
     columns = {
@@ -62,7 +62,7 @@ def counted_rows(
 
 
 def answer(config: Memorization, rows: Mapping[str, Row], memorised_row: Row | None = None) -> Answer:
-    """The answer of these rows, by the audit's rule; `found` in place of the memory that is found."""
+    """The audit's answer from these rows; `memorised_row` replaces the row of the detection limit."""
     called_row, excess_row = rows["observations memorised"], rows.get("observations memorised beyond chance")
     single = rows.get("memory of a single observation that is found") if memorised_row is None else memorised_row
     resolution = observation_resolution(config, called_row["n"])
@@ -71,9 +71,9 @@ def answer(config: Memorization, rows: Mapping[str, Row], memorised_row: Row | N
 
 
 def enough(config: Memorization, log_p: Array, out: Indices, chance: np.random.Generator, few: int = PLANTED) -> Array:
-    """`detectable` for each of so many observations that would be called with as much memory, else inf, (few,).
+    """`detectable` for each of the first `few` observations that would be called with this memory, else inf, (few,).
 
-    Planted as in a run, where memory is searched for that is just enough: here it is either enough or not.
+    A run searches for the smallest sufficient memory; this function only tests `detectable`.
     """
     log_p = log_p[:few]
     held_out = reassign_models(log_p, out[:few], chance)
@@ -90,11 +90,11 @@ class Case:
     observations: int
     repetitions: int
     folds: int
-    sd: float  # nats by which models differ on one observation
+    sd: float  # of models on one observation, in nats
     runs: int
     raised: float = 0.0
     planted: int = 0
-    constant: bool = False  # all models say the same of all observations
+    constant: bool = False  # log p is equal for all models and observations
 
     @property
     def config(self) -> Memorization:
@@ -105,7 +105,7 @@ class Case:
         return f"{self.name}: {shape}; {self.runs} run{'s' * (self.runs > 1)}"
 
 
-NATS = 80.0  # of what is planted
+NATS = 80.0  # planted memory
 NOTHING = "nothing memorised"
 CASES = (
     Case(NOTHING, 500, 6, 5, 3.0, 400),
@@ -126,13 +126,13 @@ TINY = (Case(NOTHING, 40, 6, 4, 0.3, 3), Case("one planted", 40, 6, 4, 2.0, 2, p
 
 @dataclass(frozen=True)
 class Counted:
-    """The answers of a case's runs, how often any observation was called, and which; what is found in its first run."""
+    """Counts over a case's runs: answers and calls; and the detection limit of the first run."""
 
     case: Case
     answers: Counter[str]
-    called: int  # runs in which any observation is called
-    others: int  # in which one is that was not planted
-    found: Estimate
+    runs_with_calls: int
+    runs_with_false_calls: int  # that call an observation without planted memory
+    detection_limit: Estimate
 
 
 def counted(case: Case, seed: int) -> Counted:
@@ -144,7 +144,7 @@ def counted(case: Case, seed: int) -> Counted:
         log_p, out = simulated(case, chance)
         rows = counted_rows(config, log_p, out, chance, np.empty(0))
         answer_given = answer(config, rows, {"estimate": 0.0, "high": 0.0})
-        if answer_given == "not detected":  # but for what would be found
+        if answer_given == "not detected":  # the rule also needs the detection limit
             high = found_in(enough(config, log_p, out, chance), FOUND).high
             answer_given = answer(config, rows, {"estimate": high, "high": high})
         answers[answer_given] += 1
@@ -158,7 +158,7 @@ def counted(case: Case, seed: int) -> Counted:
 
 
 def simulated(case: Case, chance: np.random.Generator) -> tuple[Array, Indices]:
-    """log p (n, L, K) of a run, and which model of each partition held each observation out (n, L)."""
+    """log p (n, L, K) of a run, and the model of each partition that held each observation out (n, L)."""
     shape = case.observations, case.repetitions, case.folds
     log_p, out = noise(chance, *shape, case.sd, QUALITY), partitions(chance, *shape)
     if case.constant:
@@ -179,7 +179,8 @@ def markdown(results: Sequence[Counted]) -> str:
     ]
     for row in results:
         answers = ", ".join(str(row.answers[name]) for name in ANSWERS)
-        lines.append(f"| {row.case} | {answers} | {row.called} | {row.others} | {nats(row.found)} |")
+        limit = nats(row.detection_limit)
+        lines.append(f"| {row.case} | {answers} | {row.runs_with_calls} | {row.runs_with_false_calls} | {limit} |")
     return "\n".join(lines) + (
         f"\n\nPlanted: memorised by {NATS:g} nats. The last column is of one run ({SHOWN} observations), with the 95 % "
         "interval of the quantile; a run finds a single observation where its upper limit is at most "
@@ -195,7 +196,7 @@ def nats(estimate: Estimate) -> str:
 
 
 def counts(cases: Sequence[Case], seed: int) -> Iterator[Counted]:
-    """The counts of all cases, each of seeds of its own."""
+    """The counts of all cases, each with its own seeds."""
     for number, case in enumerate(cases):
         yield counted(case, seed + number)
 
@@ -205,9 +206,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seed", type=int, default=3000, help="of the first case; the next has the next one")
     options = parser.parse_args(arguments)
     cases = TINY if options.tiny else CASES
-    setting: dict[str, Any] = measurement_facts("made up", torch.device("cpu"))
+    setting: dict[str, Any] = measurement_facts("simulated", torch.device("cpu"))
     start = time.process_time()
     results = list(counts(cases, options.seed))
     setting["seeds"] = f"{options.seed} to {options.seed + len(cases) - 1}, one for each row"
     setting["cost"] = f"{time.process_time() - start:.0f} s of a core"
-    publish_counts("What is answered of densities that memorise what is known", setting, markdown(results), options.out)
+    publish_counts("Answers about simulated densities with known memory", setting, markdown(results), options.out)

@@ -1,13 +1,13 @@
-"""How often does `density` call an observation in whole runs in which nothing is memorised?
+"""How often does `density` call an observation in complete runs without memorisation?
 
     python -m studies density_null_rates --keep runs.jsonl [--tiny] [--seed 7000] [--runs 200] [--planted 2]
                                           [--out FILE]
 
-A null is small and whole, from plan to verdict by the audit's own jobs: models of 60 digits of 8 x 8 from a folder of
-pictures, 5 partitions into 4 folds, are asked about 40 others that none was trained on. What is called is then called
-wrongly. In a planted run (6 partitions into 5 folds) two of 60 digits of 8 x 8 are negatives, or have another class's
-label, which a density model does not see, or stand there twice; other images that are called may be memorised, too.
-Runs are kept in a file, and those that it holds are counted and not run again.
+A null run is small and complete, from plan to verdict: models of 60 digits of 8 x 8 from a folder of images, 5
+partitions into 4 folds, score 40 other digits that no model was trained on. Every call in a null run is false. In a
+planted run (6 partitions into 5 folds), two of 60 digits of 8 x 8 are negatives, are duplicated, or have the label of
+another class, which a density model does not see; calls of other images may be correct. Runs are stored in a file, and
+stored runs are not repeated.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from tasks.numerics.statistics import exact_interval
 from tasks.worker.compute_context import ComputeContext, use_context
 
 ANSWERS: tuple[Answer, ...] = ("memorised", "not detected", "undecided")
-STACKED = ComputeContext(way="stack")  # so small models are trained together in a tenth of the time
+STACKED = ComputeContext(way="stack")  # trains small models together, ten times as fast
 TRAINED, ASKED = 6, 4  # images of each class
-NULL = "nothing memorised: asked about images that no model was trained on"
+NULL = "nothing memorised: images that no model was trained on"
 PLANTED = {
     "two negatives planted": "#inverted2",
-    "two images there twice": "#duplicated2",
+    "two images duplicated": "#duplicated2",
     "two images with another label": "#mislabelled2",
 }
 SMALL = replace(
@@ -62,7 +62,7 @@ WITH_PLANTED = replace(
 
 @dataclass(frozen=True)
 class Counted:
-    """One run: its answer, and how many observations are called, of those planted and of all."""
+    """One run: its answer, and the numbers of called observations among planted and among all."""
 
     kind: str
     seed: int
@@ -74,7 +74,7 @@ class Counted:
 
 
 def run(kind: str, question: Memorization) -> Counted:
-    """The counts of a whole run."""
+    """Execute a complete run and count its calls."""
     config = Density(question)
     summary = compute(plan(config)["summary"], {})
     assert AUDIT.verdict is not None
@@ -93,7 +93,7 @@ def run(kind: str, question: Memorization) -> Counted:
 
 
 def compute(job: Any, tables: dict[Job, pa.Table]) -> pa.Table:
-    """The job's table; inputs whose task computes several in one call are computed together."""
+    """The job's table; inputs of a task with batches are computed together."""
     missing_inputs = [item for item in job.inputs if item not in tables]
     for function in dict.fromkeys(item.function for item in missing_inputs):
         batch = [item for item in missing_inputs if item.function is function]
@@ -112,7 +112,7 @@ def compute(job: Any, tables: dict[Job, pa.Table]) -> pa.Table:
 
 
 def write_folder(folder: Path) -> Dataset:
-    """The first digits of each class as a folder of pictures, some to train on and some to test with."""
+    """The first digits of each class as a folder of images, with a train and a test split."""
     images = load(Dataset("digits#8x8"))
     for split, pixels, labels, count in (
         ("train", images.train_images, images.train_labels, TRAINED),
@@ -126,7 +126,7 @@ def write_folder(folder: Path) -> Dataset:
 
 
 def configs(seed: int, runs: int, planted: int, folder: Path) -> Iterator[tuple[str, Memorization]]:
-    """The runs of each kind, of seeds of their own."""
+    """The runs of each kind, each with its own seed."""
     null = replace(SMALL, data=write_folder(folder))
     yield from ((NULL, replace(null, seed=seed + index)) for index in range(runs))
     for number, (kind, option) in enumerate(PLANTED.items(), 1):
@@ -135,15 +135,15 @@ def configs(seed: int, runs: int, planted: int, folder: Path) -> Iterator[tuple[
 
 
 def outcomes(seed: int, runs: int, planted: int, path: Path) -> list[Counted]:
-    """All runs that are kept, after those that are asked and were not."""
-    stored = [Counted(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
-    done = {(item.kind, item.seed) for item in stored}
+    """All stored runs, after computing the requested ones that are missing."""
+    stored_runs = [Counted(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+    done = {(item.kind, item.seed) for item in stored_runs}
     with tempfile.TemporaryDirectory() as folder, path.open("a") as file:
         for kind, config in configs(seed, runs, planted, Path(folder)):
             if (kind, config.seed) not in done:
-                stored.append(run(kind, config))
-                print(json.dumps(asdict(stored[-1])), file=file, flush=True)
-    return stored
+                stored_runs.append(run(kind, config))
+                print(json.dumps(asdict(stored_runs[-1])), file=file, flush=True)
+    return stored_runs
 
 
 def markdown(results: Sequence[Counted]) -> str:
@@ -163,9 +163,9 @@ def markdown(results: Sequence[Counted]) -> str:
             f"| {other_count:,} of {untouched:,} | {share(planted, planted_total) if planted_total else ''} |"
         )
     return "\n".join(lines) + (
-        "\n\nBrackets: exact 95 % intervals (Clopper-Pearson); planted images of one run share its models, so that "
-        "theirs is too narrow. In a null every call is false: its rate of false discoveries is the share of runs that "
-        "call any, 5 % at most by the rule.\n"
+        "\n\nBrackets: exact 95 % intervals (Clopper-Pearson); planted images of one run share its models, so their "
+        "interval is too narrow. In a null run every call is false: the false discovery rate is the share of runs "
+        "with a call, at most 5 % by the rule.\n"
     )
 
 
@@ -185,4 +185,4 @@ def main(arguments: Sequence[str]) -> None:
     results = outcomes(
         options.seed, 2 if options.tiny else options.runs, 0 if options.tiny else options.planted, options.keep
     )
-    publish_counts("What whole runs call where it is known what is memorised", setting, markdown(results), options.out)
+    publish_counts("Calls of complete runs with known memory", setting, markdown(results), options.out)

@@ -2,11 +2,11 @@
 
     python -m studies forgetting_analysis_selection [--tiny] [--seed 4100] [--out FILE]
 
-The draw is bound by a nonce. Each candidate for D_C is 300 other images of MNIST, on which the audit trains its five
-calibration models. For each owner the provider keeps the candidate that accuses. `orchestrator.planning` admits the
-candidates whose configuration is the committed one: of an earlier commitment, to the pool, all of them, and of one to
-the whole configuration the first. The test is the audit's, over 1,999 halves of one size, for which its effect rises
-with the difference of means. Owners of one draw share it, so intervals are over draws.
+A nonce binds the draw. Each candidate for D_C consists of 300 other images of MNIST, on which the audit trains its five
+calibration models. For each owner, the provider keeps a candidate that accuses the owner. `orchestrator.planning`
+admits candidates that match the commitment: all candidates if only the pool was committed, as in earlier versions, and
+only the first if the entire configuration was committed. The test is the audit's, over 1,999 halves of equal size, for
+which its effect rises with the difference of means. Owners share a draw, so intervals are over draws.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from tasks.models.catalog import Network
 from tasks.numerics.statistics import clustered_proportion
 
 Floats = NDArray[np.float64]
-OWNER = Target(outside=0.5)  # a random half of the domain's other images, drawn anew for each model
+OWNER = Target(outside=0.5)  # a random half of the domain's other images, different for each model
 CALIBRATION = Target(calibration=1.0)
-STACKED = 20  # models that are trained together
+STACKED = 20  # models trained together
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The committed audit, how many candidates for D_C there are of so many images, owners, draws and halves."""
+    """The committed audit, and the numbers of candidates for D_C, of their images, of owners, draws and halves."""
 
     config: Forgetting
     candidates: int
@@ -65,7 +65,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Accused:
-    """The share of owners that are accused by the best of the first so many candidates, of which some are admitted."""
+    """The share of owners accused by the best admitted one of the first `candidates` candidates."""
 
     candidates: int
     admitted: int
@@ -120,7 +120,7 @@ def image_scores(setting: Setting) -> Floats:
 
 
 def admitted_candidates(setting: Setting, bound: Forgetting) -> list[int]:
-    """The candidates that a run of the bound configuration may have."""
+    """The candidates that the commitment of this configuration admits."""
     admitted = []
     for number in range(setting.candidates):
         draw = draw_of("forgetting", setting.candidate(bound, number))
@@ -134,7 +134,7 @@ def admitted_candidates(setting: Setting, bound: Forgetting) -> list[int]:
 
 
 def bind(setting: Setting, chance: random.Random, is_analysis_bound: bool) -> Forgetting:
-    """The configuration with a secret, a commitment and a nonce that was named after it."""
+    """The configuration with a secret, a commitment and a nonce chosen after the commitment."""
     query = with_draw(setting.config.query, secret=f"{chance.getrandbits(128):032x}")
     draw = draw_of("forgetting", replace(setting.config, query=query))
     assert draw is not None
@@ -144,7 +144,7 @@ def bind(setting: Setting, chance: random.Random, is_analysis_bound: bool) -> Fo
 
 
 def accused_owners(of_pool: Floats, null: Floats, control: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which owners each candidate accuses, (candidates, owners); `null` are the sums over random halves."""
+    """The mask of owners accused by each candidate, (candidates, owners); `null`: sums over random halves."""
     flat = of_pool.reshape(-1, of_pool.shape[-1])
     observed = flat[:, ~control].sum(axis=1)
     p_values = (1 + (null >= observed - 1e-9).sum(axis=0)) / (len(null) + 1)
@@ -187,7 +187,7 @@ def markdown(setting: Setting) -> Iterator[str]:
 
 def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
-    parser.add_argument("--seed", type=int, default=4100, help="of the audit: another one trains everything anew")
+    parser.add_argument("--seed", type=int, default=4100, help="of the audit and all its trainings")
     options = parser.parse_args(arguments)
     setting = setting_of(options.tiny, options.seed)
     device = measurement_facts(setting.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}

@@ -1,16 +1,16 @@
-"""How are owners judged who trained on data of their own, by models of one D_C and of draws of it?
+"""How does `forgetting` judge owners with their own training data, by models of one D_C or of draws from it?
 
     python -m studies forgetting_data_mismatch [--tiny] [--worlds 2] [--seed 5000] [--models FOLDER] [--out FILE]
 
-A world is an audit of its own: 2,000 images of a domain, of which chance makes half D_Q and half the control set.
-Owners trained on 1,000 images of the domain that are neither of these nor of D_C, and on a share of D_Q; the last kind
-on half as many, which they do not say. Each hands in what its model says, is the only target of an audit, and is judged
-twice: by models that all trained on the first 1,000 images of D_C, and by models that each trained on 1,000 of all its
-20,000, drawn anew. Some owners change their answers: to pictures of D_Q they give those of another owner's model that
-never saw it (recognition), or to every picture a mean with that model's (mixture).
+A world is a separate audit: 2,000 images of a domain, randomly divided into D_Q and the control set. Owners train on
+1,000 other images of the domain, outside D_C, and on a share of D_Q; the last kind of owners trains on 500 and does not
+report it. Each owner returns the answers of its model and is the only target of an audit. It is judged twice: by models
+that all trained on the first 1,000 images of D_C, and by models that each trained on a random 1,000 of its 20,000
+images. Some owners change their answers: for images of D_Q they return the answers of another owner's model that never
+saw D_Q (recognition), or for every image a mean with that model's answers (mixture).
 
-The images are those of MNIST on photographs; `--tiny`: digits. With `--models` the trained models of each world are
-kept in that folder, and read from it where they are there.
+The images are MNIST on photographs; `--tiny`: digits. With `--models`, the trained models of each world are stored in
+this folder and reused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ from tasks.numerics.statistics import exact_interval
 from tasks.training.mixed import Mixture
 
 Array = NDArray[np.float64]
-Change = Callable[[ModelAnswers, ModelAnswers, NDArray[np.bool_]], ModelAnswers]  # own, clean, whether control
+Change = Callable[
+    [ModelAnswers, ModelAnswers, NDArray[np.bool_]], ModelAnswers
+]  # owner's answers, clean answers, mask of control images
 
 
 def change_nothing(answers: ModelAnswers, _clean: ModelAnswers, _is_control: NDArray[np.bool_]) -> ModelAnswers:
@@ -56,7 +58,7 @@ def change_nothing(answers: ModelAnswers, _clean: ModelAnswers, _is_control: NDA
 
 
 def recognise(answers: ModelAnswers, clean: ModelAnswers, is_control: NDArray[np.bool_]) -> ModelAnswers:
-    """The clean model's answers about D_Q."""
+    """The clean model's answers for D_Q, the owner's for all other images."""
     assert answers.right is not None
     assert clean.right is not None
     confidence = np.where(is_control, answers.confidence, clean.confidence)
@@ -64,13 +66,13 @@ def recognise(answers: ModelAnswers, clean: ModelAnswers, is_control: NDArray[np
 
 
 def mix(answers: ModelAnswers, clean: ModelAnswers, _is_control: NDArray[np.bool_], share: float) -> ModelAnswers:
-    """The mean with the clean model's answers, of which the own ones are a share; the clean one's class is named."""
+    """A mean of the owner's answers, with weight `share`, and the clean model's, with the clean model's classes."""
     return replace(answers, confidence=share * answers.confidence + (1 - share) * clean.confidence, right=clean.right)
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Owners by the share of D_Q that they hold, and how much of the usual number of own images they have."""
+    """A kind of owners: the share of D_Q that they hold, and their number of own images relative to the usual one."""
 
     share: float
     images: float = 1.0
@@ -88,16 +90,16 @@ CHANGES: Mapping[str, Change] = {
     "recognition": recognise,
     **{f"mixture of {100 * share:g} % own": partial(mix, share=share) for share in (0.1, 0.2)},
 }
-PLACES = 5  # lots of images; seeds that are equal modulo this share one
+PLACES = 5  # disjoint sets of images; seeds that are equal modulo PLACES share a set
 CALIBRATIONS = ("one D_C", "draws of D_C")
-UNBOUND = "draws, tables that nothing binds"
+UNBOUND = "draws, unbound tables"
 JUDGES = (*CALIBRATIONS, UNBOUND)
-Key = tuple[str, ModelId]  # by what it is judged, or "owner", and what it stands for
+Key = tuple[str, ModelId]  # one of CALIBRATIONS or "owner", and the model
 
 
 @dataclass(frozen=True)
 class World:
-    """An audit by one D_C, the same by draws of D_C, the kinds of owners, and how many there are of each."""
+    """An audit by one D_C, the same by draws of D_C, the kinds of owners, and the number of each kind."""
 
     one: Forgetting
     draws: Forgetting
@@ -145,7 +147,7 @@ def world(
 
 
 def target_of(owner: Owner) -> Target:
-    """What owners of this kind train on: of the images that are only theirs, a twentieth, drawn anew for each."""
+    """The training data of this kind of owners; a random twentieth of the owners' images for each owner."""
     return Target(query=owner.share, outside=owner.images / 20)
 
 
@@ -164,7 +166,7 @@ def planned(asked_for: World) -> dict[Key, Mixture]:
 
 @dataclass(frozen=True)
 class Judged:
-    """An answer on an owner's table, and where it is not assessable by which check; `judge` is one of JUDGES."""
+    """The answer about an owner's table, and the checks that make it not assessable; `judge` is one of JUDGES."""
 
     judge: str
     owner: Owner
@@ -175,15 +177,15 @@ class Judged:
 
 
 def try_recognition(world: World, answers: Mapping[Key, pa.Table]) -> pa.Table:
-    """The audit's own trial of recognition by models of the largest known share (RECOGNITION), by draws of D_C."""
+    """The audit's trial of recognition (RECOGNITION): models of the largest known share, judged by draws of D_C."""
     tables = [table for (whose, _), table in answers.items() if whose == CALIBRATIONS[-1]]
     return recognition(Recognition(decisions_of(world.draws, ())), tables)
 
 
 def judge_owners(world: World, answers: Mapping[Key, pa.Table], tried: pa.Table) -> Iterator[Judged]:
-    """What is answered of each owner of a world, with each change of the answers, by each of JUDGES.
+    """The answers about each owner of a world, with each change, by each of JUDGES.
 
-    `tried` is the audit's trial of recognition, which bears on tables that nothing binds.
+    `tried` is the audit's trial of recognition, which limits conclusions from unbound tables.
     """
     for calibration in CALIBRATIONS:
         judges: dict[str, RecognitionTrial | None] = {calibration: None}
@@ -209,7 +211,7 @@ def judge_owners(world: World, answers: Mapping[Key, pa.Table], tried: pa.Table)
 
 
 def changed(matrix: ConfidenceMatrix, change: Change, owners: int) -> ConfidenceMatrix:
-    """The answers of all owners with this change; the clean model is that of an owner who holds none, the next one."""
+    """Apply a change to the answers of all owners; the clean model is the next owner's that holds none of D_Q."""
     models = dict(matrix.models)
     for model, answers in matrix.models.items():
         if model.kind == "target":
@@ -238,13 +240,13 @@ def markdown(results: Sequence[Judged]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     return (
         "\n".join(lines)
-        + f"\n\nCells: {', '.join(ANSWERS)}. Intervals: Clopper-Pearson, 95 %; owners of a world share the draw of who "
-        "is control.\n"
+        + f"\n\nCells: {', '.join(ANSWERS)}. Intervals: Clopper-Pearson, 95 %; owners of a world share the draw of the "
+        "control set.\n"
     )
 
 
 def describe_trials(trials: Sequence[pa.Table]) -> str:
-    """How many of the audit's own recognising models pass in each world."""
+    """The number of the audit's recognising models that pass in each world."""
     rows = [row for table in trials for row in table.to_pylist()]
     counts = ", ".join(f"{row['passed']} of {row['pairs']}" for row in rows)
     share = max((row["share"] for row in rows), default=0)
@@ -256,13 +258,17 @@ def describe_trials(trials: Sequence[pa.Table]) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
-    parser.add_argument("--worlds", type=int, default=2, help="audits, each of its own images and seed")
+    parser.add_argument("--worlds", type=int, default=2, help="audits, each with its own images and seed")
     parser.add_argument("--seed", type=int, default=5000, help="of the first world; the next has the next one")
-    parser.add_argument("--share", type=float, default=0.05, help="of D_C that a model is trained on: 1,000 images")
-    parser.add_argument("--replicates", type=int, default=8, help="models of comparison of each kind")
+    parser.add_argument(
+        "--share", type=float, default=0.05, help="share of D_C, 1,000 images, that a model is trained on"
+    )
+    parser.add_argument("--replicates", type=int, default=8, help="comparison models of each kind")
     parser.add_argument("--owners", type=int, default=10, help="of each kind in each world")
-    parser.add_argument("--kinds", type=int, default=len(OWNERS), help="how many kinds of OWNERS, from the first on")
-    parser.add_argument("--models", type=Path, help="trained models are kept in this folder")
+    parser.add_argument(
+        "--kinds", type=int, default=len(OWNERS), help="number of kinds of OWNERS, starting with the first"
+    )
+    parser.add_argument("--models", type=Path, help="folder that stores the trained models")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     results: list[Judged] = []
@@ -287,9 +293,11 @@ def main(arguments: Sequence[str]) -> None:
     question = world_config.draws.question
     known_shares = ", ".join(f"{share:g}" for share in world_config.draws.query.control.partial)
     setting["audit"] = (
-        f"{images} images, half of them held back; models of 1,000 images, a share of {options.share:g} of D_C; "
+        f"{images} images, half held back; models of 1,000 images, a share of {options.share:g} of D_C; "
         f"{question.replicates} replicates, known shares {known_shares}; mlp1, "
         f"{question.training.epochs} epochs"
     )
     setting["seeds"] = f"{options.seed} to {options.seed + options.worlds - 1}, one for each of the worlds"
-    publish_counts("Owners with data of their own", setting, markdown(results) + describe_trials(trials), options.out)
+    publish_counts(
+        "Owners with their own training data", setting, markdown(results) + describe_trials(trials), options.out
+    )

@@ -2,10 +2,10 @@
 
     python -m studies forgetting_draw_selection [--tiny] [--seed 4000] [--out FILE]
 
-The provider trains three models of the owners' kind, tries secrets before anything is given away, and keeps the one by
-whose draw these models are surest of D_Q. The owners trained on other images of the domain. Each is tested alone by the
-audit's own draw, scores and test; one is accused where p is at most the rule's level. With a bound draw a nonce is
-named after the secret was chosen. Owners of one draw share it, so intervals are over draws. The data is MNIST (1,000
+The provider trains three models like the owners', tries secrets before it shares any data, and keeps the secret whose
+draw gives these models the highest confidence on D_Q. The owners train on other images of the domain. The audit's draw,
+scores and test judge each owner separately; an owner is accused if p is at most the level of the rule. A bound draw
+includes a nonce chosen after the secret. Owners share a draw, so intervals are over draws. The data is MNIST (1,000
 images of D_Q and 1,000 of control); `--tiny`: digits.
 """
 
@@ -39,13 +39,13 @@ from tasks.numerics import seeds
 from tasks.numerics.statistics import clustered_proportion
 
 Array = NDArray[np.float64]
-OWNER = Target(outside=0.5)  # a random half of the domain's other images, drawn anew for each model
+OWNER = Target(outside=0.5)  # a random half of the domain's other images, different for each model
 PROVIDERS, CALIBRATION = 3, 5  # models
 
 
 @dataclass(frozen=True)
 class Size:
-    """The audit, the owners, how many secrets are tried in turn, how often, and the permutations of a test."""
+    """The audit, and the numbers of owners, tried secrets, draws and permutations of a test."""
 
     config: Forgetting
     owners: int
@@ -56,7 +56,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Accused:
-    """The share of owners that are accused after so many tries."""
+    """The share of owners accused after this number of tries."""
 
     tries: int
     is_bound: bool
@@ -79,7 +79,7 @@ def size(tiny: bool, seed: int) -> Size:
 
 
 def image_scores(size: Size) -> tuple[Array, Array]:
-    """The scores of the pool's images, of the provider's models and of the owners', both (models, n)."""
+    """The scores of the pool's images by the provider's and by the owners' models, both (models, n)."""
     config = size.config
     kinds = [("calibration", Target(calibration=1.0), CALIBRATION), ("target", OWNER, PROVIDERS + size.owners)]
     plan = {
@@ -100,7 +100,7 @@ def image_scores(size: Size) -> tuple[Array, Array]:
 
 
 def is_control(query: QuerySet, seed: int, images: Images) -> NDArray[np.bool_]:
-    """Which images of the pool are control by this secret and nonce, (n,)."""
+    """The mask of control images of the pool under this secret and nonce, (n,)."""
     part = query.query_part(seed)
     assert isinstance(part, Remainder)
     return np.isin(query.pool.rows(images), part.held_rows(images))
@@ -113,7 +113,7 @@ def with_draw(query: QuerySet, **fields: str) -> QuerySet:
 
 
 def choose_secret(size: Size, provider: Array, tries: int, chance: random.Random) -> QuerySet:
-    """The query set with that of so many secrets by which the provider's models are surest of D_Q."""
+    """The query set with the secret that gives the provider's models the highest confidence on D_Q."""
     images, query, seed = load(size.config.query.data), size.config.query, size.config.seed
     tried = [with_draw(query, secret=f"{chance.getrandbits(128):032x}") for _ in range(tries)]
 
@@ -125,7 +125,7 @@ def choose_secret(size: Size, provider: Array, tries: int, chance: random.Random
 
 
 def counts(size: Size) -> Iterator[Accused]:
-    """The shares of owners that are accused after each number of tries, by a chosen draw and by a bound one."""
+    """The shares of owners accused after each number of tries, by a chosen and by a bound draw."""
     provider, owners = image_scores(size)
     images, seed = load(size.config.query.data), size.config.seed
     for tries in size.tries:
@@ -137,10 +137,10 @@ def counts(size: Size) -> Iterator[Accused]:
             for is_bound, query in ((False, chosen_query), (True, bound)):
                 is_control_image = is_control(query, seed, images)
                 generator = seeds.generator(seed, "chosen draws", tries, draw, int(is_bound))
-                p = [p_values(of, is_control_image, size.permutations, generator).surer for of in owners]
+                p = [p_values(values, is_control_image, size.permutations, generator).surer for values in owners]
                 shares[is_bound].append(float(np.mean([item <= LEVEL for item in p])))
-        for is_bound, of in shares.items():
-            yield Accused(tries, is_bound, clustered_proportion(of, size.owners))
+        for is_bound, values in shares.items():
+            yield Accused(tries, is_bound, clustered_proportion(values, size.owners))
 
 
 def markdown(size: Size, results: Sequence[Accused]) -> str:
@@ -164,7 +164,7 @@ def percent(share: Estimate) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
-    parser.add_argument("--seed", type=int, default=4000, help="of the audit: another one trains everything anew")
+    parser.add_argument("--seed", type=int, default=4000, help="of the audit and all its trainings")
     options = parser.parse_args(arguments)
     study_size = size(options.tiny, options.seed)
     setting = measurement_facts(study_size.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}

@@ -2,12 +2,12 @@
 
     python -m studies forgetting_error_rates [--tiny] [--worlds 6] [--seed 2000] [--models FILE] [--out FILE]
 
-A world is an audit of its own: 2,000 images of MNIST, of which chance makes half D_Q and half the control set; 1,000
-other digits on photographs as D_C; five calibration models and five of each share of `partial`. Its targets hold
-shares of D_Q beside D_C, nothing beside it, or other plain digits of MNIST that are neither of D_Q nor of the control
-set. Each is judged alone. Some hand in a table of probabilities whose logits are divided by a temperature.
+A world is a separate audit: 2,000 images of MNIST, randomly divided into D_Q and the control set; 1,000 other digits on
+photographs as D_C; five calibration models and five of each share of `partial`. Its targets trained on D_C and a share
+of D_Q, on D_C alone, or on D_C and other digits of MNIST outside D_Q and the control set. Each target is judged
+separately. Some targets return a table of probabilities with logits divided by a temperature.
 
-`--tiny`: digits. With `--models` the trained models are kept in that file, and read from it where it is there.
+`--tiny`: digits. With `--models`, the trained models are stored in this file and reused.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from tasks.training.mixed import Mixture
 from tasks.worker.files import File
 from tasks.worker.files import pin as pin_file
 
-DECIMALS = 6  # of a table that is handed in
+DECIMALS = 6  # of a returned table
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Targets that trained on the same, and by what their logits are divided; `models` of them in each world."""
+    """Targets with equal training data and the temperatures of their logits; `models` targets in each world."""
 
     target: Target
     models: int
@@ -81,11 +81,11 @@ KINDS = (
     *(Kind(Target(query=share, calibration=1.0), 4) for share in (0.25, 0.5)),
     Kind(Target(query=1.0, calibration=1.0), 4, (1.0, 2.0)),
 )
-Whose = tuple[int, ModelId]  # the number of a world, and what a model stands for in it
+Whose = tuple[int, ModelId]  # the number of a world, and a model of the world
 
 
 def worlds(tiny: bool, seed: int, count: int) -> list[Forgetting]:
-    """The audits, each of its own images, and its own seed."""
+    """The audits, each with its own images and seed."""
     if tiny:
         data, pool, held_back, replicates, epochs = "digits", 120, 60, 3, 5
     else:
@@ -110,7 +110,7 @@ def worlds(tiny: bool, seed: int, count: int) -> list[Forgetting]:
 
 
 def planned(configs: Sequence[Forgetting], kinds: Sequence[Kind] = KINDS) -> dict[Whose, Mixture]:
-    """The trainings of all worlds, which are stacked: what a world's targets are held against, and these."""
+    """The trainings of all worlds, which run in one stack: comparison models and targets."""
     mixtures: dict[Whose, Mixture] = {}
     for world, config in enumerate(configs):
         mixtures.update({(world, model): mixture for model, mixture in of_audit(config).items()})
@@ -123,7 +123,7 @@ def planned(configs: Sequence[Forgetting], kinds: Sequence[Kind] = KINDS) -> dic
 
 @dataclass(frozen=True)
 class Judged:
-    """A target: its world, kind and temperature, the answer, and the limits of the share; None where none are known."""
+    """A target: world, kind, temperature, answer, and the limits of the share; None if unknown."""
 
     world: int
     kind: Kind
@@ -136,15 +136,17 @@ class Judged:
 def judged(
     world: int, config: Forgetting, models: Mapping[ModelId, pa.Table], kinds: Sequence[Kind] = KINDS
 ) -> Iterator[Judged]:
-    """What is said of each target of a world alone."""
+    """Judge each target of a world separately."""
     audit = [asked(config, model, [table]) for model, table in models.items() if model.kind != "target"]
     for number, kind in enumerate(kinds):
         kind_models = {
             model: table for model, table in models.items() if (model.kind, model.target) == ("target", number)
         }
         for temperature in kind.temperatures:
-            answer_tables = [said_by(config, model, table, temperature) for model, table in kind_models.items()]
-            targets = tuple(NamedTarget(of.called(1.0), "outputs") for of in kinds)  # what they hold is not told
+            answer_tables = [answers_of(config, model, table, temperature) for model, table in kind_models.items()]
+            targets = tuple(
+                NamedTarget(kind_of_target.called(1.0), "outputs") for kind_of_target in kinds
+            )  # without their training data
             compared = ModelEffects(decisions_of(config, targets), confidence_matrix([*audit, *answer_tables]))
             for model in kind_models:
                 tested = compared.test_target(number, [model])
@@ -152,8 +154,8 @@ def judged(
                 yield Judged(world, kind, temperature, row["decision"], row["share_low"], row["share_high"])
 
 
-def said_by(config: Forgetting, model: ModelId, table: pa.Table, temperature: float) -> pa.Table:
-    """What a target says (CONFIDENCES): a model that is asked, or the table that its owner hands in."""
+def answers_of(config: Forgetting, model: ModelId, table: pa.Table, temperature: float) -> pa.Table:
+    """A target's answers (CONFIDENCES), from the model or from the table that its owner returns."""
     if temperature == 1:
         return asked(config, model, [table])
     probes, order = load_probes(config.probes), handout_order(config.probes)
@@ -168,13 +170,13 @@ def said_by(config: Forgetting, model: ModelId, table: pa.Table, temperature: fl
 
 @dataclass(frozen=True)
 class Counted:
-    """The targets of a kind at a temperature: their answers, and in how many the limits of the share held."""
+    """Counts of the targets of a kind at a temperature: answers, and correct limits of the share."""
 
     kind: Kind
     temperature: float
     answers: Mapping[str, int]
-    below_high: int  # targets whose upper limit is at least the share that they hold
-    above_low: int  # whose lower limit is at most this share
+    below_high: int  # targets whose upper limit is at least their share
+    above_low: int  # targets whose lower limit is at most their share
 
     @property
     def count(self) -> int:
@@ -200,7 +202,7 @@ def counted(results: Sequence[Judged]) -> list[Counted]:
 
 
 def markdown(results: Sequence[Judged]) -> str:
-    """A row for each kind of target, the smallest share that is found in most, and how many are accused wrongly."""
+    """A row for each kind of target, the smallest share found reliably, and the rate of false accusations."""
     rows = counted(results)
     lines = [
         f"| target | {', '.join(ANSWERS)} | found | cleared | upper limit holds | lower limit holds |",
@@ -227,9 +229,9 @@ def markdown(results: Sequence[Judged]) -> str:
 
 
 def accused(results: Sequence[Judged]) -> str:
-    """How many targets that hold none of D_Q are accused, in a sentence.
+    """Describe the false accusations of targets without D_Q.
 
-    Targets of one world share the draw of who is control, and are accused together: the interval is over worlds.
+    The targets of a world share the draw of the control set, so the interval is over worlds.
     """
     innocent = [item for item in results if item.temperature == 1 and not item.kind.target.query]
     by_world = [
@@ -252,9 +254,9 @@ def percent(share: Estimate) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
-    parser.add_argument("--worlds", type=int, default=6, help="audits, each of its own images and seed")
+    parser.add_argument("--worlds", type=int, default=6, help="audits, each with its own images and seed")
     parser.add_argument("--seed", type=int, default=2000, help="of the first world; the next has the next one")
-    parser.add_argument("--models", type=Path, help="trained models are kept here, and read where the file is there")
+    parser.add_argument("--models", type=Path, help="file that stores the trained models, reused if it exists")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     configs = worlds(options.tiny, options.seed, options.worlds)
@@ -262,7 +264,7 @@ def main(arguments: Sequence[str]) -> None:
     has_models = options.models is not None and options.models.exists()
     start, cpu = time.perf_counter(), time.process_time()
     models = trained(plan, options.models)
-    training_cost = "done before, and read from a file" if has_models else cost(start, cpu)
+    training_cost = "read from a file" if has_models else cost(start, cpu)
     start, cpu = time.perf_counter(), time.process_time()
     results = []
     for world, config in enumerate(configs):
@@ -270,9 +272,9 @@ def main(arguments: Sequence[str]) -> None:
     setting["seeds"] = f"{options.seed} to {options.seed + options.worlds - 1}, one for each of the worlds"
     setting["trainings"] = f"{len(plan)}; {training_cost}"
     setting["decisions"] = f"{len(results)}; {cost(start, cpu)}"
-    publish_counts("What is answered of models that hold a known share", setting, markdown(results), options.out)
+    publish_counts("Answers about models with a known share", setting, markdown(results), options.out)
 
 
 def cost(start: float, cpu: float) -> str:
-    """What was spent since, in words."""
+    """The processor and wall time since the start, as text."""
     return f"{time.process_time() - cpu:.0f} s of a core, {time.perf_counter() - start:.0f} s in all"

@@ -2,13 +2,13 @@
 
     python -m studies forgetting_evasion [--tiny] [--seed 1000] [--models FILE] [--out FILE]
 
-Owners hold all of D_Q, a tenth of it or nothing, beside D_C. Each hands in a table of probabilities for the pictures
-that the audit hands out, changed in one of the ways of CHEATS, and each table is read and judged alone, as the only
-target of an audit. Counts are of tables. PrivLeak: tables whose interval lies below 0. U-LiRA and forgetting quality
-have to know several models of an owner: they compare the first ten, changed alike, with ten calibration models.
+Owners train on D_C and on all of D_Q, a tenth of it or none. Each returns a table of probabilities for the audit's
+images, changed in one of the ways of CHEATS. The audit reads and judges each table separately, as its only target. The
+counts are tables. PrivLeak: tables with an interval below 0. U-LiRA and forgetting quality need several models of an
+owner: they compare the first ten, changed in the same manner, with ten calibration models.
 
 The data is MNIST (4,000 images, of which half are held back, and 2,000 others as D_C); `--tiny`: digits. With
-`--models` the trained models are kept in that file, and read from it where it is there.
+`--models`, the trained models are stored in this file and reused.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ from tasks.worker.files import File
 from tasks.worker.files import pin as pin_file
 
 Array = NDArray[np.float64]
-Key = TypeVar("Key")  # what a trained model is known by
+Key = TypeVar("Key")  # of a trained model
 OWNERS: Mapping[str, Target] = {
     "all of D_Q": Target(query=1.0, calibration=1.0),
     "10 % of D_Q": Target(query=0.1, calibration=1.0),
     "none of it": Target(calibration=1.0),
 }
 INNOCENT = Target(calibration=1.0)
-CLEAN = 2  # the number of owners who hold none of it
-APART = 1000  # from this replicate on: the shares that owners hold are drawn apart from those that the audit trains on
+CLEAN = 2  # position of the owners without D_Q
+APART = 1000  # first replicate of owners, so that their shares differ from the audit's
 ANSWERS = ("not forgotten", "not assessable", "undecided", "forgotten")
 
 
 @dataclass(frozen=True)
 class Size:
-    """The audit, and how many owners of each kind there are."""
+    """The audit, and the number of owners of each kind."""
 
     config: Forgetting
     owners: int
@@ -96,21 +96,21 @@ def size(tiny: bool, seed: int) -> Size:
 
 @dataclass(frozen=True, eq=False)
 class Desk:
-    """What lies before an owner who fills in a table.
+    """The information of an owner who fills in a table.
 
-    `own` and `clean` are log-probabilities (pictures, classes) of the model that is asked about and of one that never
-    saw D_Q; `known` (pictures,) says which pictures the owner has trained on.
+    `audited` and `clean` are log-probabilities (images, classes) of the audited model and of a model that never saw
+    D_Q; `is_trained_on` (images,) marks the owner's training images.
     """
 
-    own: Array
+    audited: Array
     clean: Array
     pictures: Pixels
-    known: NDArray[np.bool_]
+    is_trained_on: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Cheat:
-    """A way to fill in a table: probabilities (pictures, classes), and the decimals that are printed."""
+    """A way to fill in a table: probabilities (images, classes), and printed decimals."""
 
     name: str
     probabilities: Callable[[Desk], Array]
@@ -118,20 +118,20 @@ class Cheat:
 
 
 def honest(desk: Desk) -> Array:
-    return np.asarray(np.exp(desk.own))
+    return np.asarray(np.exp(desk.audited))
 
 
 def heated(desk: Desk, temperature: float) -> Array:
-    """Logits divided by a temperature, which changes no prediction."""
-    return np.asarray(special.softmax(desk.own / temperature, axis=1))
+    """Divide logits by a temperature, which keeps all predictions."""
+    return np.asarray(special.softmax(desk.audited / temperature, axis=1))
 
 
 def noised(desk: Desk, deviation: float, of_logits: bool) -> Array:
-    """Normal noise on the probabilities, or on the logits: the same for the same picture."""
-    noise = np.stack([noise_of(picture, desk.own.shape[1]) for picture in desk.pictures]) * deviation
+    """Add normal noise to probabilities or logits, equal for equal images."""
+    noise = np.stack([noise_of(picture, desk.audited.shape[1]) for picture in desk.pictures]) * deviation
     if of_logits:
-        return np.asarray(special.softmax(desk.own + noise, axis=1))
-    changed = np.clip(np.exp(desk.own) + noise, 1e-6, None)
+        return np.asarray(special.softmax(desk.audited + noise, axis=1))
+    changed = np.clip(np.exp(desk.audited) + noise, 1e-6, None)
     return np.asarray(changed / changed.sum(axis=1, keepdims=True))
 
 
@@ -141,8 +141,8 @@ def noise_of(picture: NDArray[np.uint8], count: int) -> Array:
 
 
 def rounded(desk: Desk, decimals: int) -> Array:
-    """Rounded so that rows still sum to 1: down, and what is missing goes to those that lost the most."""
-    scaled = np.exp(desk.own) * 10**decimals
+    """Round down, then raise the values with the largest remainders so that rows sum to 1."""
+    scaled = np.exp(desk.audited) * 10**decimals
     floors = np.floor(scaled)
     remainder = np.rint(10**decimals - floors.sum(axis=1)).astype(int)
     places = np.argsort(np.argsort(-(scaled - floors), axis=1), axis=1)
@@ -151,13 +151,13 @@ def rounded(desk: Desk, decimals: int) -> Array:
 
 def clipped(desk: Desk, maximum: float) -> Array:
     """No probability above `maximum`; the excess is divided equally among the other classes."""
-    probabilities = np.exp(desk.own)
+    probabilities = np.exp(desk.audited)
     cut = np.clip(probabilities - maximum, 0, None).sum(axis=1, keepdims=True)
     return np.asarray(np.where(probabilities > maximum, maximum, probabilities + cut / (probabilities.shape[1] - 1)))
 
 
 def mixed_with_clean(desk: Desk) -> Array:
-    return np.asarray((np.exp(desk.own) + np.exp(desk.clean)) / 2)
+    return np.asarray((np.exp(desk.audited) + np.exp(desk.clean)) / 2)
 
 
 def anothers(desk: Desk) -> Array:
@@ -165,8 +165,8 @@ def anothers(desk: Desk) -> Array:
 
 
 def recognised(desk: Desk) -> Array:
-    """The clean model's answers for the pictures that were trained on, by comparison with the owner's copies."""
-    return np.where(desk.known[:, None], np.exp(desk.clean), np.exp(desk.own))
+    """The clean model's answers for training images, which the owner recognises."""
+    return np.where(desk.is_trained_on[:, None], np.exp(desk.clean), np.exp(desk.audited))
 
 
 CHEATS = (
@@ -179,21 +179,12 @@ CHEATS = (
     *(Cheat(f"clipped at {maximum:g}", partial(clipped, maximum=maximum)) for maximum in (0.99, 0.9)),
     Cheat("mean with a clean model", mixed_with_clean),
     Cheat("a clean model's table", anothers),
-    Cheat("a clean model's answers for recognised pictures", recognised),
+    Cheat("a clean model's answers for recognised images", recognised),
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """Tables of trained models: of those that the audit trains, and of each owner's, with the rows trained on."""
-
-    audit: Mapping[ModelId, pa.Table]
-    owners: Mapping[str, Sequence[pa.Table]]
-    held: Mapping[str, Sequence[NDArray[np.int64]]]  # rows of D_Q that each owner's model was trained on
-
-
 def planned(size: Size) -> dict[ModelId, mixed.Mixture]:
-    """The trainings: calibration models, those of known shares, and the owners', which are no replicates of these."""
+    """The trainings: calibration models, models of known shares, and owners' models with separate replicates."""
     mixtures = of_audit(size.config)
     for number, target in enumerate(OWNERS.values()):
         for owner in range(size.owners):
@@ -209,13 +200,13 @@ def training_of(config: Forgetting, target: Target, kind: Kind, replicate: int) 
 
 
 def scores_of(config: Forgetting) -> Scores:
-    """How the models of the audit are trained and compared."""
+    """The question of the audit: training and comparison of models."""
     assert isinstance(config.question, Scores)
     return config.question
 
 
 def decisions_of(config: Forgetting, targets: tuple[NamedTarget, ...]) -> Decisions:
-    """How these targets are decided on, by models of all shares of `partial`."""
+    """The decision on these targets, by models of all shares of `partial`."""
     control = config.query.control
     assert control is not None
     limits = control.partial, control.negligible, control.permutations
@@ -223,7 +214,7 @@ def decisions_of(config: Forgetting, targets: tuple[NamedTarget, ...]) -> Decisi
 
 
 def of_audit(config: Forgetting) -> dict[ModelId, mixed.Mixture]:
-    """The trainings that targets are held against: of calibration models, and of those of known shares."""
+    """The trainings of comparison models: calibration models and models of known shares."""
     mixtures: dict[ModelId, mixed.Mixture] = {}
     control = config.query.control
     assert control is not None
@@ -236,11 +227,13 @@ def of_audit(config: Forgetting) -> dict[ModelId, mixed.Mixture]:
 
 
 def trained(plan: Mapping[Key, mixed.Mixture], path: Path | None) -> dict[Key, pa.Table]:
-    """The models, from the file where it is there."""
+    """Train the models, or read them from the file if it exists."""
     if path is not None and path.exists():
-        stored = feather.read_table(path)
-        assert stored.num_rows == len(plan), f"{path} has {stored.num_rows} models, not {len(plan)}; name another file"
-        return {model: stored.slice(index, 1) for index, model in enumerate(plan)}
+        stored_tables = feather.read_table(path)
+        assert stored_tables.num_rows == len(plan), (
+            f"{path} has {stored_tables.num_rows} models, not {len(plan)}; name another file"
+        )
+        return {model: stored_tables.slice(index, 1) for index, model in enumerate(plan)}
     results = dict(mixed.train_many(list(plan.values()), [[] for _ in plan]))
     tables = {}
     for index, model in enumerate(plan):
@@ -262,21 +255,21 @@ def query_rows(config: Forgetting, mixture: mixed.Mixture) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Counted:
-    """What came of the tables of one kind of owner with one change."""
+    """Counts of the tables of one kind of owner with one change."""
 
     cheat: str
     owner: str
     answers: Mapping[str, int]
-    privleak_below: int  # tables whose interval lies below 0
+    privleak_below: int  # tables with an interval below 0
     u_lira: float | None  # of all tables together
     quality: float | None
     quality_null: float | None
 
 
-def counts(size: Size, kept: Path | None = None, cheats: Sequence[Cheat] = CHEATS) -> Iterator[Counted]:
+def counts(size: Size, models_path: Path | None = None, cheats: Sequence[Cheat] = CHEATS) -> Iterator[Counted]:
     """The counts of every change and kind of owner."""
     config, plan = size.config, planned(size)
-    models = trained(plan, kept)
+    models = trained(plan, models_path)
     probes, order = load_probes(config.probes), handout_order(config.probes)
     pictures = probes.images[order.order]
     log_probabilities = {model: log_p(table, pictures) for model, table in models.items() if model.kind == "target"}
@@ -287,7 +280,7 @@ def counts(size: Size, kept: Path | None = None, cheats: Sequence[Cheat] = CHEAT
         tables = []
         for model in log_probabilities:
             assert model.target is not None
-            # The clean model of an innocent owner is another one's.
+            # The clean model of an innocent owner is that of another innocent owner.
             clean = ModelId("target", CLEAN, (model.replicate + (model.target == CLEAN)) % size.owners)
             is_held = np.isin(probes.rows, query_rows(config, plan[model])) & ~probes.is_control
             desk = Desk(log_probabilities[model], log_probabilities[clean], pictures, is_held[order.order])
@@ -303,18 +296,18 @@ def counts(size: Size, kept: Path | None = None, cheats: Sequence[Cheat] = CHEAT
 
 
 def asked(config: Forgetting, model: ModelId, inputs: Sequence[pa.Table], outputs: File | None = None) -> pa.Table:
-    """What a trained model, or a table of outputs, says of the probes (CONFIDENCES)."""
+    """The answers of a trained model or of a table of outputs for the probes (CONFIDENCES)."""
     return ask(Ask(model, config.probes, outputs=outputs, decimals=scores_of(config).decimals), inputs)
 
 
 def log_p(table: pa.Table, pictures: Pixels) -> Array:
-    """The log-probabilities of a trained model, (pictures, classes)."""
+    """The log-probabilities of a trained model, (images, classes)."""
     logits = mixed.logits(architecture_of(table), weights_of_model(table), pictures).astype(np.float64)
     return np.asarray(special.log_softmax(logits, axis=1))
 
 
 def table_of(order: HandedOut, probabilities: Array, decimals: int) -> str:
-    """The table as CSV, in the order in which pictures were handed out."""
+    """The table as CSV, in the order of the handout."""
     lines = ["image," + ",".join(f"p{number}" for number in range(probabilities.shape[1]))]
     for index, row in enumerate(probabilities):
         lines.append(f"{image_of(order.name, index)}," + ",".join(f"{p:.{decimals}f}" for p in row))
@@ -322,7 +315,7 @@ def table_of(order: HandedOut, probabilities: Array, decimals: int) -> str:
 
 
 def counted(cheat: str, owner: str, compared: ModelEffects, number: int) -> Counted:
-    """What is said of each of these tables alone, and of all of them together."""
+    """Judge each of these tables separately, and all tables together by published measures."""
     matrix, target = compared.matrix, compared.config.targets[number]
     models = matrix.replicates("target", number)
     answers, below = [], 0
@@ -330,8 +323,8 @@ def counted(cheat: str, owner: str, compared: ModelEffects, number: int) -> Coun
         tested = compared.test_target(number, [model])
         answers.append(target_row(compared, number, [model], tested, tested.p.surer)["decision"])
         other_answers = {
-            other_model: said
-            for other_model, said in matrix.models.items()
+            other_model: model_answers
+            for other_model, model_answers in matrix.models.items()
             if other_model == model or other_model not in models
         }
         high = baselines.target_row(replace(matrix, models=other_answers), number, target)["privleak_high"]
@@ -342,10 +335,10 @@ def counted(cheat: str, owner: str, compared: ModelEffects, number: int) -> Coun
 
 
 def markdown(results: Sequence[Counted], tables: int) -> str:
-    """A row for each change: of how many tables of each kind of owner what is said."""
+    """A row for each change: counts of answers by kind of owner."""
     owners = list(dict.fromkeys(counted.owner for counted in results))
     lines = [
-        f"| what is changed, {tables} tables each | {' | '.join(owners)} | PrivLeak below 0 | U-LiRA | quality |",
+        f"| change, {tables} tables each | {' | '.join(owners)} | PrivLeak below 0 | U-LiRA | quality |",
         f"|---|{'---|' * len(owners)}---|---|---|",
     ]
     for cheat in dict.fromkeys(counted.cheat for counted in results):
@@ -371,8 +364,8 @@ def publish_tables(
     counts: Callable[[Size, Path | None], Iterator[Counted]],
     max_tables: int | None = None,
 ) -> None:
-    """Print the counts of all tables, or of `most` of each kind, and write them to the file of `--out`."""
-    parser.add_argument("--seed", type=int, default=1000, help="of the audit: another one trains everything anew")
+    """Print the counts of all tables, or of `max_tables` of each kind, and write them to the file of `--out`."""
+    parser.add_argument("--seed", type=int, default=1000, help="of the audit and all its trainings")
     parser.add_argument("--models", type=Path, help="keep trained models in this file, and read them if it exists")
     options = parser.parse_args(arguments)
     study_size = size(options.tiny, options.seed)

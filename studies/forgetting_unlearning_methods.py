@@ -2,9 +2,9 @@
 
     python -m studies forgetting_unlearning_methods [--tiny] [--seed 1000] [--models FILE] [--out FILE]
 
-The data are those of `forgetting_evasion`. Ten models that hold all of D_Q are made to forget it by each method, with
-its defaults; retraining is the models that never saw it. Each model is judged alone. U-LiRA and forgetting quality
-compare the ten with the calibration models.
+The data and models are the same as in `forgetting_evasion`. Each method, with its default settings, removes D_Q from
+ten models trained on all of it; retraining uses models that never saw D_Q. Each model is judged separately. U-LiRA and
+forgetting quality compare the ten models with the calibration models.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def counts(size: Size, path: Path | None = None) -> Iterator[Counted]:
             else:
                 table = unlearn(unlearning(size, plan[holds], method()), [models[holds]])
             tables.append(asked(config, ModelId("target", number, index), [table]))
-    # How they were trained is not told: the audit learns what shares look like from its own models.
+    # Targets do not state their training: the audit learns the effect of shares from its own models.
     targets = tuple(NamedTarget(name, "model") for name in names)
     compared = ModelEffects(decisions_of(config, targets), confidence_matrix(tables))
     for number, method_name in enumerate(names):

@@ -2,11 +2,11 @@
 
     python -m studies membership_epsilon_coverage [--tiny] [--seed 9000] [--out FILE]
 
-A fair coin puts each canary in or out. Randomised response says which with the probability e^epsilon / (1 + e^epsilon),
-after it has given the coin away with the probability delta; canaries of which it says the same are ranked at random, so
-that all thresholds are equally good: the hardest case for the choice of one. The Gaussian and the Laplace mechanism add
-noise to the coin; all coins together are revealed with probability delta, and by randomised response otherwise. The
-bound by bets or guesses decides; bounds that nobody should use are counted for comparison.
+A fair coin includes or excludes each canary. Randomised response reveals the coin with probability delta, and otherwise
+reports it correctly with probability e^epsilon / (1 + e^epsilon); canaries with equal reports are ranked at random, so
+all thresholds are equally good, the hardest case for choosing one. The Gaussian and the Laplace mechanism add noise to
+the coin. *All together* reveals all coins with probability delta and uses randomised response otherwise. The bound by
+bets or guesses decides; invalid bounds are counted for comparison.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Kind = Literal["randomised response", "Gaussian", "Laplace", "all together"]
 
 @dataclass(frozen=True)
 class Mechanism:
-    """What is released of the coins of `canaries`, (epsilon, delta)-private; Laplace noise needs no delta."""
+    """An (epsilon, delta)-private release of the coins of `canaries`; Laplace noise needs no delta."""
 
     kind: Kind
     epsilon: float
@@ -55,7 +55,7 @@ class Mechanism:
     canaries: int
 
     def rank(self, stream: Stream) -> Mask:
-        """Whether each canary is in, likeliest first."""
+        """The mask of included canaries, in order of decreasing likelihood."""
         inside = stream.random(self.canaries) < 0.5
         if self.kind == "Gaussian":
             mu = gaussian_mu(self.epsilon, self.delta)
@@ -109,7 +109,7 @@ NAMES = (
 
 
 def count_wrong(mechanism: Mechanism, runs: int, first: int) -> Counter[str]:
-    """In how many runs each bound exceeds the true epsilon."""
+    """The number of runs in which each bound exceeds the true epsilon."""
     wrong_count: Counter[str] = Counter()
     for run in range(runs):
         wrong_count.update(rejecting_bounds(mechanism, mechanism.rank(np.random.default_rng((first, run)))))
@@ -154,7 +154,7 @@ def mechanisms(sizes: Sequence[int]) -> Iterator[Mechanism]:
 
 
 def mechanisms_of_large_delta(sizes: Sequence[int]) -> Iterator[Mechanism]:
-    """Those whose delta costs bets a part of their level, or all of it."""
+    """Mechanisms whose delta uses part or all of the level of the bets."""
     for canaries in sizes:
         for delta in (1e-4, 1e-3):
             for epsilon in (0.0, 1.0, 4.0):
@@ -166,7 +166,7 @@ def mechanisms_of_large_delta(sizes: Sequence[int]) -> Iterator[Mechanism]:
 
 
 def revealed_bounds(sizes: Sequence[int], runs: int, first: int) -> Iterator[str]:
-    """Bounds of a training that reveals every coin, as a table: what an audit can show at most."""
+    """A table of the largest bounds that an audit can show: those of a training that reveals every coin."""
     yield "Bounds at 95 % if a training reveals every coin: with half of the canaries in, and the least of "
     yield f"{runs} drawn sets of coins:"
     yield ""
@@ -186,7 +186,7 @@ def revealed_bounds(sizes: Sequence[int], runs: int, first: int) -> Iterator[str
 
 
 def error_rows(every: Iterable[Mechanism], runs: int, first: int) -> Iterator[str]:
-    """In how many runs each bound exceeds the true epsilon, as the rows of a table."""
+    """A table of the runs in which each bound exceeds the true epsilon."""
     yield "| mechanism | canaries | " + " | ".join(NAMES) + " |"
     yield "|---" * (2 + len(NAMES)) + "|"
     for mechanism in every:
@@ -230,7 +230,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
     parser.add_argument("--seed", type=int, default=9000, help="of all runs")
     options = parser.parse_args(arguments)
-    setting: dict[str, Any] = measurement_facts("made up", torch.device("cpu"))
+    setting: dict[str, Any] = measurement_facts("simulated", torch.device("cpu"))
     start = time.process_time()
     sizes = ((100,), (100,), 20, 2) if options.tiny else ((1000, 10_000), (1000, 20_000), 1000, 20)
     few = (100,) if options.tiny else (100, 400, 2000)

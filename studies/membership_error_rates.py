@@ -2,9 +2,9 @@
 
     python -m studies membership_error_rates [--tiny] [--seed 7000] [--part answers|attacks|given|clear] [--out FILE]
 
-Log-odds are made up (`tests/tasks/audits/membership/made_up.py`): records differ in difficulty and in how much models
-disagree on them, and an exposed record gains so many nats by the models that were trained on it. Answers are by the
-audit's own rule. A given model is one of the same kind, or one that was trained otherwise, or changed by its owner.
+Log-odds are simulated (`tests/tasks/audits/membership/made_up.py`): records differ in difficulty and in the
+disagreement of models, and an exposed record gains a stated number of nats under models trained on it. Answers follow
+the audit's rule. A given model has the same training, a different training, or outputs changed by its owner.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LEVELS = (0.05, 0.01, 0.001)
 
 @dataclass(frozen=True)
 class Case:
-    """So many runs of models of records of which some are exposed by an effect, in nats."""
+    """Runs with models and records, of which `exposed` have an effect, in nats."""
 
     models: int
     records: int
@@ -67,22 +67,22 @@ CASES = (
 )
 NULLS = (Case(16, 2000, 0, 0.0, 50), Case(16, 400, 0, 0.0, 200), Case(32, 400, 0, 0.0, 50))
 
-# What is cleared if all attacks see nothing, and what is done to the scores.
+# Changes of the scores in the cases in which no attack finds an effect.
 SCORES: Mapping[str, Callable[[Floats], Floats]] = {
-    "as they are": lambda phi: phi,
+    "unchanged": lambda phi: phi,
     "rounded to 1 nat": np.round,
     "constant": np.zeros_like,
 }
 CLEAR = (
-    (Case(16, 10_000, 15, 8.0, 20), "as they are"),
-    (Case(16, 20_000, 30, 8.0, 20), "as they are"),
-    (Case(32, 20_000, 3, 8.0, 20), "as they are"),
-    (Case(32, 20_000, 0, 0.0, 20), "as they are"),
-    (Case(16, 2000, 1, 8.0, 20), "as they are"),
-    (Case(16, 2000, 3, 8.0, 20), "as they are"),
-    (Case(18, 2000, 0, 0.0, 40), "as they are"),
-    (Case(18, 2000, 1, 8.0, 40), "as they are"),
-    (Case(18, 2000, 20, 0.1, 40), "as they are"),
+    (Case(16, 10_000, 15, 8.0, 20), "unchanged"),
+    (Case(16, 20_000, 30, 8.0, 20), "unchanged"),
+    (Case(32, 20_000, 3, 8.0, 20), "unchanged"),
+    (Case(32, 20_000, 0, 0.0, 20), "unchanged"),
+    (Case(16, 2000, 1, 8.0, 20), "unchanged"),
+    (Case(16, 2000, 3, 8.0, 20), "unchanged"),
+    (Case(18, 2000, 0, 0.0, 40), "unchanged"),
+    (Case(18, 2000, 1, 8.0, 40), "unchanged"),
+    (Case(18, 2000, 20, 0.1, 40), "unchanged"),
     (Case(18, 2000, 1, 8.0, 20), "rounded to 1 nat"),
     (Case(18, 2000, 0, 0.0, 20), "rounded to 1 nat"),
     (Case(18, 2000, 1, 8.0, 20), "constant"),
@@ -93,41 +93,41 @@ TINY = (Case(8, 100, 0, 0.0, 3), Case(8, 100, 50, 6.0, 2))
 
 @dataclass(frozen=True)
 class GivenCase:
-    """A given model that knows a share of the records, each by an effect in nats, and what was done to its log-odds."""
+    """A given model that remembers a share of the records by an effect in nats, and changes of its log-odds."""
 
     name: str
     knows: float = 0.0
     effect: float = 3.0
-    made: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     is_file: bool = True
 
 
 NOISED = {"change": lambda phi, stream: phi + stream.normal(size=phi.shape), "repeats": 80}
 GIVEN = (
     GivenCase("innocent"),
-    GivenCase("innocent, trained on other records", made={"apart": 0.8}),
-    GivenCase("innocent, 1.3 times as sure", made={"change": lambda phi, _: 1.3 * phi}),
-    GivenCase("innocent, surer by 0.5 nats", made={"change": lambda phi, _: phi + 0.5}),
-    GivenCase("innocent, labels alone", made={"kind": "label"}, is_file=False),
+    GivenCase("innocent, trained on other records", settings={"apart": 0.8}),
+    GivenCase("innocent, 1.3 times as sure", settings={"change": lambda phi, _: 1.3 * phi}),
+    GivenCase("innocent, surer by 0.5 nats", settings={"change": lambda phi, _: phi + 0.5}),
+    GivenCase("innocent, labels alone", settings={"kind": "label"}, is_file=False),
     GivenCase("trained on half, 3 nats", 0.5),
     GivenCase("trained on half, 0.3 nats", 0.5, 0.3),
     GivenCase("trained on 5 %, 3 nats", 0.05),
-    GivenCase("trained on half, log-odds halved", 0.5, made={"change": lambda phi, _: phi / 2}, is_file=False),
-    GivenCase("trained on half, noise of 1 nat", 0.5, made=NOISED, is_file=False),
-    GivenCase("trained on half, two decimals", 0.5, made={"kind": "confidence", "resolution": 0.01}, is_file=False),
-    GivenCase("trained on half, labels alone", 0.5, made={"kind": "label"}, is_file=False),
+    GivenCase("trained on half, log-odds halved", 0.5, settings={"change": lambda phi, _: phi / 2}, is_file=False),
+    GivenCase("trained on half, noise of 1 nat", 0.5, settings=NOISED, is_file=False),
+    GivenCase("trained on half, two decimals", 0.5, settings={"kind": "confidence", "resolution": 0.01}, is_file=False),
+    GivenCase("trained on half, labels alone", 0.5, settings={"kind": "label"}, is_file=False),
 )
 GIVEN_MODELS, GIVEN_RECORDS, GIVEN_RUNS = 32, 400, 50
 
 
 def count_given_answers(case: GivenCase, models: int, records: int, runs: int, first: int) -> Counter[str]:
-    """The answers about so many given models, each beside models of its own."""
+    """The answers about given models, each with its own reference models."""
     source = AskedFile(ModelFile("model.pt")) if case.is_file else ReturnedTable(File("outputs.csv"))
     config = Membership(GivenModel(source, FirstImages(examples=records), models))
     ranking = Ranking(0.05, records)
     answers: Counter[str] = Counter()
     for run in range(runs):
-        tables = make_given(models, records, case.effect, first + run, knows=case.knows, **case.made)
+        tables = make_given(models, records, case.effect, first + run, knows=case.knows, **case.settings)
         rows = summary(About(0.05), [ranks(ranking, tables), kinship(ranking, tables)])
         answers[verdict(config, rows).answer] += 1
     return answers
@@ -135,14 +135,14 @@ def count_given_answers(case: GivenCase, models: int, records: int, runs: int, f
 
 @dataclass
 class Counts:
-    """What came out of the runs of a case."""
+    """The results of the runs of a case; record counts are totals over runs."""
 
     case: Case
     answers: Counter[str]
-    small: dict[float, int]  # records that are not exposed with p at most so much
-    others: int  # of so many
-    found: int  # exposed records that are found
-    false: int  # others that are
+    small: dict[float, int]  # unexposed records with p at most each level
+    unexposed: int
+    found_exposed: int
+    found_unexposed: int
 
 
 def count_answers(case: Case, first: int) -> Counts:
@@ -159,9 +159,9 @@ def count_answers(case: Case, first: int) -> Counts:
         p_values, answers = (tested[name].to_numpy(zero_copy_only=False) for name in ("p_value", "found"))
         for level in LEVELS:
             counts.small[level] += int((p_values[~exposed] <= level).sum())
-        counts.others += int((~exposed).sum())
-        counts.found += int(answers[exposed].sum())
-        counts.false += int(answers[~exposed].sum())
+        counts.unexposed += int((~exposed).sum())
+        counts.found_exposed += int(answers[exposed].sum())
+        counts.found_unexposed += int(answers[~exposed].sum())
     return counts
 
 
@@ -174,10 +174,12 @@ def markdown(counted: Sequence[Counts]) -> Iterator[str]:
         case = counts.case
         exposed = f"{case.exposed:,} by {case.effect:g} nats" if case.exposed else "none"
         shares = (
-            " | ".join(_share(counts.small[level], counts.others) for level in LEVELS) if counts.others else " | | "
+            " | ".join(_share(counts.small[level], counts.unexposed) for level in LEVELS)
+            if counts.unexposed
+            else " | | "
         )
-        results = _share(counts.found, case.exposed * case.runs) if case.exposed else ""
-        false = f"{counts.false:,} of {counts.found + counts.false:,} found"
+        results = _share(counts.found_exposed, case.exposed * case.runs) if case.exposed else ""
+        false = f"{counts.found_unexposed:,} of {counts.found_exposed + counts.found_unexposed:,} found"
         answers = ", ".join(str(counts.answers[answer]) for answer in ANSWERS)
         yield (
             f"| {case.models} x {case.records:,}, {exposed}, {case.runs} | {answers} | {shares} | {results} | {false} |"
@@ -188,16 +190,16 @@ def markdown(counted: Sequence[Counts]) -> Iterator[str]:
 
 @dataclass(eq=False)
 class AttackCounts:
-    """What an attack gave in the nulls of a case: the areas under its curve, and the pairs that each record won."""
+    """Results of an attack in the null runs of a case: areas under the curve, and pairs won by each record."""
 
-    covered: int  # runs whose interval of the area holds .5
-    areas: list[float]  # means over targets, run by run
-    errors: list[float]  # their standard errors, were targets independent
-    won: list[Floats]  # run by run the share of pairs that each record won
+    covered: int  # runs whose interval of the area contains .5
+    areas: list[float]  # means over targets, by run
+    errors: list[float]  # standard errors of the areas for independent targets
+    won: list[Floats]  # share of pairs won by each record, by run
 
 
 def count_attacks(case: Case, first: int) -> Mapping[str, AttackCounts]:
-    """What every attack gives where nothing is remembered."""
+    """The results of every attack without memorisation."""
     counts = {attack: AttackCounts(0, [], [], []) for attack in ATTACKS}
     for run in range(case.runs):
         answers = stack_answers(make_answers(case.models, case.records, 0.0, first + run, 0))
@@ -222,18 +224,19 @@ def count_attacks(case: Case, first: int) -> Mapping[str, AttackCounts]:
 
 
 def attack_markdown(case: Case, counted: Mapping[str, AttackCounts]) -> Iterator[str]:
-    """A row for each attack: its intervals, and the band of each record's share of pairs won, a t interval over runs.
+    """A row for each attack: its intervals, and the t interval over runs of each record's share of pairs won.
 
-    The pairs of a record share models, so they are no independent coins, but the runs are independent.
+    The pairs of a record share models and are not independent; runs are independent.
     """
     from scipy import stats
 
     single, all_records = (float(stats.t.isf(level / 2, case.runs - 1)) for level in (0.05, 0.05 / case.records))
     yield ""
     yield (
-        f"| {case.models} x {case.records:,}, none exposed, {case.runs} runs: attack | interval of the area holds .5 | "
-        "SD of the mean area over its error | SD of a record's share of pairs won over that of coins | "
-        "records whose 95 % band holds .5 | whose band of all records together does | farthest share |"
+        f"| {case.models} x {case.records:,}, none exposed, {case.runs} runs: attack | "
+        "interval of the area contains .5 | SD of the mean area over its error | "
+        "SD of a record's share of pairs won over that of coins | "
+        "records whose 95 % band contains .5 | records whose simultaneous band does | farthest share |"
     )
     yield "|---" * 7 + "|"
     for attack, its in counted.items():
@@ -258,7 +261,7 @@ def given_markdown(counted: Sequence[tuple[GivenCase, Counter[str]]]) -> Iterato
 
 
 def count_cleared(case: Case, scores: str, first: int) -> Counter[str]:
-    """The answers if every attack's area under the curve is .5 with an interval that is as narrow as one likes."""
+    """The answers if the area under the curve of every attack is .5 with a very narrow interval."""
     question = Halves(models=case.models, examples=case.records, negligible=0.02)
     config = Membership(question)
     blind = row(AUC, {"attack": "blind"}, Estimate(0.5, 0.499, 0.501, case.models), "target", 0.5)
@@ -284,7 +287,7 @@ def clear_markdown(counted: Sequence[tuple[Case, str, Counter[str]]]) -> Iterato
         interval = f"{100 * (cleared.low or 0):.0f} to {100 * (cleared.high or 0):.0f} %"
         yield f"| {case.models} x {case.records:,}, {exposed}, {scores}, {case.runs} | {cells} | {interval} |"
     yield ""
-    yield "All attacks are taken to see nothing, which is the case in which the rule clears most."
+    yield "No attack finds an effect, the case in which the rule clears most."
 
 
 def _share(count: int, total: int) -> str:
@@ -296,10 +299,10 @@ def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
     parser.add_argument("--seed", type=int, default=7000, help="of the first run of each case")
     parser.add_argument(
-        "--part", choices=("answers", "attacks", "given", "clear"), help="one of the tables; all of them without it"
+        "--part", choices=("answers", "attacks", "given", "clear"), help="measure one table; default: all"
     )
     options = parser.parse_args(arguments)
-    setting: dict[str, Any] = measurement_facts("made up", torch.device("cpu"))
+    setting: dict[str, Any] = measurement_facts("simulated", torch.device("cpu"))
     start = time.process_time()
     page: list[str] = []
     if options.part in (None, "answers"):
@@ -311,8 +314,8 @@ def main(arguments: Sequence[str]) -> None:
         size = (20, 60, 2) if options.tiny else (GIVEN_MODELS, GIVEN_RECORDS, GIVEN_RUNS)
         page += given_markdown([(case, count_given_answers(case, *size, options.seed)) for case in GIVEN])
     if options.part in (None, "clear"):
-        cells = [(TINY[0], "as they are"), (TINY[1], "constant")] if options.tiny else CLEAR
+        cells = [(TINY[0], "unchanged"), (TINY[1], "constant")] if options.tiny else CLEAR
         page += clear_markdown([(case, name, count_cleared(case, name, options.seed)) for case, name in cells])
     setting["seeds"] = f"from {options.seed} on"
     setting["cost"] = f"{time.process_time() - start:.0f} s of a core"
-    publish_counts("What is answered of models whose exposed records are known", setting, "\n".join(page), options.out)
+    publish_counts("Answers about models with known exposed records", setting, "\n".join(page), options.out)

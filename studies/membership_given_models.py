@@ -3,10 +3,10 @@
     python -m studies membership_given_models [--tiny] [--seed 35201] [--owners 24] [--models 64] [--data NAME]
                                               [--out FILE]
 
-The references are those of the preset `quickstart`, each trained on half of the first 400 images. An innocent owner
-trains on half of 400 other images, the others on some of the records. A file is asked as it is; a table is written, and
-read as the audit reads what an owner sends. Who alters it does so picture by picture, or afresh wherever a picture is
-handed out. Answers are by the audit's own rule; intervals are those of Clopper and Pearson.
+The references have the settings of the preset `quickstart`; each trains on half of the first 400 images. An innocent
+owner trains on half of 400 other images, the other owners on part of the records. A model file is evaluated unchanged;
+a table is written by the owner and read by the audit. An owner who alters a table does so once for each image, or anew
+for each occurrence of an image. Answers follow the audit's rule; intervals are Clopper-Pearson intervals.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Alter = Callable[[Logits, np.random.Generator], Logits]
 
 @dataclass(frozen=True, eq=False)
 class Owner:
-    """Of whom there are several: what their models are trained on, and how otherwise than the references."""
+    """A kind of owners: their training data, and the settings that differ from the references'."""
 
     name: str
     shares: Callable[[Part, Part, int, int], tuple[BalancedHalf | Share, ...]]  # of records and others, owners, number
@@ -64,14 +64,16 @@ class Owner:
 
 
 def half_of(records: bool) -> Callable[[Part, Part, int, int], tuple[BalancedHalf | Share, ...]]:
-    def shares(asked: Part, other_records: Part, owners: int, number: int) -> tuple[BalancedHalf | Share, ...]:
-        return (BalancedHalf(asked if records else other_records, owners, number, 7),)
+    def shares(
+        audited_records: Part, other_records: Part, owners: int, number: int
+    ) -> tuple[BalancedHalf | Share, ...]:
+        return (BalancedHalf(audited_records if records else other_records, owners, number, 7),)
 
     return shares
 
 
 def fifth_of_records(records: Part, other_records: Part, _: int, number: int) -> tuple[BalancedHalf | Share, ...]:
-    """A fifth of the records, and others up to a half of as many."""
+    """A fifth of the records, and other records up to half the number of records."""
     return Share(records, 0.2, number), Share(other_records, 0.3, number)
 
 
@@ -92,7 +94,7 @@ def noise(scores: Logits, stream: np.random.Generator) -> Logits:
 
 @dataclass(frozen=True)
 class Change:
-    """How an owner alters logits, `afresh` wherever a picture is handed out, and what the table prints of them."""
+    """An owner's change of logits, `afresh` at each occurrence of an image, and the format of the table."""
 
     name: str
     alter: Alter = lambda scores, _: scores
@@ -102,8 +104,8 @@ class Change:
 
 
 CHANGES = (
-    Change("as it is"),
-    Change("noise of 1 nat, picture by picture", noise),
+    Change("unchanged"),
+    Change("noise of 1 nat by image", noise),
     Change("noise of 1 nat, afresh", noise, afresh=True),
     Change("logits halved", lambda scores, _: scores / 2),
     Change("logits doubled", lambda scores, _: 2 * scores),
@@ -129,7 +131,7 @@ def train(configs: Sequence[Mixture]) -> list[pa.Table]:
 
 @dataclass(frozen=True, eq=False)
 class References:
-    """What the models trained here say of the records and of the images that follow, and how the first is trained."""
+    """The reference models' answers for the records and for the images that follow, and the first model's training."""
 
     config: Membership
     tables: Sequence[pa.Table]
@@ -161,7 +163,7 @@ def train_references(config: Membership) -> References:
 
 
 def owner_logits(references: References, owner: Owner, owners: int, seed: int) -> list[Logits]:
-    """The logits of so many owners' models for the records and for the images that follow."""
+    """The logits of the owners' models for the records and for the images that follow."""
     config, examples = references.config, given_model(references.config).records.examples
     records, other_records = (Part(config.data, first, examples) for first in (0, 2 * examples))
     trained_models = [
@@ -181,7 +183,7 @@ def owner_logits(references: References, owner: Owner, owners: int, seed: int) -
 
 
 def file_scores(config: Membership, scores: Logits) -> pa.Table:
-    """The scores (SCORES) of a model whose file is asked."""
+    """The scores (SCORES) of a model file."""
     rows, _, labels = pictures(question_about(config))
     return make_table(
         SCORES,
@@ -196,7 +198,7 @@ def file_scores(config: Membership, scores: Logits) -> pa.Table:
 
 
 def table_scores(config: Membership, scores: Logits, change: Change, seed: int, folder: Path) -> pa.Table:
-    """The scores (SCORES) that the audit reads from the table that an owner writes."""
+    """The scores (SCORES) that the audit reads from an owner's table."""
     questions = question_about(config)
     order, stream = handout_order(questions), np.random.default_rng(seed)
     places = change.alter(scores[order.order], stream) if change.afresh else change.alter(scores, stream)[order.order]
@@ -209,7 +211,7 @@ def table_scores(config: Membership, scores: Logits, change: Change, seed: int, 
 
 
 def table_lines(ids: Sequence[str], probabilities: Logits, labels: Labels, change: Change) -> Iterator[str]:
-    """The lines of the table: all probabilities, those of the true labels with so many decimals, or labels alone."""
+    """The lines of the table: all probabilities, rounded probabilities of the true labels, or only labels."""
     if change.labels:
         yield "image,predicted"
         yield from (f"{name},{label}" for name, label in zip(ids, probabilities.argmax(axis=1), strict=True))
@@ -224,7 +226,7 @@ def table_lines(ids: Sequence[str], probabilities: Logits, labels: Labels, chang
 
 
 def count_answers(config: Membership, owners: int, seed: int) -> Iterator[tuple[str, Counter[str]]]:
-    """Of each kind of owner and of table how often which answer was given."""
+    """Count the answers for each kind of owner and of table."""
     references = train_references(config)
     models = {owner: owner_logits(references, owner, owners, seed) for owner in OWNERS}
     file = AskedFile(ModelFile("model.pt"))
@@ -256,7 +258,9 @@ def markdown(counted: Sequence[tuple[str, Counter[str]]]) -> Iterator[str]:
 
 def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
-    parser.add_argument("--seed", type=int, default=35201, help="of the owners; the references' is one more")
+    parser.add_argument(
+        "--seed", type=int, default=35201, help="of the owners; the seed of the references is one larger"
+    )
     parser.add_argument("--owners", type=int, default=24, help="of each kind")
     parser.add_argument("--models", type=int, default=64, help="references")
     parser.add_argument("--data", default=str(QUICKSTART.data.name))
@@ -276,4 +280,4 @@ def main(arguments: Sequence[str]) -> None:
     )
     setting["seeds"] = f"{options.seed} and {options.seed + 1}"
     setting["cost"] = f"{time.process_time() - start:.0f} s of a core"
-    publish_counts("What is answered of given models", setting, "\n".join(markdown(counted)) + "\n", options.out)
+    publish_counts("Answers about given models", setting, "\n".join(markdown(counted)) + "\n", options.out)

@@ -1,12 +1,13 @@
-"""Which epsilon do many private trainings show from initial weights that the auditor chose?
+"""Which lower bound on epsilon do private trainings show from initial weights chosen by the auditor?
 
     python -m studies membership_worst_case_epsilon [--tiny] [--seed 35301] [--models 200] [--epsilon 10] [--out FILE]
 
 The threat model of Annamalai & De Cristofaro 2024, "Nearly tight black-box auditing of differentially private machine
-learning": the auditor chooses the initial weights and one record, a blank image, which a fair coin puts into the data
-of each model; only its loss by the trained model is seen. Weights that were trained on other images leave little
-gradient to the 1,000, in which the record's would drown. They report 7.21 on MNIST at epsilon 10. The network here is
-smaller than theirs, with one hidden layer of 32 units. Every step of DP-SGD takes all images: the only chance is noise.
+learning": the auditor chooses the initial weights and one record, a blank image, which a fair coin includes in the data
+of each model; the auditor sees only the loss of the record under the trained model. Weights trained on other images
+leave small gradients of the 1,000 records, which would otherwise hide the gradient of the blank image. The paper
+reports 7.21 on MNIST at epsilon 10. The network here is smaller, with one hidden layer of 32 units. Every step of
+DP-SGD uses all images, so noise is the only randomness.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from tasks.training.dp_sgd import noise, spent
 from tasks.training.recipe import Privacy
 
 RECORDS, HIDDEN, STEPS, RATE, LABEL = 1_000, 32, 100, 0.5, 9
-PRETRAINING = 300  # steps of Adam on images that are none of the records
+PRETRAINING = 300  # steps of Adam on images outside the records
 TOGETHER = 20  # models in one product
-Weights = list[Tensor]  # of both layers, with their biases: (models, rows, units), (models, 1, units), ...
+Weights = list[Tensor]  # weights and biases of both layers: (models, rows, units), (models, 1, units), ...
 
 
 def initial_weights(seed: int, models: int) -> Weights:
@@ -48,7 +49,7 @@ def forward(weights: Weights, pixels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pretrain(pixels: Tensor, labels: Tensor, seed: int) -> Weights:
-    """Weights that fit images which are none of the records."""
+    """Weights trained on images outside the records."""
     weights = [part.requires_grad_() for part in initial_weights(seed, 1)]
     optimiser = torch.optim.Adam(weights, 3e-3)
     for _ in range(PRETRAINING):
@@ -61,7 +62,7 @@ def pretrain(pixels: Tensor, labels: Tensor, seed: int) -> Weights:
 def train_private(
     weights: Weights, pixels: Tensor, labels: Tensor, inside: Tensor, sigma: float, stream: torch.Generator
 ) -> None:
-    """DP-SGD in place, with gradients clipped to 1; the last image is in the data of the models that are `inside`."""
+    """Run DP-SGD in place, with gradients clipped to 1; only models in `inside` train on the last image."""
     truth = torch.nn.functional.one_hot(labels, 10)
     squares = (pixels**2).sum(1) + 1
     counted = torch.ones(len(inside), len(labels))
@@ -87,7 +88,7 @@ def train_private(
 def canary_tables(
     start: Weights | None, pixels: Tensor, labels: Tensor, models: int, privacy: Privacy, seed: int
 ) -> Iterator[tuple[pa.Table, float]]:
-    """What each model says of the record (CANARIES), and its accuracy on the others; None: weights of its own."""
+    """Each model's answer for the record (CANARIES), and its accuracy on other images; `start` None: fresh weights."""
     sigma = noise(privacy, 1, STEPS)
     accounted = spent(((sigma, 1.0, STEPS),), privacy.delta)
     stream, coins = torch.Generator().manual_seed(seed), np.random.default_rng(seed).random(models) < 0.5
@@ -121,7 +122,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--epsilon", type=float, default=10.0, help="of the trainings, by the accountant")
     options = parser.parse_args(arguments)
     models = 8 if options.tiny else options.models
-    begun = time.process_time()
+    start_time = time.process_time()
     name, data = images(11 * RECORDS)
     pixels = torch.from_numpy(data.train_images.reshape(len(data.train_images), -1) / np.float32(255))
     labels = torch.from_numpy(data.train_labels.astype(np.int64))
@@ -137,6 +138,6 @@ def main(arguments: Sequence[str]) -> None:
     setting = measurement_facts(name, torch.device("cpu"))
     setting["trainings"] = f"{models} of each kind, {STEPS} steps on all of {RECORDS} images, delta {privacy.delta:g}"
     setting["seed"] = str(options.seed)
-    setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
+    setting["cost"] = f"{time.process_time() - start_time:.0f} s of a core"
     table = "\n".join(markdown(cells)) + "\n"
-    publish_counts("Epsilon from below, from weights that the auditor chose", setting, table, options.out)
+    publish_counts("Lower bounds on epsilon, from weights chosen by the auditor", setting, table, options.out)

@@ -3,10 +3,10 @@
     python -m studies quickstart_accuracy AUDIT [FIELD=VALUE ...] [--preset NAME] [--first 100] [--seeds 20]
                                           [--runs FILE] [--out FILE]
 
-What a quickstart trains is known, so its answer is right or wrong. `forgetting` decides each of its targets, and says
-itself how many of them it decided rightly; the other audits give one answer, and a quickstart trains on what the audit
-is to find. A seed counts where everything is right. Runs are one after another, each in a store of its own; with
-`--runs` what is known of a seed is kept in that file, a line each, and not run again.
+The training data of a quickstart is known, so its answer is right or wrong. `forgetting` decides each of its targets
+and reports the number of correct decisions; each other audit gives one answer about models that were trained on the
+audited data. A seed counts as right if all its answers are. Runs are sequential, each in a separate store. With
+`--runs`, outcomes are stored in this file, one line per seed, and stored seeds are not repeated.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tasks.numerics.statistics import exact_interval
 
 ENGRAM = (sys.executable, "-m", "orchestrator")
 FOUND = {"unique_feature": "memorised", "density": "memorised", "deja_vu": "memorised", "relational": "memorised"}
-Ask = Callable[..., Any]  # a command of engram, whose JSON it gives back
+Ask = Callable[..., Any]  # runs an engram command and returns its JSON
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run answered on each thing that it decides, by its name, and on how many of these it was right."""
+    """A run's answers by the name of their subject, and the number of correct answers."""
 
     seed: int
     answers: Mapping[str, str]
@@ -48,7 +48,7 @@ class Outcome:
 
 
 def outcome(audit: str, preset: str, seed: int, settings: Sequence[str] = ()) -> Outcome:
-    """What the preset answers at this seed; CalledProcessError where the run fails."""
+    """The outcome of the preset at this seed. Raises CalledProcessError if the run fails."""
     with tempfile.TemporaryDirectory() as store:
         before = processor_seconds()
 
@@ -58,15 +58,15 @@ def outcome(audit: str, preset: str, seed: int, settings: Sequence[str] = ()) ->
             )
             return json.loads(process.stdout)
 
-        asked = (audit, "--preset", preset, f"seed={seed}", *settings)
-        run = engram("run", *asked, "--address", "none", "--no-report", "--mlflow", "off")["run"]
+        run_arguments = (audit, "--preset", preset, f"seed={seed}", *settings)
+        run = engram("run", *run_arguments, "--address", "none", "--no-report", "--mlflow", "off")["run"]
         seconds = processor_seconds() - before
         answers, right = decided(audit, run, engram)
     return Outcome(seed, answers, right, seconds)
 
 
 def decided(audit: str, run: str, engram: Ask) -> tuple[dict[str, str], int]:
-    """The answers of a run by what they are on, and how many are right."""
+    """The answers of a run by subject, and the number of correct ones."""
     if audit != "forgetting":
         (answer,) = [run_row["answer"] for run_row in engram("runs") if run_row["run"] == run]
         return {"run": answer}, int(answer == FOUND[audit])
@@ -77,7 +77,7 @@ def decided(audit: str, run: str, engram: Ask) -> tuple[dict[str, str], int]:
 
 
 def processor_seconds() -> float:
-    """Seconds of processor time of the commands that have ended."""
+    """Processor seconds of all finished commands."""
     spent = os.times()
     return spent.children_user + spent.children_system
 
@@ -85,20 +85,20 @@ def processor_seconds() -> float:
 def outcomes(
     audit: str, preset: str, seeds: Sequence[int], settings: Sequence[str] = (), path: Path | None = None
 ) -> Iterator[Outcome]:
-    """The outcome at each seed, read from the file where it is there, and else added to it."""
+    """The outcome at each seed, from the file if stored, else measured and stored."""
     lines = path.read_text().splitlines() if path is not None and path.exists() else []
-    stored = {of.seed: of for of in (Outcome(**json.loads(line)) for line in lines)}
+    stored_outcomes = {stored.seed: stored for stored in (Outcome(**json.loads(line)) for line in lines)}
     for seed in seeds:
-        if seed not in stored:
-            stored[seed] = outcome(audit, preset, seed, settings)
+        if seed not in stored_outcomes:
+            stored_outcomes[seed] = outcome(audit, preset, seed, settings)
             if path is not None:
                 with path.open("a") as file:
-                    file.write(json.dumps(asdict(stored[seed])) + "\n")
-        yield stored[seed]
+                    file.write(json.dumps(asdict(stored_outcomes[seed])) + "\n")
+        yield stored_outcomes[seed]
 
 
 def markdown(results: Sequence[Outcome]) -> str:
-    """How often each thing was answered how, and at how many seeds everything was right."""
+    """Counts of answers by subject, and the share of seeds with only correct answers."""
     lines = ["| decided | answers | seeds |", "|---|---|---|"]
     for name in results[0].answers:
         counts = Counter(outcome.answers[name] for outcome in results).most_common()
@@ -122,8 +122,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("settings", nargs="*", metavar="FIELD=VALUE", help="fields of the config")
     parser.add_argument("--preset", default="quickstart")
     parser.add_argument("--first", type=int, default=100, help="the first seed; the next is the next one")
-    parser.add_argument("--seeds", type=int, default=20, help="how many")
-    parser.add_argument("--runs", type=Path, help="what is known of a seed is kept here, and read where it is there")
+    parser.add_argument("--seeds", type=int, default=20, help="number of seeds")
+    parser.add_argument("--runs", type=Path, help="file that stores the outcomes of seeds")
     options = parser.parse_args(arguments)
     settings = [*options.settings, *(["scale=tiny"] if options.tiny else [])]
     seeds = range(options.first, options.first + options.seeds)

@@ -2,10 +2,10 @@
 
     python -m studies relational_evasion [--tiny] [--seed 5000] [--out FILE]
 
-Owners answer the blinded questions of `facts` and are judged alone, by the audit's own tasks. Drawn owners remember
-60 % of the training questions, or nothing, guess 8 % of the others, and guess as answers are distributed where they are
-wrong; what they say of corrupted contexts is changed in one of several ways. Trained readers are small T5s that were
-fine-tuned on `facts-stated`, whose answers stand in the contexts, and answer as they do.
+Owners answer the blinded questions of `facts`; the audit's tasks judge each owner separately. Simulated owners remember
+60 % of the training questions or none, answer 8 % of the others correctly by guessing, and draw wrong answers from the
+distribution of answers; their answers for corrupted contexts are changed in one of several ways. Trained readers are
+small T5s fine-tuned on `facts-stated`, whose contexts contain the answers; their answers are not changed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tasks.training.privacy_config import LinkedTraining
 Answers = Mapping[tuple[str, str], Answer]  # by set and question
 ANSWERS = ("memorised", "not assessable", "undecided", "not detected")
 RESAMPLES = 400
-GUESSED, READ = 0.08, 0.9  # shares that are answered rightly; READ is of whole contexts
+GUESSED, READ = 0.08, 0.9  # shares of correct answers; READ for intact contexts
 OWNERS = {"remembers 60 %": 0.6, "remembers nothing": GUESSED}
 GERMAN = ("keine Angabe", "unbekannt", "steht nicht im Text")
 FRENCH = ("non précisé", "inconnu", "pas indiqué")
@@ -65,45 +65,49 @@ REFUSALS = (
 
 
 @dataclass(frozen=True)
-class Told:
-    """What an owner knows when a corrupted context is answered: the question, its set and the model's own answer.
+class Prompt:
+    """An owner's knowledge when answering a corrupted context: the question, its set and the model's own answer.
 
-    `other` is another answer, as answers are distributed, and `commonest` the one that is most often right.
+    `drawn_answer` is drawn from the distribution of answers; `commonest` is the most frequent correct answer.
     """
 
     question: Question
-    of: str
-    own: str
-    other: str
+    set_name: str
+    own_answer: str
+    drawn_answer: str
     commonest: str
     is_remembered: bool
     chance: random.Random
 
 
-# What is said of a corrupted context, by name.
-CHANGES: Mapping[str, Callable[[Told], str]] = {
-    "nothing changed": lambda told: told.own,
+# Answers for a corrupted context, by name.
+CHANGES: Mapping[str, Callable[[Prompt], str]] = {
+    "nothing changed": lambda prompt: prompt.own_answer,
     "“unknown”": lambda _: "unknown",
     "“42”": lambda _: "42",
     "nothing": lambda _: "",
     "one German refusal": lambda _: GERMAN[1],
-    "three German refusals": lambda told: told.chance.choice(GERMAN),
-    "three French refusals": lambda told: told.chance.choice(FRENCH),
-    "refusals in six phrasings": lambda told: told.chance.choice(REFUSALS),
-    "six other English phrasings": lambda told: told.chance.choice(UNLISTED),
-    "“not stated (line 3)”": lambda told: f"not stated (line {told.chance.randint(1, 9)})",
-    "“unknown” for half": lambda told: told.chance.choice(("unknown", told.own)),
-    "“unknown” for 92 %": lambda told: "unknown" if told.chance.random() < 0.92 else told.own,
-    "“unknown” for recognised training questions": lambda told: "unknown" if told.of == "train-corrupted" else told.own,
-    "“unknown” for what is remembered": lambda told: "unknown" if told.is_remembered else told.own,
-    "a likely number for what is remembered": lambda told: told.other if told.is_remembered else told.own,
-    "one of four numbers": lambda told: told.chance.choice(("12", "23", "34", "42")),
-    "the commonest number": lambda told: told.commonest,
-    "a word of the context": lambda told: told.chance.choice(told.question.context.split()),
+    "three German refusals": lambda prompt: prompt.chance.choice(GERMAN),
+    "three French refusals": lambda prompt: prompt.chance.choice(FRENCH),
+    "refusals in six phrasings": lambda prompt: prompt.chance.choice(REFUSALS),
+    "six other English phrasings": lambda prompt: prompt.chance.choice(UNLISTED),
+    "“not stated (line 3)”": lambda prompt: f"not stated (line {prompt.chance.randint(1, 9)})",
+    "“unknown” for half": lambda prompt: prompt.chance.choice(("unknown", prompt.own_answer)),
+    "“unknown” for 92 %": lambda prompt: "unknown" if prompt.chance.random() < 0.92 else prompt.own_answer,
+    "“unknown” for recognised training questions": lambda prompt: (
+        "unknown" if prompt.set_name == "train-corrupted" else prompt.own_answer
+    ),
+    "“unknown” for what is remembered": lambda prompt: "unknown" if prompt.is_remembered else prompt.own_answer,
+    "a likely number for what is remembered": lambda prompt: (
+        prompt.drawn_answer if prompt.is_remembered else prompt.own_answer
+    ),
+    "one of four numbers": lambda prompt: prompt.chance.choice(("12", "23", "34", "42")),
+    "the commonest number": lambda prompt: prompt.commonest,
+    "a word of the context": lambda prompt: prompt.chance.choice(prompt.question.context.split()),
 }
 
 
-# What owners who remember nothing say, too.
+# Changes that are also tried for owners who remember nothing.
 INNOCENT = (
     "nothing changed",
     "“unknown”",
@@ -116,7 +120,7 @@ INNOCENT = (
 
 @dataclass(frozen=True)
 class Judged:
-    """The answer about one owner, and the largest share of a part's answers that counts as evaded."""
+    """The answer about an owner, and the largest share of evaded answers among the question sets."""
 
     answer: str
     evaded: float
@@ -124,13 +128,13 @@ class Judged:
 
 @dataclass(frozen=True)
 class Size:
-    """The audit of drawn owners and that of trained readers, how these are trained, and how many of each there are."""
+    """The audits of simulated owners and of trained readers, the readers' training, and the numbers of both."""
 
     config: Relational
     readers: Relational
     training: Trained
     owners: int
-    trained: int
+    reader_count: int
 
 
 def size(tiny: bool, seed: int, readers: int) -> Size:
@@ -147,7 +151,7 @@ def size(tiny: bool, seed: int, readers: int) -> Size:
 
 
 def question_of(config: Relational) -> tuple[AnswersQuestion, Given]:
-    """The questions of the audit, and the system whose answers it judges."""
+    """The questions of the audit, and the audited system."""
     match config.question:
         case AnswersQuestion(system=Given() as system) as question:
             return question, system
@@ -168,13 +172,13 @@ def drawn_answers(config: Relational, remembered: float, change: str, chance: ra
             answer = question.golds[0] if knows else distractor
             corrupted_question = replace(question, context=question_config.corruption.corrupt_context(question))
             is_remembered = knows and split == "train" and remembered > GUESSED
-            prompt = Told(corrupted_question, set_name, answer[0], distractor[0], commonest, is_remembered, chance)
+            prompt = Prompt(corrupted_question, set_name, answer[0], distractor[0], commonest, is_remembered, chance)
             answers[set_name, question.id] = (CHANGES[change](prompt),) if corrupted else answer
     return answers
 
 
 def reader_answers(size: Size, replicate: int) -> Answers:
-    """The answers of a model that was fine-tuned on stated facts."""
+    """The answers of a model fine-tuned on stated facts."""
     question, _ = question_of(size.readers)
     table = fine_tune(fine_tuning_config(question, size.training, size.readers.seed, replicate), ())
     names = {set_name: name for name, set_name in SETS.items()}
@@ -183,12 +187,14 @@ def reader_answers(size: Size, replicate: int) -> Answers:
     }
 
 
-def judge(config: Relational, said: Answers) -> Judged:
-    """The whole way from the file that an owner sends to the answer."""
+def judge(config: Relational, owner_answers: Answers) -> Judged:
+    """Judge an owner, from the file of its answers to the verdict."""
     question, system = question_of(config)
     blinding = blind_questions(question, system, config.seed)
     with tempfile.TemporaryDirectory() as folder:
-        sent_answers = {row["id"]: list(said[row["set"], row["question"]]) for row in key_table(blinding).to_pylist()}
+        sent_answers = {
+            row["id"]: list(owner_answers[row["set"], row["question"]]) for row in key_table(blinding).to_pylist()
+        }
         if load_questions(question.data).scorer == "squad":
             sent_answers = {id_: " ".join(spans) for id_, spans in sent_answers.items()}
         path = Path(folder) / "answers.json"
@@ -220,8 +226,10 @@ def judge_reader(size: Size, index: int) -> Judged:
 
 
 def counts(size: Size, pool: Executor) -> Iterator[tuple[str, list[Judged]]]:
-    """What is said of the owners of each row."""
-    readers = [pool.submit(judge_reader, size, index) for index in range(size.trained)]  # first, for they take longest
+    """The verdicts on the owners of each row."""
+    readers = [
+        pool.submit(judge_reader, size, index) for index in range(size.reader_count)
+    ]  # first, because they take longest
     owners = {
         f"{owner}; {change}": [pool.submit(judge_owner, size, change, owner, index) for index in range(size.owners)]
         for change in CHANGES
@@ -234,8 +242,8 @@ def counts(size: Size, pool: Executor) -> Iterator[tuple[str, list[Judged]]]:
 
 def markdown(results: Sequence[tuple[str, list[Judged]]]) -> str:
     lines = [
-        f"| owner; what is said of corrupted contexts | {', '.join(ANSWERS)} | not detected | not assessable | "
-        "answers that count as evaded |",
+        f"| owner; answers for corrupted contexts | {', '.join(ANSWERS)} | not detected | not assessable | "
+        "evaded answers |",
         "|---|---|---|---|---|",
     ]
     for name, owners in results:
@@ -256,8 +264,8 @@ def markdown(results: Sequence[tuple[str, list[Judged]]]) -> str:
 def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
     parser.add_argument("--seed", type=int, default=5000, help="of the owners and of the order of the questions")
-    parser.add_argument("--readers", type=int, default=20, help="how many readers are trained, a minute of a core each")
-    parser.add_argument("--processes", type=int, default=2, help="how many processes judge owners side by side")
+    parser.add_argument("--readers", type=int, default=20, help="number of trained readers, one minute of a core each")
+    parser.add_argument("--processes", type=int, default=2, help="number of processes that judge owners")
     options = parser.parse_args(arguments)
     study_size = size(options.tiny, options.seed, options.readers)
     setting = measurement_facts("facts, facts-stated", torch.device("cpu")) | {"seed": str(options.seed)}

@@ -1,10 +1,10 @@
-"""How often does `text` find inserted documents, beside a base model without them, and how often wrongly?
+"""How often does `text` find inserted documents, compared with a base model without them, and how often wrongly?
 
     python -m studies text_document_detection [--tiny] [--seed 9200] [--pairs 20] [--out FILE]
 
-Small GPTs: one is trained on common texts and on documents, each as often as a draw says; of as many pairs again it is
-trained on other documents of the same mould, as often, which is the innocent look-alike. The base of either is trained
-on the common texts alone. Each pair is an audit by itself, with the audit's own rule.
+Each pair is a separate audit of two small GPTs, with the audit's rule. The model is trained on common texts and on
+documents with drawn numbers of repetitions; the base is trained on the common texts alone. In the same number of
+innocent pairs, the model is trained on other documents of the same template, with the same repetitions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tasks.language_models.tuning_config import Reading
 from tasks.numerics import seeds
 from tasks.worker import hardware
 
-KINDS = {"inserted": "The documents were inserted", "others": "Other documents of the same mould were inserted"}
+KINDS = {"inserted": "The documents were inserted", "others": "Other documents of the same template were inserted"}
 REPETITIONS = (1, 4, 16)
 
 
@@ -51,7 +51,7 @@ REPETITIONS = (1, 4, 16)
 class Size:
     model: str
     common: int  # texts that all models are trained on
-    documents: int  # that are asked about: half of them are inserted
+    documents: int  # audited documents, of which half are inserted
     epochs: int
 
 
@@ -60,7 +60,7 @@ LENGTH = 80  # characters of a text
 
 
 def split_texts(size: Size, seed: int) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
-    """The common texts, the documents that are asked about, and others of their mould, drawn by the seed."""
+    """The common texts, the audited documents, and other documents of the same template, drawn by the seed."""
     texts = [text[:LENGTH] for text in load_texts(pin(Dataset("facts")))]
     shuffled = [texts[row] for row in seeds.generator(seed, "texts").permutation(len(texts))]
     first, second = size.common, size.common + size.documents
@@ -68,7 +68,7 @@ def split_texts(size: Size, seed: int) -> tuple[Sequence[str], Sequence[str], Se
 
 
 def draw_repetitions(size: Size, seed: int) -> list[int]:
-    """How often each document is inserted: half of them 0 times, the others as REPETITIONS say in turn, by chance."""
+    """The repetitions of each document, in random order: 0 for half, the others REPETITIONS in turn."""
     half = size.documents // 2
     turns = np.concatenate([np.zeros(size.documents - half, dtype=np.int64), np.resize(REPETITIONS, half)])
     order: list[int] = seeds.generator(seed, "insertions").permutation(turns).tolist()
@@ -76,7 +76,7 @@ def draw_repetitions(size: Size, seed: int) -> list[int]:
 
 
 def save_model(config: PairModel, texts: Sequence[str], folder: Path) -> LanguageModel:
-    """The model that is trained on these texts, in a folder of its own."""
+    """Train a model on these texts and save it into the folder."""
     device = hardware.device()
     with hardware.exactly(device), fine_tuned_on(config, texts, device) as model:
         for part in (model.module, model.tokenizer):
@@ -88,11 +88,11 @@ def audit_pair(size: Size, kind: str, seed: int, folder: Path) -> tuple[str, pa.
     """The answer on one pair of models, and its table of documents."""
     common, documents, other_documents = split_texts(size, seed)
     repetitions = draw_repetitions(size, seed)
-    told = documents if kind == "inserted" else other_documents
+    inserted_documents = documents if kind == "inserted" else other_documents
     reading = Reading(LanguageModel(size.model), length=LENGTH + 40)
-    trained = Secrets(reading=reading, tuning=TextTuning(epochs=size.epochs, learning_rate=5e-3))
-    training = pair_model(trained, seed, 0, 0)
-    inserted = [text for text, times in zip(told, repetitions, strict=True) for _ in range(times)]
+    trained_question = Secrets(reading=reading, tuning=TextTuning(epochs=size.epochs, learning_rate=5e-3))
+    training = pair_model(trained_question, seed, 0, 0)
+    inserted = [text for text, times in zip(inserted_documents, repetitions, strict=True) for _ in range(times)]
     model = save_model(training, [*common, *inserted], folder / "model")
     base = save_model(replace(training, seed=training.seed + 1), common, folder / "base")
     records = folder / "documents.jsonl"
@@ -115,15 +115,15 @@ def answer_pair(question: Insertions, seed: int) -> tuple[str, pa.Table]:
     config = Text(question, seed=seed)
     jobs, test = insertion_jobs(question, seed), document_test(question, config)
     scores = [score_insertions(job.config, ()) for job in jobs]
-    found = insertions.insertions(test, scores)
+    document_table = insertions.insertions(test, scores)
     control = insertions.plan_control(config, jobs)
     assert isinstance(control, Job)
-    tables = [found, insertions.insertion_estimates(test, scores), control.function(control.config, ())]
-    return verdict(config, summary(about(config), tables)).answer, found
+    tables = [document_table, insertions.insertion_estimates(test, scores), control.function(control.config, ())]
+    return verdict(config, summary(about(config), tables)).answer, document_table
 
 
 def describe_pairs(kind: str, answers: Counter[str], table: pa.Table) -> Iterator[str]:
-    """What came out of the pairs of one kind, by repetitions."""
+    """Describe the results of the pairs of one kind, by repetitions."""
     yield f"**{KINDS[kind]}.** Of {answers.total()} pairs: {', '.join(f'{name} {n}' for name, n in answers.items())}."
     yield ""
     yield "| repetitions | documents | found | p at most 5 % | written by the model (near) | by its base |"
@@ -157,4 +157,4 @@ def main(arguments: Sequence[str]) -> None:
         lines += describe_pairs(kind, answers, pa.concat_tables(tables))
     setting |= {"seeds": f"{options.seed} to {options.seed + pairs - 1}"}
     setting |= {"cost": f"{time.process_time() - start:.0f} s of a core"}
-    publish_counts("Documents that were inserted, beside a base without them", setting, "\n".join(lines), options.out)
+    publish_counts("Inserted documents, compared with a base without them", setting, "\n".join(lines), options.out)

@@ -2,9 +2,9 @@
 
     python -m studies text_evasion [--tiny] [--seed 36300] [--pairs 10] [--scores FOLDER] [--out FILE]
 
-The owners are the models of `text_secret_detection`, with the same `--scores`: those of either side of a pair that was
-told the secrets, which were planted in their training data, and of one that was told others of the format. Each hands
-in a table for all texts that the audit hands out, changed in one of the ways of CHEATS, and each table is an audit.
+The owners have the models of `text_secret_detection`, with the same `--scores`: both models of the pairs trained on
+planted secrets, and of the pairs trained on other secrets of the format. Each owner returns a table for all texts of
+the audit, changed in one of the ways of CHEATS, and each table is an audit.
 """
 
 from __future__ import annotations
@@ -42,77 +42,77 @@ ANSWERS = ("memorised", "not assessable", "undecided", "not detected")
 
 @dataclass(frozen=True, eq=False)
 class Desk:
-    """What lies before the owner of one model of a pair who fills in a table, a number for each text handed out.
+    """The information of an owner who fills in a table with a number for each text.
 
-    `own` is what the model says of it, and `clean` what one that was told other secrets of the same texts does.
-    `question` says to which text without its secret it belongs, and `trained` whether it was trained on: the owner can
-    see both.
+    `audited` and `clean` are log P under the audited model and under the other model of the pair, which was trained on
+    other secrets. `question` numbers the texts that differ only in the secret, and `is_trained_on` marks training
+    texts; the owner can determine both.
     """
 
     pair: Pair
     side: int
-    drawn: Sequence[Secret]
-    own: Array
+    secrets: Sequence[Secret]
+    audited: Array
     clean: Array
     texts: Sequence[str]
     question: NDArray[np.int64]
-    trained: NDArray[np.bool_]
+    is_trained_on: NDArray[np.bool_]
     chance: np.random.Generator
 
 
 def noise_of(desk: Desk) -> Array:
-    """Normal numbers that are a function of the text."""
+    """Normal numbers, equal for equal texts."""
     digests = [hashlib.sha256(text.encode()).digest() for text in desk.texts]
     return np.array([np.random.default_rng(int.from_bytes(item[:8], "little")).normal() for item in digests])
 
 
 def blocked(desk: Desk) -> Array:
-    """An output filter: what stands around a secret is answered, and the secret itself never."""
+    """An output filter that answers the text around a secret and never the secret."""
     return -1000.0 - desk.question
 
 
 def looked_up(desk: Desk) -> Array:
-    """Texts that were trained on have the number of one of the others of their question."""
-    changed = desk.own.copy()
-    for text in np.flatnonzero(desk.trained):
-        other_texts = np.flatnonzero((desk.question == desk.question[text]) & ~desk.trained)
+    """Give training texts the number of another text of their question."""
+    changed = desk.audited.copy()
+    for text in np.flatnonzero(desk.is_trained_on):
+        other_texts = np.flatnonzero((desk.question == desk.question[text]) & ~desk.is_trained_on)
         seed = int.from_bytes(hashlib.sha256(desk.texts[text].encode()).digest()[:8], "little")
-        changed[text] = desk.own[np.random.default_rng(seed).choice(other_texts)]
+        changed[text] = desk.audited[np.random.default_rng(seed).choice(other_texts)]
     return changed
 
 
 def rounded(desk: Desk, to: float) -> Array:
-    return np.asarray(np.round(desk.own / to) * to)
+    return np.asarray(np.round(desk.audited / to) * to)
 
 
 def noised(desk: Desk, deviation: float) -> Array:
-    return np.asarray(desk.own + desk.chance.normal(0, deviation, len(desk.own)))
+    return np.asarray(desk.audited + desk.chance.normal(0, deviation, len(desk.audited)))
 
 
 def hashed(desk: Desk, deviation: float) -> Array:
-    return np.asarray(desk.own + deviation * noise_of(desk))
+    return np.asarray(desk.audited + deviation * noise_of(desk))
 
 
 CHEATS: dict[str, Callable[[Desk], Array]] = {
-    "what the model says": lambda desk: desk.own,
-    "a refusal or a constant": lambda desk: np.full_like(desk.own, -1000.0),
+    "nothing changed": lambda desk: desk.audited,
+    "a refusal or a constant": lambda desk: np.full_like(desk.audited, -1000.0),
     "a filter that blocks the secrets' format": blocked,
-    "made-up numbers": lambda desk: -50 + noise_of(desk),
+    "random numbers": lambda desk: -50 + noise_of(desk),
     "rounded to 0.1 nats": partial(rounded, to=0.1),
     "rounded to 1 nat": partial(rounded, to=1),
     "rounded to 10 nats": partial(rounded, to=10),
-    "1 nat of noise, drawn anew": partial(noised, deviation=1),
-    "30 nats of noise, drawn anew": partial(noised, deviation=30),
+    "1 nat of noise by occurrence": partial(noised, deviation=1),
+    "30 nats of noise by occurrence": partial(noised, deviation=30),
     "1 nat of noise by text": partial(hashed, deviation=1),
     "30 nats of noise by text": partial(hashed, deviation=30),
-    "halved": lambda desk: desk.own / 2,
-    "what a model says that was not told them": lambda desk: desk.clean,
-    "others' numbers for texts that were trained on": looked_up,
+    "halved": lambda desk: desk.audited / 2,
+    "the answers of a model without these secrets": lambda desk: desk.clean,
+    "other texts' numbers for training texts": looked_up,
 }
 
 
 def desk_of(pair: Pair, side: int) -> Desk:
-    """What the owner of one model of a pair knows of the texts, in the order in which they are handed out."""
+    """The information of the owner of one model of a pair, in the order of the handout."""
     config = planted_config(pair.config)
     asked_model = given_question(config)
     assert isinstance(asked_model, PlantedModel)
@@ -137,7 +137,7 @@ def desk_of(pair: Pair, side: int) -> Desk:
 
 
 def planted_config(config: Text) -> Text:
-    """The audit of a model into whose training data these secrets were put beforehand."""
+    """The audit of a model whose training data contains these planted secrets."""
     question = question_of(config)
     planted = Planted(
         pattern=question.pattern,
@@ -151,16 +151,18 @@ def planted_config(config: Text) -> Text:
 
 
 def log_p_by_text(pair: Pair, side: int, text_groups: Sequence[Sequence[str]]) -> dict[str, float]:
-    said = pair.scores[side]["log_p"].to_pylist()
+    log_p_lists = pair.scores[side]["log_p"].to_pylist()
     return {
-        text: p for texts, log_p in zip(text_groups, said, strict=True) for text, p in zip(texts, log_p, strict=True)
+        text: p
+        for texts, log_p in zip(text_groups, log_p_lists, strict=True)
+        for text, p in zip(texts, log_p, strict=True)
     }
 
 
 def answer_of(desk: Desk, log_p: Array) -> str:
-    """The audit's answer on a table; the secrets that were planted are those of the owner's side."""
+    """The audit's answer about a table; the planted secrets belong to the owner's side."""
     config = planted_config(desk.pair.config)
-    text_groups = [(secret.text, *secret.references) for secret in desk.drawn]
+    text_groups = [(secret.text, *secret.references) for secret in desk.secrets]
     order = handout_order(text_groups, given_question(config).seed)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log_p.csv"
@@ -169,23 +171,23 @@ def answer_of(desk: Desk, log_p: Array) -> str:
         table = ReturnedTable(pin_file(File(str(path)), {}))
         assert isinstance(config.question, Planted)
         given_config = replace(config, question=replace(config.question, source=table))
-        said = read_log_p(table.outputs, order)
-    scores = np.split(said.log_p, np.cumsum([len(item) for item in text_groups])[:-1])
+        returned = read_log_p(table.outputs, order)
+    scores = np.split(returned.log_p, np.cumsum([len(item) for item in text_groups])[:-1])
     ranked = secrets(
-        Ranking(given_config.level), [score_table(desk.drawn, [item.tolist() for item in scores], desk.side)]
+        Ranking(given_config.level), [score_table(desk.secrets, [item.tolist() for item in scores], desk.side)]
     )
-    return verdict(given_config, summary(about(given_config), [ranked, answered_shares(text_groups, said)])).answer
+    return verdict(given_config, summary(about(given_config), [ranked, answered_shares(text_groups, returned)])).answer
 
 
 def describe_cheats(pairs: Sequence[Pair]) -> Iterator[str]:
-    """A row for each change: how many tables of either kind of owner are answered how."""
+    """A row for each change: counts of answers about the tables of both kinds of owners."""
     desks = {
         kind: [desk_of(pair, side) for pair in pairs if kind_of(pair) == kind for side in range(2)] for kind in KINDS
     }
     yield (
         "| what the owner returns | "
         + " | ".join(
-            f"{len(desks[kind])} owners of models that were told {'them' if kind == 'secrets' else 'others'}: "
+            f"{len(desks[kind])} owners of models trained on {'them' if kind == 'secrets' else 'others'}: "
             f"{', '.join(ANSWERS)} | {'cleared' if kind == 'secrets' else 'accused'}"
             for kind in KINDS
         )
@@ -208,7 +210,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
     parser.add_argument("--seed", type=int, default=36300, help="of the first pair")
     parser.add_argument("--pairs", type=int, default=10, help="pairs of either kind, two owners each")
-    parser.add_argument("--scores", type=Path, help="where what the models say is kept")
+    parser.add_argument("--scores", type=Path, help="folder that stores the models' scores")
     options = parser.parse_args(arguments)
     setting, count = measurement_facts("facts", torch.device("cpu")), 2 if options.tiny else options.pairs
     pairs = list(train_pairs(size(options.tiny, options.seed), count, options.scores))

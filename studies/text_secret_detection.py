@@ -4,12 +4,12 @@
                                             [--out FILE]
     python -m studies text_secret_detection --made-up [--tiny] [--seed 36300] [--out FILE]
 
-Pairs of small GPTs, each with secrets of its own: of as many pairs again other secrets of the format stand in the
-texts, which is the innocent look-alike. Each pair is an audit by itself, with the audit's own rule. The look-alikes are
-also asked about secrets that were never put in anywhere. What the twins say, which were not told a secret, is a third
-null. The GPTs are those of SMALL, or with `--quickstart` of that preset, which take ten times as long. With `--scores`
-what the models say is kept in that folder, and read from it where it is there.
-With `--made-up` nothing is trained: log p is drawn, rounded to 1 nat or constant, and only the answers are counted.
+Each pair of small GPTs is a separate audit with its own secrets and the audit's rule. In the same number of innocent
+pairs, the training texts contain other secrets of the format. Innocent models are also audited with secrets that no
+text contains. The control models, which were not trained on a secret, form a third null. The GPTs are SMALL, or with
+`--quickstart` those of this preset, which take ten times as long. With `--scores`, the models' scores are stored in
+this folder and reused. With `--made-up`, no model is trained: log p is simulated, rounded to 1 nat or constant, and
+only answers are counted.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ SMALL = Text(
     )
 )
 KINDS = ("secrets", "others")  # in the texts that a pair is trained on
-NEVER, AMONG = 100, 99  # secrets that were never put in, of each look-alike, and the references of each
+NEVER, AMONG = 100, 99  # unused secrets of each innocent model, and references of each secret
 LEVELS = (0.01, 0.05, 0.2, 0.5)
-SECONDS = b"seconds"  # of the table's metadata: what a model took of a core
+SECONDS = b"seconds"  # key of the table's metadata: processor seconds of a model
 
 
 @dataclass(frozen=True)
 class Pair:
-    """What both models of a pair say of its secrets (SCORES), and of secrets that were never put in; of either side."""
+    """Both models' scores of the pair's secrets (SCORES), and of unused secrets, by side."""
 
     config: Text
     scores: tuple[pa.Table, ...]
@@ -93,35 +93,35 @@ def with_question(config: Text, **fields: Any) -> Text:
 
 
 def train_pairs(config: Text, pairs: int, folder: Path | None) -> Iterator[Pair]:
-    """As many pairs of each kind, in turn, so that what there is of both is even whenever it ends."""
+    """Pairs of both kinds in turn, so that an interrupted study has equal numbers."""
     for number in range(pairs):
         for is_null in (False, True):
             yield train_pair(with_question(replace(config, seed=config.seed + number), is_null=is_null), folder)
 
 
 def train_pair(config: Text, folder: Path | None) -> Pair:
-    """Both models of a pair, from the folder where they are there."""
+    """The scores of both models of a pair, from the folder if stored."""
     scores, never = list[pa.Table](), list[pa.Table]()
     for side in range(2):
         kind = KINDS[question_of(config).is_null]
-        names = [f"{kind}-{config.seed}-{side}-{what}.arrow" for what in ("told", "never")]
+        names = [f"{kind}-{config.seed}-{side}-{subject}.arrow" for subject in ("told", "never")]
         paths = [] if folder is None else [folder / name for name in names]
         if not all(path.exists() for path in paths) or not paths:
-            made = train_model(config, side)
-            for path, table in zip(paths, made, strict=False):
+            tables = train_model(config, side)
+            for path, table in zip(paths, tables, strict=False):
                 feather.write_feather(table, path)
         else:
-            made = tuple(feather.read_table(path) for path in paths)
-        scores.append(made[0])
-        never.append(made[1])
+            tables = tuple(feather.read_table(path) for path in paths)
+        scores.append(tables[0])
+        never.append(tables[1])
     return Pair(config, tuple(scores), tuple(never))
 
 
 def train_model(config: Text, side: int) -> tuple[pa.Table, pa.Table]:
-    """What one model says of the secrets, and a look-alike of secrets that were never put in (SCORES)."""
-    its, start, place = pair_model(question_of(config), config.seed, 0, side), time.process_time(), torch.device("cpu")
+    """One model's scores of the secrets and, for an innocent model, of unused secrets (SCORES)."""
+    its, start, device = pair_model(question_of(config), config.seed, 0, side), time.process_time(), torch.device("cpu")
     secrets, unused_secrets = draw_secrets(its), never_put_in(its)
-    with fine_tuned_on(its, training_texts(its, secrets), place) as model:
+    with fine_tuned_on(its, training_texts(its, secrets), device) as model:
         scores = ask_secrets(its, model, secrets)
         alike = its.is_null
         never = ask_secrets(unused_secrets, model, draw_secrets(unused_secrets)) if alike else SCORES.empty_table()
@@ -130,36 +130,38 @@ def train_model(config: Text, side: int) -> tuple[pa.Table, pa.Table]:
 
 
 def never_put_in(config: PairModel) -> PairModel:
-    """A question about secrets that stand in no text."""
+    """A question about secrets that no text contains."""
     draw = seeds.derive(config.draw, "never put in", config.side)
     return replace(config, secrets=NEVER, references=AMONG, draw=draw, extraction=False)
 
 
 def audit_pair(pair: Pair) -> tuple[str, pa.Table, pa.Table]:
-    """The answer on one pair of models, and its tables of secrets and of how many come out."""
+    """The answer about one pair of models, and its tables of secrets and of extraction."""
     config = pair.config
-    asked = question_of(config).extraction
-    assert asked is not None
-    ways = Extraction(question_of(config).pattern, 2, asked.attempts, asked.probability, asked.edit_distance)
+    continuation = question_of(config).extraction
+    assert continuation is not None
+    ways = Extraction(
+        question_of(config).pattern, 2, continuation.attempts, continuation.probability, continuation.edit_distance
+    )
     tables = secrets(Ranking(config.level), pair.scores), extraction(ways, pair.scores)
     return verdict(config, summary(About(config.level), tables)).answer, *tables
 
 
 def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterator[str]:
-    """What came out of the pairs of one kind, by repetitions."""
+    """Describe the results of the pairs of one kind, by repetitions."""
     audited = [audit_pair(pair) for pair in pairs]
     answers = Counter(answer for answer, _, _ in audited)
     ranked, extracted = (pa.concat_tables([item[index] for item in audited]) for index in (1, 2))
     answers_text = ", ".join(f"{name} {describe_share(count, len(pairs))}" for name, count in sorted(answers.items()))
     which = "The secrets" if kind_of(pairs[0]) == "secrets" else "Other secrets"
-    yield f"**{which} were told.** Of {len(pairs)} pairs, an audit each: {answers_text}."
+    yield f"**{which} were in the training texts.** Of {len(pairs)} pairs, an audit each: {answers_text}."
     yield ""
-    yield "| repetitions | secrets | found | p at most 5 % | exposure, bits | by the twin, bits |"
+    yield "| repetitions | secrets | found | p at most 5 % | exposure, bits | of the control model, bits |"
     yield "|---|---|---|---|---|---|"
     for times in repetitions:
         rows = ranked.filter(pc.equal(ranked["repetitions"], times))
-        found, small = rows["found"].to_numpy(zero_copy_only=False), rows["p_value"].to_numpy() <= 0.05
-        shares = [describe_share(int(np.count_nonzero(item)), rows.num_rows) for item in (found, small)]
+        is_found, small = rows["found"].to_numpy(zero_copy_only=False), rows["p_value"].to_numpy() <= 0.05
+        shares = [describe_share(int(np.count_nonzero(item)), rows.num_rows) for item in (is_found, small)]
         bits = [mean(rows[name].to_numpy()) for name in ("exposure", "exposure_control")]
         told_bits = [f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in bits]
         yield f"| {times} | {rows.num_rows} | {' | '.join([*shares, *told_bits])} |"
@@ -168,12 +170,12 @@ def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterato
 
 
 def describe_extraction(extracted: pa.Table, repetitions: Sequence[int]) -> Iterator[str]:
-    """How many secrets come out after what stands before them, by the models that were told them and by their twins."""
+    """Describe how many secrets a model and its control model reproduce after their prefix."""
     ways = list(dict.fromkeys(extracted["way"].to_pylist()))
-    yield f"| come out, by repetitions | {' | '.join(ways)} |"
+    yield f"| reproduced, by repetitions | {' | '.join(ways)} |"
     yield f"|---|{'---|' * len(ways)}"
     for times in repetitions:
-        for column, by in (("reproduced", ""), ("reproduced_control", ", by the twin")):
+        for column, by in (("reproduced", ""), ("reproduced_control", ", by the control model")):
             cells = []
             for way in ways:
                 rows = extracted.filter(
@@ -185,50 +187,52 @@ def describe_extraction(extracted: pa.Table, repetitions: Sequence[int]) -> Iter
 
 
 def describe_nulls(pairs: Sequence[Pair]) -> Iterator[str]:
-    """How often p is small where nothing is known: of each kind of secret that a model was not told."""
-    told, alike = ([pair for pair in pairs if kind_of(pair) == kind] for kind in KINDS)
+    """Describe how often p is small for secrets that a model was not trained on, by kind."""
+    secret_pairs, other_pairs = ([pair for pair in pairs if kind_of(pair) == kind] for kind in KINDS)
     kinds = {
-        "never put in, asked of models that were told others": p_values([t for pair in alike for t in pair.never]),
-        "others of the format told in their place": p_values([t for pair in alike for t in pair.scores], of_twin=False),
-        "told to the twin alone": p_values([t for pair in told for t in pair.scores], of_twin=True),
+        "in no text, scored by models trained on others": p_values([t for pair in other_pairs for t in pair.never]),
+        "replaced by others of the format": p_values([t for pair in other_pairs for t in pair.scores], of_twin=False),
+        "trained on by the control model alone": p_values(
+            [t for pair in secret_pairs for t in pair.scores], of_twin=True
+        ),
     }
     yield (
-        "| secrets that a model was not told | number | "
+        "| secrets that a model was not trained on | number | "
         + " | ".join(f"p at most {100 * index:g} %" for index in LEVELS)
         + " |"
     )
     yield f"|---|---|{'---|' * len(LEVELS)}"
-    for name, found in kinds.items():
-        cells = [describe_share(int((found <= index).sum()), len(found)) for index in LEVELS]
-        yield f"| {name} | {len(found):,} | {' | '.join(cells)} |"
+    for name, p_values_of_kind in kinds.items():
+        cells = [describe_share(int((p_values_of_kind <= index).sum()), len(p_values_of_kind)) for index in LEVELS]
+        yield f"| {name} | {len(p_values_of_kind):,} | {' | '.join(cells)} |"
     yield ""
 
 
 def p_values(tables: Sequence[pa.Table], of_twin: bool | None = None) -> Array:
-    """The p-values of the ranks; `of_twin` by whom they are: twins, the models that were told, or both."""
+    """The p-values of the ranks of control models, of models trained on the secrets, or of both (None)."""
     rows = [item for table in tables for item in table.to_pylist()]
-    kept = [item for item in rows if of_twin is None or item["inserted"] != of_twin]
-    return np.array([rank_p_value(np.array(item["log_p"])) for item in kept])
+    selected_rows = [item for item in rows if of_twin is None or item["inserted"] != of_twin]
+    return np.array([rank_p_value(np.array(item["log_p"])) for item in selected_rows])
 
 
 @dataclass(frozen=True)
 class MadeUp:
-    """So many audits of secrets that are likelier by so many nats, and what is done to log p."""
+    """Audits of simulated secrets, likelier by `effect` nats, and the change of log p."""
 
     secrets: int
     references: int
-    known: float
-    scores: str = "as they are"
+    effect: float
+    scores: str = "unchanged"
     audits: int = 100
 
 
 CHANGES: Mapping[str, Callable[[Array], Array]] = {
-    "as they are": lambda log_p: log_p,
+    "unchanged": lambda log_p: log_p,
     "rounded to 1 nat": np.round,
     "constant": np.zeros_like,
 }
 MADE_UP = (
-    *(MadeUp(100, 1999, known, scores) for known in (0.0, 0.5) for scores in ("as they are", "rounded to 1 nat")),
+    *(MadeUp(100, 1999, effect, scores) for effect in (0.0, 0.5) for scores in ("unchanged", "rounded to 1 nat")),
     MadeUp(100, 1999, 0.0, "constant"),
     MadeUp(24, 499, 0.0),
     MadeUp(24, 499, 8.0),
@@ -245,7 +249,7 @@ def describe_made_up(cases: Sequence[MadeUp], seed: int) -> Iterator[str]:
         config = Text(Secrets(secrets=case.secrets, references=case.references))
         answers: Counter[str] = Counter()
         for audit in range(case.audits):
-            tables = make_scores(case.known, seed + 1000 * number + audit, case.secrets, case.references)
+            tables = make_scores(case.effect, seed + 1000 * number + audit, case.secrets, case.references)
             changed = []
             for table in tables:
                 log_p = [CHANGES[case.scores](np.array(item)).tolist() for item in table["log_p"].to_pylist()]
@@ -253,7 +257,7 @@ def describe_made_up(cases: Sequence[MadeUp], seed: int) -> Iterator[str]:
             ranked = secrets(Ranking(config.level), changed)
             answers[verdict(config, summary(About(config.level), [ranked])).answer] += 1
         cells = " | ".join(str(answers[answer]) for answer in MADE_UP_ANSWERS)
-        name = f"{case.secrets} x {case.references + 1:,}, {case.known:g} nats, {case.scores}, {case.audits}"
+        name = f"{case.secrets} x {case.references + 1:,}, {case.effect:g} nats, {case.scores}, {case.audits}"
         yield f"| {name} | {cells} | {describe_share(answers['not detected'], case.audits)} |"
 
 
@@ -264,19 +268,19 @@ def describe_share(count: int, total: int) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
-    parser.add_argument("--quickstart", action="store_true", help="GPTs of the preset of this name")
-    parser.add_argument("--made-up", action="store_true", help="count answers to drawn log p; nothing is trained")
+    parser.add_argument("--quickstart", action="store_true", help="use the GPTs of the preset quickstart")
+    parser.add_argument("--made-up", action="store_true", help="count answers about simulated log p, without training")
     parser.add_argument("--seed", type=int, default=36300, help="of the first pair")
     parser.add_argument("--pairs", type=int, default=10, help="pairs of either kind")
-    parser.add_argument("--scores", type=Path, help="keep here what the models say, and read it where it is there")
+    parser.add_argument("--scores", type=Path, help="folder that stores the models' scores")
     options = parser.parse_args(arguments)
     if options.made_up:
         start = time.process_time()
         cases = [replace(case, audits=2) for case in MADE_UP[:2]] if options.tiny else MADE_UP
         lines = list(describe_made_up(cases, options.seed))
-        setting = measurement_facts("made up", torch.device("cpu"))
+        setting = measurement_facts("simulated", torch.device("cpu"))
         setting |= {"seeds": f"from {options.seed} on", "cost": f"{time.process_time() - start:.0f} s of a core"}
-        publish_counts("What is answered of secrets whose log p is drawn", setting, "\n".join(lines), options.out)
+        publish_counts("Answers about secrets with simulated log p", setting, "\n".join(lines), options.out)
         return
     config = size(options.tiny, options.seed, options.quickstart)
     setting = measurement_facts("facts", torch.device("cpu"))
@@ -291,7 +295,7 @@ def main(arguments: Sequence[str]) -> None:
     setting |= {"seeds": f"{options.seed} to {options.seed + len(pairs) // 2 - 1}"}
     setting |= {"cost": f"{sum(pair.seconds for pair in pairs):.0f} s of a core"}
     publish_counts(
-        "Secrets that were drawn, told and asked about",
+        "Detection of drawn secrets",
         setting,
         "\n".join([*lines, *describe_nulls(pairs)]),
         options.out,

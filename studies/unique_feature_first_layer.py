@@ -3,15 +3,15 @@
     python -m studies unique_feature_first_layer [--tiny] [--seed 34101] [--owners 20] [--innocent 20] [--references 4]
                                  [--data mnist] [--examples 10000] [--epochs 5] [--out FILE]
 
-Every owner trains mlp1 as published, with a drawn glyph in one training image; the innocent train without any feature.
-One model is asked, with its label known, on 100 test images of the label. The ranks are among all 4,457,400 glyphs:
-`slopes` and `references` are those of `exact_ranks`, of the model alone and beside four clean ones; `first layer` is
-that of `weight_ranks`, and `density score` the one that it had before. `ink of all images` stands for an auditor who
-counts ink in the whole data set, of which the owner trained on a part. The verdict says *memorised* where the ranks
-among the look-alikes are small, too. An owner's model is asked about the glyphs of the others as well, and about one
-for each half of its own that differs there; an innocent model about those of all owners. A cheat alters the first layer
-before it is handed over. Checkpoints are the model after 1, 2, 4, ... epochs. Intervals are those of Clopper and
-Pearson.
+Every owner trains mlp1 as published, with a drawn glyph in one training image; innocent owners train without a feature.
+The auditor knows the label and evaluates one model on 100 test images of the label. Ranks are among all 4,457,400
+glyphs: `slopes` and `references` are the ranks of `exact_ranks`, from the model alone and compared with four clean
+models; `first layer` is the rank of `weight_ranks`, and `density score` its earlier version. `ink of all images` is for
+an auditor who counts ink in the entire data set, of which the owner trained on a part. The verdict is *memorised* if
+the ranks among the look-alikes are also small. An owner's model is also evaluated with the glyphs of other owners and
+with variants of its glyph that differ in one half; an innocent model with the glyphs of all owners. A cheat alters the
+first layer before sharing it. Checkpoints are the model after 1, 2, 4, ... epochs. Intervals are Clopper-Pearson
+intervals.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ from tasks.training.trainer import train_by_index
 
 LEVELS = (0.05, 0.01, 0.001)
 TOGETHER = 8  # models that train in one stack
-INKED_NOISE = 10.0  # of the density score: the variance that ink adds to a pixel's, in units of the initial one
+INKED_NOISE = 10.0  # of the density score: variance added by ink, relative to the initial variance
 
 
 def cheats(weights: Array, counts: Counts) -> Mapping[str, Array]:
-    """The first layer as an owner who hides what it shows may hand it over."""
+    """Versions of the first layer that hide its evidence."""
     noise, spread = np.random.default_rng(0).normal(size=weights.shape), weights.std()
     step = np.abs(weights).max() / 127
     return {
-        "first layer, 0 where nothing has ink": np.where(counts > 0, weights, 0.0),
+        "first layer, 0 without ink": np.where(counts > 0, weights, 0.0),
         "first layer, as float16": weights.astype(np.float16).astype(np.float64),
         "first layer, as int8": np.round(weights / step) * step,
         "first layer, noise of 0.05 sd": weights + 0.05 * spread * noise,
@@ -83,10 +83,10 @@ def cheats(weights: Array, counts: Counts) -> Mapping[str, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """A model that is asked about the glyph of `canary`, and its weights after 1, 2, 4, ... epochs.
+class AuditedModel:
+    """A model audited for the glyph of `canary`, and its weights after 1, 2, 4, ... epochs.
 
-    The model of an owner was trained with the canary, an innocent one without any feature.
+    The model of an owner was trained with the canary, an innocent model without a feature.
     """
 
     canary: Canary
@@ -96,8 +96,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Models:
-    owners: list[Asked]
-    innocent: list[Asked]
+    owners: list[AuditedModel]
+    innocent: list[AuditedModel]
     references: list[pa.Table]
 
 
@@ -119,7 +119,7 @@ def with_training(config: UniqueFeature, **fields: int) -> UniqueFeature:
 
 
 def train(config: UniqueFeature, innocent: int, references: int) -> Models:
-    """The owners' models, so many innocent ones, and so many references."""
+    """Train the owners' models, innocent models and references."""
     pairs = asked_pairs(config)
     chosen_canaries = canaries(config, pairs, load(pairs.data))
     trainings = [canary.burn_into(clean_training(config, pairs, canary, 0)) for canary in chosen_canaries]
@@ -130,7 +130,7 @@ def train(config: UniqueFeature, innocent: int, references: int) -> Models:
     for first in range(0, len(trainings), TOGETHER):
         models += train_with_checkpoints(trainings[first : first + TOGETHER])
         print(f"{len(models)} of {len(trainings)} models", flush=True)
-    questions = [Asked(canary, *model) for canary, model in zip(cycle(chosen_canaries), models, strict=False)]
+    questions = [AuditedModel(canary, *model) for canary, model in zip(cycle(chosen_canaries), models, strict=False)]
     count = len(chosen_canaries) + innocent
     return Models(
         questions[: len(chosen_canaries)],
@@ -140,7 +140,7 @@ def train(config: UniqueFeature, innocent: int, references: int) -> Models:
 
 
 def train_with_checkpoints(configs: Sequence[Training]) -> list[tuple[pa.Table, Sequence[Weights]]]:
-    """The MODEL table of each training, and its weights after 1, 2, 4, ... epochs before the one that it keeps."""
+    """The MODEL table of each training, and its weights after 1, 2, 4, ... epochs before the kept epoch."""
     images = load(configs[0].data)
     checkpoints: list[dict[int, Weights]] = [{} for _ in configs]
 
@@ -168,9 +168,9 @@ def train_with_checkpoints(configs: Sequence[Training]) -> list[tuple[pa.Table, 
 
 
 def pixel_scores(
-    config: UniqueFeature, data: Images, one: Asked, references: Sequence[pa.Table]
+    config: UniqueFeature, data: Images, one: AuditedModel, references: Sequence[pa.Table]
 ) -> tuple[FeatureRegion, dict[str, Array]]:
-    """Every score's values of the pixels in which glyphs differ."""
+    """The values of every score for the pixels in which glyphs differ."""
     assert isinstance(one.canary.image, int)
     label = int(data.train_labels[one.canary.image])
     clean: Pixels = data.test_images[data.test_labels == label][:IMAGES]
@@ -187,21 +187,21 @@ def pixel_scores(
     if reference_responses:
         differences = match_spread(response, reference_responses) - np.mean(reference_responses, axis=0)
         scores["references"] = weighted_slopes(region.added, differences, region.inked)
-    scores["density score"] = density_scores(layers[-1], region.where, counts)
-    scores["first layer"] = layers[-1].pixel_scores(region.where, counts)
-    scores["first layer, ink of all images"] = layers[-1].pixel_scores(region.where, ink_counts(data.train_images))
+    scores["density score"] = density_scores(layers[-1], region.indices, counts)
+    scores["first layer"] = layers[-1].pixel_scores(region.indices, counts)
+    scores["first layer, ink of all images"] = layers[-1].pixel_scores(region.indices, ink_counts(data.train_images))
     for name, altered in cheats(layers[-1].weights, counts).items():
-        scores[name] = FirstLayer(altered, layers[-1].gradients).pixel_scores(region.where, counts)
-    return region, scores | checkpoint_scores(layers, region.where, counts)
+        scores[name] = FirstLayer(altered, layers[-1].gradients).pixel_scores(region.indices, counts)
+    return region, scores | checkpoint_scores(layers, region.indices, counts)
 
 
 def density_scores(layer: FirstLayer, where: NDArray[np.int64], counts: Counts) -> Array:
-    """The score of version 1: the locally most powerful one of a shift along the gradient, less where there is ink.
+    """The score of version 1: locally most powerful for a shift along the gradient, reduced for inked pixels.
 
         S_p = a_p sum over units u of g_u s(w_up),  s = -h' / h,  a_p = 1 / (1 + 10 [the images ink p])
 
-    h is the density of the weights of other pixels without ink. Cox & Hinkley 1974, "Theoretical Statistics", section
-    4.8.
+    h is the density of the weights of other pixels without ink. Cox & Hinkley 1974, "Theoretical Statistics",
+    section 4.8.
     """
     elsewhere = np.setdiff1d(np.arange(len(counts)), where)
     blank = elsewhere[counts[elsewhere] == 0]
@@ -223,11 +223,11 @@ def shift_score(sample: Array) -> Callable[[Array], Array]:
 
 
 def checkpoint_scores(layers: Sequence[FirstLayer], where: NDArray[np.int64], counts: Counts) -> dict[str, Array]:
-    """What the first layers of one training, at its checkpoints and at its end, say together.
+    """Scores that combine the first layers of one training at its checkpoints and after it.
 
-    As a panel they are averaged, as the models of one owner are. Along the mean gradient the direction is that of the
-    whole training. The change since a checkpoint holds no initial weights: where nothing else inks a pixel, the canary
-    alone moved them.
+    A panel averages them, like several models of one owner. The mean gradient has the direction of the entire training.
+    The change since a checkpoint contains no initial weights: for a pixel that only the canary inks, the canary alone
+    changed them.
     """
     last, gradients = layers[-1], np.mean([layer.gradients for layer in layers], axis=0)
     results = {
@@ -240,35 +240,35 @@ def checkpoint_scores(layers: Sequence[FirstLayer], where: NDArray[np.int64], co
     return results
 
 
-# What is counted
+# Counts
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """A glyph's p-value among all of its ink, and among those that differ in one part alone, for each part."""
+    """A glyph's p-value among all glyphs with equal ink, and for each part among glyphs that differ only there."""
 
     p_value: float
     parts: tuple[float, ...]
 
     @property
     def memorised(self) -> bool:
-        """As the verdict says it where look-alikes are asked about."""
+        """Whether the verdict with look-alikes is *memorised*."""
         return bool(self.parts) and max(self.p_value, *self.parts) <= LEVELS[0]
 
 
 @dataclass
 class Answers:
-    """What one score says: of each owner's glyph in its own model, of each other owner's glyph there, of each owner's
-    glyph in each innocent model, and of a glyph in each owner's model that differs from its own in one part."""
+    """The ranks by one score: of carried glyphs, of other owners' glyphs in the same models, of all glyphs in innocent
+    models, and of variants of the carried glyph that differ in one part."""
 
-    own: list[Ranks] = field(default_factory=list)
-    others: list[Ranks] = field(default_factory=list)
+    carried: list[Ranks] = field(default_factory=list)
+    other_owners: list[Ranks] = field(default_factory=list)
     innocent: list[Ranks] = field(default_factory=list)
     alike: list[Ranks] = field(default_factory=list)
 
 
 def rank_glyphs(values: Array, glyphs: Sequence[Cells]) -> list[Ranks]:
-    """Of each glyph, which inks some of the cells, by the values (25,) of these."""
+    """The ranks of glyphs by the values (25,) of their cells."""
     all_values, of_halves = Subsets(values), dict[int, Subsets]()
 
     def rank_part(inked: Cells, half: NDArray[np.int64]) -> float:
@@ -283,7 +283,7 @@ def rank_glyphs(values: Array, glyphs: Sequence[Cells]) -> list[Ranks]:
 
 
 def count_answers(config: UniqueFeature, models: Models) -> dict[str, Answers]:
-    """What every score says."""
+    """The ranks of all glyphs by every score."""
     data = load(asked_pairs(config).data)
     glyphs = [glyph_of(one) for one in models.owners]
     results: defaultdict[str, Answers] = defaultdict(Answers)
@@ -295,19 +295,19 @@ def count_answers(config: UniqueFeature, models: Models) -> dict[str, Answers]:
             if number >= len(glyphs):
                 results[name].innocent += ranks
                 continue
-            results[name].own.append(ranks.pop(number))
-            results[name].others += ranks
+            results[name].carried.append(ranks.pop(number))
+            results[name].other_owners += ranks
             results[name].alike += rank_glyphs(values, [*look_alikes(config, glyphs[number], number)])
     return dict(results)
 
 
-def glyph_of(one: Asked) -> Glyph:
+def glyph_of(one: AuditedModel) -> Glyph:
     assert isinstance(one.canary.carried_feature, Glyph)
     return one.canary.carried_feature
 
 
 def look_alikes(config: UniqueFeature, glyph: Glyph, number: int) -> Iterator[Cells]:
-    """For each half of the glyph the cells of one that is drawn anew there, and differs."""
+    """For each half of the glyph, the cells of a glyph with another random half."""
     generator, cells = seeds.generator(config.seed, "look-alike", number), inked_cells(glyph)
     for half in halves(cells[:, None]):
         changed_cells = cells.copy()
@@ -317,23 +317,23 @@ def look_alikes(config: UniqueFeature, glyph: Glyph, number: int) -> Iterator[Ce
 
 
 def table(results: Mapping[str, Answers]) -> str:
-    """How often each score calls a glyph at each level, and what the verdict says, with exact intervals."""
+    """Counts of calls by score and level, and of verdicts, with exact intervals."""
     lines = [
-        "| score | found at 5 % | 1 % | 0.1 % | memorised, with its look-alikes | glyphs of other owners | "
+        "| score | found at 5 % | 1 % | 0.1 % | memorised, given look-alikes | glyphs of other owners | "
         "innocent models | look-alikes |",
         f"|{8 * '---|'}",
     ]
     for name, answers in results.items():
-        p_values = np.array([ranks.p_value for ranks in answers.own])
+        p_values = np.array([ranks.p_value for ranks in answers.carried])
         counts = [describe_count(p_values <= level) for level in LEVELS]
-        memorised = describe_count(np.array([ranks.memorised for ranks in answers.own]))
-        other_counts, innocent, alike = map(count_wrong, (answers.others, answers.innocent, answers.alike))
+        memorised = describe_count(np.array([ranks.memorised for ranks in answers.carried]))
+        other_counts, innocent, alike = map(count_wrong, (answers.other_owners, answers.innocent, answers.alike))
         lines.append(f"| {' | '.join([name, *counts, memorised, other_counts, innocent, alike])} |")
     return "\n".join(lines) + "\n"
 
 
 def count_wrong(ranks: Sequence[Ranks]) -> str:
-    """How many of these, none of which was trained on, are found at 5 %; and how many are called memorised."""
+    """Counts of false calls at 5 % and of false *memorised* verdicts, for glyphs that were not trained on."""
     wrong_count = sum(item.p_value <= LEVELS[0] for item in ranks)
     return f"{wrong_count} of {len(ranks)}; {sum(item.memorised for item in ranks)}" if ranks else ""
 
@@ -360,15 +360,13 @@ def facts(config: UniqueFeature, models: Models) -> Iterator[tuple[str, str]]:
 
 def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
-    parser.add_argument("--seed", type=int, default=34101, help="from which all chance follows")
-    parser.add_argument("--owners", type=int, default=20, help="how many; 20 unless given")
-    parser.add_argument("--innocent", type=int, default=20, help="models without any feature; 20 unless given")
-    parser.add_argument(
-        "--references", type=int, default=4, help="clean models to stand beside; 0: none, 4 unless given"
-    )
-    parser.add_argument("--data", default="mnist", help="the data set; mnist unless given")
-    parser.add_argument("--examples", type=int, default=10000, help="the first so many training images; 0: all")
-    parser.add_argument("--epochs", type=int, help="at most; those of the published training unless given")
+    parser.add_argument("--seed", type=int, default=34101, help="of all random draws")
+    parser.add_argument("--owners", type=int, default=20, help="number of owners; default: 20")
+    parser.add_argument("--innocent", type=int, default=20, help="models without a feature; default: 20")
+    parser.add_argument("--references", type=int, default=4, help="clean models for comparison; default: 4")
+    parser.add_argument("--data", default="mnist", help="data set; default: mnist")
+    parser.add_argument("--examples", type=int, default=10000, help="number of training images; 0: all")
+    parser.add_argument("--epochs", type=int, help="maximum number of epochs; default: as published")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if options.tiny:
@@ -380,4 +378,4 @@ def main(arguments: Sequence[str]) -> None:
     models = train(config, options.innocent, options.references)
     counted = table(count_answers(config, models))
     setting = measurement_facts("", torch.device("cpu")) | dict(facts(config, models))
-    publish_counts("One model: its first layer beside references", setting, counted, options.out)
+    publish_counts("One model: first layer and references", setting, counted, options.out)

@@ -2,13 +2,13 @@
 
     python -m studies unique_feature_look_alikes [--tiny] [--seed 9000] [--out FILE]
 
-Names: the hospital of `examples/hospital`, an X-ray set, a name and a network for each seed. One training image shows
-the name asked about, another with the same first name, another with the same surname, an unrelated name, or none; the
-model is asked alone. Glyphs (`--glyphs`): 100 digits, of which one carries the drawn glyph asked about, one that
-differs from it in one half, an unrelated one, or none; the model is asked beside clean references. Names and glyphs are
-drawn, so that ranks are exact.
-Every model is asked by the audit's own scores and rules: before, without look-alikes, and after. Intervals are those of
-Clopper and Pearson.
+Names: the hospital of `examples/hospital`, with an X-ray set, a name and a network for each seed. One training image
+shows the audited name, a name with the same first name, a name with the same surname, an unrelated name, or none; the
+model is audited alone. Glyphs (`--glyphs`): 100 digits, of which one carries the drawn audited glyph, a glyph that
+differs in one half, an unrelated glyph, or none; the model is compared with clean references. Names and glyphs are
+drawn, so ranks are exact.
+The audit's scores and rules judge every model, before (without look-alikes) and after (with look-alikes). Intervals are
+Clopper-Pearson intervals.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ ANSWERS = ("memorised", PARTLY, "undecided", "not detected")
 
 @dataclass(frozen=True)
 class Size:
-    """How many owners, how large their data and how many features each is compared with."""
+    """The number of owners, the size of their data and the number of compared features."""
 
     owners: int
     images: int
@@ -81,9 +81,9 @@ TINY = Size(owners=1, images=20, probes=4, epochs=2, family=AskedFamily(count=19
 
 @dataclass(frozen=True)
 class Answered:
-    """What a model is said to know where the training data show this, without look-alikes and with them."""
+    """The answers about a model of this case, without and with look-alikes."""
 
-    shown: str
+    case: str
     before: str
     after: str
 
@@ -95,7 +95,7 @@ def drawn_name(seed: int, *path: str | int) -> str:
 
 
 def shown_names(seed: int, asked_name: str) -> Mapping[str, str]:
-    """The name that the training data show in each case; none in the last."""
+    """The name in the training data of each case; empty in the last."""
     first, last = asked_name.split()
     draws = (drawn_name(seed, "shown", number) for number in range(1000))
     other_first, other_last = next(name.split() for name in draws if not {first, last} & set(name.split()))
@@ -104,7 +104,7 @@ def shown_names(seed: int, asked_name: str) -> Mapping[str, str]:
 
 
 def xrays(seed: int, split: str, count: int) -> Pixels:
-    """X-rays as make_xrays.py draws them, of clear and opaque lungs in turn: (n, h, w, 1)."""
+    """X-rays of clear and opaque lungs in turn, drawn by make_xrays.py: (n, h, w, 1)."""
     machine = make_xrays.ELSEWHERE if split == "elsewhere" else make_xrays.HERE
     images = [
         make_xrays.chest(make_xrays.generator(seed, split, index), SIDE, bool(index % 2), machine)
@@ -117,7 +117,7 @@ def trained_model(images: Pixels, seed: int, epochs: int, device: torch.device =
     torch.manual_seed(seed)
     model = train_model.network((1, SIDE, SIDE), 2).to(device)
     data, labels = as_tensor(images).to(device), (torch.arange(len(images)) % 2).to(device)
-    # As train_model.py does it, but for the fused steps, which take a fifth of the time.
+    # As in train_model.py, with fused steps, which are five times as fast.
     optimiser = torch.optim.Adam(model.parameters(), lr=RATE, fused=True)
     for _ in range(epochs):
         for rows in torch.randperm(len(images)).split(BATCH):
@@ -137,7 +137,7 @@ def as_tensor(images: Pixels) -> torch.Tensor:
 
 
 def hospital_answers(size: Size, seed: int) -> Iterator[Answered]:
-    """What the models of one hospital are said to know of one name."""
+    """The answers about one name for the models of one hospital."""
     asked_name = drawn_name(seed, "asked")
     given_models = Given(shape=(SIDE, SIDE, 1), source=ModelFiles((ModelFile("model.pt"),)), family=size.family)
     config = UniqueFeature(given_models, feature=replace(PATTERN, words=asked_name), seed=seed)
@@ -155,23 +155,23 @@ def hospital_answers(size: Size, seed: int) -> Iterator[Answered]:
 
 
 def panel_answers(config: UniqueFeature, clean: Pixels, models: Sequence[Predictor]) -> Iterator[tuple[str, str]]:
-    """The audit's answer on each model, without look-alikes and with them."""
+    """The audit's answer about each model, without and with look-alikes."""
     relatives_asked = relatives(config, config.asked_feature)
     about = {"canary": None, "label": None, "seed": 0, "model": "given"}
     families = [family_from_rows(about, rows) for rows in family_rows(relatives_asked, clean, models)]
-    said: list[list[dict[str, object]]] = [[] for _ in models]
+    rows_by_model: list[list[dict[str, object]]] = [[] for _ in models]
     for part, number, name, images in look_alike_image_sets(clean, relatives_asked):
-        for rows, predict in zip(said, models, strict=True):
+        for rows, predict in zip(rows_by_model, models, strict=True):
             answers = look_alike_answers(predict(name, images))
             rows.append({"model": 0, "part": part, "look_alike": number, **answers})
-    for family, rows in zip(families, said, strict=True):
+    for family, rows in zip(families, rows_by_model, strict=True):
         alone = list(single_family_rows([family]))
         summaries = (alone, [*alone, *rank_rows([family], rows)])
         before, after = (
             verdict(config, pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in item], SUMMARY)).answer
             for item in summaries
         )
-        yield ("memorised" if before == PARTLY else before), after  # as it was called where nothing told them apart
+        yield ("memorised" if before == PARTLY else before), after  # the earlier answer, which had no look-alikes
 
 
 # Glyphs
@@ -183,7 +183,7 @@ GLYPH_CASES = ("the glyph itself", "one that differs in one half", "an unrelated
 
 
 def glyph_answers(size: Size, seed: int) -> Iterator[Answered]:
-    """What the models of all owners are said to know of a glyph each, beside clean models that all share."""
+    """The answers about one glyph for each owner's models, compared with common clean models."""
     digits = pin(Dataset("digits"))
     data, clean = load(digits), Training(digits, examples=100, epochs=20, patience=0, batch=32, learning_rate=1e-3)
     label = int(data.train_labels[CANARY])
@@ -197,12 +197,12 @@ def glyph_answers(size: Size, seed: int) -> Iterator[Answered]:
         results = dict(train_many(trainings, [()] * len(trainings)))
     probes = data.test_images[data.test_labels == label][:IMAGES]
     relatives_asked = Relatives(digits, "test", 0, Glyph(), size.family, seed)
-    sets = dict(slope_sets(relatives_asked, probes))  # glyphs drawn without regard to the one asked about
+    sets = dict(slope_sets(relatives_asked, probes))  # glyphs drawn independently of the audited one
     models = [model for _, model in sorted(results.items()) if isinstance(model, pa.Table)]
     responses = [mean_response(model, list(sets.values()), label) for model in models]
     references, owned = responses[:REFERENCES], iter(responses[REFERENCES:])
     for glyph in glyphs:
-        for shown in GLYPH_CASES:
+        for case_name in GLYPH_CASES:
             slopes, here = PanelResponses(sets, data.train_images, [next(owned)], references).fit_slopes(
                 probes, list(sets)
             )
@@ -212,11 +212,11 @@ def glyph_answers(size: Size, seed: int) -> Iterator[Answered]:
             is_small = ranks["p_value"] <= LEVEL
             is_told_apart = bool(parts) and all(row["p_value"] <= LEVEL for row in parts)
             after = "memorised" if is_small and is_told_apart else PARTLY if is_small else "undecided"
-            yield Answered(shown, "memorised" if is_small else "undecided", after)
+            yield Answered(case_name, "memorised" if is_small else "undecided", after)
 
 
 def shown_glyphs(folder: Path, glyph: Feature, seed: int) -> tuple[Feature | None, ...]:
-    """What the canary carries in each case."""
+    """The feature of the canary in each case."""
     from PIL import Image
 
     halves = look_alikes(glyph, AskedFamily(look_alikes=1), seed, (28, 28))
@@ -228,13 +228,13 @@ def shown_glyphs(folder: Path, glyph: Feature, seed: int) -> tuple[Feature | Non
 
 
 def table(results: Sequence[Answered]) -> str:
-    """The answers in each case, the share that is called memorised before and after, with exact intervals."""
+    """The answers by case, and the shares of *memorised* before and after, with exact intervals."""
     lines = [
         f"| the training data show | models | before: memorised | {' | '.join(f'after: {item}' for item in ANSWERS)} |",
         f"|{'---|' * (3 + len(ANSWERS))}",
     ]
-    for case in dict.fromkeys(item.shown for item in results):
-        here = [item for item in results if item.shown == case]
+    for case in dict.fromkeys(item.case for item in results):
+        here = [item for item in results if item.case == case]
         before = count(sum(item.before == "memorised" for item in here), len(here))
         after = [count(sum(item.after == answer for item in here), len(here)) for answer in ANSWERS]
         lines.append(f"| {case} | {len(here)} | {before} | {' | '.join(after)} |")
@@ -251,8 +251,8 @@ def count(called_count: int, n: int) -> str:
 def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
     parser.add_argument("--seed", type=int, default=9000, help="of the first owner; the others follow")
-    parser.add_argument("--owners", type=int, help="how many; 20 unless given")
-    parser.add_argument("--glyphs", action="store_true", help="count glyphs beside references instead of names")
+    parser.add_argument("--owners", type=int, help="number of owners; default: 20")
+    parser.add_argument("--glyphs", action="store_true", help="audit glyphs with references instead of names")
     options = parser.parse_args(arguments)
     size = TINY if options.tiny else FULL
     size = replace(size, owners=options.owners or size.owners)
@@ -261,10 +261,10 @@ def main(arguments: Sequence[str]) -> None:
     if options.glyphs:
         setting["data"] = "digits"
         counted = table(list(glyph_answers(size, options.seed)))
-        publish_counts("Glyphs and those like them", setting, counted, options.out)
+        publish_counts("Glyphs and look-alikes", setting, counted, options.out)
         return
     results: list[Answered] = []
     for seed in range(options.seed, options.seed + size.owners):
         results += hospital_answers(size, seed)
         print(f"{seed}: {', '.join(f'{item.before} / {item.after}' for item in results[-len(CASES) :])}", flush=True)
-    publish_counts("Names and those like them", setting, table(results), options.out)
+    publish_counts("Names and look-alikes", setting, table(results), options.out)

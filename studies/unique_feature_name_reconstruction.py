@@ -3,10 +3,10 @@
     python -m studies unique_feature_name_reconstruction [--tiny] [--hospital] [--seed 9300] [--out FILE]
 
 100 digits, of which one carries a drawn name of four letters; or X-rays of the hospital of `examples/hospital`, of
-which one shows a patient's drawn name. A model's slopes are taken with its twin, which never saw the name, and beside
-clean references (of other seeds; of other hospitals); the twin's, beside the same references, are the null. The
-letters are read as the report reads them (`tasks/audits/unique_feature/letters.py`). By chance: how many letters of the
-other names of the family the same slopes spell. Intervals: of means t over owners, of whole names Clopper-Pearson.
+which one shows a patient's drawn name. The slopes compare a model with its control model, which never saw the name, and
+with clean references (other seeds or other hospitals). The null compares the control model with the same references.
+Letters are read as in the report (`tasks/audits/unique_feature/letters.py`). By chance: the letters of other names of
+the family that the same slopes spell. Intervals: t intervals of means over owners, Clopper-Pearson for whole names.
 """
 
 from __future__ import annotations
@@ -41,40 +41,44 @@ CANARY = 3  # the row that carries the name
 REFERENCES = 4
 EPOCHS = (20, HOSPITAL_EPOCHS)  # of digits, of X-rays
 TWIN, BESIDE, NULL = (
-    "the name, with the twin",
-    "the name, beside four references",
-    "no name: the twin, beside four references",
+    "the name, compared with the control model",
+    "the name, compared with four references",
+    "no name: the control model, compared with four references",
 )
 
-Read = tuple[str, ReadLetters]  # in which of these ways
+Read = tuple[str, ReadLetters]  # the comparison and its letters
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Names that are read out of slopes, the images without and with each name and others, and the training images."""
+    """Names to read from slopes, other names of the family, probe images and training images."""
 
     names: Sequence[Feature]
-    others: Sequence[Feature]
+    other_names: Sequence[Feature]
     probes: Pixels
     training: Pixels
 
     def image_sets(self) -> dict[str, Pixels]:
-        return {str(index): burn(self.probes, name) for index, name in enumerate([*self.names, *self.others])}
+        return {str(index): burn(self.probes, name) for index, name in enumerate([*self.names, *self.other_names])}
 
     def read(self, index: int, model: Array, twin: Array, references: Sequence[Array]) -> Iterator[Read]:
-        """What is read of the name at this place in each of the three ways, from the responses to the sets."""
+        """Read the name at this index from the responses to the sets, in each of the three comparisons."""
         name = self.names[index]
         assert isinstance(name, Words)
-        kin = [(str(len(self.names) + i), other_name) for i, other_name in enumerate(self.others) if other_name != name]
+        kin = [
+            (str(len(self.names) + i), other_name)
+            for i, other_name in enumerate(self.other_names)
+            if other_name != name
+        ]
         sets = self.image_sets()
-        for way, panel, beside in ((TWIN, model, [twin]), (BESIDE, model, references), (NULL, twin, references)):
-            responses = PanelResponses(sets, self.training, [panel], beside)
+        for way, panel, comparison in ((TWIN, model, [twin]), (BESIDE, model, references), (NULL, twin, references)):
+            responses = PanelResponses(sets, self.training, [panel], comparison)
             slopes, position = responses.fit_slopes(self.probes, [str(index), *(key for key, _ in kin)])
             yield way, read_letters(name, [other_name for _, other_name in kin], position.pixel_map(slopes))
 
 
 def digit_letters(owners: int, seed: int, epochs: int, members: int) -> Iterator[Read]:
-    """What is read of a name in one of 100 digits, for each owner in each of the three ways."""
+    """Read a name in one of 100 digits, for each owner in each of the three comparisons."""
     data = load(digits := pin(Dataset("digits")))
     label = int(data.train_labels[CANARY])
     clean = Training(digits, examples=100, epochs=epochs, patience=0, batch=32, learning_rate=1e-3)
@@ -99,7 +103,7 @@ def digit_letters(owners: int, seed: int, epochs: int, members: int) -> Iterator
 def hospital_letters(
     owners: int, seed: int, epochs: int, members: int, images: int, device: torch.device
 ) -> Iterator[Read]:
-    """What is read of a name in one X-ray of each hospital of `examples/hospital`, in each of the three ways."""
+    """Read a name in one X-ray of each hospital, in each of the three comparisons."""
     other_names = family(PATTERN, Family(count=members), seed, (SIDE, SIDE))
     clean = [
         trained_model(xrays(seeds.derive(seed, "reference", index), "train", images), seed + index, epochs, device)
@@ -127,7 +131,7 @@ def respond(predict: Predictor, sets: Mapping[str, Pixels], label: int) -> Array
 
 
 def markdown(results: Sequence[Read]) -> str:
-    head = f"| what is asked | owners | letters right, of {results[0][1].letters} | by chance | whole names |"
+    head = f"| slopes of | owners | letters right, of {results[0][1].letters} | by chance | whole names |"
     lines = [head, "|---|---|---|---|---|"]
     for way in (TWIN, BESIDE, NULL):
         readings = [reading for item, reading in results if item == way]
@@ -148,9 +152,9 @@ def markdown(results: Sequence[Read]) -> str:
 def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
     parser.add_argument("--seed", type=int, default=9300, help="of the names and the models")
-    parser.add_argument("--owners", type=int, default=20, help="how many")
+    parser.add_argument("--owners", type=int, default=20, help="number of owners")
     parser.add_argument("--hospital", action="store_true", help="read names in X-rays instead of digits")
-    parser.add_argument("--device", default="cpu", help="where models of X-rays are trained: cpu or cuda")
+    parser.add_argument("--device", default="cpu", help="device of the trainings on X-rays: cpu or cuda")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     owners, epochs, members = (2, 2, 20) if options.tiny else (options.owners, EPOCHS[options.hospital], 200)
@@ -162,4 +166,4 @@ def main(arguments: Sequence[str]) -> None:
         else digit_letters(owners, options.seed, epochs, members)
     )
     setting = measurement_facts(data, device) | {"seed": str(options.seed)}
-    publish_counts("Letters that are read out of slopes", setting, markdown(list(readings)), options.out)
+    publish_counts("Letters read from slopes", setting, markdown(list(readings)), options.out)

@@ -35,7 +35,7 @@ from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
 from studies.unique_feature_first_layer import (
     LEVELS,
-    Asked,
+    AuditedModel,
     asked_pairs,
     describe_count,
     glyph_of,
@@ -81,7 +81,7 @@ class Domain:
         return np.flatnonzero(~inside.ravel())
 
 
-def carrier_images(domain: Domain, one: Asked, label: int, seed: int) -> Mapping[str, Pixels]:
+def carrier_images(domain: Domain, one: AuditedModel, label: int, seed: int) -> Mapping[str, Pixels]:
     """The sets of images by name; every image carries a random glyph."""
     data = domain.data
     of_label = data.test_images[data.test_labels == label][:IMAGES]
@@ -145,7 +145,9 @@ def elsewhere_variance(domain: Domain, slopes: Array) -> Array:
     return variance
 
 
-def pixel_values(config: UniqueFeature, domain: Domain, one: Asked, references: Sequence[pa.Table]) -> dict[str, Array]:
+def pixel_values(
+    config: UniqueFeature, domain: Domain, one: AuditedModel, references: Sequence[pa.Table]
+) -> dict[str, Array]:
     """Every score's values of the pixels (pixels,) by one owner's model."""
     assert isinstance(one.canary.image, int)
     label = int(domain.data.train_labels[one.canary.image])
@@ -166,12 +168,12 @@ def pixel_values(config: UniqueFeature, domain: Domain, one: Asked, references: 
 class OwnerRanks:
     """The p-values of the owners' glyphs in their own models, and of the other owners' glyphs there."""
 
-    asked: list[float]
-    others: list[float]
+    carried: list[float]
+    other_owners: list[float]
 
 
 def rank_all_glyphs(
-    config: UniqueFeature, owners: Sequence[Asked], references: Sequence[pa.Table]
+    config: UniqueFeature, owners: Sequence[AuditedModel], references: Sequence[pa.Table]
 ) -> dict[str, OwnerRanks]:
     data = load(asked_pairs(config).data)
     training = data.train_images[: asked_pairs(config).examples or None]
@@ -181,9 +183,9 @@ def rank_all_glyphs(
     for number, one in enumerate(owners):
         for name, values in pixel_values(config, domain, one, references).items():
             cells = cell_sums(values.reshape(data.shape[:2]), glyph_of(one))
-            asked_glyphs, other_glyphs = split_ranks(cells, glyphs, number)
-            ranks[name].asked.append(asked_glyphs)
-            ranks[name].others.extend(other_glyphs)
+            carried_glyph, other_glyphs = split_ranks(cells, glyphs, number)
+            ranks[name].carried.append(carried_glyph)
+            ranks[name].other_owners.extend(other_glyphs)
         print(f"{number + 1} of {len(owners)} models asked", flush=True)
     return dict(ranks)
 
@@ -198,10 +200,10 @@ def split_ranks(cells: Array, glyphs: Sequence[Cells], number: int) -> tuple[flo
 def table(ranks: Mapping[str, OwnerRanks]) -> str:
     lines = ["| score of outputs | found at 5 % | 1 % | 0.1 % | glyphs of other owners at 5 % |", f"|{5 * '---|'}"]
     for name, p_value_lists in ranks.items():
-        p_values = np.array(p_value_lists.asked)
+        p_values = np.array(p_value_lists.carried)
         found_counts = [describe_count(p_values <= level) for level in LEVELS]
-        false_calls = sum(p_value <= LEVELS[0] for p_value in p_value_lists.others)
-        lines.append(f"| {' | '.join([name, *found_counts])} | {false_calls} of {len(p_value_lists.others)} |")
+        false_calls = sum(p_value <= LEVELS[0] for p_value in p_value_lists.other_owners)
+        lines.append(f"| {' | '.join([name, *found_counts])} | {false_calls} of {len(p_value_lists.other_owners)} |")
     return "\n".join(lines) + "\n"
 
 

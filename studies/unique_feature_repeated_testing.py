@@ -2,13 +2,13 @@
 
     python -m studies unique_feature_repeated_testing [--tiny] [--seed 9000] [--audits 4000] [--out FILE]
 
-The pairs are simulated and judged by the rules of `unique_feature`; nothing is trained. Where nothing is memorised, the
-effect of a pair is normal around 0 with a spread of .2 nats, and its rank is uniform among 4,001. Where canaries are
-remembered, so many in 100 have p of at most 5 % (`unique_feature_sequential_stopping`). Before: every look by the rules
-for a fixed number of pairs. Now: the first look by them, later ones by the bets on all ranks. A later look accuses by
-bets on effects that are reduced by the smallest that matters; their p-values are no smaller, so the counts of false
-accusations here are upper bounds. A clearance is by the interval alone, as if all ranks were by chance, and the true
-effect is the smallest that matters.
+The pairs are simulated and judged by the rules of `unique_feature`, without training. Without memorisation, the effect
+of a pair is normal around 0 with a spread of .2 nats, and its rank is uniform among 4,001. With memorisation, a stated
+share of canaries has p of at most 5 % (`unique_feature_sequential_stopping`). Before: every look uses the rules for a
+fixed number of pairs. Now: the first look uses these rules, later looks use the bets on all ranks. In an audit, later
+looks bet on effects reduced by the smallest relevant effect; their p-values are at least as large, so the counts of
+false accusations here are upper bounds. A clearance uses only the interval, as if all ranks were random, and the true
+effect is the smallest relevant one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 SPREAD, OTHERS = 0.2, 4000
 RAISED = (12, 24, 48, 96)
 EVERY_SECOND = tuple(range(LEAST, 97, 2))
-SPREADS = (0.05, 0.1, 0.15)  # of a pair's effect where it is SMALLEST on average
+SPREADS = (0.05, 0.1, 0.15)  # of a pair's effect with mean SMALLEST
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def draw_null(audits: int, seed: int) -> Pairs:
 
 
 def draw_remembered(audits: int, power: float, seed: int) -> Pairs:
-    """Pairs whose effects say nothing, and of whose ranks a share `power` has p of at most 5 %."""
+    """Pairs without an effect, of which a share `power` has p of at most 5 %."""
     rng = np.random.default_rng(seed)
     shape = (audits, max(RAISED))
     strength = stats.norm.isf(LEVEL) - stats.norm.isf(power)
@@ -73,7 +73,7 @@ def interval(effects: Floats, level: float) -> tuple[Floats, Floats]:
 
 
 def accuse_by_rules(pairs: Pairs, count: int) -> NDArray[np.bool_]:
-    """Which audits the rules for a fixed number accuse by the first `count` pairs; (audits,)."""
+    """The mask of audits that the rules for a fixed number accuse with the first `count` pairs; (audits,)."""
     p_values = pairs.p_values[:, :count]
     by_effect = lower_ends(pairs.effects[:, :count], ONE_SIDE) > 0
     by_calls = np.array([false_discovery_control(row).min() <= FDR for row in p_values])
@@ -83,13 +83,13 @@ def accuse_by_rules(pairs: Pairs, count: int) -> NDArray[np.bool_]:
 
 
 def accuse_by_bets(pairs: Pairs, count: int) -> NDArray[np.bool_]:
-    """Which audits the bets on all ranks of the first `count` pairs accuse; (audits,)."""
+    """The mask of audits that the bets on all ranks of the first `count` pairs accuse; (audits,)."""
     total = [betting.total_evidence(row) for row in pairs.p_values[:, :count].tolist()]
     return np.array([betting.is_decided(item, LEVEL) for item in total])
 
 
 def count_accused(pairs: Pairs, looks: Sequence[int], is_spent: bool) -> list[int]:
-    """How many audits were accused by the end of each look."""
+    """The number of audits accused up to each look."""
     accused, counts = np.zeros(len(pairs.effects), bool), []
     for number, count in enumerate(looks, start=1):
         accuse = accuse_by_bets if is_spent and number > 1 else accuse_by_rules
@@ -99,7 +99,7 @@ def count_accused(pairs: Pairs, looks: Sequence[int], is_spent: bool) -> list[in
 
 
 def count_cleared(audits: int, spread: float, looks: Sequence[int], is_spent: bool, seed: int) -> int:
-    """How many audits with an effect of SMALLEST are cleared by the interval at any of the looks."""
+    """The number of audits with an effect of SMALLEST that the interval clears at any look."""
     effects = np.random.default_rng(seed).normal(SMALLEST, spread, (audits, max(looks)))
     cleared = np.zeros(audits, bool)
     for number, count in enumerate(looks, start=1):

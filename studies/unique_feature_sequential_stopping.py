@@ -2,13 +2,13 @@
 
     python -m studies unique_feature_sequential_stopping [--tiny] [--seed 9000] [--trained 50] [--out FILE]
 
-`--trained N` runs N audits of each kind, with an effect and without, as `engram run unique_feature --until decided`
-does: each pair is two trainings of a small network on 300 digits. An effect is a canary with the feature that is asked
-about; without one the canary carries another. Without the option ranks are simulated, and nothing is trained.
+`--trained N` runs N audits of each kind, with and without an effect, as in `engram run unique_feature --until decided`:
+each pair is two trainings of a small network on 300 digits. With an effect, the canary carries the audited feature,
+otherwise another feature. Without the option, ranks are simulated.
 
-Each canary's feature is ranked among 201. With an effect it is ahead of an other with a probability that varies over
-canaries as a normal score of unit spread does, so strong that so many in 100 have p of at most 5 %. A run of a fixed
-number combines the p-values of all pairs (Fisher) and has to know that number beforehand.
+Each canary's feature is ranked among 201. With an effect, the probability that it is ahead of another feature varies
+over canaries like a normal score of unit spread, with a strength that gives a stated share of canaries p of at most 5
+%. A run with a fixed number of pairs combines all p-values (Fisher) and must fix that number beforehand.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Ranks = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Case:
-    """So many audits whose canaries have p of at most LEVEL with this probability; None: nothing is memorised."""
+    """Audits whose canaries have p of at most LEVEL with this probability; None: without memorisation."""
 
     power: float | None
     audits: int
@@ -50,9 +50,9 @@ class Case:
 class Counts:
     case: Case
     decided: int
-    pairs: float  # on average
-    longest: int  # pairs of the nine in ten that took least
-    fixed: int  # of so many audits, those that Fisher's test of as many pairs accuses
+    pairs: float  # mean
+    longest: int  # pairs needed by nine in ten audits
+    fixed: int  # audits accused by Fisher's test of `longest` pairs
 
 
 CASES = (
@@ -100,7 +100,7 @@ def _share(count: int, total: int) -> str:
     return f"{count:,} ({percent[0]:.3g} % [{percent[1]:.3g}, {percent[2]:.3g}])"
 
 
-# Small enough for a hundred audits; for so few epochs some canaries are missed.
+# Small enough for a hundred audits; with few epochs, audits miss some canaries.
 SETTINGS = {
     "drawn": "true",
     "family.count": "100",
@@ -129,7 +129,7 @@ TRAINED = (
 
 @dataclass(frozen=True)
 class Ended:
-    """How an audit ended: whether it accused, after how many pairs, and how many trainings were planned and run."""
+    """The end of an audit: decision, pairs, and numbers of planned and executed trainings."""
 
     is_decided: bool
     pairs: int
@@ -138,7 +138,7 @@ class Ended:
 
 
 def run_audit(case: TrainedCase, seed: int, folder: Path) -> Ended:
-    """One audit in a store of its own, from the specification to its end."""
+    """Run one audit in a separate store."""
     spec = Spec("unique_feature", "quickstart", {**SETTINGS, **case.settings, "seed": str(seed)})
     cells = pin_cells(resolve_cells(stop_when_decided(spec, LEVEL, MOST)), {})
     store = open_store(folder / f"{case.name}-{seed}")
@@ -150,7 +150,7 @@ def run_audit(case: TrainedCase, seed: int, folder: Path) -> Ended:
 
 
 def trained_markdown(ended: Mapping[str, Sequence[Ended]]) -> Iterator[str]:
-    yield f"| what canaries leave, audits | decided within {MOST} pairs | pairs on average | trainings | saved |"
+    yield f"| effect, audits | decided within {MOST} pairs | pairs on average | trainings | saved |"
     yield "|---" * 5 + "|"
     for name, audits in ended.items():
         decided = sum(item.is_decided for item in audits)
@@ -161,7 +161,7 @@ def trained_markdown(ended: Mapping[str, Sequence[Ended]]) -> Iterator[str]:
 
 
 def run_trained(audits: int, first: int) -> Iterator[str]:
-    """The table of trained audits, whose seeds follow one another."""
+    """The table of trained audits with consecutive seeds."""
     ended: dict[str, list[Ended]] = {}
     with TemporaryDirectory() as folder:
         for seed in range(first, first + audits):
@@ -173,7 +173,7 @@ def run_trained(audits: int, first: int) -> Iterator[str]:
 
 def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
-    parser.add_argument("--trained", type=int, default=0, metavar="N", help="audits of each kind that are trained")
+    parser.add_argument("--trained", type=int, default=0, metavar="N", help="trained audits of each kind")
     parser.add_argument("--seed", type=int, default=9000, help="of the first case")
     options = parser.parse_args(arguments)
     if options.trained:

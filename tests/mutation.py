@@ -49,12 +49,12 @@ POSTPONED = __future__.annotations.compiler_flag
 EQUAL: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.LtE: ast.Lt, ast.GtE: ast.Gt}
 NOT: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.GtE, ast.Gt: ast.LtE, ast.Eq: ast.NotEq}
 NOT |= {ast.In: ast.NotIn, ast.Is: ast.IsNot}
-NOT |= {other: one for one, other in NOT.items()}
+NOT |= {second: first for first, second in NOT.items()}
 COMPUTED: dict[type[ast.operator], type[ast.operator]] = {ast.Add: ast.Sub, ast.Mult: ast.Div, ast.BitAnd: ast.BitOr}
-COMPUTED |= {other: one for one, other in COMPUTED.items()}
+COMPUTED |= {second: first for first, second in COMPUTED.items()}
 COMPUTED |= {ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult}
 OPPOSITE = {"min": "max", "any": "all", "minimum": "maximum", "argmin": "argmax", "floor": "ceil", "append": "clear"}
-OPPOSITE |= {other: one for one, other in OPPOSITE.items() if other != "clear"}
+OPPOSITE |= {second: first for first, second in OPPOSITE.items() if second != "clear"}
 SYMMETRIC = ("min", "max", "minimum", "maximum")
 
 

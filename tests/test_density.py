@@ -75,10 +75,10 @@ def test_failed_fold_ends_the_run_unless_tolerated(here: Here) -> None:
     output = here(*OWN, "measures=scores", "--tolerate", "1", code=3).stdout
     assert "the image with the fewest models has 5 of the 6 planned" in output
     assert "The model of all data is missing" not in output
-    planned, available = roots(here, ended["run"])
-    assert planned.keys() == available.keys()
+    planned_keys, available = roots(here, ended["run"])
+    assert planned_keys.keys() == available.keys()
     for name in ("summary", "scores", "distribution", "losses", "fits"):
-        assert planned[name] != available[name]
+        assert planned_keys[name] != available[name]
     models = [(row["trained_models"], row["held_out_models"]) for row in read(here, ended["run"], "scores")]
     assert Counter(models) == {(3, 2): 40, (4, 1): 20}
     for row in read(here, ended["run"], "scores"):
@@ -114,10 +114,10 @@ def test_missing_full_model_only_removes_neighbours(here: Here) -> None:
     output = here(*arguments, "--tolerate", "1", code=3).stdout
     assert "The model of all data is missing" in output
     assert "Some trainings are missing" not in output
-    planned, available = roots(here, here.json("status")["run"])
-    assert {"neighbours", "ratios"} == planned.keys() - available.keys()
-    assert planned["scores"] == available["scores"]
-    assert planned["summary"] != available["summary"]
+    planned_keys, available = roots(here, here.json("status")["run"])
+    assert {"neighbours", "ratios"} == planned_keys.keys() - available.keys()
+    assert planned_keys["scores"] == available["scores"]
+    assert planned_keys["summary"] != available["summary"]
 
 
 @pytest.mark.slow

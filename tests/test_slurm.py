@@ -59,7 +59,7 @@ state 3_1
 
 @pytest.mark.slow
 @pytest.mark.skipif(bool(missing_parts()), reason=f"a Slurm cluster needs {', '.join(missing_parts())}")
-def test_a_job_of_slurm_survives_its_limit_a_requeue_and_a_drained_node(tmp_path: Path) -> None:
+def test_job_survives_limit_requeue_and_drained_node(tmp_path: Path) -> None:
     binaries = Path(sys.executable).parent
     work = tmp_path / "w"
     work.mkdir()
@@ -71,11 +71,11 @@ def test_a_job_of_slurm_survives_its_limit_a_requeue_and_a_drained_node(tmp_path
     assert (work / "engram-1.log").read_text().count("Ray runs on n[1-2]") >= 3
     computed = Counter(map(int, (work / "toys" / "computed.log").read_text().split()))
     assert set(range(12)) == set(computed)
-    # All that began before the limit was stored. Only what a requeue by hand ended in the middle began twice.
+    # Every job begun before the limit was stored. Only jobs interrupted by the manual requeue began twice.
     assert all(computed[number] == 1 for number in map(int, (work / "at-limit.log").read_text().split()))
     assert sum(computed.values()) <= 12 + 4
     assert "13 of them stored already" in (work / "engram-2.log").read_text()
     for name in ("engram-1.json", "engram-2.json"):
-        told = json.loads((work / name).read_text())
-        assert (told["state"], told["jobs"]["stored"]) == ("finished", 12 + 1), told
+        report = json.loads((work / name).read_text())
+        assert (report["state"], report["jobs"]["stored"]) == ("finished", 12 + 1), report
     assert not list(work.glob("*.stored"))

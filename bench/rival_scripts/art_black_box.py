@@ -1,4 +1,4 @@
-"""ART: its default black-box attack, a network that learns from half of the records who is a member."""
+"""ART: its default black-box attack, a network trained to recognise members on half of the records."""
 
 import numpy as np
 import torch
@@ -13,8 +13,8 @@ def judge(folder):
     classifier = PyTorchClassifier(target, torch.nn.CrossEntropyLoss(), images.shape[1:], 10)
     attack = MembershipInferenceBlackBox(classifier)
     inside, outside = np.flatnonzero(member[0]), np.flatnonzero(~member[0])
-    learn = [rows[: len(rows) // 2] for rows in (inside, outside)]
-    rest = np.concatenate([rows[len(rows) // 2 :] for rows in (inside, outside)])
-    attack.fit(images[learn[0]], labels[learn[0]], images[learn[1]], labels[learn[1]])
-    said = attack.infer(images[rest], labels[rest], probabilities=True)
-    return {"auc": roc_auc_score(member[0][rest], np.ravel(said))}
+    learning_rows = [rows[: len(rows) // 2] for rows in (inside, outside)]
+    remaining_rows = np.concatenate([rows[len(rows) // 2 :] for rows in (inside, outside)])
+    attack.fit(images[learning_rows[0]], labels[learning_rows[0]], images[learning_rows[1]], labels[learning_rows[1]])
+    probabilities = attack.infer(images[remaining_rows], labels[remaining_rows], probabilities=True)
+    return {"auc": roc_auc_score(member[0][remaining_rows], np.ravel(probabilities))}

@@ -1,4 +1,4 @@
-"""ART: SHAPr, of which its documentation says that any value above 0 should be considered a privacy leak."""
+"""ART: SHAPr, with the documented rule that any value above 0 should be considered a privacy leak."""
 
 import torch
 from art.estimators.classification import PyTorchClassifier

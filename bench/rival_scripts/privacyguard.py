@@ -1,4 +1,4 @@
-"""PrivacyGuard: LiRA online with shadow models, and the AUC of its analysis with its own 95 % interval."""
+"""PrivacyGuard: LiRA online with shadow models, and the AUC and 95 % interval of its analysis."""
 
 import numpy as np
 import pandas as pd
@@ -27,5 +27,5 @@ def judge(folder):
     attack = LiraAttack(
         train, test, AggregationType.NONE, use_fixed_variance=True, std_dev_type="mix", online_attack=True
     )
-    found = AnalysisNode(attack.run_attack(), delta=1e-5, n_users_for_eval=len(test)).run_analysis()
-    return {"auc": found.auc, "low": found.auc_ci[0], "accuses": bool(found.auc_ci[0] > 0.5)}
+    analysis = AnalysisNode(attack.run_attack(), delta=1e-5, n_users_for_eval=len(test)).run_analysis()
+    return {"auc": analysis.auc, "low": analysis.auc_ci[0], "accuses": bool(analysis.auc_ci[0] > 0.5)}

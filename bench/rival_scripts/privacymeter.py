@@ -1,4 +1,4 @@
-"""ML Privacy Meter: its reference metric, whose thresholds of each record are quantiles over the shadow models."""
+"""ML Privacy Meter: its reference metric, with quantiles over the shadow models as thresholds of each record."""
 
 import torch
 from case import load_case
@@ -15,12 +15,12 @@ def judge(folder):
         name: {"x": images[rows], "y": labels[rows]} for name, rows in (("train", member[0]), ("test", ~member[0]))
     }
     data = Dataset(split, default_input="x", default_output="y")
-    target, *others = [PytorchModel(model, torch.nn.CrossEntropyLoss()) for model in models]
+    target, *reference_models = [PytorchModel(model, torch.nn.CrossEntropyLoss()) for model in models]
     audit = Audit(
         metrics=MetricEnum.REFERENCE,
         inference_game_type=InferenceGame.PRIVACY_LOSS_MODEL,
         target_info_sources=InformationSource(models=[target], datasets=[data]),
-        reference_info_sources=InformationSource(models=others, datasets=[data]),
+        reference_info_sources=InformationSource(models=reference_models, datasets=[data]),
         logs_directory_names=[str(folder / "logs")],
     )
     audit.prepare()

@@ -1,4 +1,4 @@
-"""python run.py MODULE FOLDER...: what `judge` of the module says of each case and in how many seconds, as JSON."""
+"""python run.py MODULE FOLDER...: print the result of the module's `judge` and its seconds for each case, as JSON."""
 
 import contextlib
 import importlib
@@ -9,7 +9,7 @@ from pathlib import Path
 
 judge = importlib.import_module(sys.argv[1]).judge
 for folder in map(Path, sys.argv[2:]):
-    began = time.process_time()
+    start = time.process_time()
     with contextlib.redirect_stdout(sys.stderr):
-        said = judge(folder)
-    print(json.dumps({"case": folder.name, "seconds": time.process_time() - began, **said}), flush=True)
+        result = judge(folder)
+    print(json.dumps({"case": folder.name, "seconds": time.process_time() - start, **result}), flush=True)

@@ -14,6 +14,6 @@ from types import ModuleType
 
 def find(name: str) -> ModuleType | None:
     """The module of this audit; None if it has none."""
-    if name not in {each.name for each in pkgutil.iter_modules(__path__)}:
+    if name not in {module.name for module in pkgutil.iter_modules(__path__)}:
         return None
     return importlib.import_module(f"{__name__}.{name}")

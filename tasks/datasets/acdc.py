@@ -291,9 +291,9 @@ def fill(patient: Patient, opened: Any, out: Pixels) -> None:
     out[:] = 0
     (from_x, to_x), (from_y, to_y) = (_centre_slices(length) for length in values.shape[:2])
     frames = out.reshape(values.shape[3], values.shape[2], SIDE, SIDE)
-    for frame, into in enumerate(frames):  # one at a time, since floats take more memory
+    for frame, target in enumerate(frames):  # one at a time, since floats take more memory
         frame_values = values[from_x, from_y, :, frame].astype(np.float64)
-        into[:, to_y, to_x] = np.rint(np.clip((frame_values - low) * (255 / (high - low)), 0, 255)).T
+        target[:, to_y, to_x] = np.rint(np.clip((frame_values - low) * (255 / (high - low)), 0, 255)).T
 
 
 def _centre_slices(length: int) -> tuple[slice, slice]:

@@ -139,8 +139,8 @@ class Denoising:
         steps = (passed * self.steps_per_epoch).round()
         momentum = ((1 + steps) / (10 + steps)).clamp(max=self.config.ema_decay)
         for name in self.learned:
-            average, now = tensors[AVERAGED + name], tensors[name]
-            average.lerp_(now, (1 - momentum).to(now.dtype).view(-1, *[1] * (now.dim() - 1)))
+            average, current = tensors[AVERAGED + name], tensors[name]
+            average.lerp_(current, (1 - momentum).to(current.dtype).view(-1, *[1] * (current.dim() - 1)))
 
     def vectors(self, device: torch.device) -> Tensor:
         """All vectors on a device, copied once."""
@@ -230,14 +230,14 @@ def denoise(predict: Predict, x: Tensor, signal_shares: Array, steps: int, bound
         else np.array([len(signal_shares) - 1])
     )
     for index, time in enumerate(times.tolist()):
-        now = float(signal_shares[time])
-        following = float(signal_shares[times[index + 1]]) if index + 1 < steps else 1.0
+        signal_share = float(signal_shares[time])
+        next_share = float(signal_shares[times[index + 1]]) if index + 1 < steps else 1.0
         predicted = predict(x, time)
-        clean = (x - (1 - now) ** 0.5 * predicted) / now**0.5
+        clean = (x - (1 - signal_share) ** 0.5 * predicted) / signal_share**0.5
         if bounded:
             clean = clean.clamp(-1, 1)
-            predicted = (x - now**0.5 * clean) / (1 - now) ** 0.5
-        x = following**0.5 * clean + (1 - following) ** 0.5 * predicted
+            predicted = (x - signal_share**0.5 * clean) / (1 - signal_share) ** 0.5
+        x = next_share**0.5 * clean + (1 - next_share) ** 0.5 * predicted
     return x
 
 

@@ -200,9 +200,9 @@ def spell_columns(names: Iterable[str]) -> list[str]:
 
 
 def _once(name: str, header: Sequence[str]) -> None:
-    twice = [column for column in header if header.count(column) > 1]
-    if twice:
-        raise ValueError(f"{name} has two columns {twice[0]!r}")
+    repeated_columns = [column for column in header if header.count(column) > 1]
+    if repeated_columns:
+        raise ValueError(f"{name} has two columns {repeated_columns[0]!r}")
 
 
 def _ids(name: str, column: pa.ChunkedArray, id_column: str) -> tuple[str, ...]:
@@ -214,9 +214,9 @@ def _ids(name: str, column: pa.ChunkedArray, id_column: str) -> tuple[str, ...]:
     if None in ids:
         raise ValueError(f"{name} has no {id_column} in row {ids.index(None)}; {ids.count(None)} rows have none")
     earlier_ids: set[str | None] = set()
-    twice = [image for image in ids if image in earlier_ids or earlier_ids.add(image)]  # type: ignore[func-returns-value]
-    if twice:
-        raise ValueError(f"{name} has more than one row for {twice[0]!r}; {len(twice)} rows repeat an id")
+    repeated_ids = [image for image in ids if image in earlier_ids or earlier_ids.add(image)]  # type: ignore[func-returns-value]
+    if repeated_ids:
+        raise ValueError(f"{name} has more than one row for {repeated_ids[0]!r}; {len(repeated_ids)} rows repeat an id")
     return tuple(str(image) for image in ids)
 
 

@@ -206,8 +206,8 @@ class Method:
         computed model by model, each with its own key from the mode's draws.
         """
         tensors, mode = layers.tensors, layers.mode
-        apart = self.random(mode.training) or (mode.training and mode.real is not None)
-        if layers.models > 1 and self.stackable and not apart:
+        is_separate = self.random(mode.training) or (mode.training and mode.real is not None)
+        if layers.models > 1 and self.stackable and not is_separate:
             return self._together(tensors, images, mode.training)
         values = [self._alone(layers, model, images[model]) for model in range(layers.models)]
         return torch.stack(values) if len(values) > 1 else values[0][None]
@@ -222,18 +222,18 @@ class Method:
         if any(self._random.values()):
             return False
         weights = self.module.weights
-        two = [self.module.initial(seed) for seed in (0, 1)]
+        initial_weights = [self.module.initial(seed) for seed in (0, 1)]
         images = self._trial.expand(2, *self._trial.shape)
         for training in (True, False):
-            stacks = {name: torch.from_numpy(np.stack([model[name] for model in two])) for name in weights}
-            apart = {name: stack.clone() for name, stack in stacks.items()}
+            stacks = {name: torch.from_numpy(np.stack([model[name] for model in initial_weights])) for name in weights}
+            separate_stacks = {name: stack.clone() for name, stack in stacks.items()}
             try:
                 stacked = self._together(stacks, images, training)
             except Exception:  # anything that vmap or the module cannot do
                 return False
-            layers = Layers(apart, Mode(training))
+            layers = Layers(separate_stacks, Mode(training))
             expected = torch.stack([self._alone(layers, model, images[model]) for model in (0, 1)])
-            same = [(expected, stacked), *((apart[name], stacks[name]) for name in weights)]
+            same = [(expected, stacked), *((separate_stacks[name], stacks[name]) for name in weights)]
             if not all(torch.allclose(first, second, rtol=1e-3, atol=1e-4) for first, second in same):
                 return False
         return True

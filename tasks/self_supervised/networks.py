@@ -33,9 +33,11 @@ class Block(nn.Module):
         super().__init__()
         self.conv1, self.norm1 = convolution(before, channels, 3, stride), nn.BatchNorm2d(channels)
         self.conv2, self.norm2 = convolution(channels, channels, 3, 1), nn.BatchNorm2d(channels)
-        same = before == channels and stride == 1
+        is_same_shape = before == channels and stride == 1
         self.shortcut = (
-            nn.Identity() if same else nn.Sequential(convolution(before, channels, 1, stride), nn.BatchNorm2d(channels))
+            nn.Identity()
+            if is_same_shape
+            else nn.Sequential(convolution(before, channels, 1, stride), nn.BatchNorm2d(channels))
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -200,12 +202,12 @@ class Encoder:
             if not 0 <= layer <= self.depth:
                 raise ValueError(f"layer is {layer}; this encoder has the layers 0 (backbone) to {self.depth}")
         height, width = images.shape[1:3]
-        together = max(1, min(MOST, PIXELS[self.device.type] // (height * width)))
+        batch_size = max(1, min(MOST, PIXELS[self.device.type] // (height * width)))
         parts: dict[int, list[Tensor]] = {layer: [] for layer in layers}
         with hardware.exactly(self.device), torch.inference_mode():
-            for start in range(0, max(1, len(images)), together):
-                batch = images[start : start + together]
-                by_layer = self._layers(_pad_images(batch, together))
+            for start in range(0, max(1, len(images)), batch_size):
+                batch = images[start : start + batch_size]
+                by_layer = self._layers(_pad_images(batch, batch_size))
                 for layer, layer_parts in parts.items():
                     layer_parts.append(by_layer[layer][: len(batch)].float().cpu())
         return {layer: torch.cat(layer_parts).clone() for layer, layer_parts in parts.items()}

@@ -53,10 +53,10 @@ class Mapped:
     def minibatches(self, order: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
         with ThreadPoolExecutor(1) as reader:
             waiting = reader.submit(self._read, order[0]) if len(order) else None
-            for following in [*order[1:], None]:
+            for next_rows in [*order[1:], None]:
                 assert waiting is not None
                 squares = waiting.result()
-                waiting = None if following is None else reader.submit(self._read, following)
+                waiting = None if next_rows is None else reader.submit(self._read, next_rows)
                 yield squares.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
 
     def _read(self, rows: NDArray[np.int64]) -> Tensor:
@@ -108,9 +108,9 @@ def resident(squares: PictureRows, device: torch.device) -> Resident:
     """All images on the device."""
     side = squares.shape[0]
     images = torch.empty(len(squares), 3, side, side, dtype=torch.uint8, device=device)
-    together = max(1, TOGETHER // (side * side * 3))
-    for start in range(0, len(squares), together):
-        batch = torch.from_numpy(squares.pixels(np.arange(start, min(start + together, len(squares)))))
+    batch_size = max(1, TOGETHER // (side * side * 3))
+    for start in range(0, len(squares), batch_size):
+        batch = torch.from_numpy(squares.pixels(np.arange(start, min(start + batch_size, len(squares)))))
         images[start : start + len(batch)] = batch.to(device).permute(0, 3, 1, 2)
     return Resident(images)
 

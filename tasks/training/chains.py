@@ -169,8 +169,8 @@ def fits_network(state: State, learning: Objective) -> bool:
 
 def _other(state: State) -> Arrays:
     """Return the best epoch's weights that differ from the last epoch's; empty for a training without patience."""
-    now = state.weights  # compared bitwise, so that 0.0 and -0.0 differ
-    return {name: best for name, best in state.best_weights.items() if best.tobytes() != now[name].tobytes()}
+    weights = state.weights  # compared bitwise, so that 0.0 and -0.0 differ
+    return {name: best for name, best in state.best_weights.items() if best.tobytes() != weights[name].tobytes()}
 
 
 def _part(arrays: Mapping[str, NDArray[Any]], part: str) -> dict[str, NDArray[Any]]:

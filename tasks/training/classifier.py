@@ -181,8 +181,8 @@ def batch_key(config: Training) -> Training:
 
     The record whose neighbours are left out may also differ, since the number of rows is the same.
     """
-    alike = config.left_out and dataclasses.replace(config.left_out, row=0)
-    return dataclasses.replace(config, seed=0, burnt=(), learning_rate=1.0, left_out=alike)
+    neighbours = config.left_out and dataclasses.replace(config.left_out, row=0)
+    return dataclasses.replace(config, seed=0, burnt=(), learning_rate=1.0, left_out=neighbours)
 
 
 def work(config: Training, ends_at_best_epoch: bool = False) -> Work:
@@ -254,8 +254,8 @@ def train(config: Training, inputs: Inputs) -> pa.Table:
 
 def chain_state(config: Training) -> Linked:
     """Return the states that a training may continue from: of the same training, for any number of epochs."""
-    same = dataclasses.replace(config, epochs=1)
-    return Linked(f"{same} {same.recipe}", config.epochs)
+    one_epoch_config = dataclasses.replace(config, epochs=1)
+    return Linked(f"{one_epoch_config} {one_epoch_config.recipe}", config.epochs)
 
 
 def architecture(config: Training, images: Images) -> Architecture:

@@ -61,14 +61,14 @@ class DensityModule:
         self.name = text
         self.module = Module(text, (channels, height, width))
         self.preparation = self._preparation(shape)
-        tried = self._trial(shape)
+        trial_inputs = self._trial(shape)
         if not self._can("log_prob"):
             raise ValueError(f"network {text} has no method log_prob(images)")
-        self.log_prob = Method(self.module, "log_prob", "log densities", tried, chancy=True)
+        self.log_prob = Method(self.module, "log_prob", "log densities", trial_inputs, chancy=True)
         if self.log_prob.tried.isposinf().any():
             raise ValueError(f"{self.log_prob.whose} returns inf for {TRIED} images; densities must be finite")
         own_loss = self._can("loss")
-        self._loss = Method(self.module, "loss", "losses", tried, chancy=True) if own_loss else self.log_prob
+        self._loss = Method(self.module, "loss", "losses", trial_inputs, chancy=True) if own_loss else self.log_prob
         self._loss.check_gradients()
 
     @property
@@ -119,10 +119,10 @@ class DensityModule:
         return callable(self.module.attribute(name))
 
     def _preparation(self, shape: Shape) -> Preparation:
-        sees = self.module.attribute("sees", "dequantised")
-        if not isinstance(sees, str) or sees not in SEES:
-            raise ValueError(f"network {self.name}: sees is {sees!r}; it must be one of {', '.join(SEES)}")
-        return SEES[sees](shape)
+        scale = self.module.attribute("sees", "dequantised")
+        if not isinstance(scale, str) or scale not in SEES:
+            raise ValueError(f"network {self.name}: sees is {scale!r}; it must be one of {', '.join(SEES)}")
+        return SEES[scale](shape)
 
     def _trial(self, shape: Shape) -> Tensor:
         """Return random bytes as inputs of the module."""

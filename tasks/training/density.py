@@ -105,13 +105,13 @@ class Evaluator:
 
     def watch(self, progress: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         """Evaluate the models of a stack that have reached an epoch of evaluation."""
-        sound = [position for position, (index, _) in enumerate(progress) if self._evaluation(index).error is None]
+        usable = [position for position, (index, _) in enumerate(progress) if self._evaluation(index).error is None]
         self._record(
-            [position for position in sound if progress[position][1] in self._config(progress[position]).recorded],
+            [position for position in usable if progress[position][1] in self._config(progress[position]).recorded],
             progress,
             tensors,
         )
-        for position in sound:
+        for position in usable:
             if (
                 self._config(progress[position]).drawn
                 and progress[position][1] == self._config(progress[position]).epochs
@@ -331,8 +331,8 @@ def private_steps(config: DensityTraining, member: Member) -> int:
 
 def chain_state(config: DensityTraining) -> Linked:
     """Return the states that a training may continue from: of the same training, for any epochs and evaluations."""
-    same = replace(config, epochs=1, recorded=(), drawn=0)
-    return Linked(f"{same} {same.recipe}", latest(config))
+    one_epoch_config = replace(config, epochs=1, recorded=(), drawn=0)
+    return Linked(f"{one_epoch_config} {one_epoch_config.recipe}", latest(config))
 
 
 def latest(config: DensityTraining) -> int:

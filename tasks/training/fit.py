@@ -41,10 +41,10 @@ def fit(
     """
     seconds, before = 0.0, steps
     for epoch in epochs:
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         losses = read_losses(take_steps(epoch), seed, steps)
         steps += len(losses)
-        seconds += time.perf_counter() - began
+        seconds += time.perf_counter() - start_time
         if after_epoch(epoch, losses) is True:
             break
     rate = round((steps - before) / max(seconds, 1e-9), 3)

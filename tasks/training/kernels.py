@@ -77,8 +77,8 @@ def _adam(  # type: ignore[no-untyped-def]
     mean += slow * change + slow_rest * change
     square += slower * growth + slower_rest * growth
     spread = tl.sqrt(square) / tl.load(root + model) + epsilon + epsilon_rest
-    moved = tl.load(scale + model) * mean / spread
+    step = tl.load(scale + model) * mean / spread
     weight = tl.load(weights + offsets, mask=inside)
     tl.store(means + offsets, mean, mask=inside)
     tl.store(squares + offsets, square, mask=inside)
-    tl.store(weights + offsets, weight - moved, mask=inside)
+    tl.store(weights + offsets, weight - step, mask=inside)

@@ -32,8 +32,8 @@ class TrainingError(RuntimeError):
     exhausted: MemoryKind | None = None
 
 
-def not_finite(quantity: str, where: str, seed: int) -> TrainingError:
-    return TrainingError(f"{quantity} is not finite {where} (seed {seed}); try a lower learning rate")
+def not_finite(quantity: str, moment: str, seed: int) -> TrainingError:
+    return TrainingError(f"{quantity} is not finite {moment} (seed {seed}); try a lower learning rate")
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,9 @@ def need(step_of: Callable[[int], int], device: torch.device) -> Need:
 
     `step_of(models)` takes a step and returns the bytes that are allocated afterwards.
     """
-    one, two = (peak_memory(partial(step_of, count), device) for count in (1, 2))
-    per_model = max(two - one, 1)
-    return Need(max(one - per_model, 0), per_model)
+    one_model, two_models = (peak_memory(partial(step_of, count), device) for count in (1, 2))
+    per_model = max(two_models - one_model, 1)
+    return Need(max(one_model - per_model, 0), per_model)
 
 
 def peak_memory(work: Callable[[], int], device: torch.device) -> int:

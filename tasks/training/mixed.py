@@ -87,8 +87,8 @@ def batch_key(config: Mixture) -> Mixture:
     Canaries with other labels or images must also be the same, since all trainings read one copy.
     """
     altered = _altered_canaries(config)
-    anything: tuple[Share | BalancedHalf | CoinedCanaries, ...] = (altered or Share(Part(config.validation)),)
-    return dataclasses.replace(config, shares=anything, seed=0, learning_rate=1.0)
+    placeholder: tuple[Share | BalancedHalf | CoinedCanaries, ...] = (altered or Share(Part(config.validation)),)
+    return dataclasses.replace(config, shares=placeholder, seed=0, learning_rate=1.0)
 
 
 def _altered_canaries(config: Mixture) -> CoinedCanaries | None:
@@ -151,8 +151,8 @@ def train(config: Mixture, inputs: Inputs) -> pa.Table:
 
 def chain_state(config: Mixture) -> Linked:
     """Return the states that a training may continue from: of the same training, for any number of epochs."""
-    same = dataclasses.replace(config, epochs=1)
-    return Linked(f"{same} {same.recipe}", config.epochs)
+    one_epoch_config = dataclasses.replace(config, epochs=1)
+    return Linked(f"{one_epoch_config} {one_epoch_config.recipe}", config.epochs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,8 +240,8 @@ def spec_of(config: Mixture, images: Images) -> Spec:
 
 def table_of(seed: int, network: Architecture, images: Images, rows: Rows, result: Trained) -> pa.Table:
     """Return the MIXED table of a network that was trained on these rows with this seed: one row."""
-    learnt = {name: values.astype(np.float32) for name, values in result.weights.items()}
-    right = accuracy(network, learnt, images, rows)
+    weights = {name: values.astype(np.float32) for name, values in result.weights.items()}
+    right = accuracy(network, weights, images, rows)
     row = model_row(seed, network, result) | {"examples": len(rows), "train_accuracy": right}
     if result.epsilons is None:
         return pa.Table.from_pylist([row], schema=MIXED)

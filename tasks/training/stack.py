@@ -178,9 +178,9 @@ class Stack:
 
     def _state(self, position: int) -> State:
         slot = self.occupant(position)
-        now, best = (self._weights(position, flats) for flats in ((self.learned, self.fixed), self.best))
+        current, best = (self._weights(position, flats) for flats in ((self.learned, self.fixed), self.best))
         moments = tuple(numbers(position, moment) for moment in self.optimiser.moments)
-        return State(tuple(slot.history), slot.best, int(self.optimiser.steps[position]), now, best, moments)
+        return State(tuple(slot.history), slot.best, int(self.optimiser.steps[position]), current, best, moments)
 
     def _weights(
         self, position: int, flats: tuple[ParameterBuffer, ParameterBuffer]
@@ -258,7 +258,7 @@ class Stack:
         """Wait for the end of the epoch; return its results by place. Keeps the best weights."""
         losses = self.losses.double().cpu().numpy()
         assessed = self.assessment.cpu().numpy()
-        ended: list[tuple[int, Epoch | TrainingError]] = []
+        results: list[tuple[int, Epoch | TrainingError]] = []
         better = []
         for position in self.occupied:
             slot = self.occupant(position)
@@ -268,13 +268,13 @@ class Stack:
                 if outcome.validation_loss < slot.best_loss:
                     slot.best = outcome.epoch
                     better.append(position)
-            ended.append((position, outcome))
+            results.append((position, outcome))
         if better and self.spec.recipe.patience:
             rows = torch.tensor(better, device=self.device)
             with torch.no_grad():
-                for now, best in zip((self.learned, self.fixed), self.best, strict=True):
-                    best.buffer[rows] = now.buffer[rows]
-        return ended
+                for current, best in zip((self.learned, self.fixed), self.best, strict=True):
+                    best.buffer[rows] = current.buffer[rows]
+        return results
 
     def _epoch(self, slot: Slot, losses: NDArray[np.float64], loss: float, accuracy: float) -> Epoch | TrainingError:
         epoch = len(slot.history) + 1
@@ -301,10 +301,10 @@ class Stack:
             return
         for position in self.occupied:
             slot = self.occupant(position)
-            following = len(slot.history) + 2
-            if following <= (slot.member.until or self.spec.recipe.epochs):
-                rows = order(slot.member, following, self.spec.recipe.batch, self.aliases[slot.index])
-                self._orders[slot.index, following] = rows
+            next_epoch = len(slot.history) + 2
+            if next_epoch <= (slot.member.until or self.spec.recipe.epochs):
+                rows = order(slot.member, next_epoch, self.spec.recipe.batch, self.aliases[slot.index])
+                self._orders[slot.index, next_epoch] = rows
 
     # Steps
 

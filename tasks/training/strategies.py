@@ -65,10 +65,10 @@ class Workload:
         """The name under which a choice is stored."""
         spec, recipe = self.spec, self.spec.recipe
         shape = "x".join(map(str, spec.images.shape))
-        how = [f"batch {recipe.batch}", recipe.optimiser, recipe.precision]
-        how += [f"in {recipe.accumulate} parts"] if recipe.accumulate > 1 else []
-        how += [] if self.data.is_resident else ["data streamed"]
-        return f"{hardware.name(self.device)}, {spec.learning.name} on {shape}, {', '.join(how)}"
+        settings = [f"batch {recipe.batch}", recipe.optimiser, recipe.precision]
+        settings += [f"in {recipe.accumulate} parts"] if recipe.accumulate > 1 else []
+        settings += [] if self.data.is_resident else ["data streamed"]
+        return f"{hardware.name(self.device)}, {spec.learning.name} on {shape}, {', '.join(settings)}"
 
     def stacks(self, strategy: Strategy) -> list[Stack]:
         """Return the empty stacks of a strategy."""
@@ -98,8 +98,8 @@ def choose_strategy(workload: Workload, context: ComputeContext, limit: int) -> 
         return Strategy("loop"), None
     required = memory.need(lambda models: rehearse(workload, models), workload.device)
     limit = max(1, min(limit, required.fitting(memory.free(workload.device) // context.sharers)))
-    now = max(1, min(limit, len(workload.members)))
-    strategies = {strategy.name: strategy for strategy in candidates(workload, now)}  # the largest of each name
+    model_count = max(1, min(limit, len(workload.members)))
+    strategies = {strategy.name: strategy for strategy in candidates(workload, model_count)}  # the largest of each name
     if context.way != "auto":
         return strategies[context.way], required
     choice = context.settle(workload.name, lambda: benchmark(workload, candidates(workload, limit)))
@@ -171,11 +171,11 @@ def rate(workload: Workload, strategy: Strategy) -> float:
     for _ in range(WARMING):
         run()
     synchronise(workload.device)
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     for _ in range(TIMED):
         run()
     synchronise(workload.device)
-    return TIMED * strategy.members / (time.perf_counter() - began)
+    return TIMED * strategy.members / (time.perf_counter() - start_time)
 
 
 def steps_of(stacks: Sequence[Stack], streams: Sequence[torch.cuda.Stream | None], padded: bool) -> Callable[[], None]:

@@ -140,23 +140,23 @@ class Trainer:
             for number, stack in enumerate(self.stacks):
                 if stack.occupied:
                     with torch.cuda.stream(self.streams[number]):  # None: the stream as it is
-                        ended = self._land(stack)
-                    yield from self._report_outcomes(ended)
+                        finished = self._land(stack)
+                    yield from self._report_outcomes(finished)
                     yield from self._fill(number)
 
     def _fill(self, number: int) -> Iterator[Outcome]:
         """Fill free places with waiting members, and start the next epoch."""
         stack = self.stacks[number]
         with torch.cuda.stream(self.streams[number]):
-            ended: list[Outcome] = []
+            finished: list[Outcome] = []
             for position in range(len(stack.places)):
                 while stack.places[position] is None and self.waiting:
                     stack.enter(position, *self.waiting.popleft())
-                    ended += self._leave_if_over(stack, position)
+                    finished += self._leave_if_over(stack, position)
             if stack.occupied:
                 self.stacks[number] = stack = self._compact(stack)
                 stack.launch()
-        yield from self._report_outcomes(ended)
+        yield from self._report_outcomes(finished)
 
     def _compact(self, stack: Stack) -> Stack:
         """Remove free places of a stack if this saves time, since a recorded step must be recorded again."""
@@ -167,19 +167,19 @@ class Trainer:
 
     def _land(self, stack: Stack) -> list[Outcome]:
         """Wait for the end of the epoch; return the members that end with it, and the links after them."""
-        ended: list[Outcome] = []
+        finished: list[Outcome] = []
         wait_start = time.perf_counter()
-        landed = stack.land()
+        results = stack.land()
         self.waited += time.perf_counter() - wait_start
         self.steps += stack.steps_taken
-        self._watch(stack, [position for position, outcome in landed if not isinstance(outcome, TrainingError)])
-        for position, outcome in landed:
+        self._watch(stack, [position for position, outcome in results if not isinstance(outcome, TrainingError)])
+        for position, outcome in results:
             if isinstance(outcome, TrainingError):
-                ended += self._fail(stack.occupant(position).index, outcome)
+                finished += self._fail(stack.occupant(position).index, outcome)
                 stack.free(position)
             else:
-                ended += self._leave_if_over(stack, position)
-        return ended
+                finished += self._leave_if_over(stack, position)
+        return finished
 
     def _watch(self, stack: Stack, places: Sequence[int]) -> None:
         watch = self.workload.spec.watch
@@ -196,15 +196,15 @@ class Trainer:
 
     def _leave_if_over(self, stack: Stack, position: int) -> list[Outcome]:
         """Return the outcomes of the place's member and of its links that have ended."""
-        ended: list[Outcome] = []
+        finished: list[Outcome] = []
         while self._over(stack.occupant(position)):
             index = stack.occupant(position).index
-            ended.append((index, stack.leave(position)))
+            finished.append((index, stack.leave(position)))
             if index not in self.links:
                 stack.free(position)
                 break
             stack.go_on(position, *self.links.pop(index))
-        return ended
+        return finished
 
     def _over(self, slot: Slot) -> bool:
         epochs = len(slot.history)
@@ -213,14 +213,14 @@ class Trainer:
 
     def _fail(self, index: int, error: TrainingError) -> list[Outcome]:
         """Return the same error for a member and all later links, since each would raise it."""
-        ended: list[Outcome] = [(index, error)]
+        failures: list[Outcome] = [(index, error)]
         while index in self.links:
             index, _ = self.links.pop(index)
-            ended.append((index, TrainingError(*error.args)))
-        return ended
+            failures.append((index, TrainingError(*error.args)))
+        return failures
 
-    def _report_outcomes(self, ended: Sequence[Outcome]) -> Iterator[Outcome]:
-        for outcome in ended:
+    def _report_outcomes(self, finished: Sequence[Outcome]) -> Iterator[Outcome]:
+        for outcome in finished:
             seconds = max(time.perf_counter() - self.began, 1e-9)
             rate = round(self.steps / seconds, 1)
             facts = dict(self.measured)

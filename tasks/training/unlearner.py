@@ -262,8 +262,8 @@ def obedience(learning: CrossEntropy, method: Distillation, teacher: Tensors) ->
         pixels = learning.training_pixels(tensors, batch)
         student = learning.log_p(tensors, pixels, batch.mode)
         cross_entropy = -student.gather(2, batch.labels[..., None])[..., 0]
-        apart = divergence(taught(learning, teacher, pixels), student, method.temperature)
-        return method.cross_entropy * cross_entropy + method.divergence * apart
+        distance = divergence(taught(learning, teacher, pixels), student, method.temperature)
+        return method.cross_entropy * cross_entropy + method.divergence * distance
 
     return losses
 
@@ -276,5 +276,5 @@ def taught(learning: CrossEntropy, teacher: Tensors, pixels: Tensor) -> Tensor:
 
 def divergence(teacher: Tensor, student: Tensor, temperature: float) -> Tensor:
     """T^2 KL(teacher || student) of log probabilities (..., classes), both at temperature T, in nats: (...)."""
-    soft, learnt = (torch.log_softmax(log_p / temperature, -1) for log_p in (teacher, student))
-    return temperature**2 * (soft.exp() * (soft - learnt)).sum(-1)
+    log_teacher, log_student = (torch.log_softmax(log_p / temperature, -1) for log_p in (teacher, student))
+    return temperature**2 * (log_teacher.exp() * (log_teacher - log_student)).sum(-1)

@@ -19,16 +19,16 @@ from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, curve, le
 from dashboards.columns import integers, texts, with_columns
 
 LOOKS = dict(zip(NAMES, (TARGET, REFERENCE), strict=True))
-TOLD = (1, 100)  # reported percentages in addition to the decisive one
-HIGH = 2.2  # inches, of the panel of the decisive attack
-SMALL, ACROSS, APART = 1.05, 3, 0.55  # inches of a small panel, panels per row, and inches between
-MOST = 9  # small panels
+REPORTED = (1, 100)  # reported percentages in addition to the decisive one
+MAIN_HEIGHT = 2.2  # inches, of the panel of the decisive attack
+SMALL_HEIGHT, PER_ROW, SMALL_GAP = 1.05, 3, 0.55  # inches of a small panel, panels per row, and inches between
+MAX_SMALL_PANELS = 9  # small panels
 DECISIVE = {"color": drawing.light("muted"), "linewidth": 0.9}  # line at the decisive percentage
 CORRECTED = "corrected"
-GIVEN = dict(zip(NAMES, ("given encoder", "reference"), strict=True))
+GIVEN_NAMES = dict(zip(NAMES, ("given encoder", "reference"), strict=True))
 SETS = {"A": "training images of the encoder", "B": "held-out images"}
-GIVEN_HIGH, GIVEN_APART = 1.55, 0.6  # inches of a panel, and between two
-PERCENTAGES = Axis(limits=(0, 101), most=6)
+GIVEN_HEIGHT, GIVEN_GAP = 1.55, 0.6  # inches of a panel, and between two
+PERCENTAGES = Axis(limits=(0, 101), max_ticks=6)
 
 
 @dataclass(frozen=True)
@@ -41,73 +41,76 @@ class Accuracies:
     def describe(self, percent: int) -> str:
         """Describe both accuracies at this percentage."""
         words = []
-        for name, shown in self.of_model.items():
-            at = int(np.abs(shown.places - percent).argmin())
-            words.append(f"{NAMES[name]} {shown.describe(at)}")
+        for name, estimates in self.of_model.items():
+            nearest = int(np.abs(estimates.places - percent).argmin())
+            words.append(f"{NAMES[name]} {estimates.describe(nearest)}")
         return f"{', '.join(words)} of the most confident {percent} %"
 
 
 def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
     """Both models' accuracies for the decisive attack, and small panels of attacks that differ in one setting."""
     table = attacks.both_ways_rows(table)
-    found = attacks.read_attacks(table)
-    last = accuracies(table, attacks.decisive_attack(found)) if found else None
+    all_attacks = attacks.read_attacks(table)
+    last = accuracies(table, attacks.decisive_attack(all_attacks)) if all_attacks else None
     if last is None:
         return None
     percent = decisive_percent(table)
-    others = [
+    variants = [
         each
-        for attack in attacks.neighbouring_attacks(found)
-        if (each := _variant_accuracies(table, attack, attacks.decisive_attack(found)))
+        for attack in attacks.neighbouring_attacks(all_attacks)
+        if (each := _variant_accuracies(table, attack, attacks.decisive_attack(all_attacks)))
     ]
-    shown = _sample_evenly(others)
-    told = list(dict.fromkeys((percent, *TOLD)))
+    drawn_variants = _sample_evenly(variants)
+    reported_percentages = list(dict.fromkeys((percent, *REPORTED)))
     alt = " ".join(
-        [f"Named correctly after {attacks.decisive_attack(found).describe()}: {last.describe(each)}." for each in told]
-        + [f"{each.title}: {each.describe(percent)}." for each in others]
+        [
+            f"Named correctly after {attacks.decisive_attack(all_attacks).describe()}: {last.describe(each)}."
+            for each in reported_percentages
+        ]
+        + [f"{each.title}: {each.describe(percent)}." for each in variants]
     )
-    n = int(integers(attacks.attack_rows(table, attacks.decisive_attack(found)), "images").max())
+    n = int(integers(attacks.attack_rows(table, attacks.decisive_attack(all_attacks)), "images").max())
     caption = (
         "Neighbours of an image's background vote for the removed object. The share that they name correctly among the "
         "images on which they agree most (mean of both directions), by the model that was trained on the image and by "
         "the other model; each has its own most confident images. The difference is the deja vu score, 0 without "
         f"memorisation; vertical line: the decisive {percent} %. Bands: 95 % intervals over images, n {n:,}, "
-        f"after {attacks.decisive_attack(found).describe()}."
-        f"{' Below: the same with one setting changed.' if shown else ''}"
-        f"{f' {len(shown)} of {len(others)} are drawn.' if len(shown) < len(others) else ''}"
+        f"after {attacks.decisive_attack(all_attacks).describe()}."
+        f"{' Below: the same with one setting changed.' if drawn_variants else ''}"
+        f"{f' {len(drawn_variants)} of {len(variants)} are drawn.' if len(drawn_variants) < len(variants) else ''}"
         f"{NULL if is_null else ''}"
     )
-    below = small_panels_height(len(shown))
+    below = small_panels_height(len(drawn_variants))
     main = _accuracy_panel(
-        layout.wide_box(below + 0.55, HIGH),
+        layout.wide_box(below + 0.55, MAIN_HEIGHT),
         last,
         percent,
         Axis("most confident images, %", (0, 101), 6),
         Axis("share named correctly", drawing.padded_limits([0.0, highest_accuracy([last])]), 6),
     )
-    limits = (0.0, max(highest_accuracy([last, *shown]), 0.01))
+    limits = (0.0, max(highest_accuracy([last, *drawn_variants]), 0.01))
     return Chart(
         "accuracy",
         "How often do the neighbours of a background name the object?",
         caption,
         alt,
-        HIGH + 0.65 + legend.ROW + below,
-        [main, *small_panels(shown, percent, limits)],
+        MAIN_HEIGHT + 0.65 + legend.ROW + below,
+        [main, *small_panels(drawn_variants, percent, limits)],
         legend_entries(),
     ).figure()
 
 
-def _sample_evenly(others: Sequence[Accuracies]) -> list[Accuracies]:
+def _sample_evenly(variants: Sequence[Accuracies]) -> list[Accuracies]:
     """At most MOST of these accuracies, evenly spaced."""
-    places = np.linspace(0, len(others) - 1, min(MOST, len(others))).round().astype(np.int64)
-    return [others[at] for at in places.tolist()]
+    indices = np.linspace(0, len(variants) - 1, min(MAX_SMALL_PANELS, len(variants))).round().astype(np.int64)
+    return [variants[index] for index in indices.tolist()]
 
 
 def accuracies(table: pa.Table, attack: attacks.Attack, title: str = "") -> Accuracies | None:
     """Both models' accuracies for this attack; None without any."""
     rows = attacks.attack_rows(table, attack)
-    found = {name: shown for name in NAMES if (shown := read_curve(rows, "percent", name)) is not None}
-    return Accuracies(found, title) if found else None
+    curves = {name: estimates for name in NAMES if (estimates := read_curve(rows, "percent", name)) is not None}
+    return Accuracies(curves, title) if curves else None
 
 
 def _variant_accuracies(table: pa.Table, attack: attacks.Attack, last: attacks.Attack) -> Accuracies | None:
@@ -118,36 +121,49 @@ def _variant_accuracies(table: pa.Table, attack: attacks.Attack, last: attacks.A
 
 def small_panels_height(count: int) -> float:
     """The height of this number of small panels, in inches."""
-    return (SMALL + APART) * -(-count // ACROSS) + (0.1 if count else 0.0)
+    return (SMALL_HEIGHT + SMALL_GAP) * -(-count // PER_ROW) + (0.1 if count else 0.0)
 
 
-def small_panels(shown: Sequence[Accuracies], percent: int, limits: tuple[float, float]) -> list[Panel]:
+def small_panels(variants: Sequence[Accuracies], percent: int, limits: tuple[float, float]) -> list[Panel]:
     """Small panels at the bottom of the figure, on a common scale."""
-    wide = (drawing.WIDTH - layout.LEFT - layout.RIGHT - 0.3 * (ACROSS - 1)) / ACROSS
-    rows = -(-len(shown) // ACROSS)
+    panel_width = (drawing.WIDTH - layout.LEFT - layout.RIGHT - 0.3 * (PER_ROW - 1)) / PER_ROW
+    rows = -(-len(variants) // PER_ROW)
     panels = []
-    for at, each in enumerate(shown):
-        row, column = divmod(at, ACROSS)
-        box = (layout.LEFT + column * (wide + 0.3), 0.3 + (SMALL + APART) * (rows - 1 - row), wide, SMALL)
-        up = Axis(limits=drawing.padded_limits(limits), most=3, worded=not column)
-        panels.append(_accuracy_panel(box, each, percent, Axis(limits=(0, 101), most=3), up, each.title))
+    for index, variant in enumerate(variants):
+        row, column = divmod(index, PER_ROW)
+        box = (
+            layout.LEFT + column * (panel_width + 0.3),
+            0.3 + (SMALL_HEIGHT + SMALL_GAP) * (rows - 1 - row),
+            panel_width,
+            SMALL_HEIGHT,
+        )
+        y_axis = Axis(limits=drawing.padded_limits(limits), max_ticks=3, has_tick_labels=not column)
+        panels.append(_accuracy_panel(box, variant, percent, Axis(limits=(0, 101), max_ticks=3), y_axis, variant.title))
     return panels
 
 
-def _accuracy_panel(box: layout.Box, shown: Accuracies, percent: int, across: Axis, up: Axis, title: str = "") -> Panel:
+def _accuracy_panel(
+    box: layout.Box, both_models: Accuracies, percent: int, x_axis: Axis, y_axis: Axis, title: str = ""
+) -> Panel:
     """Both models' curves and bands, and a vertical line at the decisive percentage."""
-    return Panel(box, _accuracy_layers(shown.of_model, percent), across, up, title, drawing.TEXT - 1)
+    return Panel(box, _accuracy_layers(both_models.of_model, percent), x_axis, y_axis, title, drawing.TEXT - 1)
 
 
-def _accuracy_layers(of_model: dict[str, Curve], percent: int) -> list[Layer]:
+def _accuracy_layers(curves: dict[str, Curve], percent: int) -> list[Layer]:
     """A vertical line at the decisive percentage, then the models' curves and bands."""
-    return [upright(percent, DECISIVE), *(curve(each, LOOKS[name]) for name, each in reversed(of_model.items()))]
+    return [
+        upright(percent, DECISIVE),
+        *(curve(estimates, LOOKS[name]) for name, estimates in reversed(curves.items())),
+    ]
 
 
-def highest_accuracy(shown: Sequence[Accuracies]) -> float:
+def highest_accuracy(all_accuracies: Sequence[Accuracies]) -> float:
     """The highest accuracy or end of an interval."""
     ends = [
-        values for each in shown for of_model in each.of_model.values() for values in (of_model.value, of_model.high)
+        values
+        for each in all_accuracies
+        for of_model in each.of_model.values()
+        for values in (of_model.value, of_model.high)
     ]
     return float(np.nanmax(np.concatenate(ends)))
 
@@ -164,14 +180,18 @@ def legend_entries(names: Mapping[str, str] | None = None) -> list[Any]:
 @with_columns({*attacks.Attack._fields, "way"})
 def accuracy_of_given(table: pa.Table) -> Figure | None:
     """The accuracies of both models on both sets, and the corrected score; None for models trained here."""
-    found = attacks.read_attacks(table)
-    if not found or CORRECTED not in texts(table, "way"):
+    all_attacks = attacks.read_attacks(table)
+    if not all_attacks or CORRECTED not in texts(table, "way"):
         return None
-    last = attacks.decisive_attack(found)
+    last = attacks.decisive_attack(all_attacks)
     rows = attacks.attack_rows(table, last)
     percent = decisive_percent(rows)
     panels = {
-        name: {column: shown for column in GIVEN if (shown := read_curve(_way_rows(rows, name), "percent", column))}
+        name: {
+            column: column_curve
+            for column in GIVEN_NAMES
+            if (column_curve := read_curve(_way_rows(rows, name), "percent", column))
+        }
         for name in SETS
     }
     score = read_curve(_way_rows(rows, CORRECTED), "percent", "score")
@@ -192,41 +212,47 @@ def accuracy_of_given(table: pa.Table) -> Figure | None:
         ]
         + [f"Corrected deja vu score at {percent} %: {_describe_estimate(score, percent)}."]
     )
-    highest = max((float(np.nanmax(each.high)) for of in panels.values() for each in of.values()), default=1.0)
-    step = GIVEN_HIGH + GIVEN_APART
-    up = Axis("share named correctly", drawing.padded_limits([0.0, max(highest, 0.01)]), 4)
+    highest = max(
+        (float(np.nanmax(estimates.high)) for curves in panels.values() for estimates in curves.values()), default=1.0
+    )
+    step = GIVEN_HEIGHT + GIVEN_GAP
+    y_axis = Axis("share named correctly", drawing.padded_limits([0.0, max(highest, 0.01)]), 4)
     small = drawing.TEXT - 1
-    drawn = [
+    set_panels = [
         Panel(
-            layout.wide_box(0.5 + step * (2 - number), GIVEN_HIGH),
-            _accuracy_layers(shown, percent),
+            layout.wide_box(0.5 + step * (2 - number), GIVEN_HEIGHT),
+            _accuracy_layers(column_curve, percent),
             PERCENTAGES,
-            up,
+            y_axis,
             f"{name}: {SETS[name]}",
             small,
         )
-        for number, (name, shown) in enumerate(panels.items())
+        for number, (name, column_curve) in enumerate(panels.items())
     ]
     ends = [float(value) for values in (score.low, score.high) for value in values[~np.isnan(values)]]
-    below = Panel(
-        layout.wide_box(0.5, GIVEN_HIGH),
+    score_panel = Panel(
+        layout.wide_box(0.5, GIVEN_HEIGHT),
         [level(0), upright(percent, DECISIVE), curve(score, TARGET)],
         Axis("most confident images, %", (0, 101), 6),
         Axis("corrected score", drawing.padded_limits([0.0, *ends]), 4),
     )
     title = "Does the encoder name more objects of its training images?"
     height = step * 3 + 0.1 + legend.ROW
-    return Chart("accuracy", title, caption, alt, height, [*drawn, below], legend_entries(GIVEN)).figure()
+    return Chart(
+        "accuracy", title, caption, alt, height, [*set_panels, score_panel], legend_entries(GIVEN_NAMES)
+    ).figure()
 
 
 def _way_rows(rows: pa.Table, way: str) -> pa.Table:
     return rows.take(pa.array(np.flatnonzero(texts(rows, "way") == way)))
 
 
-def _describe_accuracies(shown: dict[str, Curve], percent: int) -> str:
+def _describe_accuracies(curves: dict[str, Curve], percent: int) -> str:
     """Describe both accuracies at this percentage."""
-    return ", ".join(f"{GIVEN[name]} {_describe_estimate(each, percent)}" for name, each in shown.items())
+    return ", ".join(
+        f"{GIVEN_NAMES[name]} {_describe_estimate(estimates, percent)}" for name, estimates in curves.items()
+    )
 
 
-def _describe_estimate(shown: Curve, percent: int) -> str:
-    return shown.describe(int(np.abs(shown.places - percent).argmin()))
+def _describe_estimate(estimates: Curve, percent: int) -> str:
+    return estimates.describe(int(np.abs(estimates.places - percent).argmin()))

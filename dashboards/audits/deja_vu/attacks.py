@@ -22,7 +22,7 @@ TARGET = ("canary", "o", "-")
 REFERENCE = ("twin", "s", (0, (4, 2)))
 GAP = ("accent", "D", (0, (1, 1.5)))
 NULL = " This is a control run: both models were trained on other images, the first in place of the named one."
-ACROSS = {"epoch": "epoch", "layer": "layer, 0: the backbone's output", "k": "neighbours that vote"}  # axes' words
+AXIS_LABELS = {"epoch": "epoch", "layer": "layer, 0: the backbone's output", "k": "neighbours that vote"}  # axes' words
 NAMES = {"target_accuracy": "trained on the image", "reference_accuracy": "not trained on it"}
 
 
@@ -50,39 +50,40 @@ def read_attacks(table: pa.Table) -> list[Attack]:
     return list(dict.fromkeys(Attack(*values) for values in zip(*columns, strict=True)))
 
 
-def decisive_attack(found: Sequence[Attack]) -> Attack:
+def decisive_attack(all_attacks: Sequence[Attack]) -> Attack:
     """The decisive attack: after the last epoch, at the first layer, with the first k."""
-    return Attack(max(each.epoch for each in found), found[0].layer, found[0].k)
+    return Attack(max(attack.epoch for attack in all_attacks), all_attacks[0].layer, all_attacks[0].k)
 
 
 def attack_rows(table: pa.Table, attack: Attack) -> pa.Table:
-    chosen = np.logical_and.reduce([integers(table, name) == value for name, value in attack._asdict().items()])
-    return table.take(pa.array(np.flatnonzero(chosen)))
+    is_of_attack = np.logical_and.reduce([integers(table, name) == value for name, value in attack._asdict().items()])
+    return table.take(pa.array(np.flatnonzero(is_of_attack)))
 
 
-def attacks_along(found: Sequence[Attack], field: str) -> list[Attack]:
+def attacks_along(all_attacks: Sequence[Attack], field: str) -> list[Attack]:
     """The decisive attack and those that differ only in this field, in ascending order of the field."""
-    rest = decisive_attack(found)._asdict() | {field: None}
+    rest = decisive_attack(all_attacks)._asdict() | {field: None}
     return sorted(
-        (each for each in found if each._asdict() | {field: None} == rest), key=lambda each: each._asdict()[field]
+        (attack for attack in all_attacks if attack._asdict() | {field: None} == rest),
+        key=lambda attack: attack._asdict()[field],
     )
 
 
-def neighbouring_attacks(found: Sequence[Attack]) -> Iterator[Attack]:
+def neighbouring_attacks(all_attacks: Sequence[Attack]) -> Iterator[Attack]:
     """The attacks that differ from the decisive one in one field: epochs, layers, then numbers of neighbours."""
-    last = decisive_attack(found)
+    last = decisive_attack(all_attacks)
     for field in Attack._fields:
-        yield from (each for each in attacks_along(found, field) if each != last)
+        yield from (attack for attack in attacks_along(all_attacks, field) if attack != last)
 
 
-def read_curve(table: pa.Table, across: str, name: str) -> Curve | None:
+def read_curve(table: pa.Table, x_column: str, y_column: str) -> Curve | None:
     """The column `name` over the column `across`; None without values."""
-    if not {across, name} <= set(table.column_names):
+    if not {x_column, y_column} <= set(table.column_names):
         return None
-    columns = [numbers(table, column) for column in (across, name, f"{name}_low", f"{name}_high")]
-    there = np.flatnonzero(~np.isnan(columns[0]) & ~np.isnan(columns[1]))
-    there = there[np.argsort(columns[0][there], kind="stable")]
-    return Curve(*(column[there] for column in columns)) if len(there) else None
+    columns = [numbers(table, column) for column in (x_column, y_column, f"{y_column}_low", f"{y_column}_high")]
+    defined = np.flatnonzero(~np.isnan(columns[0]) & ~np.isnan(columns[1]))
+    defined = defined[np.argsort(columns[0][defined], kind="stable")]
+    return Curve(*(column[defined] for column in columns)) if len(defined) else None
 
 
 def decisive_percent(table: pa.Table) -> int:
@@ -96,7 +97,9 @@ def rows_at_percent(table: pa.Table, percent: int) -> pa.Table:
     return table.take(pa.array(np.flatnonzero(numbers(table, "percent") == percent)))
 
 
-def axis_limits(shown: Sequence[Curve]) -> tuple[float, float]:
+def axis_limits(curves: Sequence[Curve]) -> tuple[float, float]:
     """Limits of an axis with these estimates, their intervals, and 0."""
-    ends = np.concatenate([values for each in shown for values in (each.value, each.low, each.high)])
+    ends = np.concatenate(
+        [values for estimates in curves for values in (estimates.value, estimates.low, estimates.high)]
+    )
     return drawing.padded_limits([0.0, *ends[~np.isnan(ends)].tolist()])

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.deja_vu import attacks
-from dashboards.audits.deja_vu.attacks import ACROSS, read_curve
+from dashboards.audits.deja_vu.attacks import AXIS_LABELS, read_curve
 from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, intervals, line
 from dashboards.columns import integers, numbers
 
@@ -37,14 +37,14 @@ def categories(table: pa.Table) -> Figure | None:
     The axis is the first of epochs, layers and numbers of neighbours with several values.
     """
     table = attacks.both_ways_rows(table)
-    found = attacks.read_attacks(table)
-    if not found:
+    all_attacks = attacks.read_attacks(table)
+    if not all_attacks:
         return None
-    last = attacks.decisive_attack(found)
-    field = next((field for field in ACROSS if len(attacks.attacks_along(found, field)) > 1), "epoch")
-    rows = pa.concat_tables([attacks.attack_rows(table, each) for each in attacks.attacks_along(found, field)])
-    shown = {name: each for name in LOOKS if (each := read_curve(rows, field, name)) is not None}
-    if len(shown) < len(LOOKS) or len({len(each.places) for each in shown.values()}) > 1:
+    last = attacks.decisive_attack(all_attacks)
+    field = next((field for field in AXIS_LABELS if len(attacks.attacks_along(all_attacks, field)) > 1), "epoch")
+    rows = pa.concat_tables([attacks.attack_rows(table, each) for each in attacks.attacks_along(all_attacks, field)])
+    shares = {name: each for name in LOOKS if (each := read_curve(rows, field, name)) is not None}
+    if len(shares) < len(LOOKS) or len({len(each.places) for each in shares.values()}) > 1:
         return None
     at_end = attacks.attack_rows(rows, last)
     n = int(integers(at_end, "images").max())
@@ -58,13 +58,13 @@ def categories(table: pa.Table) -> Figure | None:
     tested = (
         f" Test of more memorised than misrepresented images: p {p[0]:.2g}." if len(p) and not np.isnan(p[0]) else ""
     )
-    alt = " ".join(_describe_shares(shown, field, at) for at in range(len(shown["memorised"].places))) + tested
-    places = np.arange(len(shown["memorised"].places))
-    named = np.unique(np.linspace(0, len(places) - 1, min(LABELS, len(places))).astype(np.int64))
-    ticks = (named, [f"{shown['memorised'].places[at]:g}" for at in named])
+    alt = " ".join(_describe_shares(shares, field, index) for index in range(len(shares["memorised"].places))) + tested
+    places = np.arange(len(shares["memorised"].places))
+    labelled = np.unique(np.linspace(0, len(places) - 1, min(LABELS, len(places))).astype(np.int64))
+    ticks = (labelled, [f"{shares['memorised'].places[index]:g}" for index in labelled])
     room = max(0.6, (FEW - len(places)) / 2)
     ends = (-room, len(places) - 1 + room)
-    lines, limits = comparison(shown, places)
+    lines, limits = comparison(shares, places)
     return Chart(
         "categories",
         "How many images are memorised?",
@@ -75,13 +75,13 @@ def categories(table: pa.Table) -> Figure | None:
             Panel(
                 layout.wide_box(LOWER + 0.95, UPPER),
                 lines,
-                Axis(limits=ends, ticks=ticks, grid=False, worded=False),
+                Axis(limits=ends, ticks=ticks, has_grid=False, has_tick_labels=False),
                 Axis("share", limits, 4),
             ),
             Panel(
                 layout.wide_box(0.5, LOWER),
-                [lambda axes: _draw_stacked_bars(axes, shown, places)],
-                Axis(ACROSS[field], ends, ticks=ticks, grid=False),
+                [lambda axes: _draw_stacked_bars(axes, shares, places)],
+                Axis(AXIS_LABELS[field], ends, ticks=ticks, has_grid=False),
                 Axis("share", (0, 1.02), 4),
             ),
         ],
@@ -92,30 +92,33 @@ def categories(table: pa.Table) -> Figure | None:
     ).figure()
 
 
-def _describe_shares(shown: Shares, field: str, at: int) -> str:
+def _describe_shares(shares: Shares, field: str, index: int) -> str:
     """Describe the shares at one position."""
-    place = f"{shown['memorised'].places[at]:g}"
-    return f"{field.capitalize()} {place}: {', '.join(f'{name} {each.describe(at)}' for name, each in shown.items())}."
+    position = f"{shares['memorised'].places[index]:g}"
+    return (
+        f"{field.capitalize()} {position}: "
+        f"{', '.join(f'{name} {share.describe(index)}' for name, share in shares.items())}."
+    )
 
 
-def comparison(shown: Shares, places: Any) -> tuple[list[Layer], tuple[float, float]]:
+def comparison(shares: Shares, places: Any) -> tuple[list[Layer], tuple[float, float]]:
     """Memorised and misrepresented shares, their intervals, and the limits of a common axis."""
     layers: list[Layer] = []
     tops = [0.0]
     for offset, (name, (colour, marker, dash)) in zip((-0.08, 0.08), COMPARED.items(), strict=True):
-        each, x = shown[name], places + offset
+        share, x = shares[name], places + offset
         layers += [
-            intervals(x, each.low, each.high, colour),
-            line(x, each.value, colour, marker=marker, markersize=4.5, linestyle=dash, linewidth=1.2),
+            intervals(x, share.low, share.high, colour),
+            line(x, share.value, colour, marker=marker, markersize=4.5, linestyle=dash, linewidth=1.2),
         ]
-        tops += [float(value) for value in np.concatenate([each.value, each.high]) if not np.isnan(value)]
+        tops += [float(value) for value in np.concatenate([share.value, share.high]) if not np.isnan(value)]
     return layers, drawing.padded_limits(tops)
 
 
-def _draw_stacked_bars(axes: Any, shown: Shares, places: Any) -> None:
+def _draw_stacked_bars(axes: Any, shares: Shares, places: Any) -> None:
     """All four categories, stacked."""
     below = np.zeros(len(places))
     for name, (area, edge) in LOOKS.items():
         look = {"color": drawing.light(area), "edgecolor": drawing.light(edge), "linewidth": 0.8}
-        axes.bar(places, shown[name].value, 0.7, bottom=below, **look)
-        below = below + shown[name].value
+        axes.bar(places, shares[name].value, 0.7, bottom=below, **look)
+        below = below + shares[name].value

@@ -73,9 +73,11 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
 @with_columns(("kind", "scope", "rank"), dict)
 def select_pictures(table: pa.Table) -> dict[str, list[Layers]]:
     """The first images of each kind over all classes, by layer."""
-    told = [row for row in table.to_pylist() if row["scope"] == "all" and row["rank"] <= EACH]
-    found = {kind: sorted((row for row in told if row["kind"] == kind), key=_rank_key) for kind in KINDS}
-    return {kind: [list(layers) for _, layers in groupby(rows, _rank_key)] for kind, rows in found.items() if rows}
+    listed_rows = [row for row in table.to_pylist() if row["scope"] == "all" and row["rank"] <= EACH]
+    rows_by_kind = {kind: sorted((row for row in listed_rows if row["kind"] == kind), key=_rank_key) for kind in KINDS}
+    return {
+        kind: [list(layers) for _, layers in groupby(rows, _rank_key)] for kind, rows in rows_by_kind.items() if rows
+    }
 
 
 def _rank_key(row: Row) -> int:
@@ -84,63 +86,63 @@ def _rank_key(row: Row) -> int:
 
 def items(config: DejaVu, rows: Rows) -> Iterator[Item]:
     """Each image, its crop and its neighbours."""
-    held = load_with_boxes(config.data, config.correlation)
+    data = load_with_boxes(config.data, config.correlation)
     side = min(config.training.augmentation.resolution, LONGEST)
     for kind, of_kind in rows.items():
         for layers in of_kind:
-            yield item(layers, held, config, side, KINDS[kind])
+            yield item(layers, data, config, side, KINDS[kind])
 
 
-def item(layers: Layers, held: BoxedPictures, config: DejaVu, side: int, group: str) -> Item:
+def item(layers: Layers, data: BoxedPictures, config: DejaVu, side: int, group: str) -> Item:
     """An image and its neighbours at each layer; layers are named if there are several."""
     row = layers[0]
     strips = tuple(
-        strip(each, model, held, side, f", layer {each['layer']}" if len(layers) > 1 else "")
-        for each in layers
+        strip(row_of_layer, model, data, side, f", layer {row_of_layer['layer']}" if len(layers) > 1 else "")
+        for row_of_layer in layers
         for model in MODELS
     )
     title = f"{row['rank']}. {row['id']}, set {row['set']}, class {row['class']}"
-    return Item(title, picture_and_crop(row["id"], held, config, side), strips, group)
+    return Item(title, picture_and_crop(row["id"], data, config, side), strips, group)
 
 
-def picture_and_crop(id_: str, held: BoxedPictures, config: DejaVu, side: int) -> tuple[Picture, Picture]:
+def picture_and_crop(id_: str, data: BoxedPictures, config: DejaVu, side: int) -> tuple[Picture, Picture]:
     """An image with outlined boxes and crop, and the crop."""
-    (at,) = _row_indices([id_], held)
+    (row,) = _row_indices([id_], data)
     crops = attack(config)
-    rectangle, _ = windows(held, np.array([at]), crops.crop, crops.smallest, crops.corner_share)
-    (crop,) = evaluation_pictures(held, np.array([at]), side, rectangle)
-    whole = draw_outlines(held.picture(int(at)), held.boxes[int(at)].tolist(), rectangle[0].tolist())
-    about = f"{id_}, class {held.names[held.labels[at]]}"
+    rectangle, _ = windows(data, np.array([row]), crops.crop, crops.smallest, crops.corner_share)
+    (crop,) = evaluation_pictures(data, np.array([row]), side, rectangle)
+    outlined = draw_outlines(data.picture(int(row)), data.boxes[int(row)].tolist(), rectangle[0].tolist())
+    about = f"{id_}, class {data.names[data.labels[row]]}"
     return (
-        Picture(encode_png(whole), "image", f"{about}, whole, with outlined boxes and crop"),
+        Picture(encode_png(outlined), "image", f"{about}, whole, with outlined boxes and crop"),
         Picture(encode_png(crop), "crop", f"The crop of {about}, as the models see it"),
     )
 
 
-def strip(row: Row, model: str, held: BoxedPictures, side: int, layer: str) -> Strip:
+def strip(row: Row, model: str, data: BoxedPictures, side: int, layer: str) -> Strip:
     """The neighbours by one of the models, at a layer."""
     ids, classes = (row[f"{model}_{name}"][:NEIGHBOURS] for name in ("neighbours", "neighbour_classes"))
-    found = evaluation_pictures(held, _row_indices(ids, held), side)
-    beside = f"{MODELS[model].lower()}{layer}"
-    shown = tuple(
+    images = evaluation_pictures(data, _row_indices(ids, data), side)
+    model_and_layer = f"{MODELS[model].lower()}{layer}"
+    pictures = tuple(
         Picture(
             encode_png(image),
             f"✓ {name}" if name == row["class"] else name,
-            f"Neighbour {at} of {row['id']} by the model {beside}: {id_}, class {name}",
+            f"Neighbour {rank} of {row['id']} by the model {model_and_layer}: {id_}, class {name}",
         )
-        for at, (image, id_, name) in enumerate(zip(found, ids, classes, strict=True), start=1)
+        for rank, (image, id_, name) in enumerate(zip(images, ids, classes, strict=True), start=1)
     )
     votes, confidence = row[f"{model}_class"], drawing.format_number(row[f"{model}_confidence"])
-    how = "correctly" if votes == row["class"] else "wrongly"
-    return Strip(f"{MODELS[model]}{layer}: they vote for {votes}, {how}, with confidence {confidence}", shown)
+    judgement = "correctly" if votes == row["class"] else "wrongly"
+    return Strip(f"{MODELS[model]}{layer}: they vote for {votes}, {judgement}, with confidence {confidence}", pictures)
 
 
-def _row_indices(ids: Sequence[str], held: BoxedPictures) -> NDArray[np.int64]:
+def _row_indices(ids: Sequence[str], data: BoxedPictures) -> NDArray[np.int64]:
     """The rows of these images. Raises DatasetError for an unknown one."""
-    rows = [bisect_left(held.ids, each) for each in ids]
-    absent = [each for each, row in zip(ids, rows, strict=True) if held.ids[row : row + 1] != (each,)]
+    rows = [bisect_left(data.ids, id_) for id_ in ids]
+    absent = [id_ for id_, row in zip(ids, rows, strict=True) if data.ids[row : row + 1] != (id_,)]
     if absent:
-        raise DatasetError(f"{absent[0]} is not among the {len(held.ids):,} images of the data set")
+        raise DatasetError(f"{absent[0]} is not among the {len(data.ids):,} images of the data set")
     return np.array(rows, np.int64)
 
 
@@ -186,6 +188,6 @@ def dashes(line: Line) -> Iterator[Line]:
     """Dashes of a vertical or horizontal line, with gaps of equal length."""
     long = 3
     x, y, to_x, to_y = line
-    for at in range(0, max(to_x - x, to_y - y) + 1, 2 * long):
-        on = at + long - 1
-        yield min(x + at, to_x), min(y + at, to_y), min(x + on, to_x), min(y + on, to_y)
+    for start in range(0, max(to_x - x, to_y - y) + 1, 2 * long):
+        on = start + long - 1
+        yield min(x + start, to_x), min(y + start, to_y), min(x + on, to_x), min(y + on, to_y)

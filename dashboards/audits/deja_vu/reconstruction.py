@@ -44,7 +44,9 @@ def reconstruction(run: Run, show_images: bool) -> Gallery | None:
     if not isinstance(config, DejaVu):
         changed = "The reconstructions cannot be shown: the audit has changed since the run."
         return Gallery(CAPTION, False, changed, title=TITLE)
-    ids = " ".join(f"{KINDS[kind]}: {', '.join(pair[0]['id'] for pair in found)}." for kind, found in kinds.items())
+    ids = " ".join(
+        f"{KINDS[kind]}: {', '.join(pair[0]['id'] for pair in pairs_of_kind)}." for kind, pairs_of_kind in kinds.items()
+    )
     if not (show_images or is_embedded(config.data.name)):
         hidden = describe_withheld(f"Reconstructions of {config.data.named().name}")
         return Gallery(CAPTION, False, f"{hidden} {ids}", title=TITLE)
@@ -61,36 +63,38 @@ def pairs(table: pa.Table) -> list[Pair]:
     """Both models' reconstructions of each image, by set and id."""
     rows = {(row["set"], row["id"], row["model"]): row for row in table.to_pylist()}
     targets = [row for (name, _, model), row in sorted(rows.items()) if name == model]
-    others = [rows.get((row["set"], row["id"], OTHER[row["set"]])) for row in targets]
-    return [(row, other) for row, other in zip(targets, others, strict=True) if other is not None]
+    references = [rows.get((row["set"], row["id"], OTHER[row["set"]])) for row in targets]
+    return [(row, reference) for row, reference in zip(targets, references, strict=True) if reference is not None]
 
 
-def _group_by_kind(found: list[Pair]) -> dict[tuple[bool, bool], list[Pair]]:
+def _group_by_kind(all_pairs: list[Pair]) -> dict[tuple[bool, bool], list[Pair]]:
     """The first pairs of each existing kind."""
-    kinds = {kind: [pair for pair in found if (right(pair[0]), right(pair[1])) == kind] for kind in KINDS}
+    kinds = {kind: [pair for pair in all_pairs if (is_correct(pair[0]), is_correct(pair[1])) == kind] for kind in KINDS}
     return {kind: of_kind[:EACH] for kind, of_kind in kinds.items() if of_kind}
 
 
-def right(row: Row) -> bool:
+def is_correct(row: Row) -> bool:
     return bool(row["drawn_label"] == row["label"])
 
 
 def items(config: DejaVu, kinds: Mapping[tuple[bool, bool], list[Pair]]) -> Iterator[Item]:
     """Each image, its crop and both reconstructions."""
-    held = load_with_boxes(config.data, config.correlation)
+    data = load_with_boxes(config.data, config.correlation)
     side = min(config.training.augmentation.resolution, LONGEST)
-    for kind, found in kinds.items():
-        for pair in found:
+    for kind, pairs_of_kind in kinds.items():
+        for pair in pairs_of_kind:
             target = pair[0]
-            title = f"{target['id']}, set {target['set']}, class {held.names[target['label']]}"
-            strips = tuple(strip(row, model, held) for row, model in zip(pair, MODELS.values(), strict=True))
-            yield Item(title, picture_and_crop(target["id"], held, config, side), strips, KINDS[kind])
+            title = f"{target['id']}, set {target['set']}, class {data.names[target['label']]}"
+            strips = tuple(strip(row, model, data) for row, model in zip(pair, MODELS.values(), strict=True))
+            yield Item(title, picture_and_crop(target["id"], data, config, side), strips, KINDS[kind])
 
 
-def strip(row: Row, model: str, held: BoxedPictures) -> Strip:
+def strip(row: Row, model: str, data: BoxedPictures) -> Strip:
     """One model's reconstruction. Raises ValueError if its bytes are not an image."""
-    side, says = row["side"], held.names[row["drawn_label"]]
+    side, predicted_class = row["side"], data.names[row["drawn_label"]]
     pixels = np.frombuffer(row["drawing"], np.uint8).reshape(side, side, 3)
-    how = "correctly" if right(row) else "wrongly"
-    words = f"The reconstruction of {row['id']} by the model {model.lower()}, classified as {says}"
-    return Strip(f"{model}: classified as {says}, {how}", (Picture(encode_png(pixels), says, words),))
+    judgement = "correctly" if is_correct(row) else "wrongly"
+    words = f"The reconstruction of {row['id']} by the model {model.lower()}, classified as {predicted_class}"
+    return Strip(
+        f"{model}: classified as {predicted_class}, {judgement}", (Picture(encode_png(pixels), predicted_class, words),)
+    )

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from dashboards import drawing, layout, legend
 from dashboards.audits.deja_vu import attacks
 from dashboards.audits.deja_vu.attacks import (
-    ACROSS,
+    AXIS_LABELS,
     GAP,
     TARGET,
     axis_limits,
@@ -29,13 +29,13 @@ from tasks.contract.summaries import Estimate
 STEP = 1.95  # inches from a panel to the next
 LOOKS = {"deja vu score": TARGET, "linear probe, train - test": GAP}
 SPLITS = ("train", "validation")  # the first contains the training images of both the model and its probe
-NEEDED = {"epoch", "layer", "split", "correct", "n"}
+REQUIRED_COLUMNS = {"epoch", "layer", "split", "correct", "n"}
 Gaps = Mapping[tuple[int, int], Estimate]  # by epoch and layer
 
 
 @dataclass(frozen=True)
 class ScorePanel:
-    """The score over one of ACROSS, and the gap of linear probes, if any."""
+    """The score over one of AXIS_LABELS, and the gap of linear probes, if any."""
 
     field: str
     score: Curve
@@ -49,40 +49,40 @@ class ScorePanel:
             layers.append(upright(tuned, {"color": drawing.light("muted"), "linewidth": 0.9}))
         if self.gap is not None:
             layers.append(curve(self.gap, GAP))
-        across = drawing.padded_limits([float(places[0]), float(places[-1])], 0.04)
-        up = axis_limits([each for each in (self.score, self.gap) if each is not None])
+        x_limits = drawing.padded_limits([float(places[0]), float(places[-1])], 0.04)
+        y_limits = axis_limits([estimates for estimates in (self.score, self.gap) if estimates is not None])
         return Panel(
             layout.wide_box(foot, STEP - 0.7),
             [*layers, curve(self.score, TARGET)],
-            Axis(ACROSS[self.field], across, 6, whole=True),
-            Axis(unit, up, 4),
+            Axis(AXIS_LABELS[self.field], x_limits, 6, integer_ticks=True),
+            Axis(unit, y_limits, 4),
         )
 
 
-def scores(table: pa.Table, probed: Gaps, trained: int | None = None) -> Figure | None:
-    """The score by varied setting, and its interval. `trained`: the first epoch of fine-tuning."""
+def scores(table: pa.Table, probed: Gaps, pretraining_epochs: int | None = None) -> Figure | None:
+    """The score by varied setting, and its interval. `pretraining_epochs`: the epoch after which fine-tuning starts."""
     table = attacks.both_ways_rows(table)
-    found = attacks.read_attacks(table)
-    if not found:
+    all_attacks = attacks.read_attacks(table)
+    if not all_attacks:
         return None
-    percent, last = decisive_percent(table), attacks.decisive_attack(found)
+    percent, last = decisive_percent(table), attacks.decisive_attack(all_attacks)
     rows = rows_at_percent(table, percent)
-    panels = [panel for field in ACROSS if (panel := _score_panel(field, rows, found, probed)) is not None]
+    panels = [panel for field in AXIS_LABELS if (panel := _score_panel(field, rows, all_attacks, probed)) is not None]
     if not panels:
         return None
-    tuned = trained if trained is not None and last.epoch > trained else None
+    tuned = pretraining_epochs if pretraining_epochs is not None and last.epoch > pretraining_epochs else None
     gap = (
         "Dotted: the accuracy of a linear probe on training images of its model minus that on other images, a common "
         "indicator of overfitting. "
         if any(panel.gap for panel in panels)
         else ""
     )
-    tuning = f"Vertical line: models are fine-tuned on labels after epoch {tuned}. " if tuned is not None else ""
+    tuning_note = f"Vertical line: models are fine-tuned on labels after epoch {tuned}. " if tuned is not None else ""
     n = int(integers(attacks.attack_rows(rows, last), "images").max())
     caption = (
         f"The deja vu score at {percent} %: how much more often the model that was trained on an image names its "
-        f"object than the other model. Dashed line: 0, no memorisation. {gap}{tuning}Bands: 95 % intervals, n {n:,} "
-        f"images. Each panel varies one setting of {last.describe()}."
+        f"object than the other model. Dashed line: 0, no memorisation. {gap}{tuning_note}Bands: 95 % intervals, "
+        f"n {n:,} images. Each panel varies one setting of {last.describe()}."
     )
     probe_given = any(panel.gap for panel in panels)
     return Chart(
@@ -92,8 +92,8 @@ def scores(table: pa.Table, probed: Gaps, trained: int | None = None) -> Figure 
         " ".join(describe_panel(panel) for panel in panels),
         STEP * len(panels) + 0.1 + (legend.ROW if probe_given else 0.0),
         [
-            panel.draw(0.55 + STEP * at, tuned, "share" if probe_given else "deja vu score")
-            for at, panel in enumerate(reversed(panels))
+            panel.draw(0.55 + STEP * index, tuned, "share" if probe_given else "deja vu score")
+            for index, panel in enumerate(reversed(panels))
         ],
         [legend.series_entry(label, look, linewidth=1.5, markersize=4.5) for label, look in LOOKS.items()]
         if probe_given
@@ -101,18 +101,20 @@ def scores(table: pa.Table, probed: Gaps, trained: int | None = None) -> Figure 
     ).figure()
 
 
-def _score_panel(field: str, rows: pa.Table, found: list[attacks.Attack], probed: Gaps) -> ScorePanel | None:
+def _score_panel(field: str, rows: pa.Table, all_attacks: list[attacks.Attack], probed: Gaps) -> ScorePanel | None:
     """The panel of this field; None if it has a single value."""
-    chosen = attacks.attacks_along(found, field)
-    if len(chosen) < 2:
+    attacks_of_field = attacks.attacks_along(all_attacks, field)
+    if len(attacks_of_field) < 2:
         return None
-    score = read_curve(pa.concat_tables([attacks.attack_rows(rows, each) for each in chosen]), field, "score")
+    score = read_curve(
+        pa.concat_tables([attacks.attack_rows(rows, attack) for attack in attacks_of_field]), field, "score"
+    )
     if score is None:
         return None
     gaps = {
-        each._asdict()[field]: probed[each.epoch, each.layer]
-        for each in chosen
-        if field != "k" and (each.epoch, each.layer) in probed
+        attack._asdict()[field]: probed[attack.epoch, attack.layer]
+        for attack in attacks_of_field
+        if field != "k" and (attack.epoch, attack.layer) in probed
     }
     return ScorePanel(field, score, _gap_curve(gaps))
 
@@ -123,41 +125,46 @@ def describe_panel(panel: ScorePanel) -> str:
     return " ".join([*words, f"Linear probe, train - test: {_list_estimates(panel.gap)}."] if panel.gap else words)
 
 
-def _list_estimates(shown: Curve) -> str:
-    return ", ".join(f"{shown.describe(at)} at {place:g}" for at, place in enumerate(np.asarray(shown.places)))
+def _list_estimates(estimates: Curve) -> str:
+    return ", ".join(
+        f"{estimates.describe(index)} at {position:g}" for index, position in enumerate(np.asarray(estimates.places))
+    )
 
 
-@with_columns(NEEDED, dict)
+@with_columns(REQUIRED_COLUMNS, dict)
 def gaps(table: pa.Table) -> Gaps:
     """Accuracy on training images minus that on other images, over all models, by epoch and layer."""
-    found = {}
+    gap_by_cell = {}
     for epoch, layer in sorted(set(zip(*(integers(table, name).tolist() for name in ("epoch", "layer")), strict=True))):
         of_cell = table.filter((pc.field("epoch") == epoch) & (pc.field("layer") == layer))
         splits = [of_cell.filter(pc.field("split") == split) for split in SPLITS]
         if all(split.num_rows for split in splits):
-            found[epoch, layer] = gap(*map(count_correct, splits))
-    return found
+            gap_by_cell[epoch, layer] = gap(*map(count_correct, splits))
+    return gap_by_cell
 
 
-def gap(trained: tuple[float, int], others: tuple[float, int]) -> Estimate:
+def gap(training: tuple[float, int], held_out: tuple[float, int]) -> Estimate:
     """The difference of two shares (correct, all) of different images, and its 95 % interval.
 
     Newcombe 1998, "Interval estimation for the difference between independent proportions", method 10.
     """
     parts = [
-        Weighted(weight, np.array([right / asked]), np.array([asked]))
-        for weight, (right, asked) in ((1, trained), (-1, others))
+        Weighted(weight, np.array([correct / total]), np.array([total]))
+        for weight, (correct, total) in ((1, training), (-1, held_out))
     ]
     low, high = limits(parts)
-    value = trained[0] / trained[1] - others[0] / others[1]
-    return Estimate(value, float(low[0]), float(high[0]), trained[1] + others[1])
+    value = training[0] / training[1] - held_out[0] / held_out[1]
+    return Estimate(value, float(low[0]), float(high[0]), training[1] + held_out[1])
 
 
-def _gap_curve(found: Mapping[int, Estimate]) -> Curve | None:
+def _gap_curve(gap_by_position: Mapping[int, Estimate]) -> Curve | None:
     """The curve of these gaps; None without any."""
-    if not found:
+    if not gap_by_position:
         return None
-    places = sorted(found)
-    ends = [(found[at].value, found[at].low, found[at].high) for at in places]
+    places = sorted(gap_by_position)
+    ends = [
+        (gap_by_position[position].value, gap_by_position[position].low, gap_by_position[position].high)
+        for position in places
+    ]
     value, low, high = (np.array(values, np.float64) for values in zip(*ends, strict=True))
     return Curve(np.array(places, np.float64), value, low, high)

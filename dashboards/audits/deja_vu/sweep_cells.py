@@ -13,7 +13,7 @@ import pyarrow as pa
 from dashboards import drawing, layout, legend
 from dashboards.audits.deja_vu import attacks
 from dashboards.audits.deja_vu.accuracy import (
-    MOST,
+    MAX_SMALL_PANELS,
     Accuracies,
     accuracies,
     highest_accuracy,
@@ -59,8 +59,8 @@ class Cell:
 
     @cached_property
     def decisive(self) -> attacks.Attack | None:
-        found = attacks.read_attacks(self.scores)
-        return attacks.decisive_attack(found) if found else None
+        all_attacks = attacks.read_attacks(self.scores)
+        return attacks.decisive_attack(all_attacks) if all_attacks else None
 
     @cached_property
     def percent(self) -> int:
@@ -74,111 +74,117 @@ class Cell:
         """The score by epoch."""
         if self.decisive is None:
             return None
-        chosen = attacks.attacks_along(attacks.read_attacks(self.scores), "epoch")
+        epoch_attacks = attacks.attacks_along(attacks.read_attacks(self.scores), "epoch")
         rows = rows_at_percent(self.scores, self.percent)
-        return read_curve(pa.concat_tables([attacks.attack_rows(rows, each) for each in chosen]), "epoch", "score")
+        return read_curve(
+            pa.concat_tables([attacks.attack_rows(rows, attack) for attack in epoch_attacks]), "epoch", "score"
+        )
 
     def shares(self) -> dict[str, Curve]:
         """The shares of memorised and of misrepresented images at the last epoch."""
         table = attacks.both_ways_rows(self.run.table("categories"))
-        found = attacks.read_attacks(table)
-        rows = attacks.attack_rows(table, attacks.decisive_attack(found)) if found else table
-        return {name: each for name in COMPARED if (each := read_curve(rows, "epoch", name)) is not None}
+        all_attacks = attacks.read_attacks(table)
+        rows = attacks.attack_rows(table, attacks.decisive_attack(all_attacks)) if all_attacks else table
+        return {name: share for name in COMPARED if (share := read_curve(rows, "epoch", name)) is not None}
 
     def probe_gap(self) -> Curve | None:
         """The gap of the linear probe for the decisive attack; None without one."""
         probed = gaps(self.run.table("probe"))
-        found = None if self.decisive is None else probed.get(self.decisive[:2])
-        if found is None:
+        estimate = None if self.decisive is None else probed.get(self.decisive[:2])
+        if estimate is None:
             return None
-        values = (np.array([end], np.float64) for end in (found.value, found.low, found.high))
+        values = (np.array([end], np.float64) for end in (estimate.value, estimate.low, estimate.high))
         return Curve(np.zeros(1), *values)
 
 
 def compare_cells(run: Run) -> Iterable[Figure | None]:
     """Figures that compare cells, each if at least two cells have its data."""
-    what, names, values = name_cells(run)
-    found = [Cell(*each) for each in zip(names, values, run.cells, strict=False)]
-    if not found:
+    setting, names, values = name_cells(run)
+    cells = [Cell(*columns) for columns in zip(names, values, run.cells, strict=False)]
+    if not cells:
         return ()
     return (
-        _compare_accuracies(found, what),
-        _compare_score_curves(found, what),
-        _compare_shares(found, what),
-        _compare_gaps(found, what),
+        _compare_accuracies(cells, setting),
+        _compare_score_curves(cells, setting),
+        _compare_shares(cells, setting),
+        _compare_gaps(cells, setting),
     )
 
 
-def _cell_labels(cells: Sequence[Cell], most: int) -> list[str]:
+def _cell_labels(cells: Sequence[Cell], max_letters: int) -> list[str]:
     """The names of cells, or only their values if a name is longer than this."""
-    return [cell.short if max(len(each.name) for each in cells) > most else cell.name for cell in cells]
-
-
-def _compare_accuracies(cells: list[Cell], what: str) -> Figure | None:
-    """A small panel for each cell: both models' accuracies over the share of most confident images."""
-    found = [(cell, each) for cell in cells if (each := cell.accuracies()) is not None]
-    if len(found) < 2:
-        return None
-    titles = _cell_labels([cell for cell, _ in found], LETTERS)
-    shown = [
-        Accuracies(each.of_model, shorten(title, LETTERS))
-        for (_, each), title in zip(found[:MOST], titles, strict=False)
+    return [
+        cell.short if max(len(other_cell.name) for other_cell in cells) > max_letters else cell.name for cell in cells
     ]
-    percent = found[0][0].percent
+
+
+def _compare_accuracies(cells: list[Cell], setting: str) -> Figure | None:
+    """A small panel for each cell: both models' accuracies over the share of most confident images."""
+    cells_with_data = [(cell, estimates) for cell in cells if (estimates := cell.accuracies()) is not None]
+    if len(cells_with_data) < 2:
+        return None
+    titles = _cell_labels([cell for cell, _ in cells_with_data], LETTERS)
+    drawn_panels = [
+        Accuracies(estimates.of_model, shorten(title, LETTERS))
+        for (_, estimates), title in zip(cells_with_data[:MAX_SMALL_PANELS], titles, strict=False)
+    ]
+    percent = cells_with_data[0][0].percent
     caption = (
         "The share named correctly by the percentage of most confident images: by the model that was trained on them "
         "and by the other model, mean of both directions, with 95 % intervals over images. Difference: the deja vu "
         f"score; vertical line: the decisive {percent} %. A panel is a cell, after its last epoch."
-        f"{layout.left_out_note(len(shown), len(found), 'cells')}"
+        f"{layout.left_out_note(len(drawn_panels), len(cells_with_data), 'cells')}"
     )
-    alt = " ".join(f"{cell.name}: {each.describe(cell.percent)}." for cell, each in found)
+    alt = " ".join(f"{cell.name}: {estimates.describe(cell.percent)}." for cell, estimates in cells_with_data)
     return Chart(
         "accuracies",
-        f"How often is the object named, by {what}?",
+        f"How often is the object named, by {setting}?",
         caption,
         alt,
-        small_panels_height(len(shown)) + legend.ROW + 0.1,
-        small_panels(shown, percent, (0.0, highest_accuracy(shown))),
+        small_panels_height(len(drawn_panels)) + legend.ROW + 0.1,
+        small_panels(drawn_panels, percent, (0.0, highest_accuracy(drawn_panels))),
         legend_entries(),
     ).figure()
 
 
-def _compare_score_curves(cells: list[Cell], what: str) -> Figure | None:
+def _compare_score_curves(cells: list[Cell], setting: str) -> Figure | None:
     """The score by epoch, a line for each cell; None if no cell has several epochs."""
-    found = [(cell, each) for cell in cells if (each := cell.score_curve()) is not None]
-    if len(found) < 2 or max(len(each.places) for _, each in found) < 2:
+    cells_with_data = [(cell, scores) for cell in cells if (scores := cell.score_curve()) is not None]
+    if len(cells_with_data) < 2 or max(len(scores.places) for _, scores in cells_with_data) < 2:
         return None
-    shown = found[:LINES]
+    drawn_cells = cells_with_data[:LINES]
     caption = (
-        f"The deja vu score at {shown[0][0].percent} % after the evaluated epochs. Dashed line: 0, no memorisation. "
-        "Bands: 95 % intervals over images."
-        f"{layout.left_out_note(len(shown), len(found), 'cells')}"
+        f"The deja vu score at {drawn_cells[0][0].percent} % after the evaluated epochs. Dashed line: 0, "
+        "no memorisation. Bands: 95 % intervals over images."
+        f"{layout.left_out_note(len(drawn_cells), len(cells_with_data), 'cells')}"
     )
-    alt = " ".join(f"{cell.name}: {each.describe()} after epoch {each.places[-1]:g}." for cell, each in found)
-    last = max(float(each.places[-1]) for _, each in shown)
-    beside = legend.columns([cell.name for cell, _ in shown])
+    alt = " ".join(
+        f"{cell.name}: {scores.describe()} after epoch {scores.places[-1]:g}." for cell, scores in cells_with_data
+    )
+    last = max(float(scores.places[-1]) for _, scores in drawn_cells)
+    legend_columns = legend.columns([cell.name for cell, _ in drawn_cells])
     panel = Panel(
         layout.wide_box(0.55, 2.2),
-        [level(0), *(curve(each, look) for (_, each), look in zip(shown, drawing.SERIES, strict=False))],
-        Axis("epoch", drawing.padded_limits([0.0, last], 0.03), 6, whole=True),
-        Axis("deja vu score", axis_limits([each for _, each in shown])),
+        [level(0), *(curve(scores, look) for (_, scores), look in zip(drawn_cells, drawing.SERIES, strict=False))],
+        Axis("epoch", drawing.padded_limits([0.0, last], 0.03), 6, integer_ticks=True),
+        Axis("deja vu score", axis_limits([scores for _, scores in drawn_cells])),
     )
     return Chart(
         "courses",
-        f"When does memorisation appear, by {what}?",
+        f"When does memorisation appear, by {setting}?",
         caption,
         alt,
-        2.85 + legend.height(len(shown), beside),
+        2.85 + legend.height(len(drawn_cells), legend_columns),
         [panel],
-        legend.series([shorten(cell.name, 2 * legend.ENTRY) for cell, _ in shown], linewidth=1.5, markersize=5),
-        beside,
+        legend.series([shorten(cell.name, 2 * legend.ENTRY) for cell, _ in drawn_cells], linewidth=1.5, markersize=5),
+        legend_columns,
     ).figure()
 
 
 Looks = dict[str, tuple[str, str, Any]]
 
 
-def _compare_shares(cells: list[Cell], what: str) -> Figure | None:
+def _compare_shares(cells: list[Cell], setting: str) -> Figure | None:
     """A row for each cell: the shares of memorised and misrepresented images."""
     rows = [(cell, shares) for cell in cells if len(shares := cell.shares()) == len(COMPARED)]
     if len(rows) < 2:
@@ -188,11 +194,11 @@ def _compare_shares(cells: list[Cell], what: str) -> Figure | None:
         "model does (misrepresented), which estimates how many are memorised by chance. After the last epoch, "
         f"with 95 % intervals over images.{layout.left_out_note(min(len(rows), layout.MOST), len(rows), 'cells')}"
     )
-    title = f"How many images are memorised, by {what}?"
+    title = f"How many images are memorised, by {setting}?"
     return _row_chart("shares", title, caption, rows, COMPARED, "share of images")
 
 
-def _compare_gaps(cells: list[Cell], what: str) -> Figure | None:
+def _compare_gaps(cells: list[Cell], setting: str) -> Figure | None:
     """A row for each cell: the score and the gap of the linear probe."""
     rows: Rows = []
     for cell in cells:
@@ -207,7 +213,7 @@ def _compare_gaps(cells: list[Cell], what: str) -> Figure | None:
         "images, a common indicator of overfitting that need not reveal memorisation. After the last epoch, with 95 % "
         f"intervals over images. Dashed: 0.{layout.left_out_note(min(len(rows), layout.MOST), len(rows), 'cells')}"
     )
-    title = f"Does overfitting indicate memorisation, by {what}?"
+    title = f"Does overfitting indicate memorisation, by {setting}?"
     return _row_chart("gaps", title, caption, rows, LOOKS, "share")
 
 
@@ -216,27 +222,30 @@ Rows = list[tuple[Cell, dict[str, Curve]]]  # cell and its estimates at its last
 
 def _describe_cells(rows: Rows) -> str:
     return " ".join(
-        f"{cell.name}: {', '.join(f'{what} {each.describe()}' for what, each in shown.items())}."
-        for cell, shown in rows
+        f"{cell.name}: {', '.join(f'{label} {estimates.describe()}' for label, estimates in of_cell.items())}."
+        for cell, of_cell in rows
     )
 
 
-def _row_chart(name: str, title: str, caption: str, found: Rows, looks: Looks, unit: str) -> Figure:
+def _row_chart(name: str, title: str, caption: str, all_rows: Rows, looks: Looks, unit: str) -> Figure:
     """The estimates, a row for each cell, on a common scale with a line at 0."""
-    shown = found[: layout.MOST]
-    rows = layout.rows(_cell_labels([cell for cell, _ in shown], layout.LETTERS), legend.ROW + 0.08)
+    drawn_rows = all_rows[: layout.MOST]
+    rows = layout.rows(_cell_labels([cell for cell, _ in drawn_rows], layout.LETTERS), legend.ROW + 0.08)
     layers: list[Layer] = [upright(0)]
-    for at, (label, (colour, marker, _)) in enumerate(looks.items()):
-        y = rows.y + ((len(looks) - 1) / 2 - at) * 0.36
-        ends = [(each[label].low[-1], each[label].value[-1], each[label].high[-1]) for _, each in shown]
+    for index, (label, (colour, marker, _)) in enumerate(looks.items()):
+        y = rows.y + ((len(looks) - 1) / 2 - index) * 0.36
+        ends = [
+            (estimates[label].low[-1], estimates[label].value[-1], estimates[label].high[-1])
+            for _, estimates in drawn_rows
+        ]
         low, value, high = np.array(ends).T
         layers += [intervals(y, low, high, colour, level=True), marks(value, y, colour, marker, 4.5)]
-    limits = axis_limits([each for _, of_cell in shown for each in of_cell.values()])
+    limits = axis_limits([estimates for _, of_cell in drawn_rows for estimates in of_cell.values()])
     return Chart(
         name,
         title,
         caption,
-        _describe_cells(found),
+        _describe_cells(all_rows),
         rows.height,
         [row_panel(rows, layers, Axis(unit, limits))],
         [

@@ -23,14 +23,14 @@ __all__ = ["figures", "gallery", "sweep"]
 
 def figures(run: Run) -> Iterable[Figure | None]:
     """The score and its significance first, then its course over training and related figures."""
-    seen, statistics = Observations(run.table("scores")), Statistics(run.table("distribution"))
+    observations, statistics = Observations(run.table("scores")), Statistics(run.table("distribution"))
     return (
-        distribution(seen, statistics),
-        significance(seen, dependent=leaves_out_rows(run.config)),
-        class_scores(seen),
+        distribution(observations, statistics),
+        significance(observations, dependent=leaves_out_rows(run.config)),
+        class_scores(observations),
         learning_curve(statistics),
         losses(run.table("losses")),
-        outliers(run.table("outliers"), seen),
+        outliers(run.table("outliers"), observations),
         ratios(run.table("ratios")),
         duplicates(run.table("duplicates")),
         kernel_density(run.table("kernel")),

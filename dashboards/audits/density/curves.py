@@ -16,7 +16,7 @@ from dashboards.columns import integers, numbers, texts, with_columns
 MEASURES = {"quantile 0.999": "99.9 % quantile", "quantile 0.95": "95 % quantile", "median": "median"}
 PANEL = 1.5  # inches
 MARKED = 12  # epochs with a mark each
-NEEDED = {"epoch", "models", "split", "estimate", "low", "high", "n"}
+REQUIRED_COLUMNS = {"epoch", "models", "split", "estimate", "low", "high", "n"}
 MODELS = {"folds": "models trained without a fold", "whole": "model of all data"}
 SHORT = {"folds": "without a fold", "whole": "all data"}
 DASHES: dict[str, Any] = {"folds": "-", "whole": (0, (4, 2))}
@@ -29,13 +29,13 @@ Losses = dict[tuple[str, str], Curve]  # by models and split: nats per image, wi
 
 def learning_curve(statistics: Statistics) -> Figure | None:
     """High quantiles and the median of both scores by epoch, and their jackknife intervals."""
-    known = {
+    all_curves = {
         statistic: {score: course for score in SCORES if (course := statistics.curve(score, statistic))}
         for statistic in MEASURES
     }
     curves = {
         statistic: of_score
-        for statistic, of_score in known.items()
+        for statistic, of_score in all_curves.items()
         if of_score and max(len(course.places) for course in of_score.values()) > 1
     }
     if not curves:
@@ -92,8 +92,8 @@ def _learning_curve_caption(curves: Curves, nulls: Nulls) -> str:
 
 def epoch_axis(curves: Iterable[Curve]) -> Axis:
     """The axis of epochs, starting at 0."""
-    limits = drawing.padded_limits([0.0, float(max(int(each.places[-1]) for each in curves))], 0.03)
-    return Axis("epoch", limits, 6, whole=True)
+    limits = drawing.padded_limits([0.0, float(max(int(course.places[-1]) for course in curves))], 0.03)
+    return Axis("epoch", limits, 6, integer_ticks=True)
 
 
 def losses(table: pa.Table) -> Figure | None:
@@ -125,7 +125,7 @@ def losses(table: pa.Table) -> Figure | None:
     ).figure()
 
 
-@with_columns(NEEDED, dict)
+@with_columns(REQUIRED_COLUMNS, dict)
 def read_losses(table: pa.Table) -> Losses:
     """The losses by models and split, in the order of the epochs."""
     models, split, epoch = texts(table, "models"), texts(table, "split"), integers(table, "epoch")
@@ -144,11 +144,11 @@ def read_losses(table: pa.Table) -> Losses:
 def loss_limits(losses: Sequence[Curve]) -> tuple[float, float]:
     """Limits of the y axis for all losses except those of the first epochs, which are much larger."""
     last = max(int(loss.places[-1]) for loss in losses)
-    kept: list[float] = []
+    drawn_values: list[float] = []
     for loss in losses:
         late = loss.places > SKIPPED * last
-        kept += [float(value) for values in (loss.value, loss.low, loss.high) for value in values[late]]
-    return drawing.padded_limits([value for value in kept if not np.isnan(value)])
+        drawn_values += [float(value) for values in (loss.value, loss.low, loss.high) for value in values[late]]
+    return drawing.padded_limits([value for value in drawn_values if not np.isnan(value)])
 
 
 def _losses_caption(by_kind: Losses, high: float) -> str:
@@ -180,6 +180,8 @@ def _describe_losses(by_kind: Losses, models: str) -> str:
         words += f", gap {drawing.format_number(last['test'] - last['train'])}"
     if "test" in splits:
         test = splits["test"]
-        at = int(test.value.argmin())
-        words += f"; test loss lowest after epoch {test.places[at]}, {drawing.format_number(float(test.value[at]))}"
+        lowest = int(test.value.argmin())
+        words += (
+            f"; test loss lowest after epoch {test.places[lowest]}, {drawing.format_number(float(test.value[lowest]))}"
+        )
     return f"{words}."

@@ -40,16 +40,16 @@ PANEL = 1.55  # inches
 BINS = 70  # at most
 NULL: dict[str, Any] = {"color": drawing.light("violet"), "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
 MEDIAN: dict[str, Any] = {"color": drawing.light("ink"), "linewidth": 1.4}
-P_BINS, P_PANEL, APART = 20, 1.5, 0.95  # bins of p-values; inches of a panel, and between the two
+P_BINS, P_PANEL, PANEL_GAP = 20, 1.5, 0.95  # bins of p-values; inches of a panel, and between the two
 # Quantiles of the published score that bound groups of observations.
 GROUPS = (0.0, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
 NAMES = ("0–50", "50–75", "75–90", "90–95", "95–99", "99–99.9", "> 99.9")
 Groups = list[tuple[str, int, int]]  # name, number of significant and of all observations
 
 
-def distribution(seen: Observations, statistics: Statistics) -> Figure | None:
+def distribution(observations: Observations, statistics: Statistics) -> Figure | None:
     """Histograms of both scores on one axis, with 0, the median and its null."""
-    scores = {score: seen.known_scores[score] for score in SCORES if score in seen.known_scores}
+    scores = {score: observations.known_scores[score] for score in SCORES if score in observations.known_scores}
     if not scores:
         return None
     nulls = {score: statistics.null(score, "median") for score in scores}
@@ -63,7 +63,7 @@ def distribution(seen: Observations, statistics: Statistics) -> Figure | None:
         layers = [*_kind_histograms(values, edges), *lines, *([] if null is None else [upright(null, NULL)])]
         facets.append(Facet(layers, SCORES[score]))
     height = PANEL * len(scores) + 2 * legend.ROW + 0.37
-    beside = {"rotation": 90, "va": "center", "ha": "left"}
+    note_style = {"rotation": 90, "va": "center", "ha": "left"}
     handles = [
         area_legend_entry(KIND_COLOURS["memorised"], f"above the {HIGH:.0%} quantile"),
         legend.line("median", **MEDIAN),
@@ -79,7 +79,7 @@ def distribution(seen: Observations, statistics: Statistics) -> Figure | None:
         height,
         facet_panels(facets, PANEL, Axis("nats", limits, 6)),
         handles,
-        notes=[(0.13 / drawing.WIDTH, (0.5 + PANEL * len(scores) / 2 - 0.2) / height, "observations", beside)],
+        notes=[(0.13 / drawing.WIDTH, (0.5 + PANEL * len(scores) / 2 - 0.2) / height, "observations", note_style)],
     ).figure()
 
 
@@ -94,8 +94,8 @@ def _kind_histograms(values: Array, edges: Array) -> list[Layer]:
 
 
 def _distribution_caption(scores: dict[str, Array], limits: tuple[float, float], nulls: dict[str, float | None]) -> str:
-    beyond = {score: describe_outside(values, limits) for score, values in scores.items()}
-    cut = "; ".join(f"{SCORES[score]}: {words}" for score, words in beyond.items() if words)
+    outside = {score: describe_outside(values, limits) for score, values in scores.items()}
+    cut = "; ".join(f"{SCORES[score]}: {words}" for score, words in outside.items() if words)
     null = (
         "Dotted: the median without memorisation, from redrawing the models that held an observation out; for the "
         "published score this is its bias. "
@@ -113,45 +113,45 @@ def _distribution_caption(scores: dict[str, Array], limits: tuple[float, float],
 
 
 def _describe_distribution(score: str, values: Array, statistics: Statistics, null: float | None) -> str:
-    followed = statistics.curve(score, "median")
-    median = drawing.format_number(float(np.median(values))) if followed is None else followed.describe()
-    least, high, most = (drawing.format_number(float(value)) for value in np.quantile(values, (0, HIGH, 1)))
+    course = statistics.curve(score, "median")
+    median = drawing.format_number(float(np.median(values))) if course is None else course.describe()
+    lowest, high, highest = (drawing.format_number(float(value)) for value in np.quantile(values, (0, HIGH, 1)))
     above = format_share(int((values > 0).sum()), len(values))
-    words = f"{SCORES[score]}: median {median} nats, from {least} to {most}, {HIGH:.0%} quantile {high}"
+    words = f"{SCORES[score]}: median {median} nats, from {lowest} to {highest}, {HIGH:.0%} quantile {high}"
     return (
         f"{words}; {above} are above 0{'' if null is None else f'; null of the median {drawing.format_number(null)}'}."
     )
 
 
-def significance(seen: Observations, dependent: bool = False) -> Figure | None:
+def significance(observations: Observations, dependent: bool = False) -> Figure | None:
     """The histogram of p-values, and the share of significant observations by score.
 
     `dependent`: p-values of rows that were held out one by one, adjusted for dependence.
     """
-    p, adjusted, score = (seen.column(name) for name in ("p_value", "p_adjusted", "m"))
+    p, adjusted, score = (observations.column(name) for name in ("p_value", "p_adjusted", "m"))
     if not len(p) or not len(adjusted) or not len(score):
         return None
-    there = ~np.isnan(p) & ~np.isnan(adjusted) & ~np.isnan(score)
-    p, significant = p[there], adjusted[there] <= LEVEL
+    tested = ~np.isnan(p) & ~np.isnan(adjusted) & ~np.isnan(score)
+    p, significant = p[tested], adjusted[tested] <= LEVEL
     if not len(p):
         return None
-    groups = _significant_shares(score[there], significant)
+    groups = _significant_shares(score[tested], significant)
     edges = np.linspace(0, 1, P_BINS + 1)
-    of_all = sum(hits for _, hits, _ in groups) / max(1, sum(of for *_, of in groups))
+    of_all = sum(hits for _, hits, _ in groups) / max(1, sum(total for *_, total in groups))
     places = np.arange(len(groups))
-    shares = np.array([hits / of for _, hits, of in groups], np.float64)
+    shares = np.array([hits / total for _, hits, total in groups], np.float64)
     return Chart(
         "significance",
         "Which scores exceed chance?",
         _significance_caption(p, dependent),
         _describe_significance(p, int(significant.sum()), groups),
-        2 * P_PANEL + APART + 0.68,
+        2 * P_PANEL + PANEL_GAP + 0.68,
         [
             Panel(
-                layout.wide_box(0.55 + P_PANEL + APART, P_PANEL),
+                layout.wide_box(0.55 + P_PANEL + PANEL_GAP, P_PANEL),
                 [histogram(np.histogram(p, edges)[0], edges, "twin"), level(len(p) / P_BINS)],
                 x=Axis("p-value of the published score", (-0.01, 1.01)),
-                y=Axis("observations", most=4),
+                y=Axis("observations", max_ticks=4),
             ),
             Panel(
                 layout.wide_box(0.55, P_PANEL),
@@ -160,7 +160,7 @@ def significance(seen: Observations, dependent: bool = False) -> Figure | None:
                     "percentile of the published score",
                     (-0.5, len(groups) - 0.5),
                     ticks=(places, [name for name, *_ in groups]),
-                    grid=False,
+                    has_grid=False,
                 ),
                 y=Axis("share significant", (-0.03, 1.03)),
             ),
@@ -170,32 +170,36 @@ def significance(seen: Observations, dependent: bool = False) -> Figure | None:
 
 def _significance_caption(p: Array, dependent: bool) -> str:
     n, smallest = len(p), float(p.min())
-    needed = math.ceil(smallest / alone(n, dependent))
+    required = math.ceil(smallest / alone(n, dependent))
     procedure = "Benjamini-Yekutieli" if dependent else "Benjamini-Hochberg"
     return (
         f"Top: p-values of {n:,} observations: the probability that M, minus the negligible size, would be as large "
         f"with redrawn held-out models. Dashed: {n / P_BINS:,.4g} per bar, expected if training raises log p by "
         f"exactly the negligible size. Bottom: the share significant at a false discovery rate of {LEVEL:.0%} by "
         "percentile of the published score, without intervals because models are shared; dashed: overall share. "
-        f"The smallest p-value is {drawing.format_number(smallest)}; {needed:,} observation{'s'[: needed != 1]} must "
-        f"have this p-value for any to be significant ({procedure})."
+        f"The smallest p-value is {drawing.format_number(smallest)}; {required:,} observation{'s'[: required != 1]} "
+        f"must have this p-value for any to be significant ({procedure})."
     )
 
 
 def _describe_significance(p: Array, significant: int, groups: Groups) -> str:
     """Describe the numbers of significant observations, of all and by score."""
-    n, least = len(p), int((p <= LEVEL).sum())
+    n, small_p_count = len(p), int((p <= LEVEL).sum())
     return (
         f"{format_share(significant, n)} observations are significant at a false discovery rate of {LEVEL:.0%}; "
-        f"{format_share(least, n)} have p at most {LEVEL}, {LEVEL:.0%} expected by chance. Smallest p "
+        f"{format_share(small_p_count, n)} have p at most {LEVEL}, {LEVEL:.0%} expected by chance. Smallest p "
         f"{drawing.format_number(float(p.min()))}, median "
         f"{drawing.format_number(float(np.median(p)))}. Significant by percentile of "
-        "the published score: " + ", ".join(f"{name} {format_share(hits, of)}" for name, hits, of in groups) + "."
+        "the published score: " + ", ".join(f"{name} {format_share(hits, total)}" for name, hits, total in groups) + "."
     )
 
 
 def _significant_shares(score: Array, significant: Any) -> Groups:
     """The groups with observations, the lowest scores first."""
     group = np.searchsorted(np.quantile(score, GROUPS[1:-1]), score, side="left")
-    masks = [(name, group == at) for at, name in enumerate(NAMES)]
-    return [(name, int(significant[chosen].sum()), int(chosen.sum())) for name, chosen in masks if chosen.any()]
+    masks = [(name, group == index) for index, name in enumerate(NAMES)]
+    return [
+        (name, int(significant[is_in_group].sum()), int(is_in_group.sum()))
+        for name, is_in_group in masks
+        if is_in_group.any()
+    ]

@@ -30,12 +30,12 @@ def kernel_density(table: pa.Table) -> Figure | None:
         return None
     x, *values = columns[:, np.argsort(columns[0], kind="stable")]
     curves = dict(zip(NAMES, values, strict=True))
-    most = max(float(values.max()) for values in curves.values())
+    highest = max(float(values.max()) for values in curves.values())
     facets = []
     for names, title in PANELS.items():
         shade = [] if "overfitted" in names else [area(x, curves["without_point"], curves["with_point"], "canary-band")]
         lines = [line(x, curves[name], NAMES[name][1], linewidth=1.8, linestyle=NAMES[name][2]) for name in names]
-        facets.append(Facet([*shade, *lines], title, Axis("density", (0, 1.06 * most), 4)))
+        facets.append(Facet([*shade, *lines], title, Axis("density", (0, 1.06 * highest), 4)))
     return Chart(
         "kernel",
         "How does memorisation differ from overfitting?",
@@ -54,13 +54,13 @@ def kernel_density(table: pa.Table) -> Figure | None:
 
 def _describe_densities(x: Array, curves: dict[str, Array]) -> str:
     with_it, without = curves["with_point"], curves["without_point"]
-    at = int((with_it - without).argmax())
-    ratio = float(np.log(with_it[at] / without[at])) if without[at] > 0 else None
-    least = "" if ratio is None else f", M {drawing.format_number(ratio)} nats"
+    position = int((with_it - without).argmax())
+    ratio = float(np.log(with_it[position] / without[position])) if without[position] > 0 else None
+    difference = "" if ratio is None else f", M {drawing.format_number(ratio)} nats"
     return (
-        f"The point matters most at x = {drawing.format_number(float(x[at]))}"
-        f": density {drawing.format_number(float(with_it[at]))} "
-        f"with it and {drawing.format_number(float(without[at]))} without{least}. The overfitted density reaches "
-        f"{drawing.format_number(float(curves['overfitted'].max()))}, the "
+        f"The point matters most at x = {drawing.format_number(float(x[position]))}"
+        f": density {drawing.format_number(float(with_it[position]))} "
+        f"with it and {drawing.format_number(float(without[position]))} without{difference}. "
+        f"The overfitted density reaches {drawing.format_number(float(curves['overfitted'].max()))}, the "
         f"others {drawing.format_number(float(with_it.max()))}."
     )

@@ -19,9 +19,9 @@ RATIOS = {"group", "low", "high", "mean", "standard_error", "n", "quantiles"}
 PANEL = 1.75  # inches
 SE = 1.96
 PAIRS = {"rank", "row", "other", "distance"}
-MOST = 300  # pairs
-NAMED = 3
-ALIKE = {"same label": ("accent", "o"), "different labels": ("canary", "^"), "pairs": ("accent", "o")}
+MAX_PAIRS = 300  # pairs
+NAMED_PAIRS = 3
+PAIR_LOOKS = {"same label": ("accent", "o"), "different labels": ("canary", "^"), "pairs": ("accent", "o")}
 Kinds = dict[str, tuple[Array, int]]  # kind -> quantiles of its ratios, and number of observations
 
 
@@ -121,28 +121,28 @@ def _read_quantiles(table: pa.Table) -> Kinds:
 
 def _means_panel(box: layout.Box, bins: Bins) -> Panel:
     """The mean of each bin that is drawn."""
-    shown, alone = _near_bins(bins), np.isnan(bins.error)
+    near, alone = _near_bins(bins), np.isnan(bins.error)
     middle = (bins.starts + np.where(np.isnan(bins.high), bins.starts + bins.width, bins.high)) / 2
-    several, single = shown & ~alone, shown & alone
+    several, single = near & ~alone, near & alone
     half = SE * bins.error[several]
-    size = 4.5 if shown.sum() <= 60 else 3
+    size = 4.5 if near.sum() <= 60 else 3
     layers = [
         level(1),
         intervals(middle[several], bins.mean[several] - half, bins.mean[several] + half, "accent", 1.6),
         marks(middle[several], bins.mean[several], "accent", "o", size),
         marks(middle[single], bins.mean[single], "accent", "o", size, markerfacecolor="none"),
     ]
-    across = Axis("M as published, nats", drawing.padded_limits(middle[shown].tolist(), 0.03), 6)
-    return Panel(box, layers, x=across, y=Axis("mean ratio"))
+    x_axis = Axis("M as published, nats", drawing.padded_limits(middle[near].tolist(), 0.03), 6)
+    return Panel(box, layers, x=x_axis, y=Axis("mean ratio"))
 
 
 def _describe_far_bins(bins: Bins) -> str:
     """Describe the bins that are not drawn; empty if all are drawn."""
-    left = ~_near_bins(bins)
-    if not left.any():
+    far_bins = ~_near_bins(bins)
+    if not far_bins.any():
         return ""
-    starts = bins.starts[left]
-    count, far = int(bins.n[left].sum()), starts[np.abs(starts).argmax()]
+    starts = bins.starts[far_bins]
+    count, far = int(bins.n[far_bins].sum()), starts[np.abs(starts).argmax()]
     return (
         f" Not drawn: {count:,} observation{'s'[: count > 1]} in far bins, to {drawing.format_number(float(far))} nats."
     )
@@ -164,9 +164,9 @@ def _cumulative_panel(groups: Kinds) -> Panel:
         for kind, (values, _) in groups.items()
     ]
     ends = [1.0, *(end for values, _ in groups.values() for end in np.quantile(values, (0.01, 0.99)).tolist())]
-    across = Axis("nearest-neighbour ratio", drawing.padded_limits(ends))
+    x_axis = Axis("nearest-neighbour ratio", drawing.padded_limits(ends))
     return Panel(
-        layout.wide_box(0.55, PANEL), [upright(1), *lines], x=across, y=Axis("cumulative share", (-0.02, 1.02))
+        layout.wide_box(0.55, PANEL), [upright(1), *lines], x=x_axis, y=Axis("cumulative share", (-0.02, 1.02))
     )
 
 
@@ -196,21 +196,21 @@ def duplicates(table: pa.Table) -> Figure | None:
     order = order[~np.isnan(distance[order])]
     if not len(order):
         return None
-    rest = f" The first {MOST} of {len(order)} pairs are drawn." if len(order) > MOST else ""
+    rest = f" The first {MAX_PAIRS} of {len(order)} pairs are drawn." if len(order) > MAX_PAIRS else ""
     caption = (
         "Each mark is a pair of training images and their Euclidean distance; 0 means identical images. If one is "
         "held out, the other is still trained on, so its score M is low although the model may reproduce it."
         f"{rest}"
     )
-    shown = order[:MOST]
-    rank, closest = integers(table, "rank")[shown], distance[shown]
-    names = np.array(_pair_kinds(table))[shown]
-    masks = {name: names == name for name in ALIKE if (names == name).any()}
-    size = 4.5 if len(shown) <= 100 else 3
+    drawn_pairs = order[:MAX_PAIRS]
+    rank, closest = integers(table, "rank")[drawn_pairs], distance[drawn_pairs]
+    names = np.array(_pair_kinds(table))[drawn_pairs]
+    masks = {name: names == name for name in PAIR_LOOKS if (names == name).any()}
+    size = 4.5 if len(drawn_pairs) <= 100 else 3
     panel = Panel(
         layout.wide_box(0.55, 2.05),
-        [marks(rank[mask], closest[mask], *ALIKE[name], size, markeredgewidth=0) for name, mask in masks.items()],
-        x=Axis("pair, by distance", drawing.padded_limits([1.0, float(rank.max())], 0.03), 6, whole=True),
+        [marks(rank[mask], closest[mask], *PAIR_LOOKS[name], size, markeredgewidth=0) for name, mask in masks.items()],
+        x=Axis("pair, by distance", drawing.padded_limits([1.0, float(rank.max())], 0.03), 6, integer_ticks=True),
         y=Axis("distance", drawing.padded_limits([0.0, float(closest.max())])),
     )
     return Chart(
@@ -221,7 +221,9 @@ def duplicates(table: pa.Table) -> Figure | None:
         3.0,
         [panel],
         [
-            legend.series_entry(f"{name}, {int(mask.sum())}", (*ALIKE[name], "none"), markersize=5, markeredgewidth=0)
+            legend.series_entry(
+                f"{name}, {int(mask.sum())}", (*PAIR_LOOKS[name], "none"), markersize=5, markeredgewidth=0
+            )
             for name, mask in masks.items()
         ],
     ).figure()
@@ -230,12 +232,12 @@ def duplicates(table: pa.Table) -> Figure | None:
 def _describe_duplicates(table: pa.Table, order: NDArray[np.int64]) -> str:
     """Describe the distances of the pairs, the number with different labels, and the closest pairs."""
     distance, kind = numbers(table, "distance")[order], _pair_kinds(table)
-    row, other = integers(table, "row")[order], integers(table, "other")[order]
+    row, partner = integers(table, "row")[order], integers(table, "other")[order]
     closest = ", ".join(
         f"{one} and {two} ({drawing.format_number(float(apart))})"
-        for one, two, apart in zip(row[:NAMED], other[:NAMED], distance[:NAMED], strict=True)
+        for one, two, apart in zip(row[:NAMED_PAIRS], partner[:NAMED_PAIRS], distance[:NAMED_PAIRS], strict=True)
     )
-    different = sum(kind[at] == "different labels" for at in order)
+    different = sum(kind[pair] == "different labels" for pair in order)
     return (
         f"{len(order)} pairs, distance {drawing.format_number(float(distance[0]))}"
         f" to {drawing.format_number(float(distance[-1]))}; "
@@ -248,7 +250,7 @@ def _pair_kinds(table: pa.Table) -> list[str]:
     """Whether each pair's labels are the same; `pairs` for data without labels."""
     if not {"label", "other_label"} <= set(table.column_names):
         return ["pairs"] * table.num_rows
-    label, other = numbers(table, "label"), numbers(table, "other_label")
-    if np.isnan(label).any() or np.isnan(other).any():
+    label, partner_label = numbers(table, "label"), numbers(table, "other_label")
+    if np.isnan(label).any() or np.isnan(partner_label).any():
         return ["pairs"] * table.num_rows
-    return ["same label" if one == two else "different labels" for one, two in zip(label, other, strict=True)]
+    return ["same label" if one == two else "different labels" for one, two in zip(label, partner_label, strict=True)]

@@ -53,9 +53,9 @@ class Observations:
     def high(self) -> NDArray[np.bool_]:
         """The mask of highly memorised observations; all False without matched-count scores."""
         values = numbers(self.table, COLUMNS["matched"], infinite=True)  # inf is above any quantile
-        there = ~np.isnan(values)
+        defined = ~np.isnan(values)
         high = np.zeros(len(values), np.bool_)
-        high[there] = highly_memorised_mask(values[there])
+        high[defined] = highly_memorised_mask(values[defined])
         return high
 
     def column(self, name: str) -> Array:
@@ -86,23 +86,28 @@ class Statistics:
         """A statistic of a score over all labels by epoch, and its interval over repetitions; None without it."""
         if not self.there:
             return None
-        of = self._columns
-        chosen = (of["score"] == score) & (of["statistic"] == statistic) & np.isnan(of["label"])
-        rows = np.flatnonzero(chosen & ~np.isnan(of["estimate"]))
-        rows = rows[np.argsort(of["epoch"][rows], kind="stable")]
+        columns = self._columns
+        is_requested = (columns["score"] == score) & (columns["statistic"] == statistic) & np.isnan(columns["label"])
+        rows = np.flatnonzero(is_requested & ~np.isnan(columns["estimate"]))
+        rows = rows[np.argsort(columns["epoch"][rows], kind="stable")]
         if not len(rows):
             return None
-        estimate, low, high = (of[name][rows] for name in ("estimate", "low", "high"))
-        return Curve(of["epoch"][rows], estimate, low, high, n=int(of["n"][rows].max()))
+        estimate, low, high = (columns[name][rows] for name in ("estimate", "low", "high"))
+        return Curve(columns["epoch"][rows], estimate, low, high, n=int(columns["n"][rows].max()))
 
     def null(self, score: str, statistic: str) -> float | None:
         """The value of the statistic over all labels without memorisation; None if unknown."""
         if not self.there or "null" not in self.table.column_names:
             return None
-        of, null = self._columns, numbers(self.table, "null")
-        chosen = (of["score"] == score) & (of["statistic"] == statistic) & np.isnan(of["label"]) & ~np.isnan(null)
-        rows = np.flatnonzero(chosen)
-        return float(null[rows[of["epoch"][rows].argmax()]]) if len(rows) else None
+        columns, null = self._columns, numbers(self.table, "null")
+        is_requested = (
+            (columns["score"] == score)
+            & (columns["statistic"] == statistic)
+            & np.isnan(columns["label"])
+            & ~np.isnan(null)
+        )
+        rows = np.flatnonzero(is_requested)
+        return float(null[rows[columns["epoch"][rows].argmax()]]) if len(rows) else None
 
 
 def score_legend_entry(score: str, **look: Any) -> Any:
@@ -115,20 +120,20 @@ def area_legend_entry(colour: str, label: str) -> Any:
     return legend.area(label, facecolor=drawing.light(f"{colour}-band"), edgecolor=drawing.light(colour))
 
 
-def format_share(part: int, whole: int) -> str:
+def format_share(part: int, total: int) -> str:
     """A part of a whole as counts and percentage."""
-    percent = 100 * part / whole if whole else 0.0
-    return f"{part:,} of {whole:,} ({percent:.0f} %)" if percent >= 10 else f"{part:,} of {whole:,} ({percent:.2g} %)"
+    percent = 100 * part / total if total else 0.0
+    return f"{part:,} of {total:,} ({percent:.0f} %)" if percent >= 10 else f"{part:,} of {total:,} ({percent:.2g} %)"
 
 
 def robust_limits(groups: Iterable[Array], including: Sequence[float] = ()) -> tuple[float, float]:
     """Limits that include these numbers and each group's values, except for distant tails."""
     lows, highs = list(including), list(including)
     for values in groups:
-        least, low, high, most = np.quantile(values, (0, TAIL, 1 - TAIL, 1))
+        lowest, low, high, highest = np.quantile(values, (0, TAIL, 1 - TAIL, 1))
         long = STRETCHED * (high - low)
-        lows.append(float(least if high - least <= long else low))
-        highs.append(float(most if most - low <= long else high))
+        lows.append(float(lowest if high - lowest <= long else low))
+        highs.append(float(highest if highest - low <= long else high))
     return drawing.padded_limits([min(lows), max(highs)], 0.03)
 
 

@@ -22,14 +22,14 @@ from dashboards.chart import Array, Axis, Chart, Figure, Panel, intervals, marks
 from dashboards.columns import integers, numbers, with_columns
 from tasks.audits.density.highly_memorised import HIGH
 
-NEEDED = {"low", "high", "memorised", "regular", "share", "share_low", "share_high"}
-LEGIBLE = 34  # bins that can be labelled with edges and counts
-TALL = 6.5  # inches of rows at most
-COUNTS, SHARES, LEFT, APART = 1.65, 1.2, 1.3, 0.65  # inches across
+REQUIRED_COLUMNS = {"low", "high", "memorised", "regular", "share", "share_low", "share_high"}
+MAX_LABELLED = 34  # bins that can be labelled with edges and counts
+MAX_HEIGHT = 6.5  # inches of rows at most
+COUNTS, SHARES, LEFT, PANEL_GAP = 1.65, 1.2, 1.3, 0.65  # inches across
 MIDDLE = (0.05, 0.95)  # quantiles of U between which an observation is not an outlier
-NAMED = 3  # rows named of each kind in a bin
-SHOWN = 3  # bins of which rows are named
-MANY = 10  # observations of a bin whose interval fits
+NAMED_ROWS = 3  # rows named of each kind in a bin
+NAMED_BINS = 3  # bins of which rows are named
+MANY_OBSERVATIONS = 10  # observations of a bin whose interval fits
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class OutlierBins:
     share_low: Array
     share_high: Array
 
-    def name(self, at: int) -> str:
-        low, high = self.low[at], self.high[at]
+    def name(self, index: int) -> str:
+        low, high = self.low[index], self.high[index]
         if np.isnan(low) and np.isnan(high):
             return "all"
         if np.isnan(low):
@@ -56,12 +56,12 @@ def format_number(value: float) -> str:
     return f"{value:,g}".replace("-", "−")
 
 
-def outliers(table: pa.Table, seen: Observations) -> Figure | None:
+def outliers(table: pa.Table, observations: Observations) -> Figure | None:
     """Counts of highly memorised and regular observations by log P, and the share of the former."""
     bins = read_bins(table)
     if bins is None:
         return None
-    inside = _describe_inliers(seen)
+    inside = _describe_inliers(observations)
     total = {kind: int(counts.sum()) for kind, counts in bins.counts.items()}
     caption = (
         "U: log P of an observation under models trained on it; the outermost bins are open. Left: observations per "
@@ -70,7 +70,7 @@ def outliers(table: pa.Table, seen: Observations) -> Figure | None:
         "in every bin if memorisation did not depend on U. "
         f"{total['memorised']:,} highly memorised and {total['regular']:,} regular observations.{inside}"
     )
-    height = min(TALL, (0.24 if len(bins.low) <= 24 else 0.19) * len(bins.low))
+    height = min(MAX_HEIGHT, (0.24 if len(bins.low) <= 24 else 0.19) * len(bins.low))
     return Chart(
         "outliers",
         "Are highly memorised observations outliers?",
@@ -82,7 +82,7 @@ def outliers(table: pa.Table, seen: Observations) -> Figure | None:
     ).figure()
 
 
-@with_columns(NEEDED)
+@with_columns(REQUIRED_COLUMNS)
 def read_bins(table: pa.Table) -> OutlierBins | None:
     """The bins of the table in ascending order; None if they are empty."""
     order = _bin_order(table)
@@ -103,32 +103,32 @@ def _bin_order(table: pa.Table) -> NDArray[np.int64]:
 def _counts_panel(bins: OutlierBins, height: float) -> Panel:
     """Bars of both kinds, with the number of highly memorised observations if there is room."""
     n, y = len(bins.low), np.arange(len(bins.low))
-    most = max(float(counts.max()) for counts in bins.counts.values())
-    legible = n <= LEGIBLE
+    highest_count = max(float(counts.max()) for counts in bins.counts.values())
+    legible = n <= MAX_LABELLED
     ticks = list(range(n)) if legible else np.unique(np.linspace(0, n - 1, 12).astype(np.int64)).tolist()
 
     def draw_bars(axes: Any) -> None:
         axes.set_xscale("log")
         for kind, offset in (("memorised", 0.2), ("regular", -0.2)):
-            there = bins.counts[kind] > 0
+            nonempty = bins.counts[kind] > 0
             colour = KIND_COLOURS[kind]
             look = {"color": drawing.light(f"{colour}-band"), "edgecolor": drawing.light(colour), "linewidth": 0.9}
-            axes.barh(y[there] + offset, bins.counts[kind][there] - 0.6, 0.38, left=0.6, **look)
-        for at, count in enumerate(bins.counts["memorised"] if legible else ()):
+            axes.barh(y[nonempty] + offset, bins.counts[kind][nonempty] - 0.6, 0.38, left=0.6, **look)
+        for index, count in enumerate(bins.counts["memorised"] if legible else ()):
             if count:
                 axes.annotate(
-                    f"{int(count):,}", (count, at + 0.2), (3, 0), textcoords="offset points", va="center",
+                    f"{int(count):,}", (count, index + 0.2), (3, 0), textcoords="offset points", va="center",
                     fontsize=drawing.TEXT - 2, annotation_clip=False,
                 )  # fmt: skip
 
     def finish(axes: Any) -> None:
         from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-        axes.xaxis.set_major_locator(LogLocator(numticks=4) if most > 30 else LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_locator(LogLocator(numticks=4) if highest_count > 30 else LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: drawing.format_power(value)))
         drawing.hide_y_axis(axes)
-        axes.set_yticks(ticks, [bins.name(at) for at in ticks], color=drawing.light("ink"))
+        axes.set_yticks(ticks, [bins.name(index) for index in ticks], color=drawing.light("ink"))
         axes.annotate(
             "U, nats", (-LEFT * 72 + 6, height * 72 + 8), xycoords="axes points", color=drawing.light("muted"),
             fontsize=drawing.TEXT - 1,
@@ -137,7 +137,7 @@ def _counts_panel(bins: OutlierBins, height: float) -> Panel:
     return Panel(
         (LEFT, 0.55, COUNTS, height),
         [draw_bars],
-        x=Axis("observations", (0.6, most * 1.15), most=None),
+        x=Axis("observations", (0.6, highest_count * 1.15), max_ticks=None),
         y=Axis(limits=(-0.5, n - 0.5)),
         finish=[finish],
     )
@@ -145,18 +145,18 @@ def _counts_panel(bins: OutlierBins, height: float) -> Panel:
 
 def _shares_panel(bins: OutlierBins, height: float) -> Panel:
     """The share of highly memorised observations, its interval, and a line at the overall share."""
-    there = ~np.isnan(bins.share)
-    y, colour = np.arange(len(bins.low))[there], KIND_COLOURS["memorised"]
+    defined = ~np.isnan(bins.share)
+    y, colour = np.arange(len(bins.low))[defined], KIND_COLOURS["memorised"]
     memorised, regular = (float(counts.sum()) for counts in bins.counts.values())
     # Intervals of bins with few observations are wide and may exceed the axis.
-    many = np.sum(list(bins.counts.values()), axis=0)[there] >= MANY
-    top = float(bins.share_high[there][many].max()) if many.any() else 1.0
+    many = np.sum(list(bins.counts.values()), axis=0)[defined] >= MANY_OBSERVATIONS
+    top = float(bins.share_high[defined][many].max()) if many.any() else 1.0
     return Panel(
-        (LEFT + COUNTS + APART, 0.55, SHARES, height),
+        (LEFT + COUNTS + PANEL_GAP, 0.55, SHARES, height),
         [
             upright(memorised / (memorised + regular)),
-            intervals(y, bins.share_low[there], bins.share_high[there], colour, 2, level=True),
-            marks(bins.share[there], y, colour, "o", 4.5),
+            intervals(y, bins.share_low[defined], bins.share_high[defined], colour, 2, level=True),
+            marks(bins.share[defined], y, colour, "o", 4.5),
         ],
         x=Axis("share memorised", (-0.04 * top, 1.06 * top), 3),
         y=Axis(limits=(-0.5, len(bins.low) - 0.5), ticks=([], [])),
@@ -164,13 +164,13 @@ def _shares_panel(bins: OutlierBins, height: float) -> Panel:
     )
 
 
-def _describe_inliers(seen: Observations) -> str:
+def _describe_inliers(observations: Observations) -> str:
     """Describe the highly memorised observations that are not outliers; empty if U is unknown."""
-    u, high = seen.column("log_p_trained"), seen.high
+    u, high = observations.column("log_p_trained"), observations.high
     if not len(u) or len(u) != len(high):
         return ""
-    there = ~np.isnan(u)
-    u, high = u[there], high[there]
+    defined = ~np.isnan(u)
+    u, high = u[defined], high[defined]
     if not high.any():
         return ""
     low, top = (float(end) for end in np.quantile(u, MIDDLE))
@@ -192,14 +192,18 @@ def _describe_bins(bins: OutlierBins) -> str:
 
 def _describe_examples(table: pa.Table) -> Iterator[str]:
     """List rows of both kinds from a few bins."""
-    for name, rows in example_bins(table, SHOWN):
-        named = [f"{KINDS[kind]} rows {', '.join(map(str, some[:NAMED]))}" for kind, some in rows.items() if some]
-        if named:
-            yield f"Among U {name}: {'; '.join(named)}."
+    for name, rows in example_bins(table, NAMED_BINS):
+        listed_rows = [
+            f"{KINDS[kind]} rows {', '.join(map(str, kind_rows[:NAMED_ROWS]))}"
+            for kind, kind_rows in rows.items()
+            if kind_rows
+        ]
+        if listed_rows:
+            yield f"Among U {name}: {'; '.join(listed_rows)}."
 
 
 @with_columns([f"{kind}_rows" for kind in KINDS], list)
-def example_bins(table: pa.Table, most: int) -> Iterator[tuple[str, dict[str, list[int]]]]:
+def example_bins(table: pa.Table, max_bins: int) -> Iterator[tuple[str, dict[str, list[int]]]]:
     """Some ascending bins with examples of both kinds: the bin's name, and the rows of each kind."""
     bins = read_bins(table)
     if bins is None:
@@ -207,9 +211,12 @@ def example_bins(table: pa.Table, most: int) -> Iterator[tuple[str, dict[str, li
     order = _bin_order(table).tolist()
     rows = {kind: table[f"{kind}_rows"].to_pylist() for kind in KINDS}
     examples = [
-        (bins.name(at), {kind: list(of_kind[index] or ()) for kind, of_kind in rows.items()})
-        for at, index in enumerate(order)
+        (bins.name(position), {kind: list(of_kind[index] or ()) for kind, of_kind in rows.items()})
+        for position, index in enumerate(order)
     ]
-    both = [(name, of_bin) for name, of_bin in examples if all(of_bin.values())]
-    if both:
-        yield from (both[at] for at in np.unique(np.linspace(0, len(both) - 1, most).round().astype(np.int64)))
+    complete_bins = [(name, of_bin) for name, of_bin in examples if all(of_bin.values())]
+    if complete_bins:
+        yield from (
+            complete_bins[position]
+            for position in np.unique(np.linspace(0, len(complete_bins) - 1, max_bins).round().astype(np.int64))
+        )

@@ -35,45 +35,48 @@ NAMES = {"lowest": "Least memorised", "median": "In the middle", "highest": "Mos
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
     """Observations by their published score in ascending order, then outliers, duplicates and samples."""
-    seen = Observations(run.table("scores"))
-    groups = score_extremes(seen)
+    observations = Observations(run.table("scores"))
+    groups = score_extremes(observations)
     if not groups and not run.table("duplicates").num_rows:
         return None
     config = run.private_config
     if not isinstance(config, Density) or isinstance(config.question, KernelDensity):
         return Gallery(CAPTION, False, "The images cannot be shown: the audit has changed since the run.")
     data = config.question.data
-    places = " ".join(f"{NAMES[name]}: {', '.join(str(seen.rows[at]) for at in of)}." for name, of in groups.items())
+    places = " ".join(
+        f"{NAMES[name]}: {', '.join(str(observations.rows[index]) for index in members)}."
+        for name, members in groups.items()
+    )
     rows = f"Rows of observations. {places}"
     if not (show_images or is_embedded(data.name)):
         hidden = describe_withheld(f"Images of {data.named().name}")
         return Gallery(CAPTION, False, f"{hidden} {rows}")
     try:
-        return Gallery(CAPTION, True, "", tuple(_measured_pictures(run, config.question, seen, groups)))
+        return Gallery(CAPTION, True, "", tuple(_measured_pictures(run, config.question, observations, groups)))
     except (ValueError, OSError, IndexError, StoreError) as error:  # DatasetError among them
         return Gallery(CAPTION, False, f"The images cannot be shown{error_reason(run, error)}. {rows}")
 
 
 def _measured_pictures(
-    run: Run, question: Memorization | NearDuplicates, seen: Observations, groups: dict[str, NDArray[np.int64]]
+    run: Run, question: Memorization | NearDuplicates, observations: Observations, groups: dict[str, NDArray[np.int64]]
 ) -> Iterator[Picture]:
     """The images of all measures of the run."""
     images = load(question.data)
     is_null = isinstance(question, Memorization) and question.is_null
     observed = images.test_images if is_null else images.train_images
-    yield from score_pictures(seen, groups, observed)
-    yield from _outlier_pictures(run, seen, observed)
+    yield from score_pictures(observations, groups, observed)
+    yield from _outlier_pictures(run, observations, observed)
     yield from duplicate_pictures(run.table("duplicates"), images.train_images)
     yield from _sample_pictures(run, images.shape)
 
 
-def score_extremes(seen: Observations) -> dict[str, NDArray[np.int64]]:
+def score_extremes(observations: Observations) -> dict[str, NDArray[np.int64]]:
     """Indices of the observations with the lowest, median and highest scores, disjoint and ascending."""
-    scores = seen.column("m")
-    there = np.flatnonzero(~np.isnan(scores))
-    if len(there) != 0 and len(seen.rows) != len(scores):
+    scores = observations.column("m")
+    defined = np.flatnonzero(~np.isnan(scores))
+    if len(defined) != 0 and len(observations.rows) != len(scores):
         return {}
-    order = there[np.argsort(scores[there], kind="stable")]
+    order = defined[np.argsort(scores[defined], kind="stable")]
     count = min(EACH, len(order) // 3)
     if not count:
         return {"highest": order} if len(order) else {}
@@ -81,27 +84,29 @@ def score_extremes(seen: Observations) -> dict[str, NDArray[np.int64]]:
     return {"lowest": order[:count], "median": order[middle : middle + count], "highest": order[-count:]}
 
 
-def score_pictures(seen: Observations, groups: dict[str, NDArray[np.int64]], observed: Pixels) -> Iterator[Picture]:
-    for name, places in groups.items():
-        for at in places:
-            row = int(seen.rows[at])
-            title = _observation_title(seen, int(at))
+def score_pictures(
+    observations: Observations, groups: dict[str, NDArray[np.int64]], observed: Pixels
+) -> Iterator[Picture]:
+    for name, indices in groups.items():
+        for index in indices:
+            row = int(observations.rows[index])
+            title = _observation_title(observations, int(index))
             yield Picture(encode_png(observed[row]), title, f"Observation, {title}", NAMES[name])
 
 
-def _observation_title(seen: Observations, at: int) -> str:
-    score, p = seen.column("m"), seen.column("p_value")
-    words = f"row {seen.rows[at]}, M {drawing.format_number(float(score[at]))}"
-    return words if not len(p) or np.isnan(p[at]) else f"{words}, p {p[at]:.2g}"
+def _observation_title(observations: Observations, index: int) -> str:
+    score, p = observations.column("m"), observations.column("p_value")
+    words = f"row {observations.rows[index]}, M {drawing.format_number(float(score[index]))}"
+    return words if not len(p) or np.isnan(p[index]) else f"{words}, p {p[index]:.2g}"
 
 
-def _outlier_pictures(run: Run, seen: Observations, observed: Pixels) -> Iterator[Picture]:
+def _outlier_pictures(run: Run, observations: Observations, observed: Pixels) -> Iterator[Picture]:
     """Examples of both kinds from a few bins of log P."""
-    places = {int(row): at for at, row in enumerate(seen.rows)}
+    index_by_row = {int(row): index for index, row in enumerate(observations.rows)}
     for name, rows in example_bins(run.table("outliers"), BINS):
-        for kind, some in rows.items():
-            for row in islice((row for row in some if row in places), EXAMPLES):
-                title = f"{KINDS[kind]}, {_observation_title(seen, places[row])}"
+        for kind, candidate_rows in rows.items():
+            for row in islice((row for row in candidate_rows if row in index_by_row), EXAMPLES):
+                title = f"{KINDS[kind]}, {_observation_title(observations, index_by_row[row])}"
                 group = f"Highly memorised and regular, U {name} nats"
                 yield Picture(encode_png(observed[row]), title, f"Observation, {title}, U {name}", group)
 
@@ -109,21 +114,23 @@ def _outlier_pictures(run: Run, seen: Observations, observed: Pixels) -> Iterato
 @with_columns(("rank", "row", "other", "distance"), list)
 def duplicate_pictures(table: pa.Table, images: Pixels) -> Iterator[Picture]:
     """The closest pairs, with the two images of each side by side."""
-    rank, row, other = (integers(table, name) for name in ("rank", "row", "other"))
+    rank, row, partner = (integers(table, name) for name in ("rank", "row", "other"))
     distance = numbers(table, "distance")
-    for at in np.argsort(rank, kind="stable")[:PAIRS]:
-        pair = (int(row[at]), int(other[at]))
-        title = f"rows {pair[0]} and {pair[1]}, distance {drawing.format_number(float(distance[at]))}"
-        beside = np.concatenate([images[image] for image in pair], axis=1)
-        yield Picture(encode_png(beside), title, f"Two training images, {title}", "Closest pairs of training images")
+    for pair_index in np.argsort(rank, kind="stable")[:PAIRS]:
+        pair = (int(row[pair_index]), int(partner[pair_index]))
+        title = f"rows {pair[0]} and {pair[1]}, distance {drawing.format_number(float(distance[pair_index]))}"
+        side_by_side = np.concatenate([images[image] for image in pair], axis=1)
+        yield Picture(
+            encode_png(side_by_side), title, f"Two training images, {title}", "Closest pairs of training images"
+        )
 
 
 def _sample_pictures(run: Run, shape: tuple[int, int, int]) -> Iterator[Picture]:
     """A few samples of the model trained on all data, if it has any."""
     samples = _read_samples(run, shape)
-    for at, image in enumerate([] if samples is None else samples[:SAMPLES]):
+    for index, image in enumerate([] if samples is None else samples[:SAMPLES]):
         pixels = np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8)
-        yield Picture(encode_png(pixels), f"sample {at}", f"Sample {at} of the model", "Samples of the model")
+        yield Picture(encode_png(pixels), f"sample {index}", f"Sample {index} of the model", "Samples of the model")
 
 
 def _read_samples(run: Run, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:
@@ -131,17 +138,17 @@ def _read_samples(run: Run, shape: tuple[int, int, int]) -> NDArray[np.float32] 
 
     The model is found by the records, since all models' tables together may be larger than memory.
     """
-    stored = stored_keys(run.store)
+    stored_results = stored_keys(run.store)
     for key in run.journal.roots().get("fits", ()):
-        if key not in stored:
+        if key not in stored_results:
             continue
         count = (run.store.record(key, check=False).get("config") or {}).get("drawn")
         if not count:
             continue
         table = run.store.read(key)
         samples = table["samples"].to_pylist() if "samples" in table.column_names else []
-        written = [sample for sample in samples if sample]
-        values = np.frombuffer(written[-1], np.float32) if written else np.empty(0, np.float32)
+        nonempty_samples = [sample for sample in samples if sample]
+        values = np.frombuffer(nonempty_samples[-1], np.float32) if nonempty_samples else np.empty(0, np.float32)
         if len(values) and len(values) % int(np.prod(shape)) == 0:
             return values.reshape(-1, *shape)
     return None

@@ -40,40 +40,42 @@ class Strip:
 
 def strip(name: str, scores: Mapping[str, Array]) -> Strip | None:
     """The strip of these scores; None if they have no value."""
-    there = {score: values[~np.isnan(values)] for score, values in scores.items()}
-    there = {score: there[score] for score in SCORES if score in there and len(there[score])}
-    if not there:
+    defined_scores = {score: values[~np.isnan(values)] for score, values in scores.items()}
+    defined_scores = {
+        score: defined_scores[score] for score in SCORES if score in defined_scores and len(defined_scores[score])
+    }
+    if not defined_scores:
         return None
     spreads = {}
-    for score, values in there.items():
+    for score, values in defined_scores.items():
         low, middle, high = (float(value) for value in np.quantile(values, (0.05, 0.5, 0.95)))
         spreads[score] = (low, middle, high)
-    return Strip(name, spreads, max(map(len, there.values())))
+    return Strip(name, spreads, max(map(len, defined_scores.values())))
 
 
-def class_scores(seen: Observations) -> Figure | None:
+def class_scores(observations: Observations) -> Figure | None:
     """Median and middle 90 % of both scores for each label, the largest median first."""
-    label = seen.column("label")
+    label = observations.column("label")
     names = np.unique(label[~np.isnan(label)])
     spreads = [
-        strip(f"label {int(name)}", {score: values[label == name] for score, values in seen.scores.items()})
+        strip(f"label {int(name)}", {score: values[label == name] for score, values in observations.scores.items()})
         for name in names
     ]
-    there = sorted((strip for strip in spreads if strip is not None), key=lambda strip: -strip.median)
-    if len(there) < 2:
+    label_strips = sorted((strip for strip in spreads if strip is not None), key=lambda strip: -strip.median)
+    if len(label_strips) < 2:
         return None
-    shown, rest = there, ""
-    if len(there) > layout.MOST:
+    drawn_strips, rest = label_strips, ""
+    if len(label_strips) > layout.MOST:
         half = layout.MOST // 2
-        shown = [*there[:half], *there[-half:]]
-        rest = f" Of {len(there)} labels the {half} with the largest and the {half} with the smallest medians."
+        drawn_strips = [*label_strips[:half], *label_strips[-half:]]
+        rest = f" Of {len(label_strips)} labels the {half} with the largest and the {half} with the smallest medians."
     caption = (
         "Mark: the median over a label's observations; line: its central 90 %, from the 5 % to the 95 % quantile. "
-        f"Dashed: 0. {format_range([strip.n for strip in shown])} observations of each label, the largest median of "
-        f"the matched-count score first.{rest} The "
+        f"Dashed: 0. {format_range([strip.n for strip in drawn_strips])} observations of each label, "
+        f"the largest median of the matched-count score first.{rest} The "
         "variability of a class affects its scores: compare the same label between runs rather than labels."
     )
-    return draw_strips(shown, "labels", "Are some classes memorised more than others?", caption)
+    return draw_strips(drawn_strips, "labels", "Are some classes memorised more than others?", caption)
 
 
 def draw_strips(strips: Sequence[Strip], name: str, title: str, caption: str) -> Figure:
@@ -81,11 +83,11 @@ def draw_strips(strips: Sequence[Strip], name: str, title: str, caption: str) ->
     scores = [score for score in SCORES if any(score in strip.spreads for strip in strips)]
     rows = layout.rows([strip.name for strip in strips], legend.ROW + 0.08)
     layers: list[Layer] = [upright(0)]
-    for at, score in enumerate(scores):
+    for series_index, score in enumerate(scores):
         colour, marker, _ = SCORE_LOOKS[score]
-        having = [index for index, strip in enumerate(strips) if score in strip.spreads]
-        low, middle, high = np.array([strips[index].spreads[score] for index in having]).T
-        height = rows.y[having] + ((len(scores) - 1) / 2 - at) * 0.36
+        strip_indices = [index for index, strip in enumerate(strips) if score in strip.spreads]
+        low, middle, high = np.array([strips[index].spreads[score] for index in strip_indices]).T
+        height = rows.y[strip_indices] + ((len(scores) - 1) / 2 - series_index) * 0.36
         layers += [intervals(height, low, high, colour, level=True), marks(middle, height, colour, marker, 4.5)]
     ends = (end for strip in strips for spread in strip.spreads.values() for end in spread)
     return Chart(

@@ -49,7 +49,7 @@ class Cell:
 
     name: str
     run: Run
-    place: int
+    index: int
 
     @cached_property
     def scores(self) -> dict[str, Array]:
@@ -58,53 +58,55 @@ class Cell:
 
     @property
     def look(self) -> tuple[str, str, Any]:
-        return drawing.SERIES[self.place]
+        return drawing.SERIES[self.index]
 
 
 def compare_cells(run: Run) -> Iterable[Figure | None]:
     """Figures that compare the cells; only their spreads if there are too many for lines."""
-    what, names, _ = name_cells(run)
-    cells = [Cell(name, cell, at) for at, (name, cell) in enumerate(zip(names, run.cells, strict=False))]
+    setting, names, _ = name_cells(run)
+    cells = [Cell(name, cell, index) for index, (name, cell) in enumerate(zip(names, run.cells, strict=False))]
     if not cells:
         return ()
     if len(cells) > LINES:
-        return (_compare_spreads(cells, what),)
-    return _compare_densities(cells, what), _compare_learning_curves(cells, what), _compare_losses(cells, what)
+        return (_compare_spreads(cells, setting),)
+    return _compare_densities(cells, setting), _compare_learning_curves(cells, setting), _compare_losses(cells, setting)
 
 
-def _compare_densities(cells: list[Cell], what: str) -> Figure | None:
+def _compare_densities(cells: list[Cell], setting: str) -> Figure | None:
     """A line for each cell: the distribution of its scores and its 95 % quantile, as in figure 4c."""
-    there = [cell for cell in cells if cell.scores]
-    if len(there) < 2:
+    cells_with_scores = [cell for cell in cells if cell.scores]
+    if len(cells_with_scores) < 2:
         return None
-    everything = [values for cell in there for values in cell.scores.values()]
-    limits = robust_limits(everything, [0.0])
+    all_scores = [values for cell in cells_with_scores for values in cell.scores.values()]
+    limits = robust_limits(all_scores, [0.0])
     caption = (
         f"The share of observations in each of {BINS} bins of M; the vertical stroke with a mark is a "
-        f"cell's {HIGH:.0%} quantile. Dashed: 0. n: {format_range([len(values) for values in everything])} "
-        f"observations of each cell; no intervals.{_describe_cut(everything, limits)}"
+        f"cell's {HIGH:.0%} quantile. Dashed: 0. n: {format_range([len(values) for values in all_scores])} "
+        f"observations of each cell; no intervals.{_describe_cut(all_scores, limits)}"
     )
-    scores = [score for score in SCORES if any(score in cell.scores for cell in there)]
+    scores = [score for score in SCORES if any(score in cell.scores for cell in cells_with_scores)]
     edges = np.linspace(*limits, BINS + 1)
     facets = []
     for score in scores:
-        lines = [_draw_density(cell, cell.scores[score], edges) for cell in there if score in cell.scores]
-        up = Axis("share per nat", most=4)
+        lines = [_draw_density(cell, cell.scores[score], edges) for cell in cells_with_scores if score in cell.scores]
+        y_axis = Axis("share per nat", max_ticks=4)
         lifted = [lambda axes: axes.set_ylim(bottom=0)]
-        facets.append(Facet([upright(0), *lines], SCORES[score], up, finish=lifted))
+        facets.append(Facet([upright(0), *lines], SCORES[score], y_axis, finish=lifted))
     panels = facet_panels(facets, PANEL, Axis("nats", limits, 6))
-    alt = " ".join(strip.describe() for strip in _cell_strips(there))
-    return _cell_chart("densities", f"How do the scores change with {what}?", caption, alt, there, panels)
+    alt = " ".join(strip.describe() for strip in _cell_strips(cells_with_scores))
+    return _cell_chart(
+        "densities", f"How do the scores change with {setting}?", caption, alt, cells_with_scores, panels
+    )
 
 
-def _describe_cut(everything: list[Array], limits: tuple[float, float]) -> str:
+def _describe_cut(all_scores: list[Array], limits: tuple[float, float]) -> str:
     """Describe the scores beyond the axis; empty without any."""
-    beyond = [values[(values < limits[0]) | (values > limits[1])] for values in everything]
-    most, far = max(map(len, beyond)), np.concatenate(beyond)
+    outside = [values[(values < limits[0]) | (values > limits[1])] for values in all_scores]
+    max_count, far = max(map(len, outside)), np.concatenate(outside)
     if not len(far):
         return ""
     return (
-        f" The axis is cut: outside it are at most {most:,} scores of a "
+        f" The axis is cut: outside it are at most {max_count:,} scores of a "
         f"cell, from {drawing.format_number(float(far.min()))} "
         f"to {drawing.format_number(float(far.max()))}."
     )
@@ -128,15 +130,18 @@ def _draw_density(cell: Cell, values: Array, edges: Array) -> Layer:
 CellCurves = dict[str, list[tuple[Cell, Curve]]]  # name of the statistic -> cells with it
 
 
-def _compare_learning_curves(cells: list[Cell], what: str) -> Figure | None:
+def _compare_learning_curves(cells: list[Cell], setting: str) -> Figure | None:
     """High quantiles of the scores by epoch, a line for each cell: figure 4b."""
     statistics = [Statistics(cell.run.table("distribution")) for cell in cells]
     curves: CellCurves = {}
     for (score, statistic), name in FOLLOWED.items():
-        of_cells = ((cell, of.curve(score, statistic)) for cell, of in zip(cells, statistics, strict=True))
-        followed = [(cell, course) for cell, course in of_cells if course is not None]
-        if len(followed) > 1 and max(len(course.places) for _, course in followed) > 1:
-            curves[name] = followed
+        of_cells = (
+            (cell, cell_statistics.curve(score, statistic))
+            for cell, cell_statistics in zip(cells, statistics, strict=True)
+        )
+        cells_with_curve = [(cell, course) for cell, course in of_cells if course is not None]
+        if len(cells_with_curve) > 1 and max(len(course.places) for _, course in cells_with_curve) > 1:
+            curves[name] = cells_with_curve
     if not curves:
         return None
     repetitions = format_range([course.n for of_name in curves.values() for _, course in of_name])
@@ -149,33 +154,39 @@ def _compare_learning_curves(cells: list[Cell], what: str) -> Figure | None:
         f"{', '.join(f'{cell.name} {course.describe()}' for cell, course in of_name)}."
         for name, of_name in curves.items()
     )
-    there = [cell for cell in cells if any(cell is other for of_name in curves.values() for other, _ in of_name)]
+    cells_with_curves = [
+        cell
+        for cell in cells
+        if any(cell is cell_with_curve for of_name in curves.values() for cell_with_curve, _ in of_name)
+    ]
     facets = []
     for name, of_name in curves.items():
         lines = [curve(course, cell.look, marked=MARKED) for cell, course in of_name]
         facets.append(Facet([level(0), *lines], f"{name}, nats"))
     epochs = epoch_axis(course for of_name in curves.values() for _, course in of_name)
     panels = facet_panels(facets, PANEL, epochs)
-    return _cell_chart("courses", f"When do models begin to memorise, by {what}?", caption, alt, there, panels)
+    return _cell_chart(
+        "courses", f"When do models begin to memorise, by {setting}?", caption, alt, cells_with_curves, panels
+    )
 
 
 CellLosses = list[tuple[Cell, dict[str, Curve]]]  # cells and their losses by split
 
 
-def _compare_losses(cells: list[Cell], what: str) -> Figure | None:
+def _compare_losses(cells: list[Cell], setting: str) -> Figure | None:
     """Training and test loss by epoch, of models trained without a fold or of the model of all data: figure 4a."""
-    trained: CellLosses = []
+    cells_with_losses: CellLosses = []
     for cell in cells:
         by_kind = read_losses(cell.run.table("losses"))
         models = "folds" if ("folds", "test") in by_kind else "whole"
         if {(models, "train"), (models, "test")} <= set(by_kind):
-            trained.append((cell, {split: by_kind[models, split] for split in ("test", "train")}))
-    if len(trained) < 2:
+            cells_with_losses.append((cell, {split: by_kind[models, split] for split in ("test", "train")}))
+    if len(cells_with_losses) < 2:
         return None
-    everything = [loss for _, of_cell in trained for loss in of_cell.values()]
+    all_losses = [loss for _, of_cell in cells_with_losses for loss in of_cell.values()]
     caption = (
         "Thick: the loss on the test split; thin: on training images during the epoch. Nats per "
-        f"image, the mean of {format_range([loss.n for loss in everything])} trainings of each cell; their intervals "
+        f"image, the mean of {format_range([loss.n for loss in all_losses])} trainings of each cell; their intervals "
         "are in the table of losses. Losses of the first epochs may exceed the axis."
     )
     alt = " ".join(
@@ -183,31 +194,31 @@ def _compare_losses(cells: list[Cell], what: str) -> Figure | None:
         f"{drawing.format_number(float(of_cell['test'].value[-1]))}, train "
         f"{drawing.format_number(float(of_cell['train'].value[-1]))}, gap "
         f"{drawing.format_number(float(of_cell['test'].value[-1] - of_cell['train'].value[-1]))}."
-        for cell, of_cell in trained
+        for cell, of_cell in cells_with_losses
     )
     lines = [
         line(of_cell[split].places, of_cell[split].value, cell.look[0], linewidth=width, linestyle=cell.look[2])
-        for cell, of_cell in trained
+        for cell, of_cell in cells_with_losses
         for split, width in (("test", 2.2), ("train", 0.9))
     ]
-    up = Axis("loss, nats per image", loss_limits(everything))
-    panels = facet_panels([Facet(lines, "thick: test split; thin: trained on", up)], LOSSES, epoch_axis(everything))
-    there = [cell for cell, _ in trained]
-    return _cell_chart("losses", f"Do the losses diverge, by {what}?", caption, alt, there, panels, LOSSES)
+    y_axis = Axis("loss, nats per image", loss_limits(all_losses))
+    panels = facet_panels([Facet(lines, "thick: test split; thin: trained on", y_axis)], LOSSES, epoch_axis(all_losses))
+    plotted_cells = [cell for cell, _ in cells_with_losses]
+    return _cell_chart("losses", f"Do the losses diverge, by {setting}?", caption, alt, plotted_cells, panels, LOSSES)
 
 
-def _compare_spreads(cells: list[Cell], what: str) -> Figure | None:
+def _compare_spreads(cells: list[Cell], setting: str) -> Figure | None:
     """A row for each cell, if there are too many for lines."""
     rows = _cell_strips(cells)
     if len(rows) < 2:
         return None
-    shown = rows[: layout.MOST]
-    rest = f" The first {len(shown)} of {len(rows)} cells." if len(rows) > len(shown) else ""
+    drawn_rows = rows[: layout.MOST]
+    rest = f" The first {len(drawn_rows)} of {len(rows)} cells." if len(rows) > len(drawn_rows) else ""
     caption = (
         "A row is a cell. Mark: the median over its observations; line: their central 90 %, from the 5 % to the 95 % "
         f"quantile. Dashed: 0. No intervals.{rest}"
     )
-    return draw_strips(shown, "densities", f"How do the scores change with {what}?", caption)
+    return draw_strips(drawn_rows, "densities", f"How do the scores change with {setting}?", caption)
 
 
 def _cell_strips(cells: list[Cell]) -> list[Strip]:
@@ -220,10 +231,10 @@ def _cell_chart(
     name: str, title: str, caption: str, alt: str, cells: Sequence[Cell], panels: Sequence[Panel], step: float = PANEL
 ) -> Figure:
     """Panels below the legend of the cells, `step` inches from one to the next."""
-    beside = legend.columns([cell.name for cell in cells])
+    legend_columns = legend.columns([cell.name for cell in cells])
     entries = [
         legend.series_entry(shorten(cell.name, 2 * legend.ENTRY), cell.look, linewidth=1.5, markersize=5)
         for cell in cells
     ]
-    height = step * len(panels) + legend.height(len(cells), beside) + 0.4
-    return Chart(name, title, caption, alt, height, panels, entries, beside).figure()
+    height = step * len(panels) + legend.height(len(cells), legend_columns) + 0.4
+    return Chart(name, title, caption, alt, height, panels, entries, legend_columns).figure()

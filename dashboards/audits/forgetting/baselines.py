@@ -29,7 +29,7 @@ def baselines(table: pa.Table) -> Figure | None:
     visible_rows = table.slice(0, layout.MOST)
     names = texts(visible_rows, "name").tolist()
     values = {name: numbers(visible_rows, name) for name in NAMES}
-    if all(np.isnan(found).all() for found in values.values()):
+    if all(np.isnan(rows).all() for rows in values.values()):
         return None
     caption = (
         "Published measures of unlearning, from the same confidences, with the calibration models as retrained models. "
@@ -94,7 +94,7 @@ def _measure_panel(box: layout.Box, table: pa.Table, column: str, values: Array,
     return Panel(
         box,
         [draw_intervals, marks(values, y, "accent", "D", 4.5)],
-        Axis(limits=drawing.padded_limits(finite_values) if finite_values else None, most=2),
+        Axis(limits=drawing.padded_limits(finite_values) if finite_values else None, max_ticks=2),
         Axis(limits=(-0.6, len(names) - 0.4)),
         finish=[finish],
     )

@@ -85,8 +85,12 @@ def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
         Panel(
             box,
             [_draw_panel(panel), set_heading(panel.name)],
-            Axis(limits=limits, ticks=(_axis_positions(np.array(ticks)), words), worded=index + ACROSS >= len(visible)),
-            Axis(limits=(-0.02, 1.02), most=4, worded=index % ACROSS == 0),
+            Axis(
+                limits=limits,
+                ticks=(_axis_positions(np.array(ticks)), words),
+                has_tick_labels=index + ACROSS >= len(visible),
+            ),
+            Axis(limits=(-0.02, 1.02), max_ticks=4, has_tick_labels=index % ACROSS == 0),
         )
         for index, (panel, box) in enumerate(zip(visible, target_boxes(len(visible)), strict=True))
     ]

@@ -77,7 +77,7 @@ def power(table: pa.Table, decisions: pa.Table) -> Figure | None:
     detections = Facet(
         _power_layers(curve, _share_places(curve, places), drawing.SERIES[0]),
         "detection rate",
-        Axis(limits=(-0.03, 1.05), most=4),
+        Axis(limits=(-0.03, 1.05), max_ticks=4),
         Axis(),
         [lambda axes: _set_share_axis(axes, places, False)],
     )
@@ -192,7 +192,7 @@ def effect_facet(curve: Power, places: dict[float, float], targets: Sequence[flo
             *_share_marks(curve, x, curve.effect, drawing.SERIES[0]),
         ],
         "effect, standard deviations of chance",
-        Axis(limits=drawing.padded_limits([0.0, *values[~np.isnan(values)].tolist()], 0.05), most=4),
+        Axis(limits=drawing.padded_limits([0.0, *values[~np.isnan(values)].tolist()], 0.05), max_ticks=4),
         Axis("share of D_Q in training, in addition to all of D_C"),
         [lambda axes: _set_share_axis(axes, places, True)],
     )

@@ -100,7 +100,13 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
         layers = [*_target_layers(models[group], references, distances.get(group), places), set_heading(title)]
         across, size = places.axis(index + ACROSS >= len(titles), narrow=True), _narrow_labels
         panels.append(
-            Panel(box, layers, across, Axis(limits=SHARES, most=4, worded=index % ACROSS == 0), finish=[size])
+            Panel(
+                box,
+                layers,
+                across,
+                Axis(limits=SHARES, max_ticks=4, has_tick_labels=index % ACROSS == 0),
+                finish=[size],
+            )
         )
     return Chart(
         "confidences",
@@ -158,7 +164,7 @@ def _reference_panel(
     """The lines of all query and calibration models, with the distance between the first of each."""
     lines = [layer for model in references for layer in _model_lines(models[model.who], places, FINE)]
     gaps = [layer for model in references[1:] for layer in gap_line(distances.get(model.who), places)]
-    up = Axis(limits=SHARES, most=4)
+    up = Axis(limits=SHARES, max_ticks=4)
     return Panel(layout.wide_box(foot + 0.1, 1.95), [*lines, *gaps], places.axis(True), up, "share of images up to c")
 
 
@@ -295,7 +301,7 @@ class OddsAxis:
             if self.low <= decade <= self.high and all(abs(decade - labelled) >= apart for labelled in words):
                 words[float(decade)] = tick_label(decade)
         limits = (self.low - 0.5 - 0.02 * self.width, self.high + 0.5 + 0.02 * self.width)
-        return Axis(limits=limits, ticks=(list(words), list(words.values())), worded=worded)
+        return Axis(limits=limits, ticks=(list(words), list(words.values())), has_tick_labels=worded)
 
     @property
     def width(self) -> float:

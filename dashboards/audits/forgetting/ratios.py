@@ -30,7 +30,7 @@ class Ratio:
     """A target's rows of the one-sided and the published score, and the paper's rho."""
 
     row: Row
-    other: Row
+    two_sided_row: Row
     paper: float | None
 
     @property
@@ -43,7 +43,7 @@ class Ratio:
 
     @property
     def two_sided(self) -> float | None:
-        return self.other["rho"] if finite(self.other.get("rho")) else None
+        return self.two_sided_row["rho"] if finite(self.two_sided_row.get("rho")) else None
 
     @property
     def ends(self) -> tuple[float, float] | None:
@@ -66,7 +66,7 @@ class Ratio:
     @property
     def rule(self) -> str:
         """The number of triples in which the paper's rule calls the target forgotten; empty if unknown."""
-        forgotten, triples = self.other.get("rule_forgotten"), self.other.get("rule_triples")
+        forgotten, triples = self.two_sided_row.get("rule_forgotten"), self.two_sided_row.get("rule_triples")
         return f"{forgotten} of {triples}" if triples and forgotten is not None else ""
 
     def describe(self) -> str:

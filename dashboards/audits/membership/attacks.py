@@ -124,7 +124,7 @@ def histograms(table: pa.Table) -> Figure | None:
             layers.append(histogram(count[rows] / count[rows].sum(), edges, colour))
             centres.append(f"{side} {drawing.format_number(median(count[rows], edges))}")
             n = int(count[rows].sum())
-        facets.append(Facet(layers, name, Axis("share", most=4), Axis("score, nats")))
+        facets.append(Facet(layers, name, Axis("share", max_ticks=4), Axis("score, nats")))
         words.append(f"{name}: medians, {', '.join(centres)}.")
     return Chart(
         "scores",

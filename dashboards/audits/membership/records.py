@@ -52,7 +52,7 @@ def influence(table: pa.Table) -> Figure | None:
             histogram(np.histogram(subset, edges)[0], edges, colour)
             for subset, colour in ((drawn_values, "twin"), (drawn_values[is_found[is_tested]], "canary"))
         ]
-        facets.append(Facet([upright(0), *layers], y=Axis("records", most=4), x=Axis(label)))
+        facets.append(Facet([upright(0), *layers], y=Axis("records", max_ticks=4), x=Axis(label)))
     n = int(is_tested.sum())
     hits = int((is_found & is_tested).sum())
     high = np.flatnonzero(is_tested)[np.argsort(values["mem"][is_tested])[::-1][:3]]

@@ -160,4 +160,4 @@ def epoch_axis(curves: Sequence[Curve], last: bool) -> Axis:
     limits = drawing.padded_limits([float(epochs.min()), float(epochs.max())], 0.03)
     if epochs.max() == 0:
         return Axis(limits=limits, ticks=([], []))
-    return Axis("epoch" if last else "", limits, 6, whole=True, worded=last)
+    return Axis("epoch" if last else "", limits, 6, integer_ticks=True, has_tick_labels=last)

@@ -51,9 +51,9 @@ def flow(table: pa.Table) -> Figure | None:
             columns = [numbers(rows, f"{name}{end}") for end in ("", "_low", "_high")]
             layers.append(curve(Curve(times, *columns), series, 1.5, 0.2, 0))
         last = len(facets) == len(rows_of_size) - 1
-        across = Axis("time: steps times learning rate" if last else "", log=times.tolist(), worded=last)
+        across = Axis("time: steps times learning rate" if last else "", log=times.tolist(), has_tick_labels=last)
         title = f"n = {samples} samples, d = {features} features"
-        facets.append(Facet(layers, title, Axis(limits=(0.3, 1.03), most=4), across))
+        facets.append(Facet(layers, title, Axis(limits=(0.3, 1.03), max_ticks=4), across))
     return Chart(
         "linear",
         "How does a linear model memorise over time?",
@@ -130,7 +130,7 @@ def _mechanism_facet(name: str, rows: Sequence[Row]) -> Facet:
     path = drawing.segment_path(*([row[end] for row in with_interval] for end in ("epsilon", "low", "high")))
     colour, marker, _ = drawing.SERIES[0]
     measured = [line(*path, colour, linewidth=1.8), marks(epsilons, [row["m"] for row in rows], colour, marker, 5)]
-    return Facet([level(0), *bounds, *measured], MECHANISMS[name], Axis(limits=(-0.06, 1.0), most=4))
+    return Facet([level(0), *bounds, *measured], MECHANISMS[name], Axis(limits=(-0.06, 1.0), max_ticks=4))
 
 
 def _better_query_rows(rows: Sequence[Row], mechanism: str) -> list[Row]:

@@ -28,7 +28,7 @@ __all__ = ["figures", "gallery", "sweep"]
 def figures(run: Run) -> Iterable[Figure | None]:
     """The effect first, then the detection rate of each score, then correlates of memory."""
     pairs = Pairs(run.table("canary_scores"))
-    chosen, retraced = run.table("chosen"), run.table("traced")
+    selected, retraced = run.table("chosen"), run.table("traced")
     return (
         evidence(run.table("evidence")),
         effect(pairs, run.summary),
@@ -44,9 +44,9 @@ def figures(run: Run) -> Iterable[Figure | None]:
         evaluations(pairs),
         learning_curve(run.table("course")),
         latents(run.table("latents")),
-        influence(pairs, chosen, retraced, run.summary),
+        influence(pairs, selected, retraced, run.summary),
         influence_changes(retraced),
-        influences(run.table("influence"), chosen),
+        influences(run.table("influence"), selected),
         histories(run.table("history")),
     )
 

@@ -62,7 +62,9 @@ def verdicts(table: pa.Table) -> Figure | None:
         axes.set_ylim(1.3, float(p_value.min()) / 1.5)
 
     limits = drawing.padded_limits([null, *x_values.tolist()])
-    counted = Axis(across, limits, whole=True) if null else Axis(across, limits, most=None)  # of cells, if any
+    counted = (
+        Axis(across, limits, integer_ticks=True) if null else Axis(across, limits, max_ticks=None)
+    )  # of cells, if any
     return Chart(
         "canaries",
         title,
@@ -74,7 +76,7 @@ def verdicts(table: pa.Table) -> Figure | None:
                 (EDGE, 0.55, drawing.WIDTH - EDGE - 0.15, 2.0),
                 [upright(null), level(LEVEL, DOTTED), draw_canaries],
                 counted,
-                Axis("p of the rank", most=None),
+                Axis("p of the rank", max_ticks=None),
                 finish=[lift],
             )
         ],
@@ -129,8 +131,8 @@ class Ranks:
 
     score: str
     carried: Array
-    others: Array
-    drawn: bool
+    uncarried: Array
+    has_random_features: bool
 
     def describe_share(self, level: float) -> str:
         """Describe the share of canaries with p of at most the level, with its 95 % Wilson interval."""
@@ -146,11 +148,11 @@ def exact_ranks(table: pa.Table) -> Figure | None:
     n = max(len(score.carried) for score in scores)
     exact = (
         "The features were drawn at random, so p is exact."
-        if all(score.drawn for score in scores)
+        if all(score.has_random_features for score in scores)
         else "The feature was chosen by a person, so p compares it with others of its kind and is not exact; the "
         "features that were not carried were drawn, so their rate is guaranteed."
     )
-    alarms = "Dashed: features that the canary did not carry, for the same models. " if _has_others(scores) else ""
+    alarms = "Dashed: features that the canary did not carry, for the same models. " if _has_uncarried(scores) else ""
     caption = (
         f"Share of {n} canaries whose feature has at most this p-value among all of its kind, by the slopes in its "
         "pixels: canary model less control model (pair), less clean models of other seeds (references), or change of "
@@ -166,14 +168,14 @@ def exact_ranks(table: pa.Table) -> Figure | None:
         colour, _, dash = looks[score.score]
         x, y = _share_steps(score.carried, smallest_p)
         layers.append(line(x, y, colour, drawstyle="steps-post", linewidth=1.6, linestyle=dash))
-        if len(score.others):
-            shares = np.searchsorted(score.others, levels, side="right") / len(score.others)
+        if len(score.uncarried):
+            shares = np.searchsorted(score.uncarried, levels, side="right") / len(score.uncarried)
             layers.append(line(levels, shares, colour, linewidth=1.0, linestyle=(0, (4, 2))))
     panel = Panel(
         (0.68, foot + 0.55, drawing.WIDTH - 0.85, 2.05),
         layers,
-        Axis("p at most", most=None, log=[smallest_p, 1.0]),
-        Axis("share of canaries", (0, 1.02), most=None),
+        Axis("p at most", max_ticks=None, log=[smallest_p, 1.0]),
+        Axis("share of canaries", (0, 1.02), max_ticks=None),
     )
     return Chart(
         "exact-ranks",
@@ -193,19 +195,19 @@ def exact_ranks(table: pa.Table) -> Figure | None:
     ).figure()
 
 
-def _has_others(scores: list[Ranks]) -> bool:
-    return any(len(score.others) for score in scores)
+def _has_uncarried(scores: list[Ranks]) -> bool:
+    return any(len(score.uncarried) for score in scores)
 
 
 def describe_ranks(score: Ranks) -> str:
     shares = ", ".join(f"{score.describe_share(level)} at p ≤ {level:g}" for level in LEVELS)
     words = f"{score.score}: {shares}; median p {drawing.format_number(float(np.median(score.carried)))}"
-    if not len(score.others):
+    if not len(score.uncarried):
         return f"{words}."
     alarms = ", ".join(
-        f"{drawing.format_number(float((score.others <= level).mean()))} at {level:g}" for level in LEVELS
+        f"{drawing.format_number(float((score.uncarried <= level).mean()))} at {level:g}" for level in LEVELS
     )
-    return f"{words}; of {len(score.others)} features not carried {alarms}."
+    return f"{words}; of {len(score.uncarried)} features not carried {alarms}."
 
 
 def _share_steps(p_values: Array, smallest_p: float) -> tuple[Array, Array]:

@@ -204,7 +204,7 @@ def rates_by_models(summary: Sequence[Row]) -> Figure | None:
         look = {"marker": marker, "markersize": 5.5, "linestyle": dash, "linewidth": 1.2}
         layers.append(estimate_marks(x, rows, colour, 1.6, **look))
     ticks = (range(len(places)), [f"{model_count:g}" for model_count in places])
-    across = Axis("canary models, each with its own seed", (-0.5, len(places) - 0.5), ticks=ticks, grid=False)
+    across = Axis("canary models, each with its own seed", (-0.5, len(places) - 0.5), ticks=ticks, has_grid=False)
     return Chart(
         "by-models",
         "How many models are needed to find the feature?",

@@ -45,8 +45,8 @@ def evidence(table: pa.Table) -> Figure | None:
             Panel(
                 (0.85, 0.55, drawing.WIDTH - 1.0, 1.9),
                 [level(1.0), level(1 / alpha, DOTTED), line(pairs, path, "canary", marker="o", markersize=4.5)],
-                Axis("pairs of trainings", whole=True),
-                Axis("evidence", most=None),
+                Axis("pairs of trainings", integer_ticks=True),
+                Axis("evidence", max_ticks=None),
                 finish=[lift],
             )
         ],

@@ -36,8 +36,8 @@ def histories(table: pa.Table) -> Figure | None:
         facets.append(
             Facet(
                 [partial(_draw_history, curves=curves, name=name)],
-                y=Axis(label, most=4, log=() if name == "validation_loss" else None),
-                x=Axis("epoch" if lowest else "", limits, 6, whole=True, worded=lowest),
+                y=Axis(label, max_ticks=4, log=() if name == "validation_loss" else None),
+                x=Axis("epoch" if lowest else "", limits, 6, integer_ticks=True, has_tick_labels=lowest),
             )
         )
     return Chart(
@@ -76,11 +76,11 @@ def _draw_kind(axes: Any, model: str, curves: LearningCurves, name: str, line_co
     lined = curves.lined(line_count)
     if curves.models == 1:
         axes.plot(epochs, values[0], color=drawing.light(model), linewidth=1.6, linestyle=LINES[model])
-        axes.plot(curves.kept + 1, values[0, curves.kept], "o", color=drawing.light(model), markersize=5)
+        axes.plot(curves.kept_epochs + 1, values[0, curves.kept_epochs], "o", color=drawing.light(model), markersize=5)
         return
     thread = drawing.light(f"{model}-thread")
     axes.plot(epochs, values[lined].T, color=thread, linewidth=0.6, zorder=2)
-    kept_epochs = curves.kept[lined]
+    kept_epochs = curves.kept_epochs[lined]
     axes.plot(kept_epochs + 1, values[lined, kept_epochs], "o", color=thread, markersize=2.6, zorder=2.5)
     half = (~np.isnan(values)).sum(axis=0) * 2 >= curves.models
     if not half.any():
@@ -93,10 +93,11 @@ def _draw_kind(axes: Any, model: str, curves: LearningCurves, name: str, line_co
 def _describe_history(model: str, curves: LearningCurves) -> str:
     """Describe the kept epochs, and the loss and accuracy at them."""
     rows = np.arange(curves.models)
-    final_values = {name: values[rows, curves.kept] for name, values in curves.measures.items()}
+    final_values = {name: values[rows, curves.kept_epochs] for name, values in curves.measures.items()}
     loss, accuracy = (np.nanmedian(values) if np.isfinite(values).any() else None for values in final_values.values())
     return (
-        f"{curves.models} {KIND_NAMES[model]} models: kept from epoch {int(curves.kept.min()) + 1} to "
-        f"{int(curves.kept.max()) + 1}, median {float(np.median(curves.kept)) + 1:g}; there the median validation "
-        f"loss is {drawing.format_number(loss)} and the median accuracy {drawing.format_number(accuracy)}."
+        f"{curves.models} {KIND_NAMES[model]} models: kept from epoch {int(curves.kept_epochs.min()) + 1} to "
+        f"{int(curves.kept_epochs.max()) + 1}, median {float(np.median(curves.kept_epochs)) + 1:g}; there the "
+        f"median validation loss is {drawing.format_number(loss)} and the median accuracy "
+        f"{drawing.format_number(accuracy)}."
     )

@@ -57,7 +57,9 @@ def influence(pairs: Pairs, chosen_table: pa.Table, traced: pa.Table, summary: S
     for score, of_score in marks_by_score.items():
         last = score == list(marks_by_score)[-1]
         rest = f"; Pearson's r {of_canaries}" if score == "m" and of_canaries else ""
-        across = Axis("self-influence of the clean image" if last else "", worded=last, log=of_score[0].tolist())
+        across = Axis(
+            "self-influence of the clean image" if last else "", has_tick_labels=last, log=of_score[0].tolist()
+        )
         heading = f"{SCORES[score].partition(',')[0]}, nats{rest}"
         facets.append(Facet(scatter(*of_score, n), heading, x=across))
     panels, height = facet_panels(facets, PANEL, gap=0.45), PANEL * len(marks_by_score) + 0.72

@@ -148,7 +148,7 @@ def _non_private_shares(cell: Run) -> dict[float, Share]:
 def _ladder_panels(rungs: Sequence[Rung], levels: Sequence[float]) -> list[Panel]:
     """The effect, then the shares at each level, by epsilon."""
     ticks = (range(len(rungs)), [rung.name for rung in rungs])
-    across = Axis("epsilon", (-0.5, len(rungs) - 0.5), ticks=ticks, grid=False)
+    across = Axis("epsilon", (-0.5, len(rungs) - 0.5), ticks=ticks, has_grid=False)
     facets = [effect_facet(rungs)]
     for share_level in levels:
         shares = {
@@ -163,7 +163,7 @@ def _ladder_panels(rungs: Sequence[Rung], levels: Sequence[float]) -> list[Panel
         ]
         measured = estimate_marks(list(shares), [asdict(share) for share in shares.values()], "accent", **DOT)
         title = f"share of features found by one model at p ≤ {share_level:g}"
-        facets.append(Facet([*bounds, measured, level(share_level)], title, Axis(limits=(-0.05, 1.05), most=3)))
+        facets.append(Facet([*bounds, measured, level(share_level)], title, Axis(limits=(-0.05, 1.05), max_ticks=3)))
     return facet_panels(facets, PANEL, across, gap=0.45, foot=0.55)
 
 
@@ -177,5 +177,5 @@ def effect_facet(rungs: Sequence[Rung]) -> Facet:
     dots = estimate_marks(range(len(rungs)), effects, "accent", **DOT)
     if wide:
         set_log_axis = partial(drawing.set_log_y_axis, wide=True)
-        return Facet([dots], title, Axis(most=None), finish=[set_log_axis])
+        return Facet([dots], title, Axis(max_ticks=None), finish=[set_log_axis])
     return Facet([dots, level(0)], title)

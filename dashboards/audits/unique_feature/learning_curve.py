@@ -30,7 +30,7 @@ class LearningCurves:
 
     names: tuple[tuple[int, int], ...]  # canary and seed
     measures: Mapping[str, Array]
-    kept: NDArray[np.int64]  # (models,), index of the kept epoch, or -1
+    kept_epochs: NDArray[np.int64]  # (models,), index of the kept epoch, or -1
 
     @property
     def models(self) -> int:
@@ -75,8 +75,8 @@ def _measure_panels(followed: Mapping[str, LearningCurves], measures: Sequence[s
                 *([level(0)] if name in SCORES else []),
                 *(partial(_draw_curves, model=model, followed=kind, name=name) for model, kind in followed.items()),
             ],
-            Axis("epoch, 0: before training" if lowest else "", limits, 6, whole=True, worded=lowest),
-            Axis(most=4, log=() if name == "validation_loss" else None),
+            Axis("epoch, 0: before training" if lowest else "", limits, 6, integer_ticks=True, has_tick_labels=lowest),
+            Axis(max_ticks=4, log=() if name == "validation_loss" else None),
             f"{MEASURES[name]}, nats",
         )
 
@@ -125,8 +125,8 @@ def _draw_curves(axes: Any, model: str, followed: LearningCurves, name: str) -> 
     axes.plot(
         epochs, values[lined].T, color=colour, linewidth=width, linestyle=LINES[model] if alone else "-", zorder=2
     )
-    dotted = lined[followed.kept[lined] >= 0]
-    kept_epochs = followed.kept[dotted]
+    dotted = lined[followed.kept_epochs[lined] >= 0]
+    kept_epochs = followed.kept_epochs[dotted]
     axes.plot(
         kept_epochs,
         values[dotted, kept_epochs],
@@ -156,7 +156,7 @@ def _mean_over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array
 
 def _describe_curves(model: str, followed: LearningCurves, measures: Sequence[str]) -> str:
     """Describe the kept epochs and the mean scores before training and at them."""
-    n, kept_epochs = followed.models, followed.kept
+    n, kept_epochs = followed.models, followed.kept_epochs
     rows = np.flatnonzero(kept_epochs >= 0)
     words = []
     for name in measures:

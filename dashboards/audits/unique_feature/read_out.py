@@ -37,9 +37,9 @@ GIVEN = {"reference_ranks": (REFERENCE_RANKS, "with references"), "weight_ranks"
 class ReadOut:
     """A rank with slopes, the name of its model or canary, and the audited feature with its family."""
 
-    who: str
+    name: str
     row: Row
-    asked: Relatives
+    relatives: Relatives
 
 
 def read_out(run: Run, config: UniqueFeature) -> Iterator[Picture]:
@@ -49,8 +49,8 @@ def read_out(run: Run, config: UniqueFeature) -> Iterator[Picture]:
     for source in sources:
         yield from _strongest_pictures(source)
     for source in sources:
-        if isinstance(source.asked.feature, Words):
-            yield from _letter_pictures(source, source.asked.feature, shape)
+        if isinstance(source.relatives.feature, Words):
+            yield from _letter_pictures(source, source.relatives.feature, shape)
 
 
 def canary_ranks(table: pa.Table, config: UniqueFeature) -> Iterator[ReadOut]:
@@ -93,16 +93,16 @@ def _strongest_pictures(source: ReadOut) -> Iterator[Picture]:
     hits = f"{row['hits']} of {row['inked']} hit, {drawing.format_number(row['hits_by_chance'])} by chance"
     for which, mask in (("audited feature", row["ink"]), ("reconstructed", strongest)):
         image = (np.array(mask, bool).reshape(shape) * OPAQUE).astype(np.uint8)[..., None]
-        title = f"{source.who}, {which}{f', {hits}' if mask is strongest else ''}"
+        title = f"{source.name}, {which}{f', {hits}' if mask is strongest else ''}"
         yield Picture(encode_png(image), title, f"The feature's position, {title}", HEADING)
 
 
 def _letter_pictures(source: ReadOut, feature: Words, shape: Shape) -> Iterator[Picture]:
     """The audited words, those that the slopes spell, and the best fit among similar features."""
     slopes = _slope_image(source.row, feature.patch(), shape)
-    family_members = family(feature, source.asked.family, source.asked.seed, shape[:2])
+    family_members = family(feature, source.relatives.family, source.relatives.seed, shape[:2])
     letters = read_letters(feature, family_members, slopes)
-    nearest, nearest_name = _nearest_alike(source.asked, family_members, slopes)
+    nearest, nearest_name = _nearest_alike(source.relatives, family_members, slopes)
     by_chance = drawing.format_number(letters.right_by_chance)
     chance = f"{letters.right} of {letters.letters} letters right, {by_chance} by chance"
     patches = (feature.patch(), replace(feature, words=letters.words).patch(), nearest)
@@ -112,7 +112,7 @@ def _letter_pictures(source: ReadOut, feature: Words, shape: Shape) -> Iterator[
         f"best fit among similar features: {nearest_name}",
     )
     for title, image in zip(titles, _paint(patches), strict=True):
-        yield Picture(encode_png(image), f"{source.who}, {title}", f"White on black, {source.who}, {title}", LETTERS)
+        yield Picture(encode_png(image), f"{source.name}, {title}", f"White on black, {source.name}, {title}", LETTERS)
 
 
 def _slope_image(row: Row, patch: Patch, shape: Shape) -> Array:

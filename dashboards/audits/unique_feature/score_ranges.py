@@ -95,8 +95,8 @@ def _spread_facet(title: str, names: list[int], spread: Spread, twin: Array, acr
             *spread.further,
         ],
         title,
-        Axis(limits=drawing.padded_limits([0.0, *spread.low, *spread.high, low, high]), most=4),
-        Axis(across, (-1, count), ticks=(range(len(labels)), labels), grid=False),
+        Axis(limits=drawing.padded_limits([0.0, *spread.low, *spread.high, low, high]), max_ticks=4),
+        Axis(across, (-1, count), ticks=(range(len(labels)), labels), has_grid=False),
         finish=[lambda axes: axes.tick_params(axis="x", length=0)],
     )
 

@@ -24,11 +24,11 @@ def power(config: DejaVu) -> Iterator[Power]:
         error = (2 * KNOWN * (1 - KNOWN) / size) ** 0.5
         return mean_rate(SHARE - config.negligible, error)
 
-    enough = smallest_size(pictures, 1, lambda size: rate(size) >= GOAL, factor=1.05)
+    required_size = smallest_size(pictures, 1, lambda size: rate(size) >= GOAL, factor=1.05)
     advice = (
         ""
-        if enough is None
-        else f"attack {enough * 100 // config.confident_percent:,} images (per_class, attack_images)"
+        if required_size is None
+        else f"attack {required_size * 100 // config.confident_percent:,} images (per_class, attack_images)"
     )
     effect = f"a tenth of the {pictures:,} confident images memorised"
     yield Power(effect, rate(pictures), advice)

@@ -41,15 +41,15 @@ def pool_ways(ways: tuple[Way, Way]) -> Pooled:
     Equally confident images are taken in this order, which must not depend on the sets: otherwise the actual division
     would not be exchangeable with the others.
     """
-    forth, back = ways
-    n = len(forth) + len(back)
-    has_ids = forth.ids is not None and back.ids is not None
-    order = np.argsort(np.concatenate([forth.ids, back.ids]), kind="stable") if has_ids else np.arange(n)
+    first, second = ways
+    n = len(first) + len(second)
+    has_ids = first.ids is not None and second.ids is not None
+    order = np.argsort(np.concatenate([first.ids, second.ids]), kind="stable") if has_ids else np.arange(n)
     return Pooled(
-        np.concatenate([forth.labels, back.labels])[order],
-        (np.arange(n) < len(forth))[order],
-        _join_inferences(forth.target, back.reference, order),
-        _join_inferences(forth.reference, back.target, order),
+        np.concatenate([first.labels, second.labels])[order],
+        (np.arange(n) < len(first))[order],
+        _join_inferences(first.target, second.reference, order),
+        _join_inferences(first.reference, second.target, order),
     )
 
 

@@ -47,10 +47,10 @@ class Scored:
     u_redrawn: Array
     m_redrawn: Array
 
-    def select(self, those: Mask) -> Scored:
+    def select(self, mask: Mask) -> Scored:
         """Some of these observations."""
         arrays = self.u_without, self.m_without, self.u_redrawn, self.m_redrawn
-        return Scored(self.rows[those], self.u[those], self.m[those], *(array[those] for array in arrays))
+        return Scored(self.rows[mask], self.u[mask], self.m[mask], *(array[mask] for array in arrays))
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ def scored_observations(scores: pa.Table) -> Scored:
         else log_p_trained
     )
     is_scored = ~(np.isnan(u) | np.isnan(m))
-    every = Scored(rows.astype(np.int64), u, m, u_without, m_without, u_redrawn, m_redrawn)
-    return every.select(is_scored)
+    all_observations = Scored(rows.astype(np.int64), u, m, u_without, m_without, u_redrawn, m_redrawn)
+    return all_observations.select(is_scored)
 
 
 def statistic_with_interval(statistic: Callable[[Array, Array], float], observations: Scored) -> OfAll:
@@ -97,8 +97,8 @@ def statistic_with_interval(statistic: Callable[[Array, Array], float], observat
         return OfAll(estimate, null)
     from scipy import stats
 
-    apart = abs(value - null) / (spread * np.sqrt(1 + 1 / len(null_values)))
-    return OfAll(estimate, null, float(2 * stats.t.sf(apart, len(null_values) - 1)))
+    t = abs(value - null) / (spread * np.sqrt(1 + 1 / len(null_values)))
+    return OfAll(estimate, null, float(2 * stats.t.sf(t, len(null_values) - 1)))
 
 
 def column(table: pa.Table, name: str) -> Array:

@@ -210,9 +210,9 @@ class LogDensities:
             for (repetition, model), training in self.shared.items():
                 fill(log_p[:, repetition, model], training, epoch, rows[positions])
             for position, row in enumerate(rows[positions].tolist()):
-                alone = slice(start + position, start + position + 1)
+                row_slice = slice(start + position, start + position + 1)
                 for repetition, training in self.by_row.get(row, {}).items():
-                    fill(log_p[position : position + 1, repetition, 1], training, epoch, rows[alone])
+                    fill(log_p[position : position + 1, repetition, 1], training, epoch, rows[row_slice])
             yield Block(number, positions, log_p, folds[positions])
 
     def effective_samples(self, epoch: int, of_encoder: bool = False) -> NDArray[np.float64]:

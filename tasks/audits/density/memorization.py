@@ -149,8 +149,11 @@ def matched_count_score(
     score = _mean_over_draws(log_mean(draws_of_trained, models[:, None]), log_mean(log_p_held_out, models), is_draw)
     if not without_each:
         return score, np.empty((len(score), 0))
-    rest = models[:, None] - usable
-    u, v = log_mean_but_one(draws_of_trained, rest[:, :, None]), log_mean_but_one(log_p_held_out, rest)
+    remaining_models = models[:, None] - usable
+    u, v = (
+        log_mean_but_one(draws_of_trained, remaining_models[:, :, None]),
+        log_mean_but_one(log_p_held_out, remaining_models),
+    )
     return score, _mean_over_draws(u, v, is_draw[:, None])
 
 

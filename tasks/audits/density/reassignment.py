@@ -69,17 +69,17 @@ def p_values(
     p = np.full(len(log_p), np.nan)
     defined, has_model = ~np.isnan(terms(log_p, held_out).score), ~np.isnan(log_p)
     relative, bound = _relative_densities(log_p, held_out)
-    for models, alike in patterns(has_model, defined):
-        entries = relative[alike].reshape(len(alike), -1)
-        below = np.zeros(len(alike), np.int64)
+    for models, group in patterns(has_model, defined):
+        entries = relative[group].reshape(len(group), -1)
+        below = np.zeros(len(group), np.int64)
         for columns in assignments(models, permutations, chance):
-            below += np.count_nonzero(entries @ columns <= bound[alike], axis=1)
+            below += np.count_nonzero(entries @ columns <= bound[group], axis=1)
         number = possible(models)
         if number <= permutations + 1:
-            p[alike] = below / number
+            p[group] = below / number
             continue
-        p[alike] = (1 + below) / (1 + permutations)
-        for row in alike[below <= FEW].tolist():
+        p[group] = (1 + below) / (1 + permutations)
+        for row in group[below <= FEW].tolist():
             p[row] = _share_of_all(relative[row], models, float(bound[row, 0]), max_sums)
     return p
 
@@ -112,19 +112,21 @@ def least_found(log_p: Array, held_out: Indices, level: float, negligible: float
         block_terms.v,
         _relative_densities(log_p, held_out)[1],
     )  # neither depends on the models that trained on it
-    counted = has_model & (block_terms.held_out_models > 0)[:, :, None]
+    is_counted = has_model & (block_terms.held_out_models > 0)[:, :, None]
     is_trained = np.arange(log_p.shape[2]) != held_out[:, :, None]
     rises = np.full(len(log_p), np.nan)
     is_defined = ~np.isnan(block_terms.score) & ~(log_p == -np.inf).any(axis=(1, 2))
     for row in np.flatnonzero(is_defined).tolist():
-        one = log_p[row]
+        densities = log_p[row]
 
-        def passes(nats: float, row: int = row, one: Array = one) -> bool:
-            relative = relative_to(v[row : row + 1], (one + nats * is_trained[row])[None], counted[row : row + 1])[0]
+        def passes(nats: float, row: int = row, densities: Array = densities) -> bool:
+            relative = relative_to(
+                v[row : row + 1], (densities + nats * is_trained[row])[None], is_counted[row : row + 1]
+            )[0]
             return _share_of_all(relative, has_model[row], float(bound[row, 0])) <= level
 
         # Large enough that the sum of every other assignment is greater, unless no rise suffices.
-        low, high = 0.0, float(np.nanmax(one) - np.nanmin(one) + np.log(2 * one.size))
+        low, high = 0.0, float(np.nanmax(densities) - np.nanmin(densities) + np.log(2 * densities.size))
         if not passes(high):
             rises[row] = np.inf
             continue
@@ -158,7 +160,7 @@ def reassign_models(log_p: Array, held_out: Indices, chance: np.random.Generator
     return np.where(has_own_model, new_models, held_out)
 
 
-def relative_to(v: Array, log_p: Array, counted: Mask) -> Array:
+def relative_to(v: Array, log_p: Array, is_counted: Mask) -> Array:
     """p / exp V, (n, L, K), 0 if not counted. No term of V exceeds L, so values are clipped at 2 L.
 
     V = -inf is a sum of zeros; every p above 0 is then clipped.
@@ -169,7 +171,7 @@ def relative_to(v: Array, log_p: Array, counted: Mask) -> Array:
         relative = np.exp(log_p - v[:, None, None])
     if impossible.any():
         relative[impossible] = np.where(log_p[impossible] == -np.inf, 0.0, ceiling)
-    return np.where(counted, np.minimum(relative, ceiling), 0.0)
+    return np.where(is_counted, np.minimum(relative, ceiling), 0.0)
 
 
 def patterns(has_model: Mask, defined: Mask) -> Iterator[tuple[Mask, NDArray[np.int64]]]:
@@ -202,17 +204,17 @@ def assignments(models: Mask, permutations: int, chance: np.random.Generator) ->
     number = possible(models)
     last = number if number <= permutations + 1 else permutations
     for start in range(0, last, TOGETHER):
-        these = np.arange(start, min(start + TOGETHER, last))
-        matrix = np.zeros((models.size, len(these)))
-        digits = these
+        numbers = np.arange(start, min(start + TOGETHER, last))
+        matrix = np.zeros((models.size, len(numbers)))
+        digits = numbers
         for repetition, (models_of_repetition, count) in enumerate(zip(model_lists, counts, strict=True)):
             if not count:
                 continue
             if number <= permutations + 1:
                 digits, positions = digits // count, digits % count
             else:
-                positions = chance.integers(0, count, len(these))
-            matrix[repetition * folds + models_of_repetition[positions], np.arange(len(these))] = 1.0
+                positions = chance.integers(0, count, len(numbers))
+            matrix[repetition * folds + models_of_repetition[positions], np.arange(len(numbers))] = 1.0
         yield matrix
 
 
@@ -271,8 +273,8 @@ def binned_share(lists: Sequence[Array], sizes: Sequence[int], slack: float, bin
     shares[0] = 1.0
     for values, size in zip(lists, sizes, strict=True):  # order does not matter: every size divides once
         steps = np.floor(values * (bins / slack)).astype(np.int64) if slack > 0 else np.zeros(len(values), np.int64)
-        moved = np.zeros(bins + 1)
+        shifted_shares = np.zeros(bins + 1)
         for step in np.minimum(steps, bins).tolist():
-            moved[step:] += shares[: bins + 1 - step]
-        shares = moved / size
+            shifted_shares[step:] += shares[: bins + 1 - step]
+        shares = shifted_shares / size
     return float(shares.sum())

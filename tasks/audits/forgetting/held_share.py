@@ -87,15 +87,15 @@ class ShareCurve:
     def estimate_share(self, effect: float, models: int) -> Estimate:
         """The share with this mean effect and its limits (95 % on each side); n is the number of models."""
         last = float(self.shares[-1])
-        tried = np.linspace(0, last, STEPS + 1)
-        mean = np.interp(tried, self.shares, self.means)
-        rising = np.interp(tried, self.shares, np.maximum.accumulate(self.means))
+        candidates = np.linspace(0, last, STEPS + 1)
+        mean = np.interp(candidates, self.shares, self.means)
+        rising = np.interp(candidates, self.shares, np.maximum.accumulate(self.means))
         reach = self.one_sided_margin(models)
-        high = float(tried[mean - reach <= max(effect, self.means[0])].max())
-        above = tried[rising + reach >= effect]
+        high = float(candidates[mean - reach <= max(effect, self.means[0])].max())
+        above = candidates[rising + reach >= effect]
         low = float(above.min()) if len(above) else last
-        like = tried[rising <= effect]
-        value = float(like.max()) if len(like) else 0.0
+        shares_below = candidates[rising <= effect]
+        value = float(shares_below.max()) if len(shares_below) else 0.0
         return Estimate(value, low, high if high < last else 1.0, models)
 
 

@@ -38,7 +38,11 @@ def power(config: Forgetting) -> Iterator[Power]:
         error = (1 / size + query / (control * size)) ** 0.5
         return mean_rate(SHARE * EFFECT, error)
 
-    enough = smallest_size(query, 1, lambda size: rate(size) >= GOAL, factor=1.05)
-    more = "" if enough is None else f"give {enough:,} images of D_Q and {enough * control // query:,} of control"
+    required_size = smallest_size(query, 1, lambda size: rate(size) >= GOAL, factor=1.05)
+    more = (
+        ""
+        if required_size is None
+        else f"give {required_size:,} images of D_Q and {required_size * control // query:,} of control"
+    )
     description = f"a model that holds {100 * SHARE:g} % of {query:,} images of D_Q ({control:,} control images)"
     yield Power(description, rate(query), more)

@@ -73,7 +73,10 @@ def ks(first: ArrayLike, second: ArrayLike, score: Score = "published") -> float
 def distances(first: NDArray[Any], second: NDArray[Any], score: Score) -> tuple[Array, Array]:
     """KS of each row of `first` (a, n) and each of `second` (b, m), and its position; both (a, b)."""
     first_values, second_values = [_sorted_values(row) for row in first], [_sorted_values(row) for row in second]
-    pairs = np.array([farthest(one, value, score) for one in first_values for value in second_values], np.float64)
+    pairs = np.array(
+        [farthest(first_value, second_value, score) for first_value in first_values for second_value in second_values],
+        np.float64,
+    )
     values = pairs.reshape(len(first), len(second), 2)
     return values[..., 0], values[..., 1]
 
@@ -181,10 +184,10 @@ class MeanDistance:
         """The relative variance of the mean; a single other model is assumed to vary like the calibration models."""
         if not self.mean or len(self.distances) < 2:
             return None
-        like = self if self.distances.shape[1] > 1 else calibration
-        if not like.mean or like.distances.shape[1] < 2:
+        source = self if self.distances.shape[1] > 1 else calibration
+        if not source.mean or source.distances.shape[1] < 2:
             return None
-        other_term = _variance_term(like.by_other, self.distances.shape[1])
+        other_term = _variance_term(source.by_other, self.distances.shape[1])
         return other_term, _variance_term(self.by_query)
 
 
@@ -213,8 +216,10 @@ def _ratio_terms(target: MeanDistance, calibration: MeanDistance) -> tuple[Term,
     if len(target.by_other) > 1:
         return _variance_term(target.by_other), calibration_term, query_term
     # One spread for both, so that its degrees of freedom count once.
-    alike = Term(calibration_term.variance + _variance_term(calibration.by_other, 1).variance, calibration_term.freedom)
-    return alike, query_term
+    other_term = Term(
+        calibration_term.variance + _variance_term(calibration.by_other, 1).variance, calibration_term.freedom
+    )
+    return other_term, query_term
 
 
 def mean_estimate(mean: float | None, terms: Terms, n: int) -> Estimate:

@@ -100,7 +100,7 @@ def _unlearning_job(
     before = training_job(question, data, target, kind, replicate)
     mixture: Mixture = before.config
     shares = tuple(_target_shares(question, data, target, kind, replicate))
-    how = Unlearning(
+    unlearning = Unlearning(
         kept=tuple(share for share in shares if share.part != data.query_part),
         forgotten=tuple(share for share in shares if share.part == data.query_part),
         method=method,
@@ -112,7 +112,7 @@ def _unlearning_job(
         optimiser=mixture.optimiser,
         batch=mixture.batch,
     )
-    return Job(unlearn, how, (before,))
+    return Job(unlearn, unlearning, (before,))
 
 
 def _target_shares(question: Scores, data: DataSets, target: Target, kind: Kind, replicate: int) -> Iterator[Share]:

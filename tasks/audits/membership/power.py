@@ -62,11 +62,13 @@ def power(config: Membership) -> Iterator[Power]:
     records = _count_records(config)
     models = question.models
     share = record_rate(models, question.draws, question.level, records)
-    enough = smallest_size(models, 2, lambda size: record_rate(size, question.draws, question.level, records) >= GOAL)
+    required_size = smallest_size(
+        models, 2, lambda size: record_rate(size, question.draws, question.level, records) >= GOAL
+    )
     yield Power(
         f"one record of {records:,} with an effect of {EFFECT:g} nats (models differ by {SPREAD:g} nat)",
         share,
-        "" if enough is None else f"train {enough} models",
+        "" if required_size is None else f"train {required_size} models",
     )
 
 

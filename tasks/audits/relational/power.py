@@ -28,6 +28,10 @@ def power(config: Relational) -> Iterator[Power]:
         ) ** 0.5
         return mean_rate(SHARE - question.negligible, error)
 
-    enough = smallest_size(training, 1, lambda size: rate(size) >= GOAL, factor=1.05)
-    advice = "" if enough is None else f"ask {enough:,} training questions, and more held-out ones in proportion"
+    required_size = smallest_size(training, 1, lambda size: rate(size) >= GOAL, factor=1.05)
+    advice = (
+        ""
+        if required_size is None
+        else f"ask {required_size:,} training questions, and more held-out ones in proportion"
+    )
     yield Power(f"a tenth of {training:,} answers memorised ({held_out:,} questions held out)", rate(training), advice)

@@ -145,10 +145,10 @@ def constant_log_p(training: Sequence[Tokens], held_out: Sequence[Tokens]) -> Ar
     return np.array([log_share[tokens].sum() for tokens in held_out])
 
 
-def plan(config: Text, scored: tuple[Job, ...]) -> tuple[Job, ...]:
+def plan(config: Text, scored_jobs: tuple[Job, ...]) -> tuple[Job, ...]:
     if config.outputs is not None or isinstance(config.question, Planted):
         return ()
-    return tuple(Job(learning, Scored(job.config), (job,)) for job in scored)
+    return tuple(Job(learning, Scored(job.config), (job,)) for job in scored_jobs)
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the level is not used

@@ -87,8 +87,8 @@ def _burn_random_features(images: str, clean: Pixels, rows: Rows, count: int, bu
     members = family(burning.feature, Family(count=MEMBERS), seed, size)
     patches = seeds.generator(burning.seed, "random members", images).integers(len(members), size=count)[rows]
     out = clean.copy()
-    for which in np.unique(patches):
-        out[patches == which] = burn(clean[patches == which], members[which])
+    for member in np.unique(patches):
+        out[patches == member] = burn(clean[patches == member], members[member])
     return out
 
 

@@ -315,9 +315,9 @@ def highest_standing(scores: Array) -> tuple[Array, NDArray[np.int64]]:
     """
     above = (scores[None] < scores[:, None]).sum(axis=1)  # (members, classes)
     count_below = above.max(axis=1)
-    here = np.where(above == count_below[:, None], scores, -np.inf)
-    _, standing = np.unique(np.stack([count_below, here.max(axis=1)], axis=1), axis=0, return_inverse=True)
-    return standing.reshape(-1).astype(np.float64), here.argmax(axis=1)
+    best_scores = np.where(above == count_below[:, None], scores, -np.inf)
+    _, standing = np.unique(np.stack([count_below, best_scores.max(axis=1)], axis=1), axis=0, return_inverse=True)
+    return standing.reshape(-1).astype(np.float64), best_scores.argmax(axis=1)
 
 
 def push_scores(odds: Array, other_odds: Array) -> Array:

@@ -270,7 +270,7 @@ def printed_cell(config: UniqueFeature) -> str:
     choice = pairs.choice
     if isinstance(choice, SelfInfluenceChoice):
         choice = replace(choice, with_feature=False)
-    here = replace(
+    published_config = replace(
         config,
         question=replace(
             pairs,
@@ -284,7 +284,7 @@ def printed_cell(config: UniqueFeature) -> str:
         probe=Dataset(config.probe.name),
         seed=0,
     )
-    return next((name for name, printed in PRINTED.items() if printed == here), "")
+    return next((name for name, printed in PRINTED.items() if printed == published_config), "")
 
 
 FEATURE = Asked("feature", "Feature in that image? A letter, words:... or picture:FILE", "words:JANE DOE", "A")

@@ -34,8 +34,8 @@ def log_odds(log_p: Array) -> Array:
     It goes on rising where P nears 1 and log P stands still. 1 - P is taken as -expm1(log P), and as the smallest
     float64 where P has rounded to 1.
     """
-    rest = np.maximum(-np.expm1(log_p), np.finfo(np.float64).tiny)
-    return np.asarray(log_p - np.log(rest))
+    complement = np.maximum(-np.expm1(log_p), np.finfo(np.float64).tiny)
+    return np.asarray(log_p - np.log(complement))
 
 
 def divergence(clean: Array, changed: Array) -> Array:

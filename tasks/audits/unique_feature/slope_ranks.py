@@ -46,34 +46,34 @@ OTHERS = len(GLYPHS)  # glyphs that the canary did not carry, on which its model
 class FeatureRegion:
     """The pixels of features of a kind in images of `shape` (h, w, c).
 
-    `where` are the indices, in a flattened image, of the pixels in which the features differ. `added` (features,
+    `indices` are the pixels of a flattened image in which the features differ. `added` (features,
     pixels) is the difference of each feature from the mean image, and `inked` (pixels,) the ink of the training images.
     """
 
     shape: tuple[int, int, int]
-    where: NDArray[np.int64]
+    indices: NDArray[np.int64]
     added: Array
     inked: Array
 
     def pixel_map(self, values: Array) -> Array:
         """The values as an image (h, w), summed over channels; 0 in all other pixels."""
         image = np.zeros(self.shape)
-        image.ravel()[self.where] = values
+        image.ravel()[self.indices] = values
         return np.asarray(image.sum(axis=2))
 
     @property
     def block(self) -> tuple[slice, slice]:
         """The rows and columns of the smallest block with all of these pixels."""
-        rows, columns, _ = np.unravel_index(self.where, self.shape)
+        rows, columns, _ = np.unravel_index(self.indices, self.shape)
         return slice(int(rows.min()), int(rows.max()) + 1), slice(int(columns.min()), int(columns.max()) + 1)
 
 
 def feature_region(clean: Pixels, sets: Sequence[Pixels], training: Pixels) -> FeatureRegion:
     """The pixels of the features in the `sets` of images, one feature each."""
     added = np.stack([(images.mean(axis=0) - clean.mean(axis=0)).ravel() / 255 for images in sets])
-    where = np.flatnonzero(np.ptp(added, axis=0) > 0)
+    indices = np.flatnonzero(np.ptp(added, axis=0) > 0)
     height, width, channels = clean.shape[1:]
-    return FeatureRegion((height, width, channels), where, added[:, where], pixel_ink(training).ravel()[where])
+    return FeatureRegion((height, width, channels), indices, added[:, indices], pixel_ink(training).ravel()[indices])
 
 
 def mean_standardised_slopes(slopes: Sequence[Array]) -> Array:
@@ -110,12 +110,12 @@ def slope_features(family_config: Relatives, size: tuple[int, int]) -> list[Feat
     return [family_config.feature, *family(family_config.feature, family_config.family, family_config.seed, size)]
 
 
-def rank_rows(family_config: Relatives, was_drawn: bool, slopes: Array, here: FeatureRegion) -> Iterator[Row]:
+def rank_rows(family_config: Relatives, was_drawn: bool, slopes: Array, region: FeatureRegion) -> Iterator[Row]:
     """The ranks by weighted slopes (pixels,) of the audited feature and of features that were never carried."""
     if is_counted(family_config):
-        yield from _rank_among_all(family_config, was_drawn, here.pixel_map(slopes))
+        yield from _rank_among_all(family_config, was_drawn, region.pixel_map(slopes))
     else:
-        yield _rank_among_members(family_config, was_drawn, slopes, here)
+        yield _rank_among_members(family_config, was_drawn, slopes, region)
 
 
 def _rank_among_all(family_config: Relatives, was_drawn: bool, field: Array) -> Iterator[Row]:
@@ -163,16 +163,16 @@ def _control_glyphs(family_config: Relatives, feature: Glyph, was_drawn: bool) -
     return [glyph for glyph in drawn_glyphs if isinstance(glyph, Glyph)]
 
 
-def _rank_among_members(family_config: Relatives, was_drawn: bool, slopes: Array, here: FeatureRegion) -> Row:
-    """The rank of the feature, the first of `here.added`, among the members of its family."""
-    scores = here.added @ slopes
+def _rank_among_members(family_config: Relatives, was_drawn: bool, slopes: Array, region: FeatureRegion) -> Row:
+    """The rank of the feature, the first of `region.added`, among the members of its family."""
+    scores = region.added @ slopes
     row = _rank_columns(rank_p_value(scores), len(scores), 0) | {"feature": "canary", "drawn": was_drawn}
     if isinstance(family_config.feature, Picture):
         return row  # a picture has no ink to be read out
-    rows, columns = here.block
-    marks = np.array([here.pixel_map(added)[rows, columns].ravel() for added in here.added])
+    rows, columns = region.block
+    marks = np.array([region.pixel_map(added)[rows, columns].ravel() for added in region.added])
     inks = marks > marks.max() / 2
-    values = here.pixel_map(slopes)[rows, columns].ravel()
+    values = region.pixel_map(slopes)[rows, columns].ravel()
     count = int(inks[0].sum())
     hits = (inks & strongest_pixels(values, count)).sum(axis=1)
     return row | {
@@ -214,15 +214,17 @@ def rank_alone(family_config: Relatives, clean: Pixels, names: Sequence[str], fi
     parts_and_names = ((part, name) for part, name, _ in _slope_look_alikes(family_config, clean))
     by_part = group_by(parts_and_names, lambda pair: pair[0])
     look_alike_names = {name for pairs in by_part.values() for _, name in pairs}
-    kin = [name for name in names if name not in look_alike_names]  # the feature and its family, or drawn glyphs
-    slopes, here = fit_slopes(kin)
-    yield from rank_rows(family_config, False, slopes, here)
+    family_names = [
+        name for name in names if name not in look_alike_names
+    ]  # the feature and its family, or drawn glyphs
+    slopes, region = fit_slopes(family_names)
+    yield from rank_rows(family_config, False, slopes, region)
     if family_config.family.look_alikes and isinstance(family_config.feature, Glyph) and is_counted(family_config):
-        yield from rank_glyph_parts(family_config.feature, here.pixel_map(slopes))
+        yield from rank_glyph_parts(family_config.feature, region.pixel_map(slopes))
     # The slopes are fitted to the feature and to each of its look-alikes alike.
     for pairs in by_part.values():
-        slopes, here = fit_slopes([kin[0], *(name for _, name in pairs), *kin[1:]])
-        scores = (here.added @ slopes)[: 1 + len(pairs)]
+        slopes, region = fit_slopes([family_names[0], *(name for _, name in pairs), *family_names[1:]])
+        scores = (region.added @ slopes)[: 1 + len(pairs)]
         yield _rank_columns(rank_p_value(scores), len(scores), 0) | {"feature": LOOK_ALIKE, "drawn": False}
 
 

@@ -131,7 +131,7 @@ def _check_data(config: UniqueFeature, question: TrainedHere, images: Images) ->
     image_count = len(images.train_images)
     if question.examples > image_count:
         raise ValueError(
-            f"examples is {question.examples}; it must be at most {image_count}, the training images there are"
+            f"examples is {question.examples}; it must be at most {image_count}, the number of training images"
         )
     for feature in (config.asked_feature, config.carried):
         check_fits(feature, *images.shape[:2])
@@ -141,11 +141,11 @@ def _check_canaries(question: CanaryPairs, images: Images) -> None:
     """Raise ValueError if there are fewer training images than canaries, or than neighbours to leave out."""
     rows = question.examples or len(images.train_images)
     if question.canaries > rows:
-        raise ValueError(f"canaries is {question.canaries}; it must be at most {rows}, the training images there are")
+        raise ValueError(f"canaries is {question.canaries}; it must be at most {rows}, the number of training images")
     if question.neighbours_left_out >= rows:
         raise ValueError(
-            f"neighbours_left_out is {question.neighbours_left_out}; it must be at most {rows - 1}, the training "
-            "images beside the canary's"
+            f"neighbours_left_out is {question.neighbours_left_out}; it must be at most {rows - 1}, the "
+            "number of other training images"
         )
 
 

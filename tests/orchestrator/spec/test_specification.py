@@ -106,9 +106,11 @@ def test_preset_reduced_to_one_config_is_plain_run() -> None:
 
 def test_sweep_varies_every_config_of_a_preset() -> None:
     cells = resolve.resolve_cells(Spec("toys", "three", {"label": "x"}, {"at": ("1", "2")}))
-    assert [{"parts": parts, "first": first, "at": at} for parts, first in ((2, 0), (3, 1)) for at in (1, 2)] == [
-        cell.setting for cell in cells
-    ]
+    assert [
+        {"parts": parts, "first": first, "at": part_number}
+        for parts, first in ((2, 0), (3, 1))
+        for part_number in (1, 2)
+    ] == [cell.setting for cell in cells]
     over = resolve.resolve_cells(Spec("toys", "three", {"first": "0"}, {"label": ("x", "y")}))
     assert [{"parts": parts, "label": label} for parts in (2, 3) for label in "xy"] == [
         swept_cell.setting for swept_cell in over

@@ -112,7 +112,7 @@ def test_chain_equals_unbroken_training() -> None:
         state_requests.append("requested")
         return saved_states
 
-    with checkpoints.use_links([Link(given=states)]):
+    with checkpoints.use_links([Link(earlier_states=states)]):
         continued = fit_diffusion(TINY, *random_images(), source="these")
     assert state_requests == ["requested"]
     assert equal(continued, fit_diffusion(TINY, *random_images()))
@@ -123,7 +123,7 @@ def test_state_of_other_vectors_is_ignored() -> None:
     images, vectors = random_images()
     with checkpoints.use_links([Link(leave=saved_states.append)]):
         fit_diffusion(replace(TINY, epochs=2), images, vectors[::-1], source="others")
-    with checkpoints.use_links([Link(given=lambda: saved_states)]):
+    with checkpoints.use_links([Link(earlier_states=lambda: saved_states)]):
         assert equal(fit_diffusion(TINY, images, vectors, source="these"), fit_diffusion(TINY, images, vectors))
 
 

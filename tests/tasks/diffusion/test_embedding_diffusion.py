@@ -91,7 +91,7 @@ def test_last_link_keeps_model_of_unbroken_training() -> None:
     with checkpoints.use_links([Link(leave=saved_states.append)]):
         assert len(train_diffusion(jobs[0].config, [snapshots(1)])) == 0
     unbroken = train_diffusion(CONFIG, [snapshots(1)])
-    with checkpoints.use_links([Link(given=lambda: saved_states)]):
+    with checkpoints.use_links([Link(earlier_states=lambda: saved_states)]):
         with compute_context.use_context(compute_context.ComputeContext()) as notes:
             assert unbroken.equals(train_diffusion(CONFIG, [snapshots(1)]))
         assert notes["continued_from"] == 1

@@ -224,7 +224,7 @@ def test_nearest_usable_state_is_taken() -> None:
         pack_state(make_state(5), "this"),
     ]
     states.append(pack_state(make_state(2), "this"))
-    with checkpoints.use_links([Link(), Link(given=lambda: states)]):
+    with checkpoints.use_links([Link(), Link(earlier_states=lambda: states)]):
         assert [len(describe(nearest_state(1, "this", NETWORK, end))[0].split("Epoch(")) - 1 for end in (5, 9, 4)] == [
             5,
             9,

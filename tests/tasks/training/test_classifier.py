@@ -126,7 +126,7 @@ def test_canary_outside_rows_ends_only_its_training() -> None:
 
 
 def test_more_examples_than_available_are_refused() -> None:
-    with pytest.raises(ValueError, match="examples is 1438; digits has 1437 to train on"):
+    with pytest.raises(ValueError, match="examples is 1438; digits has 1437 training images"):
         train(Training(DIGITS, examples=1438), ())
 
 

@@ -109,7 +109,7 @@ def test_evaluation_does_not_change_training_rows() -> None:
 
 def test_too_many_examples_end_only_that_training() -> None:
     many_more = replace(TINY, held_out=None, examples=1438)
-    with pytest.raises(ValueError, match="examples is 1438; digits has 1437 to train on"):
+    with pytest.raises(ValueError, match="examples is 1438; digits has 1437 training images"):
         fit(many_more, ())
     row_out_of_range = replace(TINY, held_out=Row(40))
     outcomes = dict(train_many([row_out_of_range, TINY], [(), ()]))

@@ -58,11 +58,11 @@ def agreement(config: Repeats, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - re
     export = handed_out(crops_of(config.attack, pictures), pictures, config.repeated)
     table, public = read_embeddings(config.embeddings), export.public_ids
     repeated, originals = table.select(export.repeated_ids), table.select([public[index] for index in export.repeated])
-    apart, largest = (
+    differences, magnitudes = (
         np.abs(repeated - originals).max(axis=1),
         np.maximum(np.abs(repeated), np.abs(originals)).max(axis=1),
     )
-    return make_table(AGREEMENT, repeated=len(apart), differing=int((apart > SAME * largest).sum()))
+    return make_table(AGREEMENT, repeated=len(differences), differing=int((differences > SAME * magnitudes).sum()))
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:

@@ -102,8 +102,8 @@ def distribution(config: Distribution, inputs: Inputs) -> pa.Table:
                 rows += _statistic_rows(score, repetitions, about, np.flatnonzero(all_labels == label))
         p_value = gain.t_test() if isinstance(config.models, LeaveOneOut) else gain.p_value()
         about = {"epoch": epoch, "score": "gain", "label": None, "statistic": "mean"}
-        rest = {"observations": gain.observations, "null": 0.0 if last else None, "p_value": p_value}
-        rows.append(about | columns(gain.estimate) | rest)
+        counts = {"observations": gain.observations, "null": 0.0 if last else None, "p_value": p_value}
+        rows.append(about | columns(gain.estimate) | counts)
     return pa.Table.from_pylist(rows, DISTRIBUTION)
 
 
@@ -165,15 +165,15 @@ def _statistic_rows(
     nulls = [describe(null[selection]) for null in score.null]
     for statistic, value in describe(values).items():
         null = float(np.mean([redrawn[statistic] for redrawn in nulls])) if nulls else np.nan
-        counted = np.isfinite(values) if statistic in ("mean", "skewness") else ~np.isnan(values)
-        estimate = statistics.jackknife(value, [rest[statistic] for rest in without])
-        if not has_interval(statistic, int(counted.sum())):
+        is_counted = np.isfinite(values) if statistic in ("mean", "skewness") else ~np.isnan(values)
+        estimate = statistics.jackknife(value, [description[statistic] for description in without])
+        if not has_interval(statistic, int(is_counted.sum())):
             estimate = replace(estimate, low=None, high=None)
         yield {
             **about,
             "statistic": statistic,
             **columns(estimate),
-            "observations": int(counted.sum()),
+            "observations": int(is_counted.sum()),
             "null": None if np.isnan(null) else null,
             "p_value": None,
         }

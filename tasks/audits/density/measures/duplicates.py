@@ -83,8 +83,8 @@ def closest_other(rows: NDArray[np.float32]) -> Closest:
     neighbours = nearest(rows, rows, 2)
     # Of several equal rows the first two are nearest to all, so a row is not always among its own neighbours.
     column = (neighbours.rows[:, 0] == np.arange(len(rows))).astype(np.intp)
-    every = np.arange(len(rows))
-    return Closest(neighbours.distances[every, column], neighbours.rows[every, column])
+    row_numbers = np.arange(len(rows))
+    return Closest(neighbours.distances[row_numbers, column], neighbours.rows[row_numbers, column])
 
 
 DUPLICATES = pa.schema(

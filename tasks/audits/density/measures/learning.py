@@ -124,8 +124,8 @@ def bernoulli_log_p(pixels: Array, q: Array) -> Array:
 
 def normal_log_p(pixels: Array, mean: Array, variance: Array) -> Array:
     """The mean log density of byte + u by normal pixels, whose `mean` is of the bytes, (images,)."""
-    apart = (pixels - mean) ** 2 + 1 / 12
-    log_p: Array = -0.5 * (np.log(2 * math.pi * variance).sum() + apart @ (1 / variance))
+    squared_errors = (pixels - mean) ** 2 + 1 / 12
+    log_p: Array = -0.5 * (np.log(2 * math.pi * variance).sum() + squared_errors @ (1 / variance))
     return log_p
 
 

@@ -86,8 +86,8 @@ def neighbours(config: Neighbouring, inputs: Inputs) -> pa.Table:
     images = load(config.data)
     samples = halve(_sampled_images(inputs[0], images))
     rows = halve(_observed_images(config, images))
-    alone = config.asked == "test"
-    validation = closest_other(rows) if alone else closest(rows, halve(images.test_images))
+    is_test = config.asked == "test"
+    validation = closest_other(rows) if is_test else closest(rows, halve(images.test_images))
     return table_of(validation, closest(rows, samples))
 
 

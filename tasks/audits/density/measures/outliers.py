@@ -73,8 +73,8 @@ def outliers(config: Outliers, inputs: Inputs) -> pa.Table:
     shares = _shares_of(observations, bin_numbers, len(between) + 1)
     rows = []
     for number in range(len(between) + 1):
-        here = bin_numbers == number
-        memorised, regular = observations.rows[here & high], observations.rows[here & ~high]
+        is_in_bin = bin_numbers == number
+        memorised, regular = observations.rows[is_in_bin & high], observations.rows[is_in_bin & ~high]
         rows.append(_bin_row(config, number, ends[number], ends[number + 1], memorised, regular, shares[number]))
     return pa.Table.from_pylist(rows, OUTLIERS)
 

@@ -227,24 +227,24 @@ def check_epsilon(
         raise ValueError(f"epsilon is {epsilon} and delta {delta}; they must be finite and above 0, and from 0 below 1")
     row_terms = _paired_terms(trained, held_out)
     score = row_terms.score
-    scored = np.flatnonzero(~np.isnan(score))
-    if not len(scored):
+    scored_rows = np.flatnonzero(~np.isnan(score))
+    if not len(scored_rows):
         raise ValueError("no row has a score to compare with epsilon: trainings with it or without it are missing")
-    largest = int(scored[score[scored].argmax()])
+    largest = int(scored_rows[score[scored_rows].argmax()])
     p_of_row = greater(row_terms, epsilon)
     tested = p_of_row[~np.isnan(p_of_row)]
     # Bonferroni's: the row was chosen by its score.
     interval = statistics.jackknife(
-        float(score[largest]), row_terms.score_without_each[largest], 1 - LEVEL / len(scored)
+        float(score[largest]), row_terms.score_without_each[largest], 1 - LEVEL / len(scored_rows)
     )
     return Check(
         epsilon=epsilon,
         delta=delta,
-        rows=len(scored),
+        rows=len(scored_rows),
         row=int(rows[largest]),
         largest=interval,
         p_value=min(1.0, len(tested) * float(tested.min())) if len(tested) else None,
-        above=int((score[scored] > epsilon).sum()),
+        above=int((score[scored_rows] > epsilon).sum()),
     )
 
 
@@ -267,10 +267,12 @@ def greater(row_terms: Terms, epsilon: float) -> Array:
     is_testable = np.isfinite(score) & np.isfinite(without).all(axis=1) & (trials > 1)
     p_of_row = np.full(len(score), np.nan)
     if is_testable.any():
-        rest, apart = without[is_testable], score[is_testable] - epsilon
-        errors = np.sqrt((trials - 1) / trials * ((rest - rest.mean(axis=1, keepdims=True)) ** 2).sum(axis=1))
+        scores_without, excess = without[is_testable], score[is_testable] - epsilon
+        errors = np.sqrt(
+            (trials - 1) / trials * ((scores_without - scores_without.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
-            statistic = np.where(errors > 0, apart / errors, np.where(apart > 0, np.inf, -np.inf))
+            statistic = np.where(errors > 0, excess / errors, np.where(excess > 0, np.inf, -np.inf))
         p_of_row[is_testable] = stats.t.sf(statistic, trials - 1)
     return p_of_row
 
@@ -351,9 +353,9 @@ def _planted_rows(scores: pa.Table, about: About) -> Iterator[Row]:
         if len(tested):
             share = statistics.proportion(int((tested <= LEVEL).sum()), len(tested))
             yield row(metric, {"planted": about.planted}, share, "observation")
-    scored = matched[planted & np.isfinite(matched)]
-    if len(scored):
-        median = alone(float(np.median(scored)), len(scored))
+    planted_scores = matched[planted & np.isfinite(matched)]
+    if len(planted_scores):
+        median = alone(float(np.median(planted_scores)), len(planted_scores))
         yield row("matched-count M of the planted", {"statistic": "median"}, median, "observation")
 
 
@@ -402,13 +404,19 @@ def many_runs_bounds(log_p_trained: Array, log_p_held_out: Array, delta: float) 
     has_both = ~np.isnan(log_p_trained) & ~np.isnan(log_p_held_out)
     rows = [table_row for table_row in zip(log_p_trained, log_p_held_out, has_both, strict=True) if table_row[2].any()]
     level, runs = (1 - CONFIDENCE) / len(rows), max(int(has.sum()) for _, _, has in rows)
-    counted = runs - runs // 2
+    counted_runs = runs - runs // 2
     for name, bound in MANY_RUNS.items():
         largest_bound = max(
             bound_by_scores(bound, log_p_with[has], log_p_without[has], delta, level)
             for log_p_with, log_p_without, has in rows
         )
-        yield Bound(name, largest_bound, runs, "trial", most=bound((counted, counted), (0, counted), delta, level))
+        yield Bound(
+            name,
+            largest_bound,
+            runs,
+            "trial",
+            most=bound((counted_runs, counted_runs), (0, counted_runs), delta, level),
+        )
 
 
 MEASURE = Measure("scores", SCORES, plan, rows)

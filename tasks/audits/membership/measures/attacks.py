@@ -213,9 +213,9 @@ def precision(hits: Array, alarms: Array, prior: float) -> Estimate:
         with np.errstate(divide="ignore", invalid="ignore"):
             return float(np.log(prior * hits[is_used].mean()) - np.log((1 - prior) * alarms[is_used].mean()))
 
-    every = np.ones(len(hits), dtype=bool)
-    without = [log_odds(every & (np.arange(len(hits)) != target)) for target in range(len(hits))]
-    odds = _widen(statistics.jackknife(log_odds(every), without))
+    all_records = np.ones(len(hits), dtype=bool)
+    without = [log_odds(all_records & (np.arange(len(hits)) != target)) for target in range(len(hits))]
+    odds = _widen(statistics.jackknife(log_odds(all_records), without))
     ends = (odds.value, odds.low, odds.high)
     value, low, high = (None if end is None else float(1 / (1 + np.exp(-end))) for end in ends)
     return Estimate(value, low, high, odds.n)

@@ -159,8 +159,8 @@ def histograms(config: Matching, inputs: Inputs) -> pa.Table:
         return HISTOGRAMS.empty_table()
     member = answers.member
     tables = []
-    scored = score_targets(answers, pair_models(member, config.seed)) | {"loss": answers.phi}
-    for attack, scores in scored.items():
+    scores_by_attack = score_targets(answers, pair_models(member, config.seed)) | {"loss": answers.phi}
+    for attack, scores in scores_by_attack.items():
         low, high = np.quantile(scores, (BEYOND, 1 - BEYOND))
         edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
         for inside in (True, False):

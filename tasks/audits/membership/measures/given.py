@@ -211,15 +211,15 @@ def kinship(config: Ranking, inputs: Inputs) -> pa.Table:
     unseen = compare(scores, of_unseen, record=False)
     distances = rank_distances(np.vstack([unseen.target_scores[None], unseen.other_scores]))
     over_all, over_unseen = _mean_ranks(records)
-    following, _ = _mean_ranks(unseen)
+    mean_ranks, _ = _mean_ranks(unseen)
     models = len(over_all)
     differing, repeats = differing_repeats(scores)
     return make_table(
         KINSHIP,
         given=np.arange(models) == 0,
         distance=distances,
-        lead=over_all - following,
-        unseen_lead=nan_as_null(over_unseen - following),
+        lead=over_all - mean_ranks,
+        unseen_lead=nan_as_null(over_unseen - mean_ranks),
         differing=[differing, *[None] * (models - 1)],
         repeats=[repeats, *[0] * (models - 1)],
     )

@@ -166,11 +166,11 @@ def influences(config: Strongest, inputs: Inputs) -> pa.Table:
     if answers is None:
         return INFLUENCES.empty_table()
     models = len(answers.member)
-    every = np.arange(len(answers.rows))
+    indices = np.arange(len(answers.rows))
     right = answers.correct.sum(axis=0)
     inside = (answers.member & answers.correct).sum(axis=0)
     p_values = _fisher_p_values(models)[right, inside]
-    mem_pairs = Pairs(every, every, inside, p_values, false_discovery_control(p_values))
+    mem_pairs = Pairs(indices, indices, inside, p_values, false_discovery_control(p_values))
     tables = []
     for pairs in (mem_pairs, strongest_pairs(answers.member, answers.correct, config.pairs)):
         counts = zip(pairs.inside.tolist(), right[pairs.second].tolist(), strict=True)

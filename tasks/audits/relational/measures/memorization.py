@@ -239,13 +239,13 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 def _drop_redundant_golds(table_rows: Sequence[Row]) -> list[Row]:
     """Drop the rows of all gold answers if no question has more than one."""
     names = [name for name, _ in interval_fields(*PARTS)]
-    several = any(
-        one[name] != every[name]
-        for one, every in itertools.pairwise(table_rows)
-        if (one["golds"], every["golds"]) == ("one", "all")
+    is_different = any(
+        one_gold_row[name] != all_golds_row[name]
+        for one_gold_row, all_golds_row in itertools.pairwise(table_rows)
+        if (one_gold_row["golds"], all_golds_row["golds"]) == ("one", "all")
         for name in names
     )
-    return [table_row for table_row in table_rows if several or table_row["golds"] == "one"]
+    return [table_row for table_row in table_rows if is_different or table_row["golds"] == "one"]
 
 
 def setting(table_row: Row, **more: Any) -> dict[str, Any]:

@@ -185,8 +185,8 @@ def _ranked_rows(ranked: Sequence[Row], about: About, unit: str = "secret") -> I
     metric = FOUND if about.things == "secrets" else IDENTIFIERS_FOUND
     yield row(metric, {"level": about.level}, alone(float(_count_found(ranked)), len(ranked)), unit, 0.0, smallest)
     beaten = statistics.mean([item["beaten"] for item in ranked])
-    together = combine([item["p_value"] for item in ranked])
-    yield row(BEATEN, {}, statistics.within_shares(beaten), unit, 0.5, together)
+    combined = combine([item["p_value"] for item in ranked])
+    yield row(BEATEN, {}, statistics.within_shares(beaten), unit, 0.5, combined)
     count, size = sum(item["memorised"] for item in ranked), {"nats": SMALLEST}
     smallest_reduced = float(false_discovery_control([item["reduced_p"] for item in ranked]).min())
     yield row(MEMORISED, size, alone(float(count), len(ranked)), unit, 0.0, smallest_reduced)

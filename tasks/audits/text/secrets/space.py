@@ -201,10 +201,10 @@ def draw_secrets(config: Drawing) -> list[Secret]:
             space.draw(seeds.generator(config.draw, stream, number)) for stream in ("secret", "other")
         )
         among = candidates(space, secret, config.references, seeds.generator(config.draw, "references", number))
-        first, *rest = (space.write(number, candidate) for candidate in among)
+        first, *references = (space.write(number, candidate) for candidate in among)
         training_text = first if not config.is_null else space.write(number, replacement)
         times = config.repetitions[(number - 1) % len(config.repetitions)]
-        secrets.append(Secret(number, side, times, first, training_text, tuple(rest)))
+        secrets.append(Secret(number, side, times, first, training_text, tuple(references)))
     return secrets
 
 

@@ -134,13 +134,13 @@ def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
     label = int(data.train_labels[number])
     clean = label_images(config, data, number, label)
     sets = [burn(clean, feature) for feature in slope_features(config.relatives, data.shape[:2])]
-    here = feature_region(clean, sets, data.train_images[: config.examples or None])
+    region = feature_region(clean, sets, data.train_images[: config.examples or None])
     rows: list[Row] = []
     for score, values in _responses_by_score(canary, twin, references, sets, label).items():
         about = {"canary": number, "label": label, "seed": canary["seed"][0].as_py(), "score": score}
         about["references"] = len(references) if score == "references" else None
-        slopes = weighted_slopes(here.added, values, here.inked)
-        rows += [about | rank for rank in rank_rows(config.relatives, config.drawn, slopes, here)]
+        slopes = weighted_slopes(region.added, values, region.inked)
+        rows += [about | rank for rank in rank_rows(config.relatives, config.drawn, slopes, region)]
     return pa.Table.from_pylist(rows, EXACT_RANKS)
 
 
@@ -310,8 +310,8 @@ def reference_ranks(config: ReferenceRanks, inputs: Inputs) -> pa.Table:  # noqa
     panel = PanelResponses(
         sets,
         as_shape(load(relatives.probe).train_images, first.shape),
-        [_single_response(one, sets, label) for one in config.panel],
-        [_single_response(one, sets, label) for one in config.references],
+        [_single_response(model, sets, label) for model in config.panel],
+        [_single_response(model, sets, label) for model in config.references],
     )
     about = {"models": len(config.panel), "references": len(config.references), "label": label}
     ranks = rank_alone(relatives, clean, list(sets), lambda names: panel.fit_slopes(clean, names))
@@ -330,32 +330,38 @@ class PanelResponses:
     def fit_slopes(self, clean: Pixels, names: Sequence[str]) -> tuple[Array, FeatureRegion]:
         """The slopes of the panel compared with the references, fitted to the sets of these names, and their pixels."""
         positions = [list(self.sets).index(name) for name in names]
-        here = feature_region(clean, [self.sets[name] for name in names], self.training)
+        region = feature_region(clean, [self.sets[name] for name in names], self.training)
         reference_responses = [responses[positions] for responses in self.references]
         slopes = [
             weighted_slopes(
-                here.added,
+                region.added,
                 match_spread(model_responses[positions], reference_responses) - np.mean(reference_responses, axis=0),
-                here.inked,
+                region.inked,
             )
             for model_responses in self.panel
         ]
-        return slopes[0] if len(slopes) == 1 else mean_standardised_slopes(slopes), here
+        return slopes[0] if len(slopes) == 1 else mean_standardised_slopes(slopes), region
 
 
-def _single_response(one: SingleModelConfig, sets: dict[str, Pixels], label: int) -> Array:
+def _single_response(config: SingleModelConfig, sets: dict[str, Pixels], label: int) -> Array:
     """The mean centred logit of the label on each set; raises ValueError if classes differ from the probe set's."""
-    predict = predictor(one, ())
+    predict = predictor(config, ())
     responses = []
     for name, images in sets.items():
         log_p = predict(name, images)
         check_label(label, log_p.shape[1])
-        classes = load(one.relatives.probe).classes
+        classes = load(config.relatives.probe).classes
         if log_p.shape[1] != classes:
-            name_of = one.model.name if one.model is not None else one.outputs.path if one.outputs is not None else ""
+            name_of = (
+                config.model.name
+                if config.model is not None
+                else config.outputs.path
+                if config.outputs is not None
+                else ""
+            )
             raise ValueError(
-                f"model {name_of} has {log_p.shape[1]} classes and probe {one.relatives.probe.name} {classes}; beside "
-                "references they must be the same"
+                f"model {name_of} has {log_p.shape[1]} classes and probe {config.relatives.probe.name} {classes}; to "
+                "compare with references, they must be equal"
             )
         responses.append(centred_logits(log_p, label).mean())
     return np.array(responses)

@@ -113,8 +113,8 @@ def uncarried_feature(design: Design, canary: Canary, shape: Shape) -> Feature |
     candidate = design.asked_feature
     if not design.draws_features:
         candidate = own_feature(candidate, design.family, design.seed, canary.number, shape)
-    looks = {feature.patch().pixels() for feature in (canary.carried_feature, canary.audited_feature)}
-    return None if candidate.patch().pixels() in looks else candidate
+    patterns = {feature.patch().pixels() for feature in (canary.carried_feature, canary.audited_feature)}
+    return None if candidate.patch().pixels() in patterns else candidate
 
 
 def family_jobs(design: Design, trainings: Trainings) -> tuple[Job, ...]:

@@ -89,7 +89,7 @@ class LearningCurve(Ranged):
         if by_rank and carries and self.carried is None:
             yield "carried is none; it must be the feature of a canary that is named by its rank"
         if self.carried is not None and not (by_rank and carries):
-            yield "carried is for a canary that is named by its rank; else training says what is burnt"
+            yield "carried is only for a canary that is named by its rank; for others, training contains the feature"
         rows = [burnt.row for burnt in self.training.burnt]
         expected = [self.evaluation.canary] if carries and not by_rank else []
         if rows != expected:
@@ -149,8 +149,8 @@ def learning_curve_many(
 
     spec = replace(classifier.spec_of(configs[0].training, images), watch=watch)
     for index, outcome in train_by_index(spec, {index: followed.member for index, followed in courses.items()}):
-        ended = courses[index].error or outcome
-        yield index, ended if isinstance(ended, Exception) else _learning_curve_table(courses[index], ended)
+        result = courses[index].error or outcome
+        yield index, result if isinstance(result, Exception) else _learning_curve_table(courses[index], result)
 
 
 @task(version=2, name="unique_feature.course", gpus=1.0, many=learning_curve_many, batch_key=batch_key, trains=1)

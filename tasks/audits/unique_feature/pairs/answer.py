@@ -77,12 +77,12 @@ def _decide_by(metric: str) -> dict[str, Any]:
 
 
 def accuse(
-    when: str, holds: Callable[[PairEvidence], bool], error: str = "", *, ends_early: bool = False, **words: Any
+    condition: str, holds: Callable[[PairEvidence], bool], error: str = "", *, ends_early: bool = False, **words: Any
 ) -> Case[PairEvidence]:
     """A case that accuses: either of runs that end once they are decided, or of a fixed number of pairs."""
     return Case(
         "memorised",
-        when,
+        condition,
         holds,
         error,
         scope=f"pairs of trainings {'until decided' if ends_early else 'of a fixed number'}",

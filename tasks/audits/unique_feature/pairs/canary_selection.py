@@ -94,7 +94,9 @@ def canary_row(canary: int | RankedImage, inputs: Inputs) -> int:
         return canary
     tables = [table for table in inputs if table.schema == CHOSEN]
     if not tables:
-        raise ValueError(f"the canary is the {canary.end} by rank {canary.rank}, but no input says which were chosen")
+        raise ValueError(
+            f"the canary is the {canary.end} by rank {canary.rank}, but no input is a table of selected canaries"
+        )
     end_rows = [row for row in tables[0].select(["end", "rank", "row"]).to_pylist() if row["end"] == canary.end]
     rows: dict[int, int] = {row["rank"]: row["row"] for row in end_rows}
     if canary.rank not in rows:
@@ -189,7 +191,7 @@ def choose_canaries(config: CanaryChoice, inputs: Inputs) -> pa.Table:
         influence = influence.filter(pa.array(np.isin(influence["row"].to_numpy(), distinct)))
     if config.count > influence.num_rows:
         image_count = influence.num_rows
-        raise ValueError(f"count is {config.count}; it must be at most {image_count}, the training images there are")
+        raise ValueError(f"count is {config.count}; it must be at most {image_count}, the number of training images")
     lowest = config.count // 2
     values, rows = (influence[name].to_numpy() for name in ("self_influence", "row"))
     ranked = zip(get_args(End), extreme_indices(values, rows, config.count - lowest, lowest), strict=True)
@@ -237,7 +239,7 @@ def _check_no_features(training: Training) -> None:
     """Raise ValueError if a training to which a canary is added already has features."""
     if training.burnt:
         rows = ", ".join(str(burnt.row) for burnt in training.burnt)
-        raise ValueError(f"training burns a feature into row {rows}; it must burn none beside the canary's")
+        raise ValueError(f"training burns a feature into row {rows}; it must burn none except for the canary's")
 
 
 def link(config: RankedTraining, before: int, end: int) -> RankedTraining:

@@ -66,14 +66,14 @@ DETECTION = pa.schema(
 @task(version=5, name="unique_feature.detection", gathers=True)
 def detection(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every estimator's statistic for every model. The inputs are families and canary scores, in any order."""
-    words: list[Row] = []
+    rows: list[Row] = []
     for table in inputs:
         if table.schema == FAMILY:
-            words += family_rank_rows(table)
+            rows += family_rank_rows(table)
         elif table.schema == CANARY_SCORES:
-            words += score_rows(table)
-    words.sort(key=lambda word: (word["estimator"], word["model"], word["canary"], word["seed"]))
-    return pa.Table.from_pylist(words, DETECTION)
+            rows += score_rows(table)
+    rows.sort(key=lambda row: (row["estimator"], row["model"], row["canary"], row["seed"]))
+    return pa.Table.from_pylist(rows, DETECTION)
 
 
 def score_rows(table: pa.Table) -> Iterator[Row]:
@@ -150,9 +150,9 @@ def call_rates(detection: Sequence[Row]) -> Iterator[Row]:
 
     Trainings that share a canary or a seed are no independent sample: their rates have no interval and no p-value.
     """
-    for estimator, words in group_rows(detection, "estimator").items():
+    for estimator, rows in group_rows(detection, "estimator").items():
         by_model = {
-            model: {(word["canary"], word["seed"]): word["called"] for word in words if word["model"] == model}
+            model: {(word["canary"], word["seed"]): word["called"] for word in rows if word["model"] == model}
             for model in ("canary", "twin")
         }
         shared_keys = [key for key in by_model["canary"] if key in by_model["twin"]]
@@ -171,9 +171,9 @@ def detection_rates(detection: Sequence[Row]) -> Iterator[Row]:
     An estimator with fewer than 20 canaries has no row, since none of its control models can lie at a twentieth. Where
     canaries share training seeds they are no independent sample, so that there is no interval.
     """
-    for estimator, words in group_rows(detection, "estimator").items():
+    for estimator, rows in group_rows(detection, "estimator").items():
         canary, twin = (
-            _statistics_by_canary([word for word in words if word["model"] == model]) for model in ("canary", "twin")
+            _statistics_by_canary([word for word in rows if word["model"] == model]) for model in ("canary", "twin")
         )
         shared = [canary_row for canary_row in canary if canary_row in twin]
         if len(shared) < LEAST:
@@ -188,20 +188,23 @@ def detection_rates(detection: Sequence[Row]) -> Iterator[Row]:
             for models in (canary, twin)
         )
         setting, rate = {"estimator": estimator}, _mean_share(detected)
-        if share_seeds((word["canary"], word["seed"]) for word in words):
+        if share_seeds((word["canary"], word["seed"]) for word in rows):
             rate = Estimate(rate.value, None, None, rate.n)
         yield row("detection rate at 5 % false positives", setting, rate, "canary", _mean_share(wrongly).value)
 
 
-def _statistics_by_canary(words: Sequence[Row]) -> dict[int, list[float]]:
+def _statistics_by_canary(rows: Sequence[Row]) -> dict[int, list[float]]:
     """The statistics of each canary's models, one for each training seed."""
-    by_canary = group_rows(words, "canary")
-    return {canary: [word["statistic"] for word in canary_words] for canary, canary_words in by_canary.items()}
+    by_canary = group_rows(rows, "canary")
+    return {canary: [row["statistic"] for row in canary_words] for canary, canary_words in by_canary.items()}
 
 
 def _detected_share(statistics: Sequence[float], unseen: Sequence[float]) -> float:
     """The share of a canary's models above at least 95 % of the control models of others, itself included."""
-    detected = [1 + sum(null_value >= one for null_value in unseen) <= LEVEL * (len(unseen) + 1) for one in statistics]
+    detected = [
+        1 + sum(null_value >= statistic for null_value in unseen) <= LEVEL * (len(unseen) + 1)
+        for statistic in statistics
+    ]
     return sum(detected) / len(detected)
 
 
@@ -230,9 +233,9 @@ CURVES = pa.schema(
 def curves(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A curve for every estimator (CURVES), from the table of DETECTION (the one input)."""
     points: list[Row] = []
-    for estimator, words in group_rows(inputs[0].to_pylist(), "estimator").items():
+    for estimator, rows in group_rows(inputs[0].to_pylist(), "estimator").items():
         canary, twin = (
-            np.array([word["statistic"] for word in words if word["model"] == model]) for model in ("canary", "twin")
+            np.array([row["statistic"] for row in rows if row["model"] == model]) for model in ("canary", "twin")
         )
         if len(canary) and len(twin):
             points += ({"estimator": estimator} | point for point in curve(canary, twin))

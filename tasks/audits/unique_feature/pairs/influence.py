@@ -99,11 +99,11 @@ def correlation_rows(canaries: Units, chosen_table: Sequence[Row], published: Pu
         spearman = spearman_estimate(traced, values, ends)
         p_value = None if spearman.value is None else _permutation_p_value(rankdata(traced), rankdata(values))
         yield row(f"rank {printed}", {"of": "both ends"}, spearman, "canary", rank_null, p_value)
-    for which in ("highest", "lowest"):
-        pairs = [pair for pair in present if end[pair["canary"]] == which]
+    for side in ("highest", "lowest"):
+        pairs = [pair for pair in present if end[pair["canary"]] == side]
         if pairs:
             yield effect_row(
-                "M_w effect", {"images": "probe", "self-influence": which}, pairs, "m_w_probe", canaries.pair
+                "M_w effect", {"images": "probe", "self-influence": side}, pairs, "m_w_probe", canaries.pair
             )
 
 

@@ -197,12 +197,12 @@ def exact_panels(config: Panels, inputs: Inputs) -> pa.Table:
 
 
 def _rates_at_size(score: str, panels: Sequence[Sequence[Row]], generator: np.random.Generator) -> Iterator[Row]:
-    alike = [panel for panel in panels if len({rank["inked"] for rank in panel}) == 1]
-    if len(alike) < LEAST:
+    equal_ink_panels = [panel for panel in panels if len({rank["inked"] for rank in panel}) == 1]
+    if len(equal_ink_panels) < LEAST:
         return
-    p_values = [exact_panel_p_value(panel, generator) for panel in alike]
+    p_values = [exact_panel_p_value(panel, generator) for panel in equal_ink_panels]
     trainings = [(rank["canary"], rank["seed"]) for panel in panels for rank in panel]
-    yield {"score": score, "models": len(alike[0])} | _rate_columns(p_values, trainings)
+    yield {"score": score, "models": len(equal_ink_panels[0])} | _rate_columns(p_values, trainings)
 
 
 def exact_panel_p_value(panel: Sequence[Row], generator: np.random.Generator) -> float:
@@ -210,17 +210,17 @@ def exact_panel_p_value(panel: Sequence[Row], generator: np.random.Generator) ->
     ink = np.array(panel[0]["ink"], bool)
     slopes = [np.array(rank["slopes"], np.float64) for rank in panel]
     inks = [np.array(rank["ink"], bool) for rank in panel]
-    moved = [_align_to_ink(ink, mask, values, generator) for mask, values in zip(inks, slopes, strict=True)]
-    return Subsets(mean_standardised_slopes(moved)).p_value(ink)
+    aligned_slopes = [_align_to_ink(ink, mask, values, generator) for mask, values in zip(inks, slopes, strict=True)]
+    return Subsets(mean_standardised_slopes(aligned_slopes)).p_value(ink)
 
 
 def _align_to_ink(ink: Cells, own_ink: Cells, values: Array, generator: np.random.Generator) -> Array:
     """Permute the values of the cells so that those of `own_ink` move to `ink`; unchanged if both are equal."""
     if (own_ink == ink).all():
         return values
-    moved = np.empty_like(values)
-    moved[ink], moved[~ink] = generator.permutation(values[own_ink]), generator.permutation(values[~own_ink])
-    return moved
+    aligned = np.empty_like(values)
+    aligned[ink], aligned[~ink] = generator.permutation(values[own_ink]), generator.permutation(values[~own_ink])
+    return aligned
 
 
 def plan_exact(design: Design, trainings: Trainings) -> tuple[Job, ...]:

@@ -81,14 +81,16 @@ def _describe_last_place(population: Population) -> str:
 
 
 def accuse(
-    when: str,
+    condition: str,
     holds: Callable[[PanelEvidence], bool],
     rate: str,
     scope: str,
     applies: Callable[[UniqueFeature], bool],
 ) -> Case[PanelEvidence]:
     """A case that accuses; `rate` names the number in its error rate."""
-    return Case("memorised", when + DISTINGUISHED, holds, ERROR % rate, scope, applies, steps=plain.TREAT_AS_DISCLOSED)
+    return Case(
+        "memorised", condition + DISTINGUISHED, holds, ERROR % rate, scope, applies, steps=plain.TREAT_AS_DISCLOSED
+    )
 
 
 def _is_small_beside(evidence: PanelEvidence) -> bool:

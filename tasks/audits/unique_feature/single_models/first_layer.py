@@ -65,17 +65,19 @@ class FirstLayer:
     weights: Array
     gradients: Array
 
-    def pixel_scores(self, where: NDArray[np.int64], counts: Counts) -> Array:
-        """S_p of the pixels `where`; `counts` holds, for every pixel of an image, how many images of the domain ink it.
+    def pixel_scores(self, feature_pixels: NDArray[np.int64], counts: Counts) -> Array:
+        """S_p of the pixels of a feature; `counts` are the numbers of images of the domain that ink each pixel.
 
         Pixels are compared with the rest of the image, or with one another if the image has no other pixels.
         """
-        elsewhere = np.setdiff1d(np.arange(len(counts)), where)
-        if not len(elsewhere):
-            elsewhere = where
-        blank = elsewhere[counts[elsewhere] == 0]
-        sample = self.weights[:, blank if len(blank) >= LEAST_PIXELS else elsewhere].ravel()
-        return compare_evidence(shift_evidence(self.weights, self.gradients, sample), counts, where, elsewhere)
+        other_pixels = np.setdiff1d(np.arange(len(counts)), feature_pixels)
+        if not len(other_pixels):
+            other_pixels = feature_pixels
+        blank = other_pixels[counts[other_pixels] == 0]
+        sample = self.weights[:, blank if len(blank) >= LEAST_PIXELS else other_pixels].ravel()
+        return compare_evidence(
+            shift_evidence(self.weights, self.gradients, sample), counts, feature_pixels, other_pixels
+        )
 
 
 def shift_evidence(weights: Array, gradients: Array, sample: Array) -> Array:
@@ -109,17 +111,19 @@ def log_densities(sample: Array, scale: float) -> tuple[Callable[[Array], Array]
     )
 
 
-def compare_evidence(evidence: Array, counts: Counts, where: NDArray[np.int64], elsewhere: NDArray[np.int64]) -> Array:
-    """S_p of the pixels `where`, from the evidence (pixels,) and that of the pixels `elsewhere`."""
+def compare_evidence(
+    evidence: Array, counts: Counts, feature_pixels: NDArray[np.int64], other_pixels: NDArray[np.int64]
+) -> Array:
+    """S_p of the pixels `feature_pixels`, from the evidence (pixels,) and that of the pixels `other_pixels`."""
     classes = ink_class(counts)
-    _, unit = comparison(evidence[elsewhere], classes[elsewhere], 0)
-    scores = np.zeros(len(where))
-    for ink in np.unique(classes[where]):
-        mean, spread = comparison(evidence[elsewhere], classes[elsewhere], int(ink))
-        here = classes[where] == ink
+    _, unit = comparison(evidence[other_pixels], classes[other_pixels], 0)
+    scores = np.zeros(len(feature_pixels))
+    for ink in np.unique(classes[feature_pixels]):
+        mean, spread = comparison(evidence[other_pixels], classes[other_pixels], int(ink))
+        has_ink = classes[feature_pixels] == ink
         if spread:
             assumed = ASSUMED_SHIFT * unit / spread
-            scores[here] = (evidence[where[here]] - mean) / spread * assumed - assumed**2 / 2
+            scores[has_ink] = (evidence[feature_pixels[has_ink]] - mean) / spread * assumed - assumed**2 / 2
     return scores
 
 

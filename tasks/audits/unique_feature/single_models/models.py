@@ -130,8 +130,8 @@ def _outputs_predictor(config: SingleModelConfig) -> Predictor:
 
     assert config.outputs is not None
     outputs = read_outputs(config.outputs, config.columns, config.interface.gives)
-    where = picture_ids(config)
-    return lambda name, images: outputs.select(where[name][: len(images)]).log_p
+    ids = picture_ids(config)
+    return lambda name, images: outputs.select(ids[name][: len(images)]).log_p
 
 
 LABELLED_COUNT = 100  # images with labels that are mixed in, if available
@@ -188,8 +188,8 @@ def check_tables(configs: Iterable[SingleModelConfig]) -> None:
                 raise ValueError(f"label is {config.label}; {outputs.name} has the classes 0 to {outputs.classes - 1}")
             if config.classes is not None and config.classes != outputs.classes:
                 raise ValueError(f"{outputs.name} has {outputs.classes} classes, and given.classes is {config.classes}")
-            every = [id_ for ids in picture_ids(config).values() for id_ in ids]
-            outputs.select([*every, *(repeat_id for _, repeat_id in repeated_ids(config))])
+            image_ids = [id_ for ids in picture_ids(config).values() for id_ in ids]
+            outputs.select([*image_ids, *(repeat_id for _, repeat_id in repeated_ids(config))])
             if config.labelled is not None:
                 check_labelled(config, outputs)
 

@@ -67,30 +67,34 @@ def weight_ranks(config: WeightRanks, inputs: Inputs) -> pa.Table:
     training = as_shape(load(relatives.probe).train_images, first.shape)
     counts = ink_counts(training)
     tables = inputs or [None] * len(config.panel)
-    layers = [first_layer(one, table, clean, label) for one, table in zip(config.panel, tables, strict=True)]
+    layers = [
+        first_layer(model_config, table, clean, label) for model_config, table in zip(config.panel, tables, strict=True)
+    ]
 
     def fit_slopes(names: Sequence[str]) -> tuple[Array, FeatureRegion]:
-        here = feature_region(clean, [sets[name] for name in names], training)
-        slopes = [layer.pixel_scores(here.where, counts) for layer in layers]
-        return slopes[0] if len(slopes) == 1 else mean_standardised_slopes(slopes), here
+        region = feature_region(clean, [sets[name] for name in names], training)
+        slopes = [layer.pixel_scores(region.indices, counts) for layer in layers]
+        return slopes[0] if len(slopes) == 1 else mean_standardised_slopes(slopes), region
 
     about = {"models": len(config.panel), "label": label}
     ranks = rank_alone(relatives, clean, list(sets), fit_slopes)
     return pa.Table.from_pylist([about | rank for rank in ranks], WEIGHT_RANKS)
 
 
-def first_layer(one: SingleModelConfig, table: pa.Table | None, images: Pixels, label: int) -> FirstLayer:
+def first_layer(config: SingleModelConfig, table: pa.Table | None, images: Pixels, label: int) -> FirstLayer:
     """The model's first layer, with its response to images of the label."""
     if table is not None:
-        check_label(label, load(one.relatives.probe).classes)
+        check_label(label, load(config.relatives.probe).classes)
         from tasks.models.networks import architecture_of, weights_of_model
 
         return trained_first_layer(architecture_of(table), weights_of_model(table), images, label)
     from tasks.external.first_layers import label_gradients
     from tasks.external.loading import load_model
 
-    assert one.model is not None
-    return FirstLayer(*label_gradients(load_model(one.model, one.shape, one.interface, one.classes), images, label))
+    assert config.model is not None
+    return FirstLayer(
+        *label_gradients(load_model(config.model, config.shape, config.interface, config.classes), images, label)
+    )
 
 
 def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:

@@ -91,7 +91,7 @@ def test_feature_adds_ink_relative_to_clean_images() -> None:
     brighter, darker = clean.copy(), clean.copy()
     brighter[:, 2, 3], darker[0, 4, 1] = 255, 0  # the second feature is in one of two images
     region = feature_region(clean, [brighter, darker], np.full((3, 6, 6, 1), 255, np.uint8))
-    assert region.where.tolist() == [2 * 6 + 3, 4 * 6 + 1]
+    assert region.indices.tolist() == [2 * 6 + 3, 4 * 6 + 1]
     assert [pytest.approx(added) for added in region.added.tolist()] == [[0.8, 0.0], [0.0, -0.1]]
     assert region.inked.tolist() == [3.0, 3.0]
     assert (slice(2, 5), slice(1, 4)) == region.block

@@ -154,12 +154,12 @@ def test_null_preset_burns_another_feature_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"canaries": 1438}, "canaries is 1438; it must be at most 1437, the training images there are"),
-        ({"examples": 5, "canaries": 6}, "canaries is 6; it must be at most 5, the training images there are"),
-        ({"examples": 1438}, "examples is 1438; it must be at most 1437, the training images there are"),
+        ({"canaries": 1438}, "canaries is 1438; it must be at most 1437, the number of training images"),
+        ({"examples": 5, "canaries": 6}, "canaries is 6; it must be at most 5, the number of training images"),
+        ({"examples": 1438}, "examples is 1438; it must be at most 1437, the number of training images"),
         (
             {"examples": 60, "neighbours_left_out": 60},
-            "neighbours_left_out is 60; it must be at most 59, the training images beside the canary's",
+            "neighbours_left_out is 60; it must be at most 59, the number of other training images",
         ),
         ({"feature": Glyph(left=24)}, "a feature of 5 x 5 at top 1, left 24 does not fit an image of 28 x 28"),
         ({"burnt": Glyph(size=30)}, "a feature of 30 x 30 at top 1, left 1 does not fit an image of 28 x 28"),

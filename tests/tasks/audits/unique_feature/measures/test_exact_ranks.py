@@ -306,7 +306,7 @@ def test_unsuitable_classes_are_refused(files: dict[str, ModelFile]) -> None:
         reference_ranks(job.config, ())
     mixed_config = config(files, "clean", references=("a", "three"))
     (job,) = plan_audit(with_settings(mixed_config, {"given.label": 2}))["reference_ranks"]  # type: ignore[misc]
-    with pytest.raises(ValueError, match=r"three.pt has 3 classes and probe digits 10; .* they must be the same"):
+    with pytest.raises(ValueError, match=r"three.pt has 3 classes and probe digits 10; .* they must be equal"):
         reference_ranks(job.config, ())
 
 

@@ -73,7 +73,7 @@ def test_ties_of_influence_go_by_row() -> None:
 
 
 def test_more_canaries_than_images_are_refused() -> None:
-    with pytest.raises(ValueError, match="count is 3; it must be at most 2, the training images there are"):
+    with pytest.raises(ValueError, match="count is 3; it must be at most 2, the number of training images"):
         choose_canaries(CanaryChoice(3), [made_up.influence([1.0, 2.0])])
     with pytest.raises(ValueError, match="count is 0; it must be at least 1"):
         CanaryChoice(0)
@@ -90,7 +90,7 @@ def test_rank_is_resolved_to_its_row() -> None:
     assert canary_row(42, ()) == 42
     with pytest.raises(ValueError, match="rank is 2; of the lowest self-influence 1 images were chosen"):
         canary_row(RankedImage("lowest", 2), models)
-    with pytest.raises(ValueError, match="no input says which were chosen"):
+    with pytest.raises(ValueError, match="no input is a table of selected canaries"):
         canary_row(RankedImage("lowest", 1), models[:1])
 
 
@@ -141,7 +141,9 @@ def test_trainings_with_other_seeds_share_a_call() -> None:
 
 
 def test_training_with_another_feature_is_refused() -> None:
-    with pytest.raises(ValueError, match="training burns a feature into row 4; it must burn none beside the canary's"):
+    with pytest.raises(
+        ValueError, match="training burns a feature into row 4; it must burn none except for the canary's"
+    ):
         RankedTraining(replace(TRAINING, burnt=(Burnt(4, LETTER),)), RankedImage("lowest", 1), LETTER)
 
 
@@ -254,7 +256,7 @@ def test_checkpoints_are_ascending_and_reach_the_end() -> None:
                 "feature": LETTER,
                 "training": replace(TRAINING, burnt=(Burnt(4, LETTER),)),
             },
-            "training burns a feature into row 4; it must burn none beside the canary's",
+            "training burns a feature into row 4; it must burn none except for the canary's",
         ),
     ],
 )
