@@ -74,7 +74,7 @@ def test_two_hundred_random_command_lines_end_properly(tmp_path: Path) -> None:
 def test_lines_that_end_badly_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, result: CommandResult, problem: str
 ) -> None:
-    workspace = fuzz.Place(tmp_path)
+    workspace = fuzz.Workspace(tmp_path)
 
     def run(here: Here, *arguments: str) -> CommandResult:
         (here.folder / "left").touch()
@@ -86,7 +86,7 @@ def test_lines_that_end_badly_are_reported(
 
 
 def test_line_that_does_not_end_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace = fuzz.Place(tmp_path)
+    workspace = fuzz.Workspace(tmp_path)
     monkeypatch.setattr(fuzz, "CPU_SECONDS", 0.05)
 
     def spin(here: Here, *arguments: str) -> CommandResult:

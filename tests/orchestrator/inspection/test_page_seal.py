@@ -26,7 +26,7 @@ from orchestrator.store.entry import content
 HERE = Execution(address="none", mlflow="off", report=False, stop_after=0.0)
 MODEL = AuditedItem("model", "a</template>&.pt", "ab" * 32, 5, None, True, False, ("given.models",))
 SUMMARY = ResultTable("toys-1", "summary", "cd" * 32, 1, 1, "2026-01-01T00:00:00+00:00")
-SHOWN = page_seal.SHOWN.format(page_seal.ZEROS)
+SHOWN = page_seal.SHOWN_DIGEST.format(page_seal.ZEROS)
 
 
 def start_run(store: Store, spec: Spec, execution: Execution = HERE) -> Journal:

@@ -149,7 +149,7 @@ def test_tracking_is_abandoned_after_a_while(session: Session, monkeypatch: pyte
         now = 100.0
         finalise.finish_run(report, session, QUIET, cast("Delivery", delivery), stop)
         assert not delivery.impatient()
-        now = 100.0 + finalise.HURRY + 1
+        now = 100.0 + finalise.INTERRUPTED_SECONDS + 1
         assert hurried is delivery.impatient()
         now = 100.0
         stop.ask("SIGINT")

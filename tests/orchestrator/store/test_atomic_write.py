@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.errors import Unwritable
 from orchestrator.store import atomic_write
-from orchestrator.store.atomic_write import LOCKLESS, file_lock
+from orchestrator.store.atomic_write import NO_LOCK_ERRORS, file_lock
 
 GUARD = 60  # seconds that only a hang lasts
 
@@ -127,7 +127,7 @@ def failing(number: int) -> Callable[..., None]:
     return fail
 
 
-@pytest.mark.parametrize("number", sorted(LOCKLESS))
+@pytest.mark.parametrize("number", sorted(NO_LOCK_ERRORS))
 def test_file_system_without_locks_is_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(fcntl, "flock", failing(number))
     with file_lock(tmp_path / "lock"):

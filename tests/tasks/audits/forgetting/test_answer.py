@@ -252,7 +252,7 @@ def test_guessable_control_set_is_reported() -> None:
     given_tables = with_settings(QUICKSTART, {"given.outputs": (File("table.csv"),)})
     secret = with_settings(given_tables, secret="b1946ac92492d2347c62")
     bound = with_settings(secret, nonce="0" * 16, commitment="ab" * 32)
-    phrases = ["chosen by the auditor alone", f"commitment {'ab' * 32} and the nonce {'0' * 16} of the other party"]
+    phrases = ["determined by the auditor alone", f"commitment {'ab' * 32} and the nonce {'0' * 16} of the other party"]
     for config, words in ((secret, phrases[0]), (bound, phrases[1])):
         assert words in verdict_of(*target("table.csv", *HELD), config=config).limits
     warned = [
@@ -388,6 +388,7 @@ def test_not_assessable_target_has_reason_and_no_share(golden: Golden, rows: lis
 
 def test_rule_names_every_reason(golden: Golden) -> None:
     golden(certificate_of(*target("a", *DIFFERENT)).rule)
+    golden(RULES.explain(QUICKSTART), "exact rule")
 
 
 def test_no_error_rate_without_a_control_set(golden: Golden) -> None:
