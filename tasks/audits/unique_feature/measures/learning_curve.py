@@ -177,7 +177,7 @@ def begin_curve(
     for model in (table for table in inputs if table.schema == LEARNING_CURVE):
         (kept_epoch,) = (epoch["epoch"] for epoch in model.select(["epoch", "kept"]).to_pylist() if epoch["kept"])
         until = min(training.epochs, model.num_rows - 1)  # epoch 0 has a row, too
-        followed = replace(followed, member=replace(member, until=until), kept=kept_epoch)
+        followed = replace(followed, member=replace(member, until=until), kept_epoch=kept_epoch)
     weights = network.initial(training.seed)
     followed.record_scores(0, *(logits[0] for logits in _probe_logits(network, [weights], probe)))
     followed.points[0] |= _validation_scores(network, weights, images)
