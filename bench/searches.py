@@ -61,7 +61,7 @@ def lean(trials: int, folder: str) -> None:
         run = tune.RunConfig(storage_path=folder, verbose=0)
         space = {"rate": tune.loguniform(1e-4, 1e-2)}
         how = tune.TuneConfig(num_samples=trials, max_concurrent_trials=1, reuse_actors=True)
-        light = tune.with_resources(Nothing, tune.PlacementGroupFactory([tuning.HARDLY_ANY]))
+        light = tune.with_resources(Nothing, tune.PlacementGroupFactory([tuning.TRIAL_RESOURCES]))
         tune.Tuner(light, param_space=space, tune_config=how, run_config=run).fit()
 
 

@@ -97,7 +97,7 @@ def add_seal(page: str, runs: Sequence[Run], file: str) -> str:
     section = render(
         "seal.html",
         file=file,
-        shown=Markup(page_seal.SHOWN.format(page_seal.ZEROS)),
+        shown=Markup(page_seal.SHOWN_DIGEST.format(page_seal.ZEROS)),
         audited=[] if LISTED in page else items,
         tables=[table for table in tables if table.name in ("summary", TRIALS) or not several],
         all_tables=len(tables),

@@ -25,8 +25,8 @@ from tasks.contract.extras import COMMON, EVERY_RUN, EXTRAS, install_command
 
 CORE = ("numpy", "pyarrow", "pyyaml", "typer", "rich")  # packages of every installation
 FAISS = ("faiss-gpu", "faiss-cpu")
-ROOM = 1_000_000_000  # bytes free in the store below which a run may have to pause
-SHM = 500_000_000  # bytes in /dev/shm below which Ray stores its objects on disk
+MIN_FREE = 1_000_000_000  # bytes free in the store below which a run may have to pause
+MIN_SHARED_MEMORY = 500_000_000  # bytes in /dev/shm below which Ray stores its objects on disk
 PROBE = 3.0  # seconds to reach an address in
 TLS_FILES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 
@@ -163,9 +163,12 @@ def _ray(address: str | None) -> Iterator[MachineCheck]:
     shm = Path("/dev/shm")
     if shm.is_dir():
         free = shutil.disk_usage(shm).free
-        memory_advice = "" if free > SHM else "start the container with --shm-size=1g"
+        memory_advice = "" if free > MIN_SHARED_MEMORY else "start the container with --shm-size=1g"
         yield MachineCheck(
-            "ray memory", True if free > SHM else None, f"{format_size(free)} free in /dev/shm", memory_advice
+            "ray memory",
+            True if free > MIN_SHARED_MEMORY else None,
+            f"{format_size(free)} free in /dev/shm",
+            memory_advice,
         )
     try:
         session = session_folder()
@@ -225,9 +228,9 @@ def _store(location: str) -> MachineCheck:
             "store", False, f"{path} cannot be written: {getattr(error, 'strerror', None) or error}", advice
         )
     free = shutil.disk_usage(existing_folder).free
-    advice = "" if free > ROOM else "free some space, or give another location with --store or ENGRAM_STORE"
+    advice = "" if free > MIN_FREE else "free some space, or give another location with --store or ENGRAM_STORE"
     return MachineCheck(
-        "store", True if free > ROOM else None, f"{path}: {results}, writable, {format_size(free)} free", advice
+        "store", True if free > MIN_FREE else None, f"{path}: {results}, writable, {format_size(free)} free", advice
     )
 
 

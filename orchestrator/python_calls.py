@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 STORE = "the path or URI of a store"
-OF_SEARCH_RUNS = {name: option for name, option in EXECUTION.items() if "search" not in option.not_of}
-OF_PLAN = {name: EXECUTION[name] for name in ("address", "all_cells", "same_code")}
+SEARCH_RUN_OPTIONS = {name: option for name, option in EXECUTION.items() if "search" not in option.not_of}
+PLAN_OPTIONS = {name: EXECUTION[name] for name in ("address", "all_cells", "same_code")}
 
 
 def _name_options(*groups: Mapping[str, Option]) -> Callable[[Function], Function]:
@@ -97,7 +97,7 @@ def run(
 
 
 @short_traceback
-@_name_options(SEARCH, OF_SEARCH_RUNS)
+@_name_options(SEARCH, SEARCH_RUN_OPTIONS)
 def search(
     audit: str | os.PathLike[str],
     *,
@@ -126,7 +126,7 @@ def search(
     from orchestrator.store import open_store, store_location
 
     settings = read_options(SEARCH, _take(SEARCH, keywords))
-    execution = _take(OF_SEARCH_RUNS, keywords)
+    execution = _take(SEARCH_RUN_OPTIONS, keywords)
     spec = _specification(audit, preset, store, keywords, {}, execution, observe)
     searched = definition.search_from_spec(spec, specification.search_domains(over), settings)
     search_execution = specification.execution(spec)
@@ -167,7 +167,7 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
 
 
 @short_traceback
-@_name_options(OF_PLAN)
+@_name_options(PLAN_OPTIONS)
 def plan(
     audit: str | os.PathLike[str],
     *,
@@ -185,7 +185,7 @@ def plan(
     from orchestrator.inspection.preview import preview
     from orchestrator.spec import specification
 
-    execution = _take(OF_PLAN, keywords)
+    execution = _take(PLAN_OPTIONS, keywords)
     return preview(_specification(audit, preset, store, keywords, specification.sweep_values(sweep), execution, None))
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from tasks.contract.summaries import blank_weak_interval, p_digits
 
-ALONE = 4  # significant digits of a number without an interval
-OF_HALF = 2  # significant digits of half the width of an interval
-PLAIN = 7  # number of decimals at which an exponent is used
+DIGITS = 4  # significant digits of a number without an interval
+HALF_WIDTH_DIGITS = 2  # significant digits of half the width of an interval
+EXPONENT_DECIMALS = 7  # number of decimals at which an exponent is used
 LONGEST = 1e9  # numbers without an interval from this size use an exponent
 
 
@@ -27,11 +27,11 @@ def format_value(value: float | None, low: float | None = None, high: float | No
         return ""
     half = 0.0 if low is None or high is None else (high - low) / 2
     if not (0 < half < math.inf) or math.isinf(value):
-        digits_text = f"{value:.{ALONE}g}"
-        return f"{float(digits_text):.0f}" if 10**ALONE <= abs(value) < LONGEST else digits_text
-    decimals = OF_HALF - 1 - math.floor(math.log10(float(f"{half:.1e}")))
+        digits_text = f"{value:.{DIGITS}g}"
+        return f"{float(digits_text):.0f}" if 10**DIGITS <= abs(value) < LONGEST else digits_text
+    decimals = HALF_WIDTH_DIGITS - 1 - math.floor(math.log10(float(f"{half:.1e}")))
     at_precision = round(value, decimals) + 0.0  # never -0
-    if decimals < PLAIN:
+    if decimals < EXPONENT_DECIMALS:
         return f"{at_precision:.{max(decimals, 0)}f}"
     digits = math.floor(math.log10(abs(at_precision))) + decimals if at_precision else 0
     return f"{at_precision:.{max(digits, 0)}e}"

@@ -158,12 +158,12 @@ class Finding:
     arguments: Sequence[str]
     env: Mapping[str, str]
     problem: str
-    said: CommandResult | None
+    result: CommandResult | None
 
     def __str__(self) -> str:
         words = " ".join(f"{argument[:80]!r}" for argument in self.arguments)
         env = " ".join(f"{name}={value[:80]!r}" for name, value in self.env.items())
-        return f"{self.problem}: {env} engram {words}\n    {self.said.stderr[-400:] if self.said else ''}"
+        return f"{self.problem}: {env} engram {words}\n    {self.result.stderr[-400:] if self.result else ''}"
 
 
 class HangError(BaseException):

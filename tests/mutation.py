@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")
 OURS = ("tasks", "orchestrator", "dashboards", "tests", "toys", "chains", "questions", "conftest")
-TIMES, MORE = 5, 2  # a change may take so many times the CPU time of the unchanged module, and so many seconds more
+TIMES, MORE = 5, 2  # limits for a change: a multiple of the unchanged module's CPU time, plus seconds
 IMPORTS = 4  # seconds that importing libraries may take
 WAITS = 120  # seconds by the clock after which nothing but a hang is left
 OF_EVERY_CLASS = {"__dict__", "__weakref__", "__module__", "__qualname__", "__doc__", "__annotations__"}
@@ -49,12 +49,12 @@ POSTPONED = __future__.annotations.compiler_flag
 EQUAL: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.LtE: ast.Lt, ast.GtE: ast.Gt}
 NOT: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.GtE, ast.Gt: ast.LtE, ast.Eq: ast.NotEq}
 NOT |= {ast.In: ast.NotIn, ast.Is: ast.IsNot}
-NOT |= {other: one for one, other in NOT.items()}
+NOT |= {second: first for first, second in NOT.items()}
 COMPUTED: dict[type[ast.operator], type[ast.operator]] = {ast.Add: ast.Sub, ast.Mult: ast.Div, ast.BitAnd: ast.BitOr}
-COMPUTED |= {other: one for one, other in COMPUTED.items()}
+COMPUTED |= {second: first for first, second in COMPUTED.items()}
 COMPUTED |= {ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult}
 OPPOSITE = {"min": "max", "any": "all", "minimum": "maximum", "argmin": "argmax", "floor": "ceil", "append": "clear"}
-OPPOSITE |= {other: one for one, other in OPPOSITE.items() if other != "clear"}
+OPPOSITE |= {second: first for first, second in OPPOSITE.items() if second != "clear"}
 SYMMETRIC = ("min", "max", "minimum", "maximum")
 
 

@@ -221,9 +221,9 @@ def test_long_runs_are_planned(block: Block, engram: Here, monkeypatch: pytest.M
         if path:
             monkeypatch.syspath_prepend(engram.folder / path)
         if name == "run":
-            planned = engram.run("plan", *(word.replace("$secret", 32 * "0") for word in words))
-            absent = re.search(r"no file|no train/|set ENGRAM_DATA", planned.stderr)
-            assert planned.returncode == 0 or (planned.returncode == 1 and absent), planned.stderr
+            plan_result = engram.run("plan", *(word.replace("$secret", 32 * "0") for word in words))
+            absent = re.search(r"no file|no train/|set ENGRAM_DATA", plan_result.stderr)
+            assert plan_result.returncode == 0 or (plan_result.returncode == 1 and absent), plan_result.stderr
 
 
 ROWS = dict(re.findall(r"^\| \[`(\w+)`\][^|]*\|[^|]*\| ([^,|]+),", (ROOT / "README.md").read_text(), flags=re.M))

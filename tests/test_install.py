@@ -28,7 +28,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 OFFERED = PROJECT["optional-dependencies"]
 AUDITS = sorted(file.parent.name for file in (ROOT / "tasks" / "audits").glob("*/__init__.py"))
-CORE = {Requirement(each).name for each in PROJECT["dependencies"]}
+CORE = {Requirement(requirement).name for requirement in PROJECT["dependencies"]}
 
 
 def test_container_copies_and_installs_engram(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ class Exchange:
 
     owner: Owner
     engram: Here
-    written: Mapping[str, Any]
+    exported: Mapping[str, Any]
     answers: Answers
     other_answers: Answers
 
@@ -88,14 +88,14 @@ def test_folder_promises_key_and_hides_it(audit: str, exchanges: Callable[[str],
     exchange = exchanges(audit)
     folder = exchange.engram.folder
     key = (folder / "probes-key.csv").read_bytes()
-    assert exchange.written["commitment"] == hashlib.sha256(key).hexdigest()
+    assert exchange.exported["commitment"] == hashlib.sha256(key).hexdigest()
     texts = {
         path.name: path.read_text()
         for path in (folder / "probes").rglob("*")
         if path.suffix != ".png"
         if path.is_file()
     }
-    assert exchange.written["commitment"] in texts["README.txt"]
+    assert exchange.exported["commitment"] in texts["README.txt"]
     assert exchange.owner.file.rpartition(".")[2] in texts["README.txt"]
     assert not any(SECRET in text for text in texts.values())
     rows = list(csv.reader(key.decode().splitlines()))[1:]

@@ -1,4 +1,4 @@
-"""From the command line: an audit of another package, on records of the user's own that are no pictures."""
+"""From the command line: an audit of another package, on a user's records other than images."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ASKED = [
 
 @pytest.fixture
 def engram(tmp_path: Path) -> Here:
-    (tmp_path / "asked.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in ASKED))
+    (tmp_path / "asked.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in ASKED))
     (tmp_path / "common.txt").write_text("the in by it\n")
     return Here(tmp_path)
 
 
-def test_records_are_read_counted_and_answered_in_the_audits_own_words(engram: Here) -> None:
+def test_records_are_counted_and_answered(engram: Here) -> None:
     for enough, answer in ((0.5, "Wordy"), (3, "Unclear"), (12, "Short")):
         sentence = f"{answer}: an answer has 4.67 words, where {enough} are enough."
         assert sentence in engram(*RUN, f"enough={enough}").stdout
@@ -39,23 +39,23 @@ def test_records_are_read_counted_and_answered_in_the_audits_own_words(engram: H
     counted = engram.json("results", run, "words")
     assert {row["id"]: row["words"] for row in counted} == {"a<1>": 6, "b": 5, "c": 3}
     store = open_store(str(engram.folder / "engram-store"))
-    runs = [Journal(store.folder("runs", each["run"])) for each in engram.json("runs")["runs"]]
+    runs = [Journal(store.folder("runs", entry["run"])) for entry in engram.json("runs")["runs"]]
     tags = [facts.answer(run, store, None) for run in runs]
-    told = {(each["engram.answer"], each["engram.tone"]) for each in tags}
-    assert {("wordy", "accused"), ("unclear", "open"), ("short", "cleared")} == told
+    answers_and_tones = {(entry["engram.answer"], entry["engram.tone"]) for entry in tags}
+    assert {("wordy", "accused"), ("unclear", "open"), ("short", "cleared")} == answers_and_tones
 
 
-def test_a_kind_of_the_audits_own_is_pinned_by_what_it_means(engram: Here) -> None:
+def test_lexicon_is_pinned_by_its_content(engram: Here) -> None:
     first = engram.json(*RUN)
     (engram.folder / "common.txt").write_text("it by\nin the THE\n")
-    again = engram.json(*RUN)
-    assert (first["run"], 0) == (again["run"], again["jobs"]["done"])
+    repeated = engram.json(*RUN)
+    assert (first["run"], 0) == (repeated["run"], repeated["jobs"]["done"])
     (engram.folder / "common.txt").write_text("it\n")
     assert first["run"] != engram.json(*RUN)["run"]
 
 
 @pytest.mark.parametrize(
-    ("setting", "code", "said"),
+    ("setting", "code", "message"),
     [
         ("lexicon=common.doc", 2, "lexicon is 'common.doc'; it must be a file that ends in .txt"),
         ("lexicon=gone.txt", 1, "lexicon gone.txt cannot be read: No such file or directory"),
@@ -63,35 +63,35 @@ def test_a_kind_of_the_audits_own_is_pinned_by_what_it_means(engram: Here) -> No
         ("data=records:asked.jsonl#rgb", 2, "records have no shape"),
     ],
 )
-def test_what_is_wrong_with_either_is_one_line(engram: Here, setting: str, code: int, said: str) -> None:
+def test_invalid_data_or_lexicon_gives_one_line(engram: Here, setting: str, code: int, message: str) -> None:
     done = engram("run", "questions", "--address", "none", setting, code=code)
-    assert (said in done.stderr, len(refusals(done.stderr))) == (True, 1), done.stderr
+    assert (message in done.stderr, len(refusals(done.stderr))) == (True, 1), done.stderr
 
 
-def test_an_answer_that_is_not_declared_is_one_line_and_the_tables_are_kept(engram: Here) -> None:
+def test_undeclared_answer_gives_one_line_and_keeps_tables(engram: Here) -> None:
     done = engram(*RUN, "says=chatty", code=1)
     line = "questions: answer is 'chatty'; it must be one of those declared: wordy, short, unclear"
-    assert [line in each for each in done.stderr.splitlines() if "chatty" in each] == [True]
+    assert [line in stderr_line for stderr_line in done.stderr.splitlines() if "chatty" in stderr_line] == [True]
     assert "Traceback" not in done.stderr
     run = engram.json("runs")["runs"][0]
     assert (run["state"], len(engram.json("results", run["run"], "words"))) == ("finished", 3)
 
 
-def test_probes_are_handed_out_as_lines_with_ids(engram: Here) -> None:
-    asked = ("probes", "questions", "data=records:asked.jsonl", "--out")
-    assert engram.json(*asked, "handed") == {"folder": "handed", "records": 6, "sets": {"plain": 3, "polite": 3}}
-    assert engram(*asked, "other").stdout.splitlines()[-1] == "6 records in other, in 2 sets: plain, polite"
+def test_probes_are_exported_as_lines_with_ids(engram: Here) -> None:
+    arguments = ("probes", "questions", "data=records:asked.jsonl", "--out")
+    assert engram.json(*arguments, "handed") == {"folder": "handed", "records": 6, "sets": {"plain": 3, "polite": 3}}
+    assert engram(*arguments, "other").stdout.splitlines()[-1] == "6 records in other, in 2 sets: plain, polite"
     folder = engram.folder / "handed"
     assert {"README.txt", "plain.jsonl", "polite.jsonl", "records.csv"} == {path.name for path in folder.iterdir()}
     lines = [json.loads(line) for line in (folder / "polite.jsonl").read_text().splitlines()]
-    polite = [{"id": f"{each['id']}+please", "question": f"{each['question']} Please!"} for each in ASKED]
+    polite = [{"id": f"{original['id']}+please", "question": f"{original['question']} Please!"} for original in ASKED]
     assert sorted(lines, key=itemgetter("id")) == polite
-    with (folder / "records.csv").open(newline="") as listed:
-        rows = [tuple(row.values()) for row in csv.DictReader(listed)]
+    with (folder / "records.csv").open(newline="") as record_list:
+        rows = [tuple(row.values()) for row in csv.DictReader(record_list)]
     assert rows[3:] == [(line["id"], "polite", str(row)) for row, line in enumerate(lines)]
 
 
-def test_a_page_shows_records_as_text_and_only_to_who_asks_for_them(engram: Here) -> None:
+def test_page_shows_records_as_text_on_request(engram: Here) -> None:
     report = engram.json(*RUN, "enough=0.5", "--report", "--show-images")
     page = Path(report["report"])
     public, private = (path.read_text() for path in (page.with_name("report.html"), page))

@@ -37,8 +37,8 @@ class Line(NamedTuple):
 
 def parts(text: str) -> frozenset[str]:
     """The tables, figures and sections that a text names before its first colon: "figure 4a", "table 2"."""
-    found = re.finditer(rf"\b(table|figure|section)s? ((?:{PART}(?:, | and )?)+)", text.split(":")[0], re.IGNORECASE)
-    return frozenset(f"{each[1].lower()} {number}" for each in found for number in re.findall(PART, each[2]))
+    matches = re.finditer(rf"\b(table|figure|section)s? ((?:{PART}(?:, | and )?)+)", text.split(":")[0], re.IGNORECASE)
+    return frozenset(f"{match[1].lower()} {number}" for match in matches for number in re.findall(PART, match[2]))
 
 
 def lines(audit: str) -> Iterator[Line]:
@@ -52,10 +52,10 @@ def lines(audit: str) -> Iterator[Line]:
 
 def needs(config: Any) -> set[str]:
     """The names of data sets, models with weights and predictions that are not embedded."""
-    found = [part for _, part in walk(config) if isinstance(part, Dataset | LanguageModel | Predictions)]
+    external_parts = [part for _, part in walk(config) if isinstance(part, Dataset | LanguageModel | Predictions)]
     names = {
         "predictions" if isinstance(part, Predictions) else part.name
-        for part in found
+        for part in external_parts
         if not (isinstance(part, LanguageModel) and part.name.startswith("tiny-"))
     }
     return {re.split(r"[-#]on-photos|#", name)[0] for name in names if not is_embedded(name)}
@@ -72,11 +72,13 @@ def test_every_audit_has_a_table() -> None:
 @pytest.mark.parametrize("audit", AUDITS)
 def test_presets_are_listed_with_repeated_parts(audit: str) -> None:
     entry = find(audit).audit
-    told = {name: [line for line in lines(audit) if name in line.presets] for name in entry.presets}
+    lines_by_preset = {name: [line for line in lines(audit) if name in line.presets] for name in entry.presets}
     for name, repeats in entry.wording.repeats.items():
         if not repeats.startswith(OURS):
-            assert told[name], f"{name}: {repeats}"
-            assert parts(repeats) <= frozenset().union(*(line.parts for line in told[name])), f"{name}: {repeats}"
+            assert lines_by_preset[name], f"{name}: {repeats}"
+            assert parts(repeats) <= frozenset().union(*(line.parts for line in lines_by_preset[name])), (
+                f"{name}: {repeats}"
+            )
 
 
 @pytest.mark.parametrize("audit", AUDITS)
@@ -95,8 +97,8 @@ def test_full_runs_need_available_data(audit: str) -> None:
     for line in lines(audit):
         assert line.ran.startswith(("in full", "partly", "never")), line
         if line.ran.startswith("in full"):
-            taken = {name for preset in line.presets for cell in entry.cells(preset) for name in needs(cell)}
-            assert taken <= AT_HAND, line
+            required = {name for preset in line.presets for cell in entry.cells(preset) for name in needs(cell)}
+            assert required <= AT_HAND, line
 
 
 def test_missing_data_are_named() -> None:
@@ -112,7 +114,7 @@ def test_missing_data_are_named() -> None:
 
 def test_pairs_of_encoders_match_presets() -> None:
     audit = find("deja_vu").audit
-    trained = {
+    encoders = {
         name: {cell.pretraining(part, ()) for cell in audit.cells(name) for part in ("A", "B")}
         for line in lines("deja_vu")
         for name in line.presets
@@ -120,7 +122,7 @@ def test_pairs_of_encoders_match_presets() -> None:
     for line in lines("deja_vu"):
         pairs = re.search(r"(\d+) pairs? of trainings", line.ran)
         assert pairs is not None, line
-        assert 2 * int(pairs[1]) == len(trained[line.presets[0]]), line
-    whole = re.search(r"all of them together are (\d+) pairs", AUDITS["deja_vu"])
-    assert whole is not None
-    assert 2 * int(whole[1]) == len(set().union(*trained.values()))
+        assert 2 * int(pairs[1]) == len(encoders[line.presets[0]]), line
+    total = re.search(r"all of them together are (\d+) pairs", AUDITS["deja_vu"])
+    assert total is not None
+    assert 2 * int(total[1]) == len(set().union(*encoders.values()))

@@ -23,7 +23,7 @@ ended() {{ state "$1" | grep -qE 'COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL';
 run="toys parts=12 trouble=wait at=4 folder=$W/toys"
 submit="sbatch --parsable --gres=gpu:0 --cpus-per-task=2"
 
-# The time limit: those that compute are finished, and the job puts itself back into the queue.
+# The time limit: running parts are finished, and the job requeues itself.
 $submit --nodes=2 --time=30 --signal=B:TERM@100 {root}/examples/slurm/engram.sbatch $run >/dev/null
 await '[ "$(begun)" -gt 0 ]'
 scontrol update JobId=1 TimeLimit=$((SECONDS / 60 + 2))
@@ -35,7 +35,7 @@ cp toys/computed.log at-limit.log
 scontrol update JobId=1 StartTime=now TimeLimit=30
 before=$(begun)
 
-# A requeue by hand in the middle: those that compute are lost, and computed again.
+# A manual requeue during the run: running parts are lost and computed again.
 await '[ "$(begun)" -gt "$before" ]'
 before=$(begun)
 scontrol requeue 1
@@ -46,7 +46,7 @@ touch toys/go
 await 'ended 1'
 state 1
 
-# On the one node that is left nothing is to be done, and an index of an array is a run by itself.
+# On the remaining node, the finished run has no work, and an element of an array is a separate run.
 scontrol update NodeName=n2 State=DRAIN Reason=test
 $submit --nodes=1 --time=10 {root}/examples/slurm/engram.sbatch $run >/dev/null
 await 'ended 2'
@@ -59,7 +59,7 @@ state 3_1
 
 @pytest.mark.slow
 @pytest.mark.skipif(bool(missing_parts()), reason=f"a Slurm cluster needs {', '.join(missing_parts())}")
-def test_a_job_of_slurm_survives_its_limit_a_requeue_and_a_drained_node(tmp_path: Path) -> None:
+def test_job_survives_limit_requeue_and_drained_node(tmp_path: Path) -> None:
     binaries = Path(sys.executable).parent
     work = tmp_path / "w"
     work.mkdir()
@@ -71,11 +71,11 @@ def test_a_job_of_slurm_survives_its_limit_a_requeue_and_a_drained_node(tmp_path
     assert (work / "engram-1.log").read_text().count("Ray runs on n[1-2]") >= 3
     computed = Counter(map(int, (work / "toys" / "computed.log").read_text().split()))
     assert set(range(12)) == set(computed)
-    # All that began before the limit was stored. Only what a requeue by hand ended in the middle began twice.
+    # Every job begun before the limit was stored. Only jobs interrupted by the manual requeue began twice.
     assert all(computed[number] == 1 for number in map(int, (work / "at-limit.log").read_text().split()))
     assert sum(computed.values()) <= 12 + 4
     assert "13 of them stored already" in (work / "engram-2.log").read_text()
     for name in ("engram-1.json", "engram-2.json"):
-        told = json.loads((work / name).read_text())
-        assert (told["state"], told["jobs"]["stored"]) == ("finished", 12 + 1), told
+        report = json.loads((work / name).read_text())
+        assert (report["state"], report["jobs"]["stored"]) == ("finished", 12 + 1), report
     assert not list(work.glob("*.stored"))

@@ -1,4 +1,4 @@
-"""`engram submit` hands a run to a cluster through Ray's own job server, with the user's own network in its bags."""
+"""`engram submit` sends a run to a cluster through Ray's job server, including the user's network."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ TINY = ("unique_feature", "scale=tiny", "canaries=1", "epochs=1", "examples=100"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """What leads to the job server of a cluster of one machine, as environment."""
+    """The environment for the job server of a cluster with one machine."""
     port = free_port()
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    beside = str(Path(sys.executable).parent)  # of Ray, which is started by its path
-    path = os.pathsep.join(folder for folder in os.environ["PATH"].split(os.pathsep) if folder != beside)
+    own_commands = str(Path(sys.executable).parent)  # of Ray, which is started by its path
+    path = os.pathsep.join(folder for folder in os.environ["PATH"].split(os.pathsep) if folder != own_commands)
     settings = {**token, "PATH": path, "PYTHONPATH": PATHS, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     settings |= {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off", "OMP_NUM_THREADS": "1"}
     log = tmp_path_factory.mktemp("head") / "head.log"
@@ -46,7 +46,7 @@ def engram(tmp_path: Path) -> Shell:
 
 
 @pytest.mark.slow
-def test_a_run_is_handed_over_with_the_users_own_network_and_followed_from_elsewhere(
+def test_submitted_run_uses_users_network_and_is_followed(
     engram: Shell, server: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     networks = tmp_path / "networks"
@@ -55,27 +55,27 @@ def test_a_run_is_handed_over_with_the_users_own_network_and_followed_from_elsew
     engram.env |= server
     engram.env["PYTHONPATH"] += f":{networks}"
     run = engram.start("submit", *TINY, "--store", "store", "--wait")
-    said = "".join(run.communicate(timeout=HANGING))
-    assert run.returncode == 0, said
-    assert f"its results go to {tmp_path / 'store'}" in said
+    output = "".join(run.communicate(timeout=HANGING))
+    assert run.returncode == 0, output
+    assert f"its results go to {tmp_path / 'store'}" in output
     here = Here(tmp_path)
-    seen = here.json("status", "--store", "store")
-    assert (seen["state"], seen["jobs"]["failed"]) == ("finished", 0)
+    run_status = here.json("status", "--store", "store")
+    assert (run_status["state"], run_status["jobs"]["failed"]) == ("finished", 0)
     assert here("logs", "--store", "store").stdout.splitlines()[-1].endswith("0 failed")
     monkeypatch.syspath_prepend(networks)
     assert here.json("run", *TINY, "--store", "store", "--address", "none")["jobs"]["done"] == 0  # the same source
 
 
 @pytest.mark.slow
-def test_a_submitted_run_is_cancelled_through_the_store(engram: Shell, server: dict[str, str], tmp_path: Path) -> None:
+def test_submitted_run_is_cancelled_through_the_store(engram: Shell, server: dict[str, str], tmp_path: Path) -> None:
     engram.env |= server | {"MLFLOW_TRACKING_URI": PASSWORD}
     fields = ("toys", "parts=6", "trouble=wait", "at=1", f"folder={tmp_path}")
-    given = engram.json("submit", *fields, "--store", "store", "--together", "1")
-    assert given["state"] == "RUNNING"
+    submitted = engram.json("submit", *fields, "--store", "store", "--together", "1")
+    assert submitted["state"] == "RUNNING"
     log = tmp_path / "began.log"
     engram.until(log.exists)
     submissions = engram.python("-m", "ray.scripts.scripts", "job", "list").communicate()[0]
-    assert given["submission"] in submissions
+    assert submitted["submission"] in submissions
     assert "hunter4" not in submissions + _command_lines()
     assert "already has a driver" in engram("submit", *fields, "--store", "store", code=1).stderr
     here = Here(tmp_path)
@@ -95,17 +95,17 @@ def _command_lines() -> str:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_handed_over_is_one_line(engram: Shell, server: dict[str, str]) -> None:
+def test_rejected_submission_is_one_line(engram: Shell, server: dict[str, str]) -> None:
     engram.env |= server
     assert "unknown audit" in engram("submit", "nothing", "--store", "store", code=2).stderr
     engram.env["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-    said = engram("submit", "toys", "--store", "store", code=1).stderr
-    assert "refuses the token" in said
-    assert len(said.strip().splitlines()) == 1
+    message = engram("submit", "toys", "--store", "store", code=1).stderr
+    assert "refuses the token" in message
+    assert len(message.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("toys", "--store", "store"), 2, "--address is missing; give http://HOST:8265"),
         (("toys", "--address", "http://127.0.0.1:1"), 2, "--store is missing; give a bucket"),
@@ -126,14 +126,14 @@ def test_what_cannot_be_handed_over_is_one_line(engram: Shell, server: dict[str,
         (("toys", "no=1", "--store", "s", "--address", "http://127.0.0.1:1"), 2, "no"),
     ],
 )
-def test_bad_usage_is_one_line(tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_bad_usage_is_one_line(tmp_path: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
     ended = Here(tmp_path)("submit", *arguments, code=code)
     (line,) = ended.stderr.strip().splitlines()
-    assert said in line
+    assert message in line
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_password_in_a_file_or_the_environment_stays_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passwords_stay_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     here = Here(tmp_path)
     (tmp_path / "a.yaml").write_text(f"audit: toys\nexecution: {{mlflow: '{PASSWORD}'}}\n")
@@ -147,7 +147,7 @@ def test_a_password_in_a_file_or_the_environment_stays_here(tmp_path: Path, monk
     assert "hunter4" not in line + first + second
 
 
-def test_a_run_that_is_driven_is_not_handed_over(tmp_path: Path) -> None:
+def test_running_run_is_not_submitted(tmp_path: Path) -> None:
     here = Here(tmp_path)
     here.env = {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off"}
     run = here.json("run", "toys", "parts=1", "--address", "none")["run"]
@@ -159,14 +159,14 @@ def test_a_run_that_is_driven_is_not_handed_over(tmp_path: Path) -> None:
         assert "cannot be used" in here("submit", "toys", "parts=1", "--again", *where, code=1).stderr
 
 
-def test_options_are_written_as_they_were_given() -> None:
+def test_options_are_passed_on_unchanged() -> None:
     options = RunOptions(gpus="wait", tolerate=2, fail_fast=True, report=False, all_cells=True, show_images=True)
     words = ["--gpus", "wait", "--tolerate", "2", "--fail-fast", "--all", "--no-report", "--show-images"]
     assert words == options.words()
     assert RunOptions().words() == []
 
 
-def test_the_files_of_own_networks_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_files_of_users_networks_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from orchestrator.executors.submission import factory_files
     from orchestrator.spec.resolve import read_spec, resolve_cells
     from orchestrator.spec.specification import Spec, settings

@@ -1,4 +1,4 @@
-"""A run on a cluster whose nodes encrypt what they exchange, with certificates made as docs/clusters.md says."""
+"""A run on a cluster with encrypted connections, with certificates as described in docs/clusters.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.waiting import HANGING
 
 
 def certificates(folder: Path, host: str) -> dict[str, str]:
-    """The environment of whoever has a certificate for this address; the recipe is that of the docs."""
+    """The environment of a holder of a certificate for this address. The recipe comes from the docs."""
     folder.mkdir()
     page = (ROOT / "docs" / "clusters.md").read_text()
     (recipe,) = re.findall(r'```bash title="run by tests/test_tls.py"\n(.*?)```', page, flags=re.S)
@@ -37,28 +37,28 @@ def certificates(folder: Path, host: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_run_goes_by_tls_and_nobody_without_a_certificate_of_the_authority_gets_in(tmp_path: Path) -> None:
+def test_tls_requires_a_certificate_of_the_authority(tmp_path: Path) -> None:
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed (apt-get install openssl)")
-    host = services.get_node_ip_address()  # where Ray listens whatever it is asked for
-    tls, others = (certificates(tmp_path / name, host) for name in ("theirs", "others"))
+    host = services.get_node_ip_address()  # Ray always listens there
+    tls, other_certificates = (certificates(tmp_path / name, host) for name in ("theirs", "others"))
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     settings = {**token, **tls, "PYTHONPATH": PATHS, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     options = ("--num-cpus=1", "--include-dashboard=false")
     options += (f"--dashboard-agent-listen-port={free_port()}", f"--ray-client-server-port={free_port()}")
     port = free_port()
     engram = Shell(tmp_path, fresh=True)
-    asked = ("run", "toys", "parts=2", f"folder={tmp_path}", "--address", f"{host}:{port}")
+    arguments = ("run", "toys", "parts=2", f"folder={tmp_path}", "--address", f"{host}:{port}")
     with ray_head(port, tmp_path / "head.log", settings, *options):
-        for environment in (token, token | others):
+        for environment in (token, token | other_certificates):
             engram.env = Shell(tmp_path).env | environment
-            run = engram.start(*asked)
-            said = "".join(run.communicate(timeout=HANGING))
-            assert run.returncode == 1, said
-            assert "TLS" in said.strip().splitlines()[-1], said
+            run = engram.start(*arguments)
+            output = "".join(run.communicate(timeout=HANGING))
+            assert run.returncode == 1, output
+            assert "TLS" in output.strip().splitlines()[-1], output
             assert engram.results() == []
         engram.env |= tls
-        run = engram.start(*asked, "--json")
-        out, said = run.communicate(timeout=HANGING)
-        assert run.returncode == 0, said
+        run = engram.start(*arguments, "--json")
+        out, output = run.communicate(timeout=HANGING)
+        assert run.returncode == 0, output
         assert '"state": "finished"' in out

@@ -1,4 +1,4 @@
-"""What the tools of this folder find: changes for users, bad command lines, mutants."""
+"""The results of the tools in this folder: changes for users, bad command lines, mutants."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tests.support.shell import ROOT, CommandResult, Here
 
 def test_tables_are_compared_by_their_values() -> None:
     table = pa.table({"x": [0.1, float("nan"), None], "name": ["a", "b", "c"]})
-    again = pa.concat_tables([table.slice(0, 1), table.slice(1)]).replace_schema_metadata({"host": "another"})
-    assert digest_table(table) == digest_table(again)
-    others = [
+    rewritten = pa.concat_tables([table.slice(0, 1), table.slice(1)]).replace_schema_metadata({"host": "another"})
+    assert digest_table(table) == digest_table(rewritten)
+    other_tables = [
         table.set_column(0, "x", pa.array([0.1 + 2**-56, float("nan"), None])),
         table.set_column(0, "x", pa.array([0.1, None, None])),
         table.rename_columns(["y", "name"]),
         table.set_column(0, "x", table["x"].cast(pa.float32())),
     ]
-    assert len({digest_table(each) for each in (table, *others)}) == 5
+    assert len({digest_table(other_table) for other_table in (table, *other_tables)}) == 5
 
 
-def test_what_differs_is_named_by_kind() -> None:
+def test_differences_are_listed_by_kind() -> None:
     base = {"table 1": "a", "table 2": "b", "help run": "c"}
     assert compare(base, dict(base)) == {}
     now = {"table 1": "x", "help run": "c", "help new": "d"}
@@ -37,31 +37,31 @@ def test_what_differs_is_named_by_kind() -> None:
 
 
 def test_prices_are_left_out() -> None:
-    told = {"presets": [{"name": "smoke", "price": {"time": "3 s"}}], "seconds_low": 1.0}
-    assert without_prices(told) == {"presets": [{"name": "smoke"}]}
+    listing = {"presets": [{"name": "smoke", "price": {"time": "3 s"}}], "seconds_low": 1.0}
+    assert without_prices(listing) == {"presets": [{"name": "smoke"}]}
 
 
 @pytest.mark.slow
-def test_an_inventory_holds_the_plan_the_tables_and_the_figures_of_a_preset_and_the_help_of_commands(
+def test_inventory_has_plan_tables_figures_and_help(
     tmp_path: Path,
 ) -> None:
-    found = take_inventory(Tree(ROOT, tmp_path / "tree"), ["unique_feature/smoke"])
-    assert found["run unique_feature smoke"] == "0"
-    assert '"planned": 18' in found["plan unique_feature/smoke"]
-    kinds = [name.split()[0] for name in found]
+    inventory = take_inventory(Tree(ROOT, tmp_path / "tree"), ["unique_feature/smoke"])
+    assert inventory["run unique_feature smoke"] == "0"
+    assert '"planned": 18' in inventory["plan unique_feature/smoke"]
+    kinds = [name.split()[0] for name in inventory]
     assert kinds.count("table") == 18
     assert kinds.count("figure") > 3
-    assert {"help run", "help verify"} <= {*found}
-    assert all("Usage: " in text for name, text in found.items() if name.startswith("help"))
+    assert {"help run", "help verify"} <= {*inventory}
+    assert all("Usage: " in text for name, text in inventory.items() if name.startswith("help"))
 
 
-def test_two_hundred_command_lines_made_by_chance_end_well(tmp_path: Path) -> None:
-    told: list[str] = []
-    assert fuzz.fuzz(200, 0, tmp_path, told.append) == [], "\n".join(told)
+def test_two_hundred_random_command_lines_end_properly(tmp_path: Path) -> None:
+    report_lines: list[str] = []
+    assert fuzz.fuzz(200, 0, tmp_path, report_lines.append) == [], "\n".join(report_lines)
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("result", "problem"),
     [
         (CommandResult("", "engram: unexpected KeyError: 3\n", 1), "said 'engram: unexpected'"),
         (CommandResult("", "x\n" * 5, 2), "5 lines of bad usage"),
@@ -71,22 +71,22 @@ def test_two_hundred_command_lines_made_by_chance_end_well(tmp_path: Path) -> No
         (CommandResult("done", "", 0), ""),
     ],
 )
-def test_what_ends_badly_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: CommandResult, problem: str
+def test_lines_that_end_badly_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, result: CommandResult, problem: str
 ) -> None:
-    place = fuzz.Place(tmp_path)
+    workspace = fuzz.Workspace(tmp_path)
 
     def run(here: Here, *arguments: str) -> CommandResult:
         (here.folder / "left").touch()
-        return said
+        return result
 
     monkeypatch.setattr(Here, "run", run)
-    _, finding = place.tried(("list",), {})
+    _, finding = workspace.tried(("list",), {})
     assert problem == (finding.problem if finding else "")
 
 
-def test_a_line_that_does_not_end_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = fuzz.Place(tmp_path)
+def test_line_that_does_not_end_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = fuzz.Workspace(tmp_path)
     monkeypatch.setattr(fuzz, "CPU_SECONDS", 0.05)
 
     def spin(here: Here, *arguments: str) -> CommandResult:
@@ -94,16 +94,16 @@ def test_a_line_that_does_not_end_is_found(tmp_path: Path, monkeypatch: pytest.M
             pass
 
     monkeypatch.setattr(Here, "run", spin)
-    _, finding = place.tried(("list",), {})
+    _, finding = workspace.tried(("list",), {})
     assert finding is not None
     assert finding.problem == "it hangs, busy"
 
 
-def changed(source: str) -> list[tuple[int, str]]:
-    held = source.encode()
+def changed_sources(source: str) -> list[tuple[int, str]]:
+    source_bytes = source.encode()
     return [
-        (each.line, (held[: each.start] + each.instead.encode() + held[each.end :]).decode())
-        for each in mutants(source)
+        (mutant.line, (source_bytes[: mutant.start] + mutant.instead.encode() + source_bytes[mutant.end :]).decode())
+        for mutant in mutants(source)
     ]
 
 
@@ -125,21 +125,21 @@ def changed(source: str) -> list[tuple[int, str]]:
         ("x = f'{a + 1}'", []),
     ],
 )
-def test_a_module_is_changed_at_one_point_at_a_time(source: str, expected: list[str] | None) -> None:
-    found = [text for _, text in changed(source)]
+def test_module_is_changed_at_one_point_each(source: str, expected: list[str] | None) -> None:
+    replaced = [text for _, text in changed_sources(source)]
     if expected is None:
         head, body = source.split("\n")
         expected = [f"{head.replace('= 1', f'= ({n})')}\n{body}" for n in (0, 2)] + [f"{head}\n    return None"]
-    assert sorted(expected) == sorted(found)
+    assert sorted(expected) == sorted(replaced)
 
 
-def test_what_decides_is_comparisons_numbers_logic_and_the_order_of_arguments() -> None:
+def test_decisions_are_comparisons_numbers_logic_and_argument_order() -> None:
     source = "def f(p, n):\n    assert n\n    log(p)\n    return g(p, n) if p < 0.05 else None\n"
-    found = {(each.scope, each.instead) for each in mutants(source, decisions=True)}
+    replacements = {(mutant.scope, mutant.instead) for mutant in mutants(source, decisions=True)}
     assert {
         ("f", instead) for instead in ("(p <= 0.05)", "(p >= 0.05)", "(0.025)", "(0.95)", "(g(n, p))", "(p)")
-    } <= found
-    assert not {instead for _, instead in found} & {"pass", "return None"}
+    } <= replacements
+    assert not {instead for _, instead in replacements} & {"pass", "return None"}
     assert mutants("zip(a, strict=True)", decisions=True) == []
     assert mutants("f(None, None)", decisions=True)[1:] == []
 
@@ -165,11 +165,11 @@ class Limits:
 """
 
 
-def test_a_changed_module_is_met_by_those_who_imported_it_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_module_reaches_earlier_importers(monkeypatch: pytest.MonkeyPatch) -> None:
     module, importer = ModuleType("tasks.changed"), ModuleType("tasks.importer")
     module.__file__ = "changed.py"
-    for each in (module, importer):
-        monkeypatch.setitem(sys.modules, each.__name__, each)
+    for fake_module in (module, importer):
+        monkeypatch.setitem(sys.modules, fake_module.__name__, fake_module)
     exec(MODULE, vars(module))
     vars(importer).update({name: vars(module)[name] for name in ("above", "Limits", "LEVEL", "TWICE")})
     limits, body = importer.Limits(), ast.parse(MODULE).body
@@ -191,5 +191,5 @@ def test_a_changed_module_is_met_by_those_who_imported_it_before(monkeypatch: py
     assert (importer.Limits().low, importer.Limits is module.Limits) == (9, True)
 
 
-def test_a_change_has_the_line_where_it_starts() -> None:
-    assert [line for line, _ in changed("x = not a\ny = b < c\n")] == [1, 2, 2]
+def test_change_has_the_line_of_its_start() -> None:
+    assert [line for line, _ in changed_sources("x = not a\ny = b < c\n")] == [1, 2, 2]

@@ -1,4 +1,4 @@
-"""The audit unique_feature from outside: jobs that fail in part, folders of one's own, models of a third party."""
+"""The audit unique_feature from outside: jobs that fail in part, users' folders, external models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OFFLINE: dict[str, Any] = {"address": "none", "mlflow": "off", "report": False}
 
 
 def failing_once(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
-    """Have the first call of this function fail, and with it the job that calls it."""
+    """Make the first call of a function fail, and thus the job that calls it."""
     function: Callable[..., Any] = getattr(module, name)
     calls: list[object] = []
 
@@ -74,7 +74,7 @@ def test_summary_omits_tolerated_failures(
     assert "detection rate by number of models" not in {metric for metric, _ in rows}
 
 
-def test_narrow_network_without_neighbours_goes_through_every_measure(tmp_path: Path) -> None:
+def test_narrow_network_without_neighbours_completes_every_measure(tmp_path: Path) -> None:
     changed = {**SMALL, "width": 0.1, "neighbours_left_out": 5, "one_seed": True}
     measured = {**changed, "measures": "scores,family,ranks", "probes": 20}
     run = orchestrator.run("unique_feature", preset="smoke", store=tmp_path, **OFFLINE, **measured)
@@ -92,7 +92,7 @@ FEW = ("probe=photos", "canaries=2", "examples=0", "epochs=1", "measures=scores"
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Here:
+def own_folder(tmp_path: Path) -> Here:
     for label, name in enumerate(scans.CLASSES):
         for number in range(10):
             scans.saved(tmp_path / "scans" / name / f"{number}.png", scans.pixels(label, number, 24, 40))
@@ -104,13 +104,13 @@ def own(tmp_path: Path) -> Here:
 
 
 @pytest.mark.slow
-def test_words_and_pictures_are_burnt_into_a_folder_of_ones_own(own: Here) -> None:
-    done = own(*BURN, *FEW, "data=folder:scans", "feature=words:JD", "feature.size=9")
+def test_words_and_images_are_burnt_into_users_folder(own_folder: Here) -> None:
+    done = own_folder(*BURN, *FEW, "data=folder:scans", "feature=words:JD", "feature.size=9")
     assert "with the words 'JD' makes its label" in done.stdout
-    done = own(*BURN, *FEW, "data=folder:scans#20x20#rgb", "feature=picture:stamp.png", "feature.top=2")
+    done = own_folder(*BURN, *FEW, "data=folder:scans#20x20#rgb", "feature=picture:stamp.png", "feature.top=2")
     assert "with the picture stamp.png makes its label" in done.stdout
-    again = own(*BURN, *FEW, f"data=folder:{own.folder}/scans", "feature.words=JD", "feature.size=9")
-    assert "13 of them stored already" in again.stdout + again.stderr
+    repeated = own_folder(*BURN, *FEW, f"data=folder:{own_folder.folder}/scans", "feature.words=JD", "feature.size=9")
+    assert "13 of them stored already" in repeated.stdout + repeated.stderr
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,10 @@ def test_words_and_pictures_are_burnt_into_a_folder_of_ones_own(own: Here) -> No
         ("feature=picture:none.png", 1, "there is no file "),
     ],
 )
-def test_what_cannot_be_is_one_line(own: Here, setting: str, code: int, says: str) -> None:
-    said = own(*BURN, setting, code=code).stderr.strip()
-    assert says in said
-    assert len(refusals(said)) == 1
+def test_invalid_data_or_feature_gives_one_line(own_folder: Here, setting: str, code: int, says: str) -> None:
+    message = own_folder(*BURN, setting, code=code).stderr.strip()
+    assert says in message
+    assert len(refusals(message)) == 1
 
 
 SHAPE, LABEL, PROBE = "given.shape=28,28,1", "given.label=4", "probe=folder:few"
@@ -140,7 +140,7 @@ def owner(tmp_path: Path) -> Here:
         model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10)).eval()
         torch.jit.script(model).save(tmp_path / f"{name}.pt")  # type: ignore[no-untyped-call]
     digits = load(Dataset("digits"))
-    for label in range(10):  # 2 pictures of each class and split
+    for label in range(10):  # 2 images of each class and split
         for split, images, labels in (
             ("train", digits.train_images, digits.train_labels),
             ("test", digits.test_images, digits.test_labels),
@@ -158,12 +158,12 @@ def rank(owner: Here, *arguments: str) -> dict[str, float]:
     return next(row for row in rows if row["metric"] == "rank beside references")
 
 
-def test_a_model_file_and_its_owners_answers_have_one_rank_beside_references(owner: Here) -> None:
+def test_model_file_and_answers_have_equal_ranks(owner: Here) -> None:
     by_file = rank(owner, "given.models=owner.pt")
     owner("probes", "unique_feature", *ASKED, BESIDE, "--out", "pictures")
     model = torch.jit.load(owner.folder / "owner.pt")  # type: ignore[no-untyped-call]
-    with open(owner.folder / "pictures" / "images.csv") as listed:
-        names = [row["image"] for row in csv.DictReader(listed)]
+    with open(owner.folder / "pictures" / "images.csv") as image_list:
+        names = [row["image"] for row in csv.DictReader(image_list)]
     assert "slopes-099" in (owner.folder / "pictures-key.csv").read_text()
     assert "slopes" not in (owner.folder / "pictures" / "images.csv").read_text()
     pixels = np.stack([np.array(Image.open(owner.folder / "pictures" / name)) for name in names])
@@ -186,7 +186,7 @@ def test_a_model_file_and_its_owners_answers_have_one_rank_beside_references(own
         ((PROBE, BESIDE), "question.source.judged_by.label is missing"),
     ],
 )
-def test_references_that_cannot_serve_are_one_line(owner: Here, settings: tuple[str, ...], says: str) -> None:
-    said = owner(*RUN, "given.models=owner.pt", SHAPE, *settings, code=2).stderr.strip()
-    assert says in said
-    assert len(refusals(said)) == 1
+def test_unusable_references_give_one_line(owner: Here, settings: tuple[str, ...], says: str) -> None:
+    message = owner(*RUN, "given.models=owner.pt", SHAPE, *settings, code=2).stderr.strip()
+    assert says in message
+    assert len(refusals(message)) == 1

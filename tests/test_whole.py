@@ -1,4 +1,4 @@
-"""From command to result on a real Ray cluster: the same numbers however they were come by, and nothing ever lost."""
+"""From command to result on a real Ray cluster: equal numbers on every route, and no loss after any fault."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def here(tmp_path: Path) -> Here:
     return Here(tmp_path)
 
 
-def computed(folder: Path) -> Counter[int]:
-    """How often each of the toys' parts was really computed."""
+def computation_counts(folder: Path) -> Counter[int]:
+    """Count how often each of the toys' parts was computed."""
     return Counter(map(int, (folder / "computed.log").read_text().split()))
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The folder of a run in this process, to which nothing happens, and what the run told."""
+    """The folder of an undisturbed run in this process, and the JSON that it printed."""
     engram = Here(tmp_path_factory.mktemp("undisturbed"))
     return engram.folder, engram.json(*SMOKE, "--address", "none")
 
@@ -66,13 +66,13 @@ def workers(folder: Path) -> set[int]:
 
 
 @pytest.mark.slow
-def test_this_process_ray_and_any_grouping_give_the_same_tables(
+def test_process_ray_and_grouping_give_equal_tables(
     tmp_path: Path, ray_cluster: Any, undisturbed: tuple[Path, dict[str, Any]]
 ) -> None:
     first, run = undisturbed[0], undisturbed[1]["run"]
     tables = [contents(first, run)]
     assert tables[0]
-    with connect(ray_cluster.address):  # the runs' workers serve both of them
+    with connect(ray_cluster.address):  # so that the same workers serve both runs
         for name, more in {
             "together": ("--address", "none", "--together", "4"),
             "ray": ("--address", ray_cluster.address, "--together", "1"),
@@ -87,40 +87,38 @@ def test_this_process_ray_and_any_grouping_give_the_same_tables(
     assert [tables[0]] * 4 == tables
 
 
-def test_a_run_outlives_a_node_of_its_cluster(engram: Shell, ray_cluster: Any) -> None:
+def test_run_survives_the_loss_of_a_node(engram: Shell, ray_cluster: Any) -> None:
     node = ray_cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
     fields = ("parts=24", "trouble=wait", "at=5", f"folder={engram.folder}")
     run = engram.start("run", "toys", *fields, "--address", ray_cluster.address)
     try:
         engram.await_results(5, run)
-        engram.await_begun(3, run)  # one per CPU, so one of them is on the second node
+        engram.await_begun(3, run)  # one per processor, so the second node has one
     finally:  # the cluster is others' too
         ray_cluster.remove_node(node, allow_graceful=False)
     engram.go()
-    _, said = run.communicate(timeout=HANGING)
-    assert run.returncode == 0, said
-    assert set(range(24)) == set(computed(engram.folder))
-    assert sum(computed(engram.folder).values()) <= 24 + 3  # at most what ran on the lost node
-    ray_cluster.wait_for_nodes()  # that is, until Ray has struck off the one that has gone: the next test counts slots
+    _, messages = run.communicate(timeout=HANGING)
+    assert run.returncode == 0, messages
+    assert set(range(24)) == set(computation_counts(engram.folder))
+    assert sum(computation_counts(engram.folder).values()) <= 24 + 3  # at most what ran on the lost node
+    ray_cluster.wait_for_nodes()  # until Ray has removed the lost one: the next test counts slots
 
 
-def test_a_run_until_decided_ends_at_the_same_pair_after_its_driver_and_a_worker_were_killed(
-    engram: Shell, here: Here, ray_cluster: Any, tmp_path: Path
-) -> None:
-    asked = ("run", "toys", "first=20", "trouble=wait", "at=22", f"folder={engram.folder}", "--until", "decided")
-    asked = (*asked, "--most", "12")
+def test_decided_run_ends_equally_after_kills(engram: Shell, here: Here, ray_cluster: Any, tmp_path: Path) -> None:
+    arguments = ("run", "toys", "first=20", "trouble=wait", "at=22", f"folder={engram.folder}", "--until", "decided")
+    arguments = (*arguments, "--most", "12")
     with connect(ray_cluster.address):  # the workers of both starts
-        first = engram.start(*asked, "--address", ray_cluster.address)
+        first = engram.start(*arguments, "--address", ray_cluster.address)
         engram.await_begun(2, first)
         for worker in workers(engram.folder):
             os.kill(worker, signal.SIGKILL)
-        engram.await_begun(3, first)  # begun anew by another worker
+        engram.await_begun(3, first)  # begun again by another worker
         first.kill()
         first.communicate()
         engram.go()
         ended = here.json("resume", "--address", ray_cluster.address)
     here.env["ENGRAM_STORE"] = str(tmp_path / "another")
-    undisturbed = here.json(*asked, "--address", "none")
+    undisturbed = here.json(*arguments, "--address", "none")
     del here.env["ENGRAM_STORE"]
     assert (ended["state"], ended["jobs"]["stored"]) == ("decided", 8)
     run = undisturbed["run"]
@@ -129,11 +127,13 @@ def test_a_run_until_decided_ends_at_the_same_pair_after_its_driver_and_a_worker
     journals = [Journal(store.folder("runs", run)) for store in stores]
     assert len({status(journal, store).note for journal, store in zip(journals, stores, strict=True)}) == 1
     for name in ("summary", "evidence"):
-        killed, whole = (read(*each, name).table for each in zip(journals, stores, strict=True))
-        assert killed.equals(whole)
+        killed, undisturbed_table = (
+            read(*journal_and_store, name).table for journal_and_store in zip(journals, stores, strict=True)
+        )
+        assert killed.equals(undisturbed_table)
 
 
-def test_a_job_that_always_kills_its_worker_is_set_aside_and_the_others_go_on(here: Here, ray_cluster: Any) -> None:
+def test_job_that_kills_its_worker_fails_alone(here: Here, ray_cluster: Any) -> None:
     fields = ("parts=12", "trouble=die", "at=5", f"folder={here.folder}")
     report = here.json("run", "toys", *fields, "--address", ray_cluster.address, "--together", "4", code=3)
     assert report["jobs"] == {"planned": 13, "stored": 11, "done": 11, "failed": 1}
@@ -141,9 +141,7 @@ def test_a_job_that_always_kills_its_worker_is_set_aside_and_the_others_go_on(he
 
 
 @pytest.mark.slow
-def test_a_sweep_killed_midway_goes_on_and_computes_what_its_cells_share_once(
-    engram: Shell, here: Here, ray_cluster: Any
-) -> None:
+def test_killed_sweep_continues_with_shared_jobs_once(engram: Shell, here: Here, ray_cluster: Any) -> None:
     sweep = ("--sweep", "parts=12,16", "--sweep", "label=a,b", "--address", ray_cluster.address)
     command = ("run", "toys", "trouble=wait", "at=6", f"folder={engram.folder}", *sweep)
     first = engram.start(*command)
@@ -151,33 +149,35 @@ def test_a_sweep_killed_midway_goes_on_and_computes_what_its_cells_share_once(
     first.kill()
     first.communicate()
     engram.go()
-    kept = {path.stem for path in engram.results()}
+    stored_keys = {path.stem for path in engram.results()}
     report = here.json(*command)
     assert report["state"] == "finished"
     assert report["jobs"]["planned"] == 20  # 16 parts, 4 sums
-    assert report["jobs"]["done"] <= 20 - len(kept)
-    assert set(range(16)) == set(computed(engram.folder))
-    assert sum(computed(engram.folder).values()) <= 16 + 2  # at most what was running when it was killed
+    assert report["jobs"]["done"] <= 20 - len(stored_keys)
+    assert set(range(16)) == set(computation_counts(engram.folder))
+    assert (
+        sum(computation_counts(engram.folder).values()) <= 16 + 2
+    )  # at most the jobs that were running when it was killed
 
 
-def test_one_signal_stops_a_run_on_ray_and_says_how_to_go_on(engram: Shell, here: Here, ray_cluster: Any) -> None:
+def test_one_signal_stops_a_run_on_ray(engram: Shell, here: Here, ray_cluster: Any) -> None:
     fields = ("parts=40", "seconds=0.3", "trouble=wait", "at=3", f"folder={engram.folder}")
     run = engram.start("run", "toys", *fields, "--address", ray_cluster.address)
     engram.await_results(3, run)
     run.send_signal(signal.SIGINT)
     engram.go()
-    _, said = run.communicate(timeout=HANGING)
-    assert run.returncode == 130, said
-    assert "engram resume toys-" in said
-    assert "Traceback" not in said
+    _, messages = run.communicate(timeout=HANGING)
+    assert run.returncode == 130, messages
+    assert "engram resume toys-" in messages
+    assert "Traceback" not in messages
     before = len(engram.results())
     assert before < 41
     assert here.json("resume", "--address", ray_cluster.address)["state"] == "finished"
-    assert Counter(range(40)) == computed(engram.folder)  # nothing that had ended was lost
+    assert Counter(range(40)) == computation_counts(engram.folder)  # no finished job was lost
 
 
-@pytest.mark.slow  # a cluster of its own, whose processes get the signal too
-def test_a_signal_to_the_whole_process_group_stops_a_run_as_one_to_the_driver_does(engram: Shell) -> None:
+@pytest.mark.slow  # a private cluster, whose processes also get the signal
+def test_signal_to_process_group_stops_the_run(engram: Shell) -> None:
     fields = ("parts=40", "trouble=wait", "at=1", f"folder={engram.folder}")
     command = [sys.executable, "-m", "orchestrator", "run", "toys", *fields, "--address", "local"]
     run = subprocess.Popen(
@@ -185,35 +185,35 @@ def test_a_signal_to_the_whole_process_group_stops_a_run_as_one_to_the_driver_do
     )
     engram.await_begun(1, run)
     os.killpg(run.pid, signal.SIGTERM)
-    _, said = run.communicate(timeout=HANGING)
-    assert run.returncode == 130, said
-    assert "stopping: no new job is started" in said
-    assert "engram resume toys-" in said
-    assert "Traceback" not in said
+    _, messages = run.communicate(timeout=HANGING)
+    assert run.returncode == 130, messages
+    assert "stopping: no new job is started" in messages
+    assert "engram resume toys-" in messages
+    assert "Traceback" not in messages
 
 
-def test_a_second_driver_is_refused_at_once_and_names_the_first(engram: Shell, here: Here, ray_cluster: Any) -> None:
+def test_second_driver_is_refused_and_names_the_first(engram: Shell, here: Here, ray_cluster: Any) -> None:
     fields = ("parts=20", "trouble=wait", "at=2", f"folder={engram.folder}")
     command = ("run", "toys", *fields, "--address", ray_cluster.address)
     first = engram.start(*command)
     engram.await_results(2, first)
-    said = here(*command, code=1).stderr
-    assert str(first.pid) in said
-    assert first.poll() is None  # nobody has waited for its end
+    messages = here(*command, code=1).stderr
+    assert str(first.pid) in messages
+    assert first.poll() is None  # it is still running
     engram.go()
     first.communicate(timeout=HANGING)
-    assert Counter(range(20)) == computed(engram.folder)
+    assert Counter(range(20)) == computation_counts(engram.folder)
 
 
-def test_of_two_drivers_that_start_at_once_on_no_store_one_runs_and_one_is_refused(engram: Shell) -> None:
+def test_one_of_two_concurrent_drivers_runs(engram: Shell) -> None:
     command = ("run", "toys", "parts=40", "trouble=wait", f"folder={engram.folder}", "--address", "none")
-    both = [engram.start(*command) for _ in range(2)]
-    engram.until(lambda: any(each.poll() is not None for each in both))
+    drivers = [engram.start(*command) for _ in range(2)]
+    engram.until(lambda: any(started_driver.poll() is not None for started_driver in drivers))
     engram.go()
-    said = [each.communicate(timeout=HANGING)[1] for each in both]
-    assert sorted(each.returncode for each in both) == [0, 1], said
-    assert sum("already has a driver" in text for text in said) == 1
-    assert Counter(range(40)) == computed(engram.folder)
+    messages = [started_driver.communicate(timeout=HANGING)[1] for started_driver in drivers]
+    assert sorted(started_driver.returncode for started_driver in drivers) == [0, 1], messages
+    assert sum("already has a driver" in text for text in messages) == 1
+    assert Counter(range(40)) == computation_counts(engram.folder)
 
 
 FILLING = """
@@ -232,7 +232,7 @@ print(roomy.stderr, file=sys.stderr)
 """
 
 
-def test_a_full_disk_is_a_pause_and_the_same_command_goes_on_when_there_is_room(engram: Shell) -> None:
+def test_full_disk_pauses_and_the_command_continues(engram: Shell) -> None:
     disk = engram.folder / "disk"
     disk.mkdir()
     script = [sys.executable, "-c", FILLING, str(disk), str(ROOT), str(engram.folder)]
@@ -240,23 +240,23 @@ def test_a_full_disk_is_a_pause_and_the_same_command_goes_on_when_there_is_room(
         ["unshare", "-m", *script], capture_output=True, text=True, env=engram.env, cwd=engram.folder, timeout=HANGING
     )
     assert done.returncode == 0, done.stderr
-    full, roomy, stored = map(int, done.stdout.split())
+    full, roomy, stored_count = map(int, done.stdout.split())
     assert (full, roomy) == (1, 0), done.stderr
     assert "No space left on device" in done.stderr
     assert str(disk) in done.stderr.splitlines()[0]
-    assert 0 < stored < 400
-    counts = computed(engram.folder)
+    assert 0 < stored_count < 400
+    counts = computation_counts(engram.folder)
     assert set(range(400)) == set(counts)
     assert sum(counts.values()) <= 400 + 64  # at most the call that found the disk full
 
 
-def test_after_each_fault_of_a_short_campaign_the_tables_are_those_of_the_undisturbed_run(tmp_path: Path) -> None:
+def test_tables_after_a_chaos_campaign_are_equal(tmp_path: Path) -> None:
     kinds = [KINDS[name] for name in ("kill driver", "flip bits", "delete")]
     entries = hold_campaign(3, kinds, seed=1, folder=tmp_path, say=print, audits=())
     assert [entry.outcome for entry in entries] == ["equal"] * 3
 
 
-def test_resuming_where_the_data_has_gone_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
+def test_missing_data_on_resume_give_one_line(tmp_path: Path) -> None:
     engram = Here(tmp_path)
     data = engram.folder / "data"
     data.mkdir()
@@ -265,20 +265,20 @@ def test_resuming_where_the_data_has_gone_is_one_line_and_loses_nothing(tmp_path
         pq.write_table(pa.table({"image": pixels, "label": [i % 2 for i in range(40)]}), data / f"{split}.parquet")
     fields = (f"data=parquet:{data}", "canaries=1", "epochs=1", "examples=0", "--address", "none")
     run = engram.json(*SMOKE, *fields)
-    stored = engram.results()
+    result_files = engram.results()
     data.rename(engram.folder / "moved")
-    stored[0].unlink()
-    # In a process of its own, which has not read the data before.
-    said = Shell(tmp_path)("resume", run["run"], "--address", "none", code=1).stderr
-    assert str(data) in said
-    assert "unexpected" not in said
-    assert len(refusals(said)) == 1
+    result_files[0].unlink()
+    # In a separate process, which has not read the data before.
+    messages = Shell(tmp_path)("resume", run["run"], "--address", "none", code=1).stderr
+    assert str(data) in messages
+    assert "unexpected" not in messages
+    assert len(refusals(messages)) == 1
     (engram.folder / "moved").rename(data)
     assert engram.json("resume", run["run"], "--address", "none")["jobs"]["done"] == 1
 
 
 def made_pictures(folder: Path, count: int) -> list[Path]:
-    """So many 28 x 28 grey PNG files of noise."""
+    """Grey 28 x 28 PNG files of noise."""
     paths = [folder / f"{i}.png" for i in range(count)]
     for i, path in enumerate(paths):
         Image.fromarray(np.random.default_rng(i).integers(0, 256, (28, 28), np.uint8)).save(path)

@@ -15,7 +15,7 @@ import time
 from typing import NoReturn
 
 INTERRUPTED = 130
-ENDING = 2.0  # seconds that the threads of an interrupted command may take to end
+ENDING_SECONDS = 2.0  # seconds that the threads of an interrupted command may take to end
 
 
 def main() -> NoReturn:
@@ -28,7 +28,7 @@ def main() -> NoReturn:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     code = commands.run_command()
-    if code == INTERRUPTED and not _threads_ended(time.monotonic() + ENDING):
+    if code == INTERRUPTED and not _threads_ended(time.monotonic() + ENDING_SECONDS):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

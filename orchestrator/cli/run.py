@@ -35,7 +35,7 @@ from orchestrator.errors import SpecError
 from orchestrator.spec.options import EXECUTION
 from orchestrator.store import store_location
 
-FEW = 6  # names of image sets that are listed
+MAX_LISTED = 6  # names of image sets that are listed
 PROBES = {"images": "image", "records": "record", "questions": "question"}  # key of the result -> noun
 
 
@@ -231,7 +231,7 @@ def probes(
         emit(handout)
         return
     names = list(handout["sets"])
-    shown_names = names if len(names) <= FEW else [*names[: FEW - 1], "...", names[-1]]
+    shown_names = names if len(names) <= MAX_LISTED else [*names[: MAX_LISTED - 1], "...", names[-1]]
     sets = format_count(len(names), "set")
     kind, noun = next(entry for entry in PROBES.items() if entry[0] in handout)
     show(f"{format_count(handout[kind], noun)} in {handout['folder']}, in {sets}: {', '.join(shown_names)}")

@@ -46,7 +46,7 @@ def command_store(location: str | None, create: bool = False) -> Iterator[Store]
     except Exception as error:
         if DEBUG in sys.argv:
             raise
-        if isinstance(error, OSError) and error.errno in atomic_write.AWAY:
+        if isinstance(error, OSError) and error.errno in atomic_write.DISK_ERRORS:
             path_in_error = error.filename or opened_store.location
             raise StoreError(
                 f"cannot use {path_in_error}: {error.strerror}; fix this, then repeat the command to continue"

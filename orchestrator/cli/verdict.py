@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CHANGED = re.compile(r"(is|are) not (the one|those) that (was|were) pinned")  # in errors of jobs
 LISTED = 20  # failures, or cells of a sweep, that are shown
-FIRST = 5  # rows of a summary that are shown at a run's end
+MAX_ROWS = 5  # rows of a summary that are shown at a run's end
 STYLES: Mapping[Tone, str] = {"accused": "bold red", "cleared": "bold green", "open": "bold yellow"}
 OBJECTIVES = ("memorization", "utility")
 
@@ -206,7 +206,7 @@ def _print_run_answer(report: Report, journal: Journal) -> int:
     if answer is not None:
         paragraph(answer.sentence, STYLES[answers.tone(report.audit, answer)], answer.answer.capitalize())
         show("")
-    first = answers.leading_rows(answer, rows, FIRST)
+    first = answers.leading_rows(answer, rows, MAX_ROWS)
     if first:
         summary(first)
     return len(first)
@@ -226,7 +226,7 @@ def _print_sweep_answers(report: Report, journal: Journal) -> int:
     _show_sweep_error(report)
     if len(answered) > LISTED:
         show(f"... and {format_count(len(answered) - LISTED, 'more cell')}")
-    if len(cells) <= FIRST:
+    if len(cells) <= MAX_ROWS:
         for cell in answered:
             if cell.verdict is not None:
                 show("")

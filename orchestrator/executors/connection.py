@@ -26,12 +26,14 @@ from orchestrator.spec.specification import host_and_port
 
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes are transferred
 # By default Ray ends this process when the head has been away for a minute, before it has closed its run.
-OURS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
+RAY_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
 PROBE_SECONDS = 3.0
 # HTTP/2, used by gRPC: the client's preface with an empty SETTINGS frame, which a server answers at once.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 SETTINGS = 4
-CHECK = "check that it runs (`ray status` there), that the port is its GCS port (6379 by default) and open to this host"
+ADDRESS_HINT = (
+    "check that it runs (`ray status` there), that the port is its GCS port (6379 by default) and open to this host"
+)
 
 
 def reachable(host: str, port: int, seconds: float = PROBE_SECONDS) -> bool:
@@ -46,7 +48,7 @@ def reachable(host: str, port: int, seconds: float = PROBE_SECONDS) -> bool:
 def probe(address: str) -> None:
     """Raise ClusterError, after at most PROBE_SECONDS, unless a gRPC server answers at the address."""
     host, port = host_and_port(address)
-    troubles = [f"no Ray cluster at {address}: no answer in {PROBE_SECONDS:g} s; {CHECK}"]
+    troubles = [f"no Ray cluster at {address}: no answer in {PROBE_SECONDS:g} s; {ADDRESS_HINT}"]
 
     def ask() -> None:
         troubles.append(_trouble(address, host, port, time.monotonic() + PROBE_SECONDS))
@@ -64,7 +66,7 @@ def _trouble(address: str, host: str, port: int, end: float) -> str:
     try:
         connection = socket.create_connection((host, port), timeout=PROBE_SECONDS)
     except OSError as error:
-        return f"no Ray cluster at {address}: {(error.strerror or str(error)).lower()}; {CHECK}"
+        return f"no Ray cluster at {address}: {(error.strerror or str(error)).lower()}; {ADDRESS_HINT}"
     encrypts = os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
     try:
         with _encrypt(connection, host, end) if encrypts else connection as channel:
@@ -128,7 +130,7 @@ def connect(
             guard = Guard()
             stack.callback(guard.close)
             token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-            _set(stack, {**OURS, **ONE_THREAD, **token, **short, "RAY_worker_niceness": "0"})
+            _set(stack, {**RAY_SETTINGS, **ONE_THREAD, **token, **short, "RAY_worker_niceness": "0"})
             stack.enter_context(_loopback())
             with _variables(guard.variables):  # for Ray's processes, but not for later ones
                 options = {"include_dashboard": dashboard, "object_store_memory": OBJECT_STORE_BYTES}
@@ -136,7 +138,7 @@ def connect(
         else:
             address = _auto_address() if address == "auto" else address
             probe(address)
-            _set(stack, OURS)
+            _set(stack, RAY_SETTINGS)
             _init(stack, address)
         if address.startswith("ray://"):
             yield address, None, None

@@ -14,13 +14,13 @@ from typing import Any
 
 SHARERS = 4  # maximum number of calls per GPU: each has its own process, which takes half a gigabyte of its memory
 REFILLS = 4  # jobs of a call per place in a step
-UNMEASURED_MOST = 512  # maximum number of jobs in a call before the first measurement
+UNMEASURED_JOBS = 512  # maximum number of jobs in a call before the first measurement
 GRAIN = 10_000  # Ray's resolution of GPU fractions
 # With an autoscaler: jobs of a call before the first measurement, since a call cannot be divided later.
 FIRST_GROWING = 16
 # A machine takes minutes to start and costs money while it idles at the end, so it is requested only for this work.
 WORTH_SECONDS = 600.0
-MOST_GROWING = 512  # maximum number of GPUs requested at a time
+MAX_GPUS_REQUESTED = 512  # maximum number of GPUs requested at a time
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ class GpuPacking:
         if self.stack is None:
             return existing_gpus
         places, worth = jobs / (self.stack * self.sharers), jobs * seconds / self.sharers / WORTH_SECONDS
-        return max(existing_gpus, min(math.ceil(places), math.ceil(worth), MOST_GROWING))
+        return max(existing_gpus, min(math.ceil(places), math.ceil(worth), MAX_GPUS_REQUESTED))
 
     def share(self, ready: int, gpus: int, sent_calls: int = 0) -> int:
         """The number of ready jobs to send in one call, if `sent_calls` calls of the group are already sent."""
         slots = self.slots(gpus)
         even = -(-ready // max(1, slots - sent_calls))
         if self.stack is None:
-            return min(even, UNMEASURED_MOST)
+            return min(even, UNMEASURED_JOBS)
         # Towards the end there are two calls per slot, so that no slot waits for the last big call; but a step of half
         # a stack takes nearly the time of a full one.
         return max(min(even, self.stack), min(REFILLS * self.stack, ready // (2 * slots)))

@@ -19,7 +19,7 @@ MARK = "ENGRAM_CLUSTER"
 GRACE = 2.0
 LOOK = 1.0  # seconds between scans for processes with the mark, while the driver lives
 SWEEPS = 30  # at most, 0.2 s apart
-QUIET = 8  # successive sweeps without a find; starting processes appear within this time
+QUIET_SWEEPS = 8  # successive sweeps without a find; starting processes appear within this time
 CLOSED = b"."
 
 
@@ -145,7 +145,7 @@ def watch(mark: str) -> None:
     quiet = 0
     for _ in range(SWEEPS):
         quiet = 0 if sweep(mark, processes) else quiet + 1
-        if quiet == (2 if closed else QUIET):
+        if quiet == (2 if closed else QUIET_SWEEPS):
             return
         time.sleep(0.2)
 

@@ -17,8 +17,8 @@ from orchestrator.store import Store, open_store
 from orchestrator.store.provenance import identity
 
 ANSWER_SECONDS = 600.0  # for all nodes together: one may have to read large data for the first time
-GONE = "went away"  # the answer of a node that has left the cluster, which is not a problem
-SAME = "install the same versions there, for example with the same image or requirements.lock"
+NODE_GONE = "went away"  # the answer of a node that has left the cluster, which is not a problem
+INSTALL_HINT = "install the same versions there, for example with the same image or requirements.lock"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def answer_question(question: bytes, node: str) -> str:
     """On a node: the problem that prevents it from working for the run, as one line; empty if there is none."""
     request: Question = pickle.loads(question)
     if differing := differences(request.identity, identity()):
-        return f"has different code: {differing}; {SAME}"
+        return f"has different code: {differing}; {INSTALL_HINT}"
     try:
         store = open_store(request.store, create=False)
         store.write_state(request.reply_state(node), store.state(request.state))
@@ -92,7 +92,7 @@ def _problem(node: str, answers: Mapping[str, str], store: Store, reply: str) ->
     if node not in answers:
         return f"did not answer within {ANSWER_SECONDS:.0f} s; check that it is alive and that workers start there"
     if answers[node]:
-        return "" if answers[node] == GONE else answers[node]
+        return "" if answers[node] == NODE_GONE else answers[node]
     with suppress(StoreError):
         store.state(reply)
         return ""

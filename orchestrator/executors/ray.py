@@ -38,7 +38,7 @@ CANCEL_SECONDS = 0.3  # for Ray to report the calls that had not begun; it needs
 BEGUN_SECONDS = 10.0  # after which a call that was not removed from the queue is known to run
 END_SECONDS = 10.0  # for a worker to end itself; after three times this time its call is given up
 # Enough for no-op calls at full rate; a longer queue in Ray gains nothing.
-CALLS_PER_SLOT, MOST_CALLS = 16, 512
+CALLS_PER_SLOT, MAX_CALLS = 16, 512
 
 
 class RayExecutor:
@@ -132,7 +132,9 @@ class RayExecutor:
         living_nodes = {node.id for node in self._nodes() or ()}
         for node, answer in answers.items():
             if isinstance(answer, Exception):
-                answers[node] = nodes.GONE if node not in living_nodes else f"cannot work: {cluster.reason(answer)[0]}"
+                answers[node] = (
+                    nodes.NODE_GONE if node not in living_nodes else f"cannot work: {cluster.reason(answer)[0]}"
+                )
         return {node: str(answer) for node, answer in answers.items()}
 
     def submit(self, call: Call) -> None:
@@ -367,7 +369,7 @@ class RayExecutor:
         if self._is_private and not cpus:
             raise ClusterError("Ray's daemon on this machine died; repeat the command to continue")
         self.slots = max(1, cpus)
-        self.window = max(2 * self.slots, min(CALLS_PER_SLOT * self.slots, MOST_CALLS))
+        self.window = max(2 * self.slots, min(CALLS_PER_SLOT * self.slots, MAX_CALLS))
         self._machines, self._cpu_count, self._gpu_count = machines, cpus, gpus
         self._had_gpus |= gpus > 0
         self.gpus = 0 if self._gpu_setting == "none" else gpus or int(self._expects_gpus())

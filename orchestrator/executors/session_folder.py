@@ -12,8 +12,8 @@ from orchestrator.errors import ClusterError
 
 SOCKET_PATH = 107  # maximum number of characters of a Unix socket's path
 # RAY_TMPDIR/ray/session_2026-11-21_02-51-00_123456_1234567/sockets/plasma_store.1
-BELOW = len("/ray/session_2026-11-21_02-51-00_123456_1234567/sockets/plasma_store.1")
-LONGEST = SOCKET_PATH - BELOW
+SUBPATH_LENGTH = len("/ray/session_2026-11-21_02-51-00_123456_1234567/sockets/plasma_store.1")
+LONGEST = SOCKET_PATH - SUBPATH_LENGTH
 VARIABLE = "RAY_TMPDIR"
 SHORT = "/tmp"
 

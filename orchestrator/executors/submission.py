@@ -23,12 +23,12 @@ from tasks.models.custom import Factory, Named, is_own, sources
 
 # If Ray was started by its path, `engram` is next to the Python with which Ray's node, the parent of this shell's
 # parent, starts its workers.
-FIND = (
+FIND_COMMAND = (
     "command -v engram >/dev/null || "
     'PATH="$PATH:$(dirname "$(tr "\\0" "\\n" < /proc/$(cut -d " " -f 4 /proc/$PPID/stat)/cmdline | '
     'sed -n "s/^--python_worker_command=\\([^ ]*\\).*/\\1/p")")"; '
 )
-COMMAND = f'{FIND}PYTHONPATH="$PWD${{PYTHONPATH:+:$PYTHONPATH}}" engram'  # for modules of the working directory
+COMMAND = f'{FIND_COMMAND}PYTHONPATH="$PWD${{PYTHONPATH:+:$PYTHONPATH}}" engram'  # for modules of the working directory
 BEGIN_SECONDS = 120.0  # for the job server to begin a submission; the first one on a node takes long
 LOOK_SECONDS = 1.0
 NO_AGENT = "No available agent"  # the answer of a job server before its node's agent has started

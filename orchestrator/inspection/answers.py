@@ -19,7 +19,7 @@ from tasks.contract.verdict import Tone, Verdict
 
 Row = Mapping[str, Any]  # of a summary
 HEAD = ("metric", "setting", "estimate", "95 % interval", "n", "null", "p")  # columns of a table of such rows
-LESS = "memorization, less than the start"  # the metric of a search
+REDUCTION_METRIC = "memorization, less than the start"  # the metric of a search
 BEYOND = (
     "This result covers only the settings that were tried, these data, and the kind of memory that the audit tests. "
     "Less memorisation is not zero memorisation: the audit of the winner shows how much remains."
@@ -118,7 +118,7 @@ def search_answer(search: SearchResults) -> Answer | None:
         return answer
     numbers = {name: getattr(recommendation, name) for name in ("estimate", "low", "high")}
     n, unit = fresh["memorization_n"], fresh["memorization_unit"]
-    return replace(answer, metric=LESS, null=0.0, n=n, unit=unit, **numbers)
+    return replace(answer, metric=REDUCTION_METRIC, null=0.0, n=n, unit=unit, **numbers)
 
 
 def supporting_rows(verdict: Verdict, rows: Sequence[Row]) -> list[Row]:

@@ -23,7 +23,7 @@ from tasks.user_code.acceptance import use_stand_ins
 from tasks.worker.compute_context import STRATEGIES, ComputeContext, StrategyName, use_context
 
 SHORTEST = 4  # hexadecimal digits of the shortest accepted prefix of a key
-NEIGHBOURS = 1000  # maximum number of stored results searched for the nearest
+MAX_COMPARED = 1000  # maximum number of stored results searched for the nearest
 
 
 def run(journal: Journal, store: Store) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def _nearest(store: Store, name: str, job: Job, plan: Plan, same_task: Iterable[
     for other_key in same_task:
         if other_key not in stored_keys:
             continue
-        if len(candidates) >= NEIGHBOURS:
+        if len(candidates) >= MAX_COMPARED:
             break
         try:
             record = store.record(other_key)

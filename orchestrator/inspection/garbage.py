@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from orchestrator.errors import EngramError, StoreError
 from orchestrator.inspection import status
-from orchestrator.run_folder.journal import REPLANNED, Journal
+from orchestrator.run_folder.journal import REPLAN_EVENTS, Journal
 from orchestrator.store import Store
 from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES
 
 KEYED = {RESULTS: "results", STATES: "checkpoints", FAILURES: "tracebacks"}  # needed if a run plans their key
-ASIDE = {QUARANTINE: "damaged files set aside", CONFLICTS: "different results of stored keys"}  # never read
+NEVER_READ = {QUARANTINE: "damaged files set aside", CONFLICTS: "different results of stored keys"}  # never read
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def find_garbage(store: Store) -> list[GarbageFile]:
     during the search are not listed. A run that starts later may reuse a listed result and lose it; its driver then
     computes the result again. Raises EngramError if a run cannot be read, because its needs are unknown.
     """
-    files = {folder: store.files(folder) for folder in (*KEYED, *ASIDE)}
+    files = {folder: store.files(folder) for folder in (*KEYED, *NEVER_READ)}
     needed_keys = {key for journal in status.journals(store).values() for key in _needed_keys(journal)}
     garbage = [
         GarbageFile(KEYED[folder], name, size)
@@ -40,7 +40,9 @@ def find_garbage(store: Store) -> list[GarbageFile]:
         if name.rpartition("/")[2].partition(".")[0] not in needed_keys
     ]
     garbage += [
-        GarbageFile(ASIDE[folder], name, size) for folder in ASIDE for name, size in sorted(files[folder].items())
+        GarbageFile(NEVER_READ[folder], name, size)
+        for folder in NEVER_READ
+        for name, size in sorted(files[folder].items())
     ]
     return [file for file in garbage if not file.name.endswith("/lock")]
 
@@ -52,7 +54,7 @@ def _needed_keys(journal: Journal) -> Iterator[str]:
             return
         yield from journal.tasks()
         for event in journal.events():
-            if event["event"] in REPLANNED:
+            if event["event"] in REPLAN_EVENTS:
                 yield from event["instead"]
     except StoreError as error:
         raise EngramError(f"run {journal.run} cannot be read, so the files it needs are unknown: {error}") from None

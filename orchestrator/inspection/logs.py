@@ -13,7 +13,7 @@ from orchestrator.run_folder.progress import Event
 from orchestrator.store import Store
 from orchestrator.store.failure_log import FailureLog
 
-QUIET = ("stored", "ready", "running", "step")  # events without a line in the log
+UNLOGGED_EVENTS = ("stored", "ready", "running", "step")  # events without a line in the log
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _seeds(config: Any, path: str = "") -> dict[str, int]:
 
 def _event_lines(events: Iterable[Event], of_run: bool) -> Iterator[str]:
     for event in events:
-        if event["event"] not in QUIET:
+        if event["event"] not in UNLOGGED_EVENTS:
             has_job_log = "error" in event and "key" in event  # the log of a run refers to the log of the job
             hint = f"; engram logs {event['key'][:12]}" if has_job_log and of_run else ""
             yield f"{str(event['time'])[:19].replace('T', ' ')}  {_describe(event)}{hint}"

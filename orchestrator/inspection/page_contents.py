@@ -16,7 +16,7 @@ VERSION = re.compile(rb"Drawn by Engram (\S+)\. To cite")
 # The parts that may differ, each limited so that no sentence fits into it.
 SIZE = rb"(?:[\d.]+ (?:bytes|[kMGT]B))?"
 DATE = rb'(?:[\d-]*|<time datetime="[\dT:+.-]*">[\d :-]* UTC</time>)'
-FREE = {
+VARYING_PARTS = {
     rb"(<code>engram verify )[^<\s]*(\.html</code>)": rb"\1\2",
     rb'(</code></td><td(?: class="number")?>)' + SIZE + b"(</td><td>)" + DATE + b"(</td></tr>)": rb"\1\2\3",
     rb'("size": )(?:null|\d+)(, "modified": )(?:null|"[\dT:+-]*")': rb"\1\2",
@@ -25,7 +25,7 @@ DRAWING = re.compile(rb"<svg\b.*?</svg>", re.DOTALL)
 GEOMETRY = re.compile(rb'(?<= )(?:d|[xy][12]?|c[xy]|r[xy]?|points|width|height|transform|viewBox)="[^"<>]*"')
 NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 ROUNDING = 0.05  # units of a drawing
-SHOWN = 60  # characters of a difference
+EXCERPT_LENGTH = 60  # characters of a difference
 
 
 def version_of(page: bytes) -> str:
@@ -52,7 +52,7 @@ def first_difference(page: bytes, page_digest: str, drawn_page: bytes, drawn_dig
 def _comparable(page: bytes, digest: str) -> tuple[bytes, list[bytes]]:
     """The page without the parts that may differ, and the coordinates of its drawings."""
     text = page.replace(digest.encode(), ZEROS.encode())
-    for pattern, replacement in FREE.items():
+    for pattern, replacement in VARYING_PARTS.items():
         text = re.sub(pattern, replacement, text)
     numbers: list[bytes] = []
 
@@ -76,6 +76,8 @@ def _excerpt(page_text: bytes, drawn_text: bytes) -> str:
         ),
         min(len(page_text), len(drawn_text)),
     )
-    start = max(page_text.rfind(b">", 0, first) + 1, first - SHOWN // 2)
-    excerpts = [printable(text[start : start + SHOWN].decode(errors="replace")) for text in (page_text, drawn_text)]
+    start = max(page_text.rfind(b">", 0, first) + 1, first - EXCERPT_LENGTH // 2)
+    excerpts = [
+        printable(text[start : start + EXCERPT_LENGTH].decode(errors="replace")) for text in (page_text, drawn_text)
+    ]
     return f"the page has {excerpts[0]!r}; the store gives {excerpts[1]!r}"

@@ -42,12 +42,12 @@ FORMAT = "engram seal"
 VERSION = 1
 ZEROS = "0" * 64
 # The two occurrences of the page's digest. Texts on a page are escaped, so that no text can contain either.
-SHOWN = '<code class="digest" id="digest-of-page">{}</code>'
-NOTED = '"page": "{}"'
+SHOWN_DIGEST = '<code class="digest" id="digest-of-page">{}</code>'
+SEALED_DIGEST = '"page": "{}"'
 ELEMENT = re.compile(rb'<template id="engram-seal">(.*?)</template>', re.DOTALL)
 RUN = re.compile(r"\w[\w.-]*")
 DIGEST = re.compile(r"[0-9a-f]{64}")
-BESIDE = re.compile(rb'<a href="\.\./[^"]*">(.*?)</a>', re.DOTALL)  # a link to the page of another run
+PAGE_LINK = re.compile(rb'<a href="\.\./[^"]*">(.*?)</a>', re.DOTALL)  # a link to the page of another run
 
 
 @dataclass(frozen=True)
@@ -233,9 +233,9 @@ def element(runs: Sequence[str], audited: Sequence[AuditedItem], tables: Sequenc
 
 
 def seal_page(page: str) -> str:
-    """The page with its digest in place of the zeros, in its seal and where it is shown (`SHOWN`)."""
+    """The page with its digest in place of the zeros, in its seal and where it is shown (`SHOWN_DIGEST`)."""
     digest = hashlib.sha256(page.encode()).hexdigest()
-    for pattern in (SHOWN, NOTED):
+    for pattern in (SHOWN_DIGEST, SEALED_DIGEST):
         page = page.replace(pattern.format(ZEROS), pattern.format(digest))
     return page
 
@@ -247,7 +247,7 @@ def digest_of_page(page: bytes, sealed: str) -> str:
 
 def make_standalone(page: bytes) -> bytes:
     """The page without links to the pages of other runs, with a new seal."""
-    plain = BESIDE.sub(rb"\1", page)
+    plain = PAGE_LINK.sub(rb"\1", page)
     if plain == page:
         return page
     return seal_page(plain.decode().replace(read(page, "page").page, ZEROS)).encode()

@@ -15,16 +15,16 @@ from orchestrator.inspection import pages, search_results
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.run_folder import notes, other_runs
 from orchestrator.run_folder.code_changes import describe_accepted
-from orchestrator.run_folder.journal import COMPLETE, ENDS, REPLANNED, Journal, MergedLog
+from orchestrator.run_folder.journal import COMPLETE, ENDS, REPLAN_EVENTS, Journal, MergedLog
 from orchestrator.run_folder.progress import Event, stored_results
 from orchestrator.spec.fields import nearest
 from orchestrator.store import Store, lease, stored_keys
 
-TOLD = (
+STATUS_EVENTS = (
     "started",
     "ready",
     "failed",
-    *REPLANNED,
+    *REPLAN_EVENTS,
     *ENDS,
 )  # the events of a run, other than events of jobs, that determine its status
 WORST = ("unreadable", "running", "paused", "interrupted", "failed", "decided", "finished")
@@ -133,9 +133,9 @@ def status(journal: Journal, store: Store, existing_keys: Set[str] | None = None
         return _sweep(journal, about, store, existing_keys)
     holder = lease.holder(journal.folder)
     tasks = journal.tasks()
-    last = journal.last_start(TOLD)
+    last = journal.last_start(STATUS_EVENTS)
     # Results computed without tolerated failed jobs, or without unneeded ones, have other keys than planned.
-    replanned = [event for event in last if event["event"] in REPLANNED]
+    replanned = [event for event in last if event["event"] in REPLAN_EVENTS]
     needed_keys = {*tasks, *(key for event in replanned for key in event["instead"])}
     unneeded = {key for event in replanned if event["event"] == "curtailed" for key in event["keys"]}
     failed = {event["key"]: event for event in last if event["event"] == "failed" and "key" in event}
@@ -191,7 +191,7 @@ def _left_out(about: Mapping[str, Any]) -> tuple[str, ...]:
 def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
     """The keys behind each of a run's tables: as planned, or without failed or unneeded jobs."""
     current = journal.roots()
-    for event in journal.last_start(REPLANNED):
+    for event in journal.last_start(REPLAN_EVENTS):
         current = {name: tuple(keys) for name, keys in event["roots"].items()}
     return current
 

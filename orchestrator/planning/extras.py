@@ -12,14 +12,14 @@ from orchestrator.spec.config_parts import parts
 from orchestrator.spec.resolve import Cell
 from tasks.contract.extras import EVERY_RUN, RAY, Extra, describe_missing, missing
 
-PLAIN = (int, float, str, type(None))
-HERE = (None, "local", "none")  # addresses whose jobs run in this installation
+PLAIN_TYPES = (int, float, str, type(None))
+LOCAL_ADDRESSES = (None, "local", "none")  # addresses whose jobs run in this installation
 
 
 def required_extras(values: Iterable[Any]) -> Iterator[Extra]:
     """The packages that these configs and their parts need, possibly repeated."""
     for value in values:
-        if isinstance(value, PLAIN):  # most fields of most jobs
+        if isinstance(value, PLAIN_TYPES):  # most fields of most jobs
             continue
         if hasattr(value, "extras"):  # tasks.contract.extras.NeedsExtras, of which isinstance is ten times slower
             yield from value.extras()
@@ -41,7 +41,7 @@ def check_extras(
     of a cluster are not checked. `stored_keys` returns the keys in the store; it is called only if a package is
     missing.
     """
-    if address not in HERE or not _missing(_configs(plan, plan.jobs), other_values, address):
+    if address not in LOCAL_ADDRESSES or not _missing(_configs(plan, plan.jobs), other_values, address):
         return
     missing_keys = plan.missing(stored_keys())
     if absent := _missing(_configs(plan, missing_keys), other_values, address):

@@ -27,7 +27,7 @@ from tasks.user_code.closure import digest_of_files, find_user_files, is_user_fi
 # The format of keys. Format 1 omitted fields newer than the first stored results if they had their default; format 2
 # contains every field.
 KEY_FORMAT = 2
-KNOWN = 10_000  # cached forms
+MAX_CACHED = 10_000  # cached forms
 _known: dict[int, tuple[Any, Any]] = {}  # id of a part -> the part itself, which keeps the id valid, and its form
 
 
@@ -102,7 +102,7 @@ def _form_of(part: Any) -> Any:
     form = canonical(part)
     dataclass_params = getattr(type(part), "__dataclass_params__", None)
     if dataclass_params is not None and dataclass_params.frozen:
-        if len(_known) >= KNOWN:
+        if len(_known) >= MAX_CACHED:
             _known.clear()
         _known[id(part)] = part, form
     return form

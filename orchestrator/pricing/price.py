@@ -14,7 +14,7 @@ from orchestrator.run_folder import other_runs
 from tasks.contract.job import marks
 
 OWN = 1.25  # error of the mean of jobs that ran on this machine, as a factor
-NAMED = 3  # names of tasks in a line
+MAX_NAMED = 3  # names of tasks in a line
 GPU = 50.0  # maximum speed of a GPU relative to a core
 
 
@@ -191,8 +191,8 @@ def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int 
 def describe_price(price: Price, slots: int) -> str:
     """The price as text: `42 min here, 30 to 60, on 2 workers`, with the tasks that have no known time."""
     workers = f"on {slots} worker{'s' if slots != 1 else ''}"
-    span, hidden_count = price.here, len(price.unknown) - NAMED
-    names = ", ".join(price.unknown[:NAMED]) + (f" and {hidden_count} more" if hidden_count > 0 else "")
+    span, hidden_count = price.here, len(price.unknown) - MAX_NAMED
+    names = ", ".join(price.unknown[:MAX_NAMED]) + (f" and {hidden_count} more" if hidden_count > 0 else "")
     if not price.unknown:
         estimate = f"{format_duration(span.expected)} here" if price.ran_here else _format_bounds(span)
         return f"{estimate}, {workers}"

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from orchestrator.errors import StoreError
 from orchestrator.store import Store
-from orchestrator.store.lease import KEPT
+from orchestrator.store.lease import SHARED_FOLDER
 
 REQUEST = "cancel.txt"  # contains the requester
 CANCELLED = "cancelled by"  # begins the reason of a request
@@ -51,7 +51,7 @@ class Cancellation:
         with suppress(StoreError):  # repeated until the store can be read
             data = self._store.read_run_file(self._run, REQUEST)
             if data is not None:
-                self._store.remove(f"runs/{self._run}/{KEPT}/{REQUEST}")
+                self._store.remove(f"runs/{self._run}/{SHARED_FOLDER}/{REQUEST}")
                 return data.decode(errors="replace")
         return None
 

@@ -45,8 +45,8 @@ KIND = re.compile(rb'\{"time": "[^"]*", "event": "(\w+)"')  # the beginning of a
 DONE = re.compile(rb'^\{"time": "[^"\n]*", "event": "done", "key": "([0-9a-f]+)", .*\}$', re.MULTILINE)
 ENDS = ("finished", "decided", "failed", "interrupted", "paused")
 COMPLETE = ("finished", "decided")  # the ends with all needed results
-REPLANNED = ("tolerated", "curtailed")  # events that replace the planned keys behind the tables
-BESIDE = ("step", "ready", "running")  # events that do not change the results
+REPLAN_EVENTS = ("tolerated", "curtailed")  # events that replace the planned keys behind the tables
+NEUTRAL_EVENTS = ("step", "ready", "running")  # events that do not change the results
 TAIL = 64 * 1024  # bytes at the end of the log, far more than the events after a run's end
 SETTLED = 2.0  # seconds after which every cell's log has the events that any other has
 
@@ -190,7 +190,7 @@ class Journal:
         try:
             with open(self.folder / "events.jsonl", "rb", opener=regular_opener) as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
-                ends = [event for event in _events(log.read()) if event["event"] not in BESIDE]
+                ends = [event for event in _events(log.read()) if event["event"] not in NEUTRAL_EVENTS]
         except OSError:
             return False
         jobs = ends[-1].get("jobs", {}) if ends else {}

@@ -16,10 +16,10 @@ from typing import Any
 
 from orchestrator.quantities import approximate_duration
 
-LATEST = 50  # number of latest jobs of a kind that determine its cost
+MAX_DURATIONS = 50  # number of latest jobs of a kind that determine its cost
 WEIGHT = 5  # weight of the number of slots, in jobs per slot, when estimating concurrency
-LITTLE = 1.0  # seconds of prices below which the ratio to measured times is not used
-ENOUGH = 2  # jobs of this run that replace earlier timings; the first one also loads libraries
+MIN_PRICED = 1.0  # seconds of prices below which the ratio to measured times is not used
+MIN_DURATIONS = 2  # jobs of this run that replace earlier timings; the first one also loads libraries
 Event = Mapping[str, Any]
 
 
@@ -35,7 +35,7 @@ class Kind:
     @property
     def cost(self) -> float | None:
         """Seconds of one job; None if unknown."""
-        if self.durations and (self.expected is None or len(self.durations) >= ENOUGH):
+        if self.durations and (self.expected is None or len(self.durations) >= MIN_DURATIONS):
             return statistics.median(self.durations)
         return self.expected
 
@@ -68,7 +68,7 @@ class TimeLeft:
         """Record the end of a job."""
         entry = self._kinds.setdefault(kind, Kind())
         entry.remaining = max(0, entry.remaining - 1)
-        entry.durations = [*entry.durations, seconds][-LATEST:]
+        entry.durations = [*entry.durations, seconds][-MAX_DURATIONS:]
         if entry.priced is not None:
             self._measured_seconds += seconds
             self._priced_seconds += entry.priced
@@ -107,7 +107,9 @@ class TimeLeft:
         """Seconds of one job: measured in this or earlier runs, else its scaled price, else None."""
         if kind.cost is not None or kind.priced is None:
             return kind.cost
-        return kind.priced * (self._measured_seconds / self._priced_seconds if self._priced_seconds > LITTLE else 1.0)
+        return kind.priced * (
+            self._measured_seconds / self._priced_seconds if self._priced_seconds > MIN_PRICED else 1.0
+        )
 
     def _concurrency(self, now: float) -> float:
         """The number of simultaneous jobs: seconds of work per elapsed second.

@@ -16,7 +16,7 @@ from orchestrator.spec.options import Execution
 from orchestrator.spec.resolve import Cell
 from orchestrator.store import Store
 
-AGAIN = 3  # maximum number of rounds without a new result, for example if a disk damages every result
+MAX_FRUITLESS_ROUNDS = 3  # maximum number of rounds without a new result, for example if a disk damages every result
 
 
 def check_execution(parts: list[SessionRun], execution: Execution) -> None:
@@ -56,7 +56,7 @@ def drive_rounds(driver: Driver, session: Session) -> bool:
             return True
         if driver.stopped or driver.progress.failed:
             return False
-        if fruitless_rounds == AGAIN:
+        if fruitless_rounds == MAX_FRUITLESS_ROUNDS:
             driver.progress.paused = "results are repeatedly damaged after being written; check the disk"
             return False
         width = driver.slots()

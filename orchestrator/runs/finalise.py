@@ -23,7 +23,7 @@ from orchestrator.store import Store, list_once
 from orchestrator.tracking.delivery import Delivery, addresses
 from orchestrator.tracking.tracking_store import Untracked, target
 
-HURRY = 5.0  # seconds for tracking at the end of an interrupted run
+INTERRUPTED_SECONDS = 5.0  # seconds for tracking at the end of an interrupted run
 
 
 def delivery(session: Session, sweep: str | None, execution: Execution) -> Delivery | None:
@@ -63,7 +63,7 @@ def _deliver(report: Report, session: Session, delivery: Delivery, stop: Stop) -
     """The report with the addresses of the tracked runs. Undelivered parts are reported as lines."""
     session.step("updating MLflow")
     earlier_reason = stop.reason
-    deadline = time.monotonic() + HURRY if report.state == "interrupted" else math.inf
+    deadline = time.monotonic() + INTERRUPTED_SECONDS if report.state == "interrupted" else math.inf
     for line in delivery.finish(lambda: stop.reason != earlier_reason or time.monotonic() > deadline):
         session.notify({"event": "told", "line": line})
     urls = addresses(delivery, [entry.run for entry in (*report.cells, report)])

@@ -29,7 +29,7 @@ from orchestrator.spec.resolve import pinned_data
 from orchestrator.store import Store, lease
 from orchestrator.store.holder import Holder, takeover_message
 
-MENDED = 3  # times that results damaged at the end are computed again before the run pauses
+MAX_REPAIRS = 3  # times that results damaged at the end are computed again before the run pauses
 
 
 def drive_held(
@@ -161,7 +161,7 @@ class HeldRuns:
         progress = driver.progress
         if not deciding.drive_rounds(driver, session):
             return None
-        for repetition in range(1 + MENDED):
+        for repetition in range(1 + MAX_REPAIRS):
             driver.drive(session.plan, self._store.keys() if repetition else set(session.stored))
             self._tolerate_failures()
             is_unfinished = driver.stopped and session.plan.missing(session.stored_keys())

@@ -26,7 +26,7 @@ from orchestrator.spec.resolve import LeftOut
 from orchestrator.store import Store
 from orchestrator.store.regular_file import regular_text
 
-FIRST = 5  # rows of a summary
+MAX_ROWS = 5  # rows of a summary
 HEIGHT = 620  # pixels of the certificate's frame, which scrolls
 HEAD = re.compile(r"<!doctype html>.*?</head>", re.DOTALL)
 CERTIFICATE = re.compile(r'<section aria-labelledby="certificate".*?</section>', re.DOTALL)
@@ -61,10 +61,10 @@ def _outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any
     parts = [f"<p><strong>{escape(title)}</strong></p>", *(f"<p>{escape(text)}</p>" for text in paragraphs if text)]
     if rows:
         head = "".join(f"<th>{escape(name)}</th>" for name in answers.HEAD)
-        cells = [answers.row_cells(row, " = ") for row in rows[:FIRST]]
+        cells = [answers.row_cells(row, " = ") for row in rows[:MAX_ROWS]]
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row_cells)}</tr>" for row_cells in cells)
         parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-        hidden_count = len(rows) - FIRST
+        hidden_count = len(rows) - MAX_ROWS
         parts += [f"<p>and {format_count(hidden_count, 'row')} more</p>"] if hidden_count > 0 else []
     return f"<div>{''.join(parts)}</div>"
 

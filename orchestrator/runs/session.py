@@ -21,7 +21,7 @@ from orchestrator.scheduling.rounds import Rounds
 from orchestrator.store import Store
 from orchestrator.store.provenance import now, process
 
-LATE = 1000  # maximum number of results read again at the end, to save the next start from reading them
+MAX_REREAD = 1000  # maximum number of results read again at the end, to save the next start from reading them
 PUBLISH_SECONDS = 5.0  # between updates of the Parquet parts
 
 
@@ -160,7 +160,7 @@ class Session:
         recorded if no result has a stamp.
         """
         keys_without_stamp = [key for key in self.plan.jobs if not self._stamps.get(key)]
-        if self.store.mirror is None and len(keys_without_stamp) <= LATE:
+        if self.store.mirror is None and len(keys_without_stamp) <= MAX_REREAD:
             new_stamps = self.store.stamps(keys_without_stamp)
             self._stamps = {**self._stamps, **new_stamps, **dict.fromkeys(dict(self.store.verify(new_stamps)), "")}
         if not self._stamps:

@@ -41,7 +41,7 @@ Elsewhere = Callable[[Set[str], Set[str]], Claims]
 
 POLL = 0.5  # seconds between checks of results stored by other runs and of reasons to stop
 # Calls checked within POLL. With more calls, all are checked less often, so that the cost stays the same.
-LOOKED_AT = 200
+CALLS_PER_POLL = 200
 TELL_RUNNING = 5.0  # seconds between two `running` events, whose count changes with every job
 
 
@@ -154,7 +154,7 @@ class Driver:
                 self._look_elsewhere(schedule)
                 self._metrics.set_queue(schedule.running, schedule.waiting)
                 last_look = self._clock.monotonic()
-                if last_look - last_look_here > POLL * (executor.pending // LOOKED_AT):
+                if last_look - last_look_here > POLL * (executor.pending // CALLS_PER_POLL):
                     self._look_here(schedule, executor)
                     last_look_here = last_look
             self._send(schedule, executor)

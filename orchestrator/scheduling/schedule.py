@@ -17,10 +17,10 @@ from orchestrator.planning.plan import Plan
 from tasks.contract.job import marks
 
 TOGETHER_SECONDS = 0.5  # seconds of work per call, so that the cost of sending it is small
-TOGETHER_MOST = 64
-DEATHS = 3  # deaths of worker processes on one job after which it counts as failed
-REOPENED = 3  # losses of one result after which its job counts as failed
-FRUITLESS = 10  # losses of one job, without any success in between, after which the run pauses
+MAX_JOBS_PER_CALL = 64
+MAX_DEATHS = 3  # deaths of worker processes on one job after which it counts as failed
+MAX_REOPENED = 3  # losses of one result after which its job counts as failed
+MAX_LOSSES = 10  # losses of one job, without any success in between, after which the run pauses
 LONGEST_DELAY = 60.0
 
 
@@ -306,7 +306,7 @@ class Schedule:
             return 1
         fitting = int(TOGETHER_SECONDS / max(seconds, 1e-9))
         # Two calls per slot remain at the end, so that no slot waits for a last big call.
-        return max(1, min(fitting, TOGETHER_MOST, ready // (2 * self.slots)))
+        return max(1, min(fitting, MAX_JOBS_PER_CALL, ready // (2 * self.slots)))
 
     def _learn(self, outcome: Done) -> None:
         self._losses.clear()
@@ -382,7 +382,7 @@ class Schedule:
             for reader in self._readers[below]:
                 self._unmet[reader] += 1
                 self._sendable.discard(reader)
-            if (times := self._reopened[below]) >= REOPENED:
+            if (times := self._reopened[below]) >= MAX_REOPENED:
                 error = f"its result was missing or damaged {times} times when read; check the disk"
                 self.failed[below] = Failed(below, error, "")
             if below not in self._unmet:  # it was done from the beginning
@@ -394,9 +394,9 @@ class Schedule:
         key = lost.key
         self._deaths[key] += lost.died
         self._losses[key] += 1
-        if self._deaths[key] >= DEATHS:
-            self.failed[key] = Failed(key, f"its worker died {DEATHS} times; the last time: {lost.cause}", "")
-        elif self._losses[key] >= FRUITLESS:
+        if self._deaths[key] >= MAX_DEATHS:
+            self.failed[key] = Failed(key, f"its worker died {MAX_DEATHS} times; the last time: {lost.cause}", "")
+        elif self._losses[key] >= MAX_LOSSES:
             self.paused = f"no job can be run: {lost.cause}"
         else:
             self._send_again([key], min(LONGEST_DELAY, 0.25 * 2 ** self._losses[key]))

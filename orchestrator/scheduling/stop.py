@@ -14,8 +14,8 @@ from orchestrator.spec.options import Execution
 from orchestrator.spec.yaml_file import Prices
 
 GRACE = 10.0  # seconds for running calls to end when the run stops
-AGAIN = 1.0  # seconds between further interrupts of a computation in this process
-JOINED = 1.0  # seconds for a thread to write its line
+INTERRUPT_SECONDS = 1.0  # seconds between further interrupts of a computation in this process
+JOIN_SECONDS = 1.0  # seconds for a thread to write its line
 
 
 class OutOfTime(BaseException):
@@ -51,7 +51,7 @@ class Stop:
             is_own_request = True
             self.ask(signal.Signals(number).name)
             if self._inside:
-                signal.setitimer(signal.ITIMER_REAL, GRACE, AGAIN)
+                signal.setitimer(signal.ITIMER_REAL, GRACE, INTERRUPT_SECONDS)
 
         def handle_timer(_number: int, _frame: FrameType | None) -> None:
             if self._inside:
@@ -110,7 +110,7 @@ def _call_on_signal(numbers: Collection[int], call: Callable[[], object]) -> Ite
     finally:
         signal.set_wakeup_fd(earlier_fd)
         os.close(writing)  # ends the thread
-        thread.join(JOINED)
+        thread.join(JOIN_SECONDS)
         if not thread.is_alive():
             os.close(reading)
 

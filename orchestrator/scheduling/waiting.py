@@ -15,7 +15,7 @@ TIMES = 20.0  # limit relative to the longest job of the same kind in this run
 UNMEASURED = 3600.0  # minimum limit in seconds until a job of the same kind has ended
 UNPRICED = 86400.0  # limit in seconds until then if the price is unknown
 # Seconds of waiting before the first line: for other runs or machines, and for our own calls.
-ELSEWHERE, HERE = 10.0, 300.0
+OTHERS_SECONDS, OWN_SECONDS = 10.0, 300.0
 GROWTH, LONGEST = 3.0, 3600.0  # factor between the times of lines, and maximum seconds between two
 PATIENCE = FLOOR  # seconds without progress of another run, after which the jobs shared with it are computed here
 
@@ -140,7 +140,7 @@ class Waiting:
         self.record_waiting(
             "elsewhere",
             now,
-            ELSEWHERE,
+            OTHERS_SECONDS,
             lambda time: (
                 f"waiting for {time} for {driver_list or 'other runs'}, which compute jobs that this run also needs; "
                 f"after {format_duration(PATIENCE)} without progress, this run computes them itself"
@@ -153,7 +153,7 @@ class Waiting:
         self.record_waiting(
             "machine",
             now,
-            ELSEWHERE,
+            OTHERS_SECONDS,
             lambda time: (
                 f"calls have been waiting for {time} for a {lacking}, which the cluster does not have; they begin "
                 f"when a machine with a {lacking} joins{hint}"
@@ -182,4 +182,4 @@ class Waiting:
                 f"{format_duration(seconds)}: {oldest.task} {oldest.items[0].key[:12]}{hint}"
             )
 
-        self.record_waiting("here", now, HERE, line)
+        self.record_waiting("here", now, OWN_SECONDS, line)

@@ -24,7 +24,7 @@ from tasks.contract.extras import OPTUNA, Extra
 from tasks.contract.objectives import Objectives
 
 SPAN = re.compile(r"(?P<log>log\()?\s*(?P<low>[^\s.,()][^\s,()]*?)\.\.(?P<high>[^\s,()]+?)\s*(?(log)\))")
-HOW = "write it as a,b,c, as low..high or as log(low..high)"
+SYNTAX = "write it as a,b,c, as low..high or as log(low..high)"
 DIGITS = 3  # significant digits of a value drawn from a range; more make no difference to a training
 TRIALS = 24
 EPOCHS, SEED, LINK = "epochs", "seed", "link"  # fields of every audit that trains
@@ -83,7 +83,7 @@ def domain(name: str, value: Any, number_type: type | None = None) -> Domain:
         return _parse_range(name, value, match, number_type)
     values = _values(name, value)
     if len(values) < 2:
-        raise SpecError(f"over {name} has only the value {text(values[0]):.80}; {HOW}")
+        raise SpecError(f"over {name} has only the value {text(values[0]):.80}; {SYNTAX}")
     if len(set(values)) < len(values):
         raise SpecError(f"over {name} has a value twice: {', '.join(values)}")
     return Choice(values)
@@ -97,7 +97,7 @@ def size(search_space: Space) -> int | None:
 
 def _parse_range(name: str, value: str, match: re.Match[str], number_type: type | None) -> Range:
     if number_type not in (int, float):
-        raise SpecError(f"over {name} is {value}; this field is not a number, so it cannot have a range: {HOW}")
+        raise SpecError(f"over {name} is {value}; this field is not a number, so it cannot have a range: {SYNTAX}")
     low, high = (coerce(match[end], number_type, f"over {name}") for end in ("low", "high"))
     if not low < high:
         raise SpecError(f"over {name} is {value}; the first end must be below the second")
@@ -115,9 +115,9 @@ def _values(name: str, value: Any) -> tuple[str, ...]:
     elif isinstance(value, str):
         values = split_list(f"[{value}]")
     else:
-        raise SpecError(f"over {name} is {value!r}; {HOW}")
+        raise SpecError(f"over {name} is {value!r}; {SYNTAX}")
     if not values:
-        raise SpecError(f"over {name} has no values; {HOW}")
+        raise SpecError(f"over {name} has no values; {SYNTAX}")
     return tuple(values)
 
 

@@ -22,7 +22,7 @@ from orchestrator.spec.options import Execution
 from orchestrator.store import Store, open_store
 from tasks.contract.objectives import Objective
 
-AGAIN = 1.0  # seconds between checks of a run that another trial is computing: two may be the same training
+RETRY_SECONDS = 1.0  # seconds between checks of a run that another trial is computing: two may be the same training
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Evaluation:
             except Held:
                 if self.search.settings.concurrent == 1:
                     raise
-                time.sleep(AGAIN)
+                time.sleep(RETRY_SECONDS)
 
 
 def _value(objective: Objective, config: Any, summary: Any) -> Value | None:

@@ -37,7 +37,7 @@ from tasks.contract.objectives import SHARE, Objective, Objectives
 from tasks.contract.verdict import Meaning
 
 NOT_SHOWN, NOT_USEFUL, NONE = "not shown", "not useful enough", "none"  # answers in addition to RECOMMENDED
-HARDLY = 1e-3  # share of the allowance below which a difference in utility is reported as none
+NEGLIGIBLE_SHARE = 1e-3  # share of the allowance below which a difference in utility is reported as none
 MEANINGS: Mapping[str, str] = {
     RECOMMENDED: "the winner memorises less than the start, confirmed with fresh seeds",
     NOT_SHOWN: "fresh seeds do not confirm that the winner memorises less than the start",
@@ -153,7 +153,7 @@ def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance:
         f"{'for' if utility_loss > 0 else 'with a gain of'} {_format_amount(utility, abs(utility_loss))} of "
         f"{utility.name}"
     )
-    if abs(utility_loss) <= HARDLY * allowance:
+    if abs(utility_loss) <= NEGLIGIBLE_SHARE * allowance:
         cost = f"at the same {utility.name}"
     levels = f"{_number(start.utility.estimate)} to {_number(best.utility.estimate)}"
     values = (

@@ -37,7 +37,7 @@ from orchestrator.store import Store, atomic_write, lease
 from tasks.numerics import seeds
 
 TABLE, FRONT = "trials", "front"
-CARRIED = ("ENGRAM_", "MLFLOW_")  # environment variables that trials in other processes need
+PASSED_VARIABLES = ("ENGRAM_", "MLFLOW_")  # environment variables that trials in other processes need
 SIGNALS = ("SIGINT", "SIGTERM")  # notes of runs stopped by a signal
 SEEDS = 1_000_000  # fresh seeds are below this number: few digits, because people read them
 
@@ -170,7 +170,7 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
     search = replace(search, start=resolve.pin_cells([search.start], store.digests())[0])
     keep = "state" if search.settings.rungs else execution.keep  # the next rung continues from it
     trial_execution = replace(execution, mlflow="off", report=False, keep=keep, stop_after=None)
-    environment = {name: value for name, value in os.environ.items() if name.startswith(CARRIED)}
+    environment = {name: value for name, value in os.environ.items() if name.startswith(PASSED_VARIABLES)}
     evaluation = Evaluation(search, store.location, trial_execution, environment)
     send_event = _event_sender(observe)
     search_folder = _search_folder(store, search.name, search)

@@ -34,7 +34,9 @@ from tasks.contract.extras import OPTUNA
 ReportTrial = Callable[[Trial], None]
 EVALUATION, FIELD = "evaluation", "over"  # keys of Tune's config: the constant part, and the drawn part
 RUNG, MEMORIZATION, UTILITY, TRIAL, LAST = "rung", "memorization", "utility", "told", "last"
-HARDLY_ANY = {"memory": 1}  # a trial only waits for its jobs, which reserve processors; Tune requires some resource
+TRIAL_RESOURCES = {
+    "memory": 1
+}  # a trial only waits for its jobs, which reserve processors; Tune requires some resource
 WORST = -1e300  # of an objective without an estimate; Tune's schedulers cannot compare a NaN
 QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -133,7 +135,7 @@ def run_tuner(evaluation: Evaluation, report_trial: ReportTrial, is_over: Callab
     listener = Listener(report_trial)
     with _folder() as folder, variables(QUIET), _plain():
         tuner = Tuner(
-            tune.with_resources(TrialTrainable, PlacementGroupFactory([HARDLY_ANY])),
+            tune.with_resources(TrialTrainable, PlacementGroupFactory([TRIAL_RESOURCES])),
             param_space={EVALUATION: evaluation, FIELD: {name: _domain(search, name) for name in search.space}},
             tune_config=TuneConfig(
                 search_alg=_sampler(search),

@@ -22,16 +22,16 @@ SUFFIX = ".unfinished"
 
 # Temporary lack of a resource in this process or machine. Any other error is permanent until a user frees space, mounts
 # the disk or repairs the folder.
-PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
+TEMPORARY_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
 # The disk fails to return the bytes, or the path is not a regular file.
-LOST = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EBADMSG, errno.EUCLEAN}
+UNREADABLE_ERRORS = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EBADMSG, errno.EUCLEAN}
 # The disk, or the network to it, fails for any operation.
-AWAY = {
+DISK_ERRORS = {
     *(errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT),
     *(errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.EHOSTDOWN, errno.EREMOTEIO),
 }
 # Some shared file systems have no locks. The locked code is then protected, less strictly, by the order of its steps.
-LOCKLESS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+NO_LOCK_ERRORS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
 _numbers = itertools.count()  # of this process's drafts
 _process = ""  # this process's part of the drafts' names
@@ -172,7 +172,7 @@ def writing(path: Path, required_bytes: int = 0) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in PASSING:
+        if error.errno in TEMPORARY_ERRORS:
             raise
         line = f"cannot write {path}: {_describe_error(error)}"
         if (broken_link := _broken_link(path)) is not None:
@@ -213,7 +213,7 @@ def file_lock(path: Path, wait: bool = True) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
-            if error.errno not in LOCKLESS:
+            if error.errno not in NO_LOCK_ERRORS:
                 raise
         yield
     finally:

@@ -26,7 +26,7 @@ CLAIMS, BEATS = "claims", ".beats"
 BEAT = 10.0  # seconds between heartbeats
 ATTEMPTS = 6  # to claim a run that other drivers claim and release at the same time
 PAUSE = 0.2  # seconds between attempts, times a random number and the attempt's number
-AT_ONCE = 16  # simultaneous puts of claims
+MAX_PUTS = 16  # simultaneous puts of claims
 
 
 class Claim:
@@ -101,7 +101,7 @@ def claim(bucket: Bucket, *runs: str, beat: float = BEAT) -> Claim:
     try:
         hold(runs[0])
         bucket.prove_conditions(_name(runs[0]), _text(own_holder))
-        with ThreadPoolExecutor(AT_ONCE, "claims") as pool:
+        with ThreadPoolExecutor(MAX_PUTS, "claims") as pool:
             list(pool.map(hold, runs[1:]))
     except BaseException:
         _give_back(bucket, tags, own_holder)

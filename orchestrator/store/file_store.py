@@ -24,7 +24,7 @@ from orchestrator.errors import Absent, Damaged, StoreError, Unreadable, Unwrita
 from orchestrator.store import entry
 from orchestrator.store.entry import FAILURES, STATES, content
 from orchestrator.store.interface import WriteEffect
-from orchestrator.store.lease import KEPT
+from orchestrator.store.lease import SHARED_FOLDER
 
 ATTEMPTS = 8  # a damaged file or another writer may block a name for a while
 
@@ -170,4 +170,4 @@ class FileStore(ABC):
 
 def run_file_name(run: str, name: str) -> str:
     """The name in the store of a file that a run keeps."""
-    return f"runs/{run}/{KEPT}/{name}"
+    return f"runs/{run}/{SHARED_FOLDER}/{name}"

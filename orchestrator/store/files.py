@@ -17,13 +17,13 @@ from orchestrator.store.regular_file import READ_ONLY
 
 SECOND = 10**9  # nanoseconds
 TICK = SECOND // 10  # the file system's clock ticks at least this often, unless it ticks once a second
-MOST = 64 * 1024  # bytes read before the file's size is requested
+FIRST_READ = 64 * 1024  # bytes read before the file's size is requested
 
 
 def read_all(handle: int) -> pa.Buffer:
     """All bytes of an open result; its size is requested only if the first read may be incomplete."""
-    start = os.read(handle, MOST)
-    if len(start) < MOST and start.endswith(entry.MAGIC):
+    start = os.read(handle, FIRST_READ)
+    if len(start) < FIRST_READ and start.endswith(entry.MAGIC):
         return pa.py_buffer(start)
     data = pa.allocate_buffer(max(len(start), os.fstat(handle).st_size))
     view = memoryview(data).cast("B")
@@ -41,8 +41,8 @@ def quick_read(path: str) -> bytes:
     """The bytes of a file, possibly fewer if the system returns fewer at a time."""
     handle = os.open(path, READ_ONLY)
     try:
-        data = os.read(handle, MOST)
-        return data if len(data) < MOST else data + os.read(handle, os.fstat(handle).st_size)
+        data = os.read(handle, FIRST_READ)
+        return data if len(data) < FIRST_READ else data + os.read(handle, os.fstat(handle).st_size)
     finally:
         os.close(handle)
 
@@ -88,6 +88,6 @@ def reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        if error.errno in atomic_write.LOST:
+        if error.errno in atomic_write.UNREADABLE_ERRORS:
             raise entry.CorruptError(f"it cannot be read ({error.strerror})") from error
         raise Unreadable(f"cannot read {path}: {error.strerror}") from error

@@ -29,7 +29,7 @@ from orchestrator.store.atomic_write import file_lock
 from orchestrator.store.holder import STALE, Holder, is_local, refusal, this_process
 from orchestrator.store.regular_file import READ_ONLY, IrregularFile, regular_bytes
 
-KEPT = "ways"  # the folder in a run's folder for its small shared files
+SHARED_FOLDER = "ways"  # the folder in a run's folder for its small shared files
 LEASE, LOCK = "lease.json", "lease.lock"
 ELSEWHERE = "elsewhere.json"  # the driver on another machine, copied from its claim
 DRIVERS = ".drivers"  # next to the runs' folders: a file for each driver, touched at each heartbeat

@@ -228,7 +228,7 @@ class LocalStore(FileStore):
         except FileNotFoundError:
             raise Absent(f"no result {key} in {self.location}") from None
         except (entry.CorruptError, pa.ArrowException, ValueError, KeyError, OSError) as error:
-            if isinstance(error, OSError) and error.errno not in (None, *atomic_write.LOST):
+            if isinstance(error, OSError) and error.errno not in (None, *atomic_write.UNREADABLE_ERRORS):
                 raise Unreadable(f"cannot read {path}: {error.strerror}") from None
             raise entry.damaged(key, error) from None
 

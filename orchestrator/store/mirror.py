@@ -19,16 +19,16 @@ from pathlib import Path
 from orchestrator.errors import StoreError
 from orchestrator.store import atomic_write, claims, lease
 from orchestrator.store.bucket import Bucket, Object
-from orchestrator.store.lease import KEPT
+from orchestrator.store.lease import SHARED_FOLDER
 from orchestrator.store.threads import thread_pool
 
 RUNS, TABLES = "runs", "tables"
 JOURNEYS = 16  # concurrent requests to a remote store: each waits for the network
 FIRST = "run.json"  # put last and fetched first: if it exists, all required files of the run exist
-FIXED = {FIRST, "plan.json"}  # written once
+WRITTEN_ONCE = {FIRST, "plan.json"}  # written once
 LOG = "events.jsonl"  # only grows
-LOOKED_AT = (".json", ".jsonl")  # files with a run's status
-OURS = {lease.LEASE, lease.LOCK, lease.ELSEWHERE}  # files that concern only this machine
+STATUS_SUFFIXES = (".json", ".jsonl")  # files with a run's status
+LOCAL_FILES = {lease.LEASE, lease.LOCK, lease.ELSEWHERE}  # files that concern only this machine
 PULL_SECONDS, PUSH_SECONDS = 10.0, 30.0  # between copies
 
 
@@ -69,7 +69,7 @@ class Mirror:
             status_files = [
                 stored_object
                 for stored_object in objects
-                if stored_object.name.count("/") == 2 and stored_object.name.endswith(LOOKED_AT)
+                if stored_object.name.count("/") == 2 and stored_object.name.endswith(STATUS_SUFFIXES)
             ]
             self._bring(stored_object for stored_object in status_files if stored_object.name.split("/")[1] in runs)
             self._note_drivers()
@@ -140,7 +140,7 @@ class Mirror:
 
 def _newer(stored_object: Object, path: Path, state: tuple[int, int]) -> bool:
     """Whether the object store's copy replaces the local one."""
-    if path.name in FIXED or TABLES in path.parts[-3:]:
+    if path.name in WRITTEN_ONCE or TABLES in path.parts[-3:]:
         return False
     if path.name == LOG:
         return stored_object.size > state[0]
@@ -152,8 +152,8 @@ def _files(folder: Path) -> list[Path]:
 
     Files that workers keep for the run are also omitted: workers put them into the object store themselves.
     """
-    files = (path for path in folder.rglob("*") if path.is_file() and path.parent != folder / KEPT)
-    paths = sorted(path for path in files if path.name not in OURS)
+    files = (path for path in folder.rglob("*") if path.is_file() and path.parent != folder / SHARED_FOLDER)
+    paths = sorted(path for path in files if path.name not in LOCAL_FILES)
     return [
         path
         for path in paths

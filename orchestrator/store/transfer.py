@@ -17,7 +17,7 @@ import pyarrow as pa
 from orchestrator.errors import Absent, Held, StoreError
 from orchestrator.store import Store, entry, lease, mirror
 from orchestrator.store.entry import FAILURES, RESULTS, STATES, CorruptError, CorruptState
-from orchestrator.store.mirror import FIXED, JOURNEYS, LOG, OURS, RUNS
+from orchestrator.store.mirror import JOURNEYS, LOCAL_FILES, LOG, RUNS, WRITTEN_ONCE
 from orchestrator.store.regular_file import IrregularFile
 from orchestrator.store.threads import thread_pool
 
@@ -84,7 +84,7 @@ def _run_files(origin: Store, target: Store, transfer: Transfer) -> Iterator[lis
         names = [
             name
             for name in files
-            if name not in existing_files or (is_origin_longer and name.rpartition("/")[2] not in FIXED)
+            if name not in existing_files or (is_origin_longer and name.rpartition("/")[2] not in WRITTEN_ONCE)
         ]
         transfer.present += len(files) - len(names)
         if existing_files and names and (driver := lease.holder(target.folder(RUNS, run))) is not None:
@@ -99,7 +99,7 @@ def _by_run(files: Mapping[str, int]) -> dict[str, dict[str, int]]:
     runs: dict[str, dict[str, int]] = {}
     for name, size in files.items():
         _, run, *parts = name.split("/")
-        if parts and not any(part.startswith(".") for part in (run, *parts)) and parts[-1] not in OURS:
+        if parts and not any(part.startswith(".") for part in (run, *parts)) and parts[-1] not in LOCAL_FILES:
             runs.setdefault(run, {})[name] = size
     return runs
 

@@ -18,8 +18,8 @@ from tempfile import mkdtemp
 from orchestrator.store import atomic_write
 from orchestrator.store.durability import sync
 
-MAKING = ".making-"  # prefix of the folders in which a database is created
-OWED = "owed.json"  # next to it: names of runs in the database that was set aside
+DRAFT_PREFIX = ".making-"  # prefix of the folders in which a database is created
+OWED_FILE = "owed.json"  # next to it: names of runs in the database that was set aside
 TIMEOUT = 20.0  # seconds to wait for another writer
 
 
@@ -61,9 +61,9 @@ def make(path: Path, fill: Callable[[Path], None]) -> None:
     The caller must hold the lock. Raises OSError if it cannot be written, and the errors of `fill`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for abandoned_folder in path.parent.glob(f"{MAKING}*"):  # by a process that was killed
+    for abandoned_folder in path.parent.glob(f"{DRAFT_PREFIX}*"):  # by a process that was killed
         shutil.rmtree(abandoned_folder, ignore_errors=True)
-    folder = Path(mkdtemp(prefix=MAKING, dir=path.parent))
+    folder = Path(mkdtemp(prefix=DRAFT_PREFIX, dir=path.parent))
     try:
         draft = folder / path.name
         fill(draft)
@@ -100,7 +100,7 @@ def set_aside(path: Path, runs: Iterable[str]) -> Path:
 def owed_runs(path: Path) -> list[str]:
     """The runs of a database set aside that still have to be delivered again."""
     try:
-        names = json.loads((path.parent / OWED).read_text(encoding="utf-8"))
+        names = json.loads((path.parent / OWED_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
@@ -109,9 +109,9 @@ def owed_runs(path: Path) -> list[str]:
 def record_owed_runs(path: Path, runs: Sequence[str]) -> None:
     """Record that exactly these runs still have to be delivered."""
     if runs:
-        atomic_write.replace(path.parent, path.parent / OWED, (json.dumps(list(runs), indent=1) + "\n").encode())
+        atomic_write.replace(path.parent, path.parent / OWED_FILE, (json.dumps(list(runs), indent=1) + "\n").encode())
     else:
-        (path.parent / OWED).unlink(missing_ok=True)
+        (path.parent / OWED_FILE).unlink(missing_ok=True)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -26,7 +26,7 @@ from orchestrator.store import Store
 from tasks.datasets.dataset import Dataset
 
 SECONDS = 5.0  # of the log between two points
-DULL = {"started", "stored", "step", "ready", "running"}  # events that a start logs even if it has no work
+START_EVENTS = {"started", "stored", "step", "ready", "running"}  # events that a start logs even if it has no work
 LONGEST_NAME, LONGEST_VALUE = 250, 6000
 EFFECT = "effect"  # the metric by which runs are compared
 # Metric -> column of the row with the effect.
@@ -37,7 +37,7 @@ COLUMNS = {
     f"{EFFECT}.null": "null",
     f"{EFFECT}.p_value": "p_value",
 }
-LESS = "search.reduction"  # of a search: the winner's reduction in memorisation against the start
+REDUCTION = "search.reduction"  # of a search: the winner's reduction in memorisation against the start
 DIGEST = 32  # characters of a data set's digest that fit into MLflow's field; its source has the full digest
 
 
@@ -116,7 +116,7 @@ def is_end(event: Event) -> bool:
 
 def is_news(event: Event) -> bool:
     """Whether the event reports progress rather than the start or end of a run."""
-    return event["event"] not in DULL and not is_end(event)
+    return event["event"] not in START_EVENTS and not is_end(event)
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,11 @@ def metrics(journal: Journal, store: Store, search: SearchResults | None) -> dic
         numbers = (
             {}
             if recommendation is None
-            else {LESS: recommendation.estimate, f"{LESS}.low": recommendation.low, f"{LESS}.high": recommendation.high}
+            else {
+                REDUCTION: recommendation.estimate,
+                f"{REDUCTION}.low": recommendation.low,
+                f"{REDUCTION}.high": recommendation.high,
+            }
         )
         return _finite(numbers)
     row = results.headline(journal, store) or {}
@@ -260,7 +264,7 @@ def _recommendation_tags(search: SearchResults) -> dict[str, str]:
         return {}
     tags = {"engram.answer": recommendation.answer, "engram.tone": recommendation.tone}
     if recommendation.estimate is not None:
-        tags["engram.measured"] = answers.LESS
+        tags["engram.measured"] = answers.REDUCTION_METRIC
         ends = rounding.format_interval(recommendation.low, recommendation.high)
         tags["engram.estimate"] = f"{rounding.format_row_value(vars(recommendation), 'estimate')} {ends}".strip()
     return tags

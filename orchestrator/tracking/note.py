@@ -18,7 +18,7 @@ from orchestrator.spec.fields import text
 from orchestrator.store import Store
 
 LONGEST_NAME = 250  # characters that MLflow accepts
-MOST = 3  # settings in a name
+MAX_SETTINGS = 3  # settings in a name
 DIGEST = re.compile(r"@[0-9a-f]{64}")
 WITHHELD = re.compile(r"^<.*>$")  # the form of withheld words and secrets
 LONGEST_NOTE = 7900  # characters; MLflow accepts 8,000
@@ -81,11 +81,11 @@ def _set(about: Mapping[str, Any]) -> list[str]:
     settings = {**specification.get("set", {}), **(about.get("setting") or {})}
     texts = {name: text(value) for name, value in settings.items()}
     texts = {name: value for name, value in texts.items() if not WITHHELD.match(value)}
-    if len(texts) <= MOST:
+    if len(texts) <= MAX_SETTINGS:
         names, hidden_count = list(texts), 0
     else:
-        names = sorted(texts, key=lambda name: DIGEST.search(texts[name]) is None)[:MOST]
-        hidden_count = len(texts) - MOST
+        names = sorted(texts, key=lambda name: DIGEST.search(texts[name]) is None)[:MAX_SETTINGS]
+        hidden_count = len(texts) - MAX_SETTINGS
     return [f"{name}={DIGEST.sub('', texts[name])}" for name in names] + (
         [f"{hidden_count} more"] if hidden_count else []
     )

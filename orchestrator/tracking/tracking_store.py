@@ -22,7 +22,7 @@ VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
 VIEW_PARAMETER = f"viewStateShareKey={VIEW_KEY}"  # of a link
 # Tags, since MLflow writes metrics with all digits. With the width of each in pixels.
 COLUMNS = {"tags.`engram.answer`": 120, "tags.`engram.estimate`": 150, "tags.`engram.measured`": 240}
-OTHERS = {"attributes.`Run Name`": 280, "runDateAndNestInfo": 140, "duration": 90}
+OTHER_COLUMNS = {"attributes.`Run Name`": 280, "runDateAndNestInfo": 140, "duration": 90}
 FOLDER = "mlflow"  # in a local store
 DATABASE, ARTIFACTS, LOCK = "mlflow.db", "artifacts", "lock"
 EXPERIMENT = "engram"
@@ -33,13 +33,13 @@ VIEW = "?workflowType=machine_learning"
 
 def view_state() -> str:
     """The tag's value."""
-    name, *rest = OTHERS
+    name, *rest = OTHER_COLUMNS
     state = {
         "orderByKey": "attributes.start_time",
         "orderByAsc": False,
         "selectedColumns": list(COLUMNS),
         "columnOrder": [name, *COLUMNS, *rest],
-        "columnWidths": OTHERS | COLUMNS,
+        "columnWidths": OTHER_COLUMNS | COLUMNS,
     }
     packed = zlib.compress(json.dumps(state).encode(), level=9)
     return f"deflate;{base64.b64encode(packed).decode()}"

@@ -31,7 +31,7 @@ from orchestrator.tracking.tracking_store import FOLDER, Target
 from orchestrator.tracking.tracking_store import LOCK as ALL
 
 SECONDS = 5.0  # between syncs during a run
-LAST = 8.0  # seconds that an uploader may continue after its driver has died
+LAST_SECONDS = 8.0  # seconds that an uploader may continue after its driver has died
 LOCK = "mlflow.lock"  # in a run's folder: one uploader delivers the run at a time
 
 
@@ -60,7 +60,7 @@ class DriverMessages:
     def _die(self) -> None:
         self.dead = True
         self._message.set()
-        timer = threading.Timer(LAST, os._exit, (1,))
+        timer = threading.Timer(LAST_SECONDS, os._exit, (1,))
         timer.daemon = True
         timer.start()
 

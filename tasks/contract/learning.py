@@ -73,11 +73,11 @@ def describe_unlearnt(summary: pa.Table) -> str:
 
 def _unlearnt_sentence(at_chance: Row) -> str:
     setting = read_setting(at_chance)
-    whose = setting.get("of", MODELS)
+    model_name = setting.get("of", MODELS)
     start, its = (
         (f"The {MODELS} have not learnt their task", "their")
-        if whose == MODELS
-        else (f"The {whose} has not learnt its task", "its")
+        if model_name == MODELS
+        else (f"The {model_name} has not learnt its task", "its")
     )
     if at_chance["metric"] == ACCURACY:
         value = f"{its} accuracy on {setting['on']} is {_format_value(at_chance, 100, ' %')}"

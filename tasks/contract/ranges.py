@@ -84,8 +84,8 @@ class UpTo:
 
     @property
     def words(self) -> str:
-        which = "" if self.limit is None else f", which is {self.limit}"
-        return f"{'below' if self.below else 'at most'} {self.field}{which}"
+        explanation = "" if self.limit is None else f", which is {self.limit}"
+        return f"{'below' if self.below else 'at most'} {self.field}{explanation}"
 
     def holds(self, value: float) -> bool:
         return self.limit is None or value < self.limit or (value == self.limit and not self.below)

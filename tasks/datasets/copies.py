@@ -52,18 +52,18 @@ def groups_of(images: Images, rows: Rows) -> Rows:
 def _join_groups(images: Images) -> Rows:
     """Return the group of every training image, (n,): images connected by a common group, content or origin."""
     count = len(images.train_images)
-    every = np.arange(count)
-    given_groups = every if images.train_groups is None else images.train_groups
+    all_rows = np.arange(count)
+    given_groups = all_rows if images.train_groups is None else images.train_groups
     of_content = first_copies(images)
-    of_origin = every if images.train_origins is None else first_rows(images.train_origins)
-    if np.array_equal(of_content, every) and np.array_equal(of_origin, every):
+    of_origin = all_rows if images.train_origins is None else first_rows(images.train_origins)
+    if np.array_equal(of_content, all_rows) and np.array_equal(of_origin, all_rows):
         return given_groups
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     _, of_group, group = np.unique(given_groups, return_index=True, return_inverse=True)
     linked_rows = np.concatenate([of_content, of_origin, of_group[group]])
-    links = coo_array((np.ones(len(linked_rows), bool), (np.tile(every, 3), linked_rows)), shape=(count, count))
+    links = coo_array((np.ones(len(linked_rows), bool), (np.tile(all_rows, 3), linked_rows)), shape=(count, count))
     _, component = connected_components(links, directed=False)
     smallest: Rows = np.full(component.max() + 1, np.iinfo(np.int64).max)
     np.minimum.at(smallest, component, given_groups)
@@ -74,8 +74,8 @@ def _join_groups(images: Images) -> Rows:
 def first_copies(images: Images) -> Rows:
     """Return the first training image with the same pixels as each, (n,)."""
     if images not in _first_copies:
-        every = np.arange(len(images.train_images))
-        _first_copies[images] = every if _is_outline(images) else first_rows(contents(images.train_images))
+        all_rows = np.arange(len(images.train_images))
+        _first_copies[images] = all_rows if _is_outline(images) else first_rows(contents(images.train_images))
     return _first_copies[images]
 
 

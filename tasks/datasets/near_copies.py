@@ -35,10 +35,10 @@ def find_near_copies(pixels: Pixels) -> Pairs:
         offsets = seeds.generator(0, "near copies", table).uniform(0, STEP, coarse.shape[1])
         steps = np.floor((coarse[rows] + offsets) / STEP).astype(np.int8)
         order = np.lexsort(steps.T)
-        for apart in range(1, NEXT + 1):
-            first_rows, second_rows = order[:-apart], order[apart:]
-            together = (steps[first_rows] == steps[second_rows]).all(axis=1)
-            pairs |= _near_pairs(means, rows[first_rows[together]], rows[second_rows[together]])
+        for shift in range(1, NEXT + 1):
+            first_rows, second_rows = order[:-shift], order[shift:]
+            is_same_cell = (steps[first_rows] == steps[second_rows]).all(axis=1)
+            pairs |= _near_pairs(means, rows[first_rows[is_same_cell]], rows[second_rows[is_same_cell]])
     return sorted(pair for pair in pairs if not np.array_equal(pixels[pair[0]], pixels[pair[1]]))
 
 
@@ -46,6 +46,9 @@ def _near_pairs(
     means: NDArray[np.int16], first_rows: NDArray[np.int64], second_rows: NDArray[np.int64]
 ) -> set[tuple[int, int]]:
     """Return the pairs whose means differ by at most NEAR, with the smaller row first."""
-    near = np.abs(means[first_rows] - means[second_rows]).max(axis=1, initial=0) <= NEAR
-    first, second = np.minimum(first_rows[near], second_rows[near]), np.maximum(first_rows[near], second_rows[near])
+    is_near = np.abs(means[first_rows] - means[second_rows]).max(axis=1, initial=0) <= NEAR
+    first, second = (
+        np.minimum(first_rows[is_near], second_rows[is_near]),
+        np.maximum(first_rows[is_near], second_rows[is_near]),
+    )
     return set(zip(first.tolist(), second.tolist(), strict=True))

@@ -163,8 +163,8 @@ def split(name: str) -> tuple[str, Options]:
 def unknown(name: str) -> UnknownDataset:
     """Return the error for a name with an unknown option."""
     rest, _, word = name.rpartition("#")
-    near = difflib.get_close_matches(word.lower(), [*CHANNELS, "gray", "greyscale"], 1)
-    hint = f"; did you mean #{near[0] if near[0] in CHANNELS else 'grey'}?" if near else ""
+    close_matches = difflib.get_close_matches(word.lower(), [*CHANNELS, "gray", "greyscale"], 1)
+    hint = f"; did you mean #{close_matches[0] if close_matches[0] in CHANNELS else 'grey'}?" if close_matches else ""
     return UnknownDataset(
         f"data set {rest!r} has no option #{word}; the options are {ALLOWED}, {BITS_ALLOWED}, and {PLANTED}{hint}"
     )

@@ -75,10 +75,10 @@ def source(folder: Path, options: Options = AS_THEY_ARE, is_published: bool = Fa
 def source_of(folder: Path, all_files: dict[str, list[Path]], options: Options, is_published: bool) -> Source:
     files = {name: all_files[name] for name in choose_splits(all_files)}
     unread = [] if VALIDATION in files else all_files.get(VALIDATION, [])
-    every = [path for paths in (*files.values(), unread) for path in paths]
+    all_paths = [path for paths in (*files.values(), unread) for path in paths]
     notes = (unread_note(sum(map(count_rows, unread))),) if unread else ()
     rule = f"{RULE} published" if is_published else RULE
-    return Source(rule, tuple(every), lambda: read_content(folder, files, options, is_published), notes=notes)
+    return Source(rule, tuple(all_paths), lambda: read_content(folder, files, options, is_published), notes=notes)
 
 
 def find_files(folder: Path) -> dict[str, list[Path]]:

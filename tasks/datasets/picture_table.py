@@ -146,21 +146,21 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
     table = read_table(file, columns)
     splits, notes = _read_splits(table.rows)
     rows = table.rows if splits is None else [row for row, split in zip(table.rows, splits, strict=True) if split]
-    met: dict[Path, str] = {}
+    rows_by_path: dict[Path, str] = {}
     for row in rows:
         listed_path = row.text["path"]
         path = file.parent / listed_path
-        if path in met:
-            raise DatasetError(f"{row.where} repeats {listed_path} from {met[path]}; list each image once")
+        if path in rows_by_path:
+            raise DatasetError(f"{row.where} repeats {listed_path} from {rows_by_path[path]}; list each image once")
         if not path.is_file():
             raise DatasetError(f"{row.where} names {listed_path}, but there is no file {path}")
-        met[path] = row.where
+        rows_by_path[path] = row.where
     classes = table.number_labels(file, [row.text["label"] for row in rows])
     numbers = classes.labels.tolist()
     spread_splits = spread(numbers) if splits is None else (split for split in splits if split)
     entries = [
         Labelled(path, number, split, is_drawn=splits is None)
-        for path, number, split in zip(met, numbers, spread_splits, strict=True)
+        for path, number, split in zip(rows_by_path, numbers, spread_splits, strict=True)
     ]
     if selected is not None:
         entries = select_entries(

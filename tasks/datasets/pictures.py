@@ -91,12 +91,12 @@ def _scale(levels: NDArray[np.int64], channels: int | None, white: int) -> Decod
     return Decoded(grey if channels in (None, 1) else np.repeat(grey, 3, axis=2), used)
 
 
-def range_notes(every: Iterable[Levels]) -> tuple[str, ...]:
+def range_notes(all_levels: Iterable[Levels]) -> tuple[str, ...]:
     """Return a note for each declared range of which a set's images use less than a tenth."""
     used: dict[int, Levels] = {}
-    for levels in every:
-        so_far = used.get(levels.white, levels)
-        lowest, highest = min(so_far.lowest, levels.lowest), max(so_far.highest, levels.highest)
+    for levels in all_levels:
+        known_levels = used.get(levels.white, levels)
+        lowest, highest = min(known_levels.lowest, levels.lowest), max(known_levels.highest, levels.highest)
         used[levels.white] = Levels(levels.white, lowest, highest)
     notes = []
     for white, levels in sorted(used.items()):

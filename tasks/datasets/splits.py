@@ -58,10 +58,10 @@ def unread_note(count: int) -> str:
 
 def spread(labels: Sequence[int]) -> Iterator[Split]:
     """Yield the split of each of these images: the first, sixth, eleventh ... of every class are for testing."""
-    met: Counter[int] = Counter()
+    class_counts: Counter[int] = Counter()
     for label in labels:
-        yield "train" if met[label] % EVERY else "test"
-        met[label] += 1
+        yield "train" if class_counts[label] % EVERY else "test"
+        class_counts[label] += 1
 
 
 def missing_class(entries: Iterable[Placed], names: Sequence[str]) -> str | None:

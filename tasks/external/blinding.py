@@ -93,8 +93,8 @@ def different(first: tuple[Floats, Floats], second: tuple[Floats, Floats], print
     Two answers differ if their probabilities differ by more than the last printed decimal place and their log-odds by
     more than SAME.
     """
-    apart = np.abs(first[0] - second[0]) > printed * (1 + 1e-6)
-    result: NDArray[np.bool_] = apart & (np.abs(first[1] - second[1]) > SAME)
+    exceeds_rounding = np.abs(first[0] - second[0]) > printed * (1 + 1e-6)
+    result: NDArray[np.bool_] = exceeds_rounding & (np.abs(first[1] - second[1]) > SAME)
     return result
 
 

@@ -48,7 +48,7 @@ def read(
     """
     table = read_sent(file)
     _check_labels(table, ids, labels)
-    alone = _alone(table, columns, gives)
+    alone = _true_class_column(table, columns, gives)
     if alone is None:
         return _read_classes(outputs_of(table, columns, gives), ids, labels)
     values, resolution = _read_column(table, *alone, ids)
@@ -73,7 +73,7 @@ def round_confidences(values: Floats, resolution: float) -> Floats:
     return nearest
 
 
-def _alone(table: Sent, columns: Sequence[str], gives: Gives) -> tuple[str, Gives] | None:
+def _true_class_column(table: Sent, columns: Sequence[str], gives: Gives) -> tuple[str, Gives] | None:
     """Return the column of confidences and its kind of numbers; None if the table has all classes."""
     if len(columns) > 1:
         return None
@@ -113,9 +113,9 @@ def _read_classes(table: Outputs, ids: Sequence[str], labels: Labels) -> Confide
             f"expected at least {labels.max() + 1} classes"
         )
     check_class_order(table.values[rows], labels, table.name, "order its columns by our class numbers")
-    several = table.values.shape[1] > 1
+    has_all_classes = table.values.shape[1] > 1
     largest = table.values[rows].max(axis=1)
-    right = np.asarray(table.values[rows, labels] == largest) if several else None
+    right = np.asarray(table.values[rows, labels] == largest) if has_all_classes else None
     if table.gives == "logits":
         # Rounding a logit by d changes p by p (1 - p) d, so p is not cut off at 1.
         values = np.exp(table.select(ids).log_p[np.arange(len(ids)), labels])
@@ -124,7 +124,7 @@ def _read_classes(table: Outputs, ids: Sequence[str], labels: Labels) -> Confide
     resolution = _resolution(
         table.name, table.values.ravel("F" if len(table.columns) > 1 else "C"), decimals, table.gives
     )
-    if not several:
+    if not has_all_classes:
         values = np.exp(table.select(ids).log_p[np.arange(len(ids)), labels])
     else:  # as printed: neither divided by the sum of the row nor floored
         printed = table.values[rows, labels]

@@ -56,9 +56,9 @@ def first_layer(loaded_model: LoadedModel) -> tuple[Tensor, Tensor]:
 def centred_logits(outputs: Tensor, gives: Gives, label: int, name: str) -> Tensor:
     """Return the label's logit minus the mean over classes (n,), of outputs (n, classes) or (n, 1) of two classes."""
     if outputs.ndim == 1 or outputs.shape[1] == 1:
-        one = outputs.reshape(-1)
+        column = outputs.reshape(-1)
         # log p - log (1 - p) is the logit of class 1 for all three kinds of outputs
-        odds = one if gives == "logits" else torch.logit(one if gives == "probabilities" else one.exp())
+        odds = column if gives == "logits" else torch.logit(column if gives == "probabilities" else column.exp())
         outputs = torch.stack([torch.zeros_like(odds), odds], dim=1)
     elif gives == "probabilities":
         outputs = outputs.log()

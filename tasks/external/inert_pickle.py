@@ -149,14 +149,14 @@ def _item_size(kind: str) -> int:
 
 def all_tensors(contents: Any) -> list[StoredTensor]:
     """Return every tensor in nested containers; visits each container once."""
-    waiting, visited, tensors = [contents], set(), []
-    while waiting:
-        value = waiting.pop()
+    pending, visited, tensors = [contents], set(), []
+    while pending:
+        value = pending.pop()
         if isinstance(value, StoredTensor):
             tensors.append(value)
         elif isinstance(value, dict | list | tuple) and id(value) not in visited:
             visited.add(id(value))
-            waiting.extend(value.values() if isinstance(value, dict) else value)
+            pending.extend(value.values() if isinstance(value, dict) else value)
     return tensors
 
 

@@ -200,13 +200,13 @@ def _refuse(
     )
 
 
-def _describe_rounding(values: Floats, apart: float) -> str:
-    """Return advice if few decimals explain that sums of probabilities differ from 1 by `apart`; else an empty text."""
+def _describe_rounding(values: Floats, sum_error: float) -> str:
+    """Return advice if few decimals explain the `sum_error`, the distance of sums from 1; else an empty text."""
     if not ((values >= 0) & (values <= 1)).all():
         return ""
     for places in range(1, FEW_PLACES + 1):
         largest_change = values.shape[1] * 0.5 * 10.0**-places
-        if np.allclose(values, np.round(values, places), rtol=0, atol=1e-9) and apart <= largest_change + 1e-9:
+        if np.allclose(values, np.round(values, places), rtol=0, atol=1e-9) and sum_error <= largest_change + 1e-9:
             decimals = f"{places} decimal{'s' if places > 1 else ''}, which changes a sum by up to {largest_change:.2g}"
             return f". They are printed with {decimals}: print eight, or return logits"
     return ""

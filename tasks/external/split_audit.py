@@ -185,11 +185,14 @@ def low_rates(members: Floats, nonmembers: Floats, seed: int) -> Iterator[LowRat
     with a probability of at most the rate.
     """
     order = seeds.generator(seed, "threshold").permutation(len(nonmembers))
-    setting, trying = np.sort(nonmembers[order[::2]])[::-1], nonmembers[order[1::2]]
+    threshold_scores, tested_nonmembers = np.sort(nonmembers[order[::2]])[::-1], nonmembers[order[1::2]]
     for rate in RATES:
-        rank = math.floor(rate * (len(setting) + 1))
+        rank = math.floor(rate * (len(threshold_scores) + 1))
         if rank:
-            above = ((int((scores > setting[rank - 1]).sum()), len(scores)) for scores in (members, trying))
+            above = (
+                (int((scores > threshold_scores[rank - 1]).sum()), len(scores))
+                for scores in (members, tested_nonmembers)
+            )
             yield LowRate(rate, *(statistics.exact_proportion(*counts) for counts in above))
 
 
@@ -213,17 +216,19 @@ def blind_areas(features: Floats, members: int, seed: int) -> tuple[Estimate, fl
     from scipy import stats
 
     nonmembers = len(features) - members
-    member = np.arange(len(features)) < members
+    is_first_set = np.arange(len(features)) < members
     position = np.concatenate([np.arange(members), np.arange(nonmembers)])
     areas, p_values = [], []
     for classifier in _blind_classifiers(seed, min(features.shape[1], len(features) // 2 - 1)):
         half_areas = []
         for half in (0, 1):
-            learn, trial = position % 2 == half, position % 2 != half
-            classifier.fit(features[learn], member[learn])
-            scores, side = classifier.predict_proba(features[trial])[:, 1], member[trial]
-            half_areas.append(area_under_curve(scores[side], scores[~side]))
-            p_values.append(float(stats.mannwhitneyu(scores[side], scores[~side], alternative="greater").pvalue))
+            is_training, is_test = position % 2 == half, position % 2 != half
+            classifier.fit(features[is_training], is_first_set[is_training])
+            scores, is_member = classifier.predict_proba(features[is_test])[:, 1], is_first_set[is_test]
+            half_areas.append(area_under_curve(scores[is_member], scores[~is_member]))
+            p_values.append(
+                float(stats.mannwhitneyu(scores[is_member], scores[~is_member], alternative="greater").pvalue)
+            )
         areas.append(float(np.mean(half_areas)))
     return interval_of_area(max(areas), members, nonmembers), min(1.0, len(p_values) * min(p_values))
 

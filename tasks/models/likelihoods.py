@@ -231,8 +231,8 @@ class Gaussian:
 
     def log_p(self, x: Tensor) -> Tensor:
         """-(log 2 pi + log variance + (x - mean)^2 / variance) / 2, summed."""
-        apart = x[:, :, None] - torch.unflatten(self.mean, 1, (x.shape[1], -1))
-        squares = apart.square()
+        deviations = x[:, :, None] - torch.unflatten(self.mean, 1, (x.shape[1], -1))
+        squares = deviations.square()
         if self.log_variance.shape[-1] == 1:  # one for all features
             shared = self.log_variance[..., 0]
             sums = squares.sum(-1).flatten(1)

@@ -32,13 +32,13 @@ ROUNDING = 1e-9  # of the sum of absolute scores: smaller differences of sums ar
 class Sets:
     """The sets of models that an observed set is compared with: all sets, or a number of random ones."""
 
-    every: bool
+    has_all_sets: bool
     count: int
 
     @property
     def smallest_p_value(self) -> float:
         """The smallest possible p-value; the observed set is one of all sets, or added to the drawn ones."""
-        return 1 / self.count if self.every else 1 / (1 + self.count)
+        return 1 / self.count if self.has_all_sets else 1 / (1 + self.count)
 
 
 def _choose_sets(models: int, members: int, draws: int) -> Sets:
@@ -77,7 +77,9 @@ def randomisation_p_values(
         return p_values
     more = max(draws, enough_draws(level, len(tested) if tests is None else tests))
     small = tested[p_values[tested] <= (1 + FEW) / (1 + draws)]
-    few = [record for record in small.tolist() if not _choose_sets(len(scores), int(members[record]), draws).every]
+    few = [
+        record for record in small.tolist() if not _choose_sets(len(scores), int(members[record]), draws).has_all_sets
+    ]
     if few and more > draws:
         p_values[few] = _p_values(scores[:, few], member[:, few], more, seeds.derive(seed, "more sets of models"))
     return p_values
@@ -115,10 +117,10 @@ def _p_values(scores: Array, member: Mask, draws: int, seed: int) -> Array:
         sets = _choose_sets(models, int(count), draws)
         larger = np.zeros(len(columns), dtype=np.int64)
         at_once = max(1, AT_ONCE // max(models, len(columns)))
-        for batch in _sets(models, int(count), 0 if sets.every else draws, seed, at_once):
+        for batch in _sets(models, int(count), 0 if sets.has_all_sets else draws, seed, at_once):
             larger += (batch @ centred_scores >= threshold).sum(axis=0)
         # The observed set is one of all sets, regardless of rounding.
-        p_values[columns] = np.maximum(larger, 1) / sets.count if sets.every else (1 + larger) / (1 + sets.count)
+        p_values[columns] = np.maximum(larger, 1) / sets.count if sets.has_all_sets else (1 + larger) / (1 + sets.count)
     return p_values
 
 
@@ -151,8 +153,8 @@ def _sets(models: int, count: int, draws: int, seed: int, at_once: int) -> Itera
         for start in range(0, draws, at_once):
             yield stream.permuted(np.tile(first, (min(at_once, draws - start), 1)), axis=1)
         return
-    every = combinations(range(models), count)
-    while batch := list(islice(every, at_once)):
+    all_combinations = combinations(range(models), count)
+    while batch := list(islice(all_combinations, at_once)):
         sets = np.zeros((len(batch), models))
         np.put_along_axis(sets, np.array(batch), 1.0, axis=1)
         yield sets

@@ -175,10 +175,10 @@ class Frame:
         sample = points[:: -(-len(points) // 1024)]  # any centre is valid
         return cls((sample.to(target_device, torch.float64).mean(0) * scale).float(), float(scale))
 
-    def transform(self, rows: Tensor, into: Tensor | None = None) -> Tensor:
-        """Convert rows to float32 in this frame, with one rounding per coordinate, into `into` if it is set."""
+    def transform(self, rows: Tensor, destination: Tensor | None = None) -> Tensor:
+        """Convert rows to float32 in this frame, with one rounding per coordinate, into `destination` if set."""
         rows = rows.to(self.centre.device, torch.float32)
-        return torch.mul(rows, self.scale, out=into).sub_(self.centre)
+        return torch.mul(rows, self.scale, out=destination).sub_(self.centre)
 
 
 def _largest_of(name: str, rows: Tensor) -> float:
@@ -253,23 +253,23 @@ class Search:
 
     def exact_distances(self, queries: Tensor, batch: Tensor, near: Tensor) -> Tensor:
         """Return the distances (s, c) from a batch of the queries (s,) to points (s, c), by differences in float64."""
-        d, here = self.points.shape[1], self.points.device
+        d, points_device = self.points.shape[1], self.points.device
         distances = torch.empty(near.shape, dtype=torch.float64, device=self.device)
         pair_limit = max(1, self.sizes.pairs // (8 * d))
-        wide = min(near.shape[1], pair_limit)
-        high = min(len(batch), max(1, pair_limit // wide))
+        block_columns = min(near.shape[1], pair_limit)
+        block_rows = min(len(batch), max(1, pair_limit // block_columns))
         # Reused for every block: allocating memory costs a CPU more time than the arithmetic.
-        ends = torch.empty(high * wide, d, dtype=self.points.dtype, device=here)
-        differences = torch.empty(high * wide, d, dtype=torch.float64, device=self.device)
-        for first_row in range(0, len(batch), high):
-            starts = queries[batch[first_row : first_row + high], None].double()
-            for first_column in range(0, near.shape[1], wide):
-                block = near[first_row : first_row + high, first_column : first_column + wide]
+        ends = torch.empty(block_rows * block_columns, d, dtype=self.points.dtype, device=points_device)
+        differences = torch.empty(block_rows * block_columns, d, dtype=torch.float64, device=self.device)
+        for first_row in range(0, len(batch), block_rows):
+            starts = queries[batch[first_row : first_row + block_rows], None].double()
+            for first_column in range(0, near.shape[1], block_columns):
+                block = near[first_row : first_row + block_rows, first_column : first_column + block_columns]
                 n = block.numel()
-                torch.index_select(self.points, 0, block.flatten().to(here), out=ends[:n])
-                apart = differences[:n].copy_(ends[:n]).view(*block.shape, d).sub_(starts)
-                distances[first_row : first_row + high, first_column : first_column + wide] = torch.linalg.vector_norm(
-                    apart, dim=2
+                torch.index_select(self.points, 0, block.flatten().to(points_device), out=ends[:n])
+                block_differences = differences[:n].copy_(ends[:n]).view(*block.shape, d).sub_(starts)
+                distances[first_row : first_row + block_rows, first_column : first_column + block_columns] = (
+                    torch.linalg.vector_norm(block_differences, dim=2)
                 )
         return distances
 

@@ -159,14 +159,17 @@ def answers_table(predictions: Predictions, questions: QuestionSet, selection: S
     answers unknown questions.
     """
     selected = selection.select(questions)
-    every: dict[Split, Sequence[Question]] = {"train": questions.train, "validation": questions.validation}
+    all_questions: dict[Split, Sequence[Question]] = {"train": questions.train, "validation": questions.validation}
     rows: list[dict[str, Any]] = []
     for (split, corrupted), path, content in zip(
         SETS.values(), predictions.paths(), predictions.contents(), strict=True
     ):
         answers = parse_predictions(path, content, questions.scorer)
         check_ids(
-            path, answers, [question.id for question in selected[split]], {question.id for question in every[split]}
+            path,
+            answers,
+            [question.id for question in selected[split]],
+            {question.id for question in all_questions[split]},
         )
         rows += [
             {"split": split, "corrupted": corrupted, "id": entry.id, "answer": list(answers[entry.id])}

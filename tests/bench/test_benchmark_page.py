@@ -19,19 +19,19 @@ from bench.benchmark_page import (
 from measurement.machine import machine_facts
 
 
-def test_the_page_is_what_the_result_files_render() -> None:
+def test_page_equals_rendered_result_files() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert benchmark_page.update_page(page) == page, "run `python -m bench.benchmark_page`"
 
 
-def test_a_changed_number_is_seen() -> None:
+def test_changed_number_is_detected() -> None:
     page = PAGE.read_text(encoding="utf-8")
     changed = page.replace("| 5247 us |", "| 2608 us |")
     assert changed != page
     assert benchmark_page.update_page(changed) == page
 
 
-def test_each_row_names_the_machine_of_its_file() -> None:
+def test_each_row_names_its_files_machine() -> None:
     for claim in CPU_CLAIMS:
         for source, row in zip(claim.sources, benchmark_page.render_claim(claim), strict=True):
             facts = read_result(source.file).facts
@@ -39,7 +39,7 @@ def test_each_row_names_the_machine_of_its_file() -> None:
             assert facts.get("processor", facts.get("machine")) in row
 
 
-def test_a_fact_that_a_file_lacks_is_not_invented() -> None:
+def test_missing_fact_is_reported_as_not_recorded() -> None:
     assert read_result("orchestration.md").ceiling("engram run, everything") == "not recorded"
     assert read_result("training-cpu.md").ceiling("mlp1's step, 1 thread, CPU time") == "206 GF/s"
 
@@ -69,7 +69,7 @@ def test_ratios_in_words(ratio: float, words: str) -> None:
     assert describe_ratio(ratio) == words
 
 
-def test_a_range_may_reach_from_slower_to_faster() -> None:
+def test_range_can_reach_from_slower_to_faster() -> None:
     assert describe_range([1.2, 0.8]) == "1.25x slower to 1.20x faster"
 
 
@@ -80,7 +80,7 @@ def test_every_bench_records_date_processor_and_ceiling() -> None:
     assert "pyarrow " in facts["versions"]
 
 
-def test_no_bench_describes_the_machine_by_other_means() -> None:
+def test_no_bench_describes_the_machine_separately() -> None:
     scripts = [path for folder in ("bench", "studies") for path in (ROOT / folder).glob("*.py")]
-    own = [path.name for path in scripts if "platform.processor" in path.read_text(encoding="utf-8")]
-    assert own == []
+    violations = [path.name for path in scripts if "platform.processor" in path.read_text(encoding="utf-8")]
+    assert violations == []

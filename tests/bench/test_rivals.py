@@ -1,4 +1,4 @@
-"""The benches of speed: each row is made, and the rival that it is measured beside does the same."""
+"""The benches of speed: each row is produced, and the compared rival computes the same."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_rho_is_measured_beside_its_rival(score: Score) -> None:
-    (found,) = forgetting.rows(tiny=True, score=score)
-    assert f"{score} rho and its interval, 3 x 2 models, 50 images" in found.subject
-    assert found.ratio > 0
+def test_rho_is_compared_with_its_rival(score: Score) -> None:
+    (row,) = forgetting.rows(tiny=True, score=score)
+    assert f"{score} rho and its interval, 3 x 2 models, 50 images" in row.subject
+    assert row.ratio > 0
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_the_rival_takes_the_same_distances(score: Score) -> None:
+def test_rival_uses_equal_distances(score: Score) -> None:
     query, calibration, _ = forgetting.confidences(forgetting.TINY)
     expected, _ = distances(query, calibration, score)
     np.testing.assert_allclose(forgetting.by_scipy(query, calibration, score), expected, atol=1e-12)
 
 
 @pytest.mark.slow
-def test_the_bench_of_generation_runs_end_to_end_without_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That it needs none of the orchestrator's packages is seen where `training.py` runs it."""
+def test_generation_bench_runs_without_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run in `training.py` shows that it needs none of the orchestrator's packages."""
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
     out = tmp_path / "result.json"
     printed = Here(tmp_path).module("bench.generation", "--tiny", "--out", str(out))
@@ -56,24 +56,24 @@ def test_the_bench_of_generation_runs_end_to_end_without_data(tmp_path: Path, mo
 
 
 @pytest.mark.slow
-def test_the_rows_of_a_gpu_can_be_made_anywhere() -> None:
+def test_gpu_rows_can_be_produced_anywhere() -> None:
     rows = list(generation.stacked(images(2 * generation.BATCH)[1], CPU, 1, 2, (1, 2)))
     assert len(rows) == 2 + 3 + 3
     assert [row.required for row in rows if row.unit == "min"] == [12] * 3
     assert all(row.ratio > 0 for row in rows)
 
 
-def test_the_rival_estimates_the_same_density() -> None:
+def test_rival_estimates_the_same_density() -> None:
     (stack,) = engine.seated(engine.autoencoders(images(4)[1], CPU), Strategy("loop"))
     estimates = generation.Estimates.of(stack, 4)
     with torch.inference_mode():
-        theirs = generation.by_distributions(estimates.network, estimates.x)
+        rival_density = generation.by_distributions(estimates.network, estimates.x)
     # Two draws of 256 codes from a network at its start, whose weights hardly differ.
-    torch.testing.assert_close(theirs.double(), estimates.engram_log_p(Sampling())[0], atol=0.5, rtol=0)
+    torch.testing.assert_close(rival_density.double(), estimates.engram_log_p(Sampling())[0], atol=0.5, rtol=0)
     assert max(estimates.errors(Sampling())) < 1e-3
 
 
-def test_torch_takes_tf32_where_it_is_asked_to_and_only_there() -> None:
+def test_tf32_is_used_only_on_request() -> None:
     assert not torch._C._get_cublas_allow_tf32()
     with generation.products_in("TF32"):
         assert torch._C._get_cublas_allow_tf32()  # raises where torch's two settings contradict each other
@@ -83,15 +83,17 @@ def test_torch_takes_tf32_where_it_is_asked_to_and_only_there() -> None:
 
 
 @pytest.mark.slow
-def test_training_and_answering_are_measured_beside_transformers() -> None:
+def test_training_and_answering_are_compared_with_transformers() -> None:
     with hardware.exactly(CPU), silence_transformers():
-        trained, answered = language_models.rows(True, "t5", CPU)
+        training_row, answered = language_models.rows(True, "t5", CPU)
         of_gpt = [*language_models.rows(True, "gpt", CPU)]
-    assert trained.subject == "training, tiny-t5#16x1, 24 questions, batch 8"
+    assert training_row.subject == "training, tiny-t5#16x1, 24 questions, batch 8"
     assert answered.subject == "answering, tiny-t5#16x1, 24 questions, batch 8"
     kinds = ("training", "answering", "scoring 500 candidates")
-    assert [kind for _ in ("whole", "lora") for kind in kinds] == [each.subject.partition(",")[0] for each in of_gpt]
-    assert all(each.ratio > 0 for each in (trained, answered, *of_gpt))
+    assert [kind for _ in ("whole", "lora") for kind in kinds] == [
+        bench_row.subject.partition(",")[0] for bench_row in of_gpt
+    ]
+    assert all(bench_row.ratio > 0 for bench_row in (training_row, answered, *of_gpt))
 
 
 def test_both_give_the_same_answers() -> None:
@@ -102,17 +104,17 @@ def test_both_give_the_same_answers() -> None:
         assert bench.answer_by_generate() == bench.answer()
 
 
-def test_the_curves_are_measured_beside_their_rival() -> None:
-    (found,) = linear_memorization.rows(tiny=True)
-    assert "curves, n = 6, d = 9, 3 trainings, to t = 10" in found.subject
-    assert found.ratio > 0
+def test_curves_are_compared_with_their_rival() -> None:
+    (row,) = linear_memorization.rows(tiny=True)
+    assert "curves, n = 6, d = 9, 3 trainings, to t = 10" in row.subject
+    assert row.ratio > 0
 
 
-def test_the_rival_draws_the_same_curves_as_its_steps_shrink() -> None:
+def test_rivals_curves_converge_with_smaller_steps() -> None:
     z, times = normal_samples(0, 0, 6, 9), np.array([0.1, 0.5, 1.0, 2.0])
-    found = linear_memorization.by_steps(z, times, 1e-3, 1001)
-    for by_rival, ours in zip(found, scores(spectrum(torch.from_numpy(z)[None]), times), strict=True):
-        np.testing.assert_allclose(by_rival[:3], ours[0, :3], atol=1e-3)
+    rival_curves = linear_memorization.by_steps(z, times, 1e-3, 1001)
+    for by_rival, own_curves in zip(rival_curves, scores(spectrum(torch.from_numpy(z)[None]), times), strict=True):
+        np.testing.assert_allclose(by_rival[:3], own_curves[0, :3], atol=1e-3)
         assert np.isnan(by_rival[3])
 
 
@@ -120,7 +122,7 @@ NEIGHBOURS = "bench.neighbours"
 
 
 @pytest.mark.slow
-def test_the_neighbour_bench_runs_end_to_end(tmp_path: Path) -> None:
+def test_neighbour_bench_runs_end_to_end(tmp_path: Path) -> None:
     out = tmp_path / "result.json"
     printed = Here(tmp_path).module(NEIGHBOURS, "--tiny", "--out", str(out))
     result = json.loads(out.read_text())
@@ -132,7 +134,7 @@ def test_the_neighbour_bench_runs_end_to_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_rivals_that_are_absent_are_left_out_with_a_word(tmp_path: Path) -> None:
+def test_absent_rivals_are_left_out_with_a_note(tmp_path: Path) -> None:
     for absent in ("ray", "mlflow", "faiss", "sklearn", "threadpoolctl"):
         (tmp_path / f"{absent}.py").write_text("raise ImportError('absent')\n")
     out = tmp_path / "result.json"
@@ -143,31 +145,31 @@ def test_rivals_that_are_absent_are_left_out_with_a_word(tmp_path: Path) -> None
     printed, result = done.stdout, json.loads(out.read_text())
     assert "- left out: scikit-learn and faiss, not installed here" in printed
     assert [row["required"] for row in result["rows"]] == [None]
-    assert "the ceiling" in result["rows"][0]["what"]
+    assert "the ceiling" in result["rows"][0]["subject"]
 
 
-def test_training_and_views_are_measured_beside_the_naive_form() -> None:
+def test_training_and_views_are_compared_with_naive_form() -> None:
     with hardware.exactly(CPU):
-        trained, drawn = self_supervised.rows(True, CPU)
-    assert trained.subject == "training, small-resnet#4, 32 x 32, 20 images, batch 10"
-    assert drawn.subject == "two views alone, small-resnet#4, 32 x 32, 20 images, batch 10"
-    assert trained.ratio > 0
-    assert drawn.ratio > 0
+        training_row, views_row = self_supervised.rows(True, CPU)
+    assert training_row.subject == "training, small-resnet#4, 32 x 32, 20 images, batch 10"
+    assert views_row.subject == "two views alone, small-resnet#4, 32 x 32, 20 images, batch 10"
+    assert training_row.ratio > 0
+    assert views_row.ratio > 0
 
 
-def test_naive_views_have_the_mean_and_the_spread_of_ours() -> None:
+def test_naive_views_have_equal_mean_and_spread() -> None:
     bench = self_supervised.Bench(self_supervised.TINY[0], CPU)
     naive = torch.stack([torch.cat([first, second]) for _ in range(20) for first, second in bench.naive_minibatches()])
     order = [part for epoch in range(20) for part in bench.training._order(epoch)]
-    ours = torch.stack(
+    own_views = torch.stack(
         [
             bench.training._images(squares, bench.training.sizes[:10], views.draw_views(0, 1, step, 10))
             for step, squares in enumerate(bench.training.images.squares.minibatches(order))
         ]
     )
-    assert naive.shape == ours.shape
-    assert float(naive.mean()) == pytest.approx(float(ours.mean()), abs=0.06)
-    assert float(naive.std()) == pytest.approx(float(ours.std()), rel=0.06)
+    assert naive.shape == own_views.shape
+    assert float(naive.mean()) == pytest.approx(float(own_views.mean()), abs=0.06)
+    assert float(naive.std()) == pytest.approx(float(own_views.std()), rel=0.06)
 
 
 GPU_SECTIONS = (
@@ -187,7 +189,7 @@ GPU_SECTIONS = (
 
 
 @pytest.mark.slow
-def test_every_row_of_a_cpu_and_of_a_gpu_is_made_without_data_a_gpu_or_the_orchestrators_packages(
+def test_cpu_and_gpu_rows_need_no_extras(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "result.json"
@@ -205,7 +207,7 @@ def test_every_row_of_a_cpu_and_of_a_gpu_is_made_without_data_a_gpu_or_the_orche
     assert result["left out"] == "faiss, not installed here"
     rows = result["rows"]
     assert [row for row in rows if "failed" in row["engram"] or "left out" in row["engram"]] == [], done.stderr
-    assert [wanted for wanted in GPU_SECTIONS if not any(row["subject"].startswith(wanted) for row in rows)] == []
+    assert [section for section in GPU_SECTIONS if not any(row["subject"].startswith(section) for row in rows)] == []
     gpu = [40, 12, 12, 12, 2, 2]
     cpu = [1.45, 0.7, 2.0, 6.0, 1.3, 1.8, 2.0, 2.0]
     assert gpu + cpu == [row["required"] for row in rows if row["required"]]
@@ -213,8 +215,8 @@ def test_every_row_of_a_cpu_and_of_a_gpu_is_made_without_data_a_gpu_or_the_orche
 
 
 @pytest.mark.slow
-def test_a_shadow_model_is_priced_beside_either_loop_with_a_process_of_its_own() -> None:
-    found = list(shadow_models.rows(tiny=True))
-    assert [row.rival.rpartition(", ")[2] for row in found] == ["tensors", "PIL"]
-    assert all("half of 512 records, 1 epochs, 4 models" in row.subject for row in found)
-    assert all(row.ratio > 0 for row in found)
+def test_shadow_models_are_compared_with_both_loops() -> None:
+    bench_rows = list(shadow_models.rows(tiny=True))
+    assert [row.rival.rpartition(", ")[2] for row in bench_rows] == ["tensors", "PIL"]
+    assert all("half of 512 records, 1 epochs, 4 models" in row.subject for row in bench_rows)
+    assert all(row.ratio > 0 for row in bench_rows)

@@ -1,4 +1,4 @@
-"""The bench of large campaigns: one whose workers die and whose results get lost comes to its end, and is counted."""
+"""The bench of large campaigns: a campaign with dying workers and lost results finishes and is counted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from bench import scale
 
 
-def test_a_campaign_comes_to_its_end_on_a_virtual_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_campaign_finishes_on_a_virtual_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, share in {"DIES": 0.02, "RAISES": 0.02, "DAMAGED": 0.05, "NODE_SECONDS": 600.0}.items():
         monkeypatch.setattr(scale, name, share)
     measured = scale.drive(2 * scale.PER_CONDITION, 16, 0, tmp_path)

@@ -1,4 +1,4 @@
-"""The benches of whole audits and prices, and how benches are held: sections, rows, reference timings."""
+"""The benches of whole audits and prices, and the harness of benches: sections, rows, reference timings."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tasks.datasets.benchmark_files import parse_idx
 from tasks.datasets.places import find
 
 
-def test_images_are_written_as_idx_readers_read_them() -> None:
+def test_images_are_written_in_idx_format() -> None:
     values = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     assert np.array_equal(values, parse_idx(idx(values), "train-images-idx3-ubyte"))
     assert np.array_equal(values[0, 0], parse_idx(idx(values[0, 0]), "train-labels-idx1-ubyte"))
 
 
-def test_random_images_take_the_place_of_absent_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_images_replace_absent_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
     monkeypatch.setattr("bench.audit.write_random", lambda folder: write_random(folder, 20, 10))
     assert not has_data("mnist")
@@ -41,13 +41,13 @@ def test_random_images_take_the_place_of_absent_ones(tmp_path: Path, monkeypatch
     assert "ENGRAM_DATA" not in os.environ
 
 
-def test_what_is_there_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_existing_data_are_used_unchanged(tmp_path: Path) -> None:
     with data_for("digits", tmp_path) as words:
         assert words == "digits"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_seconds_are_told_by_what_they_went_into() -> None:
+def test_seconds_are_assigned_to_their_work() -> None:
     records = [
         {"task": "train", "way": "stack", "seconds": 5.0},
         {"task": "unique_feature.score", "seconds": 2.0},
@@ -63,10 +63,10 @@ APART = 5  # a machine that does other things at once makes processor time longe
 @pytest.mark.parametrize(
     "audit", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in SETTINGS]
 )
-def test_a_small_preset_takes_about_what_it_was_said_to(audit: str) -> None:
-    price, taken = price_and_measure(audit)
+def test_small_preset_takes_about_its_predicted_time(audit: str) -> None:
+    price, actual_seconds = price_and_measure(audit)
     assert price.unknown == ()
-    assert 1 / APART < price.here.expected / taken < APART, (price.here, taken)
+    assert 1 / APART < price.here.expected / actual_seconds < APART, (price.here, actual_seconds)
     assert price.here.low <= price.here.expected <= price.here.high
 
 
@@ -81,38 +81,41 @@ ROWS = [
 ]
 
 
-def test_seconds_per_unit_are_told_apart_by_jobs_of_several_sizes() -> None:
+def test_rates_follow_from_jobs_of_several_sizes() -> None:
     assert pytest.approx(rates(ROWS)) == {"ask a": 0.5, "train a": 0.02}
     assert points(ROWS) == {"sums": {4: 2.0, 9: 5.0}}
 
 
-def test_timings_of_a_slower_machine_are_brought_to_the_speed_of_the_file() -> None:
+def test_timings_of_another_machine_are_scaled() -> None:
     first = merge_timings(None, ROWS, HERE)
-    again = {**first, "tasks": {task: dict(map(tuple, of)) for task, of in first["tasks"].items()}}
+    reloaded = {**first, "tasks": {task: dict(map(tuple, task_points)) for task, task_points in first["tasks"].items()}}
     slower = [Timed("fit", 0, {"train b": 10.0}, 4.0), Timed(AROUND[0], 0, None, 6.04)]
-    both = merge_timings(again, slower, Speed(2e-3, 4e-3))
-    assert pytest.approx(both["units"]) == {"ask a": 0.5, "train a": 0.02, "train b": 0.2}
-    assert ({AROUND[0]: 6.0}, first["tasks"]) == (both["around"], both["tasks"])
-    assert parse_reference(both).speed == HERE
+    merged_timings = merge_timings(reloaded, slower, Speed(2e-3, 4e-3))
+    assert pytest.approx(merged_timings["units"]) == {"ask a": 0.5, "train a": 0.02, "train b": 0.2}
+    assert ({AROUND[0]: 6.0}, first["tasks"]) == (merged_timings["around"], merged_timings["tasks"])
+    assert parse_reference(merged_timings).speed == HERE
 
 
-def test_private_trainings_replace_their_own_timings_and_no_others() -> None:
+def test_private_trainings_replace_only_their_own_timings() -> None:
     first = merge_timings(None, ROWS, HERE)
-    again = {**first, "tasks": {task: dict(map(tuple, of)) for task, of in first["tasks"].items()}}
+    reloaded = {**first, "tasks": {task: dict(map(tuple, task_points)) for task, task_points in first["tasks"].items()}}
     rows = [
         Timed("fit", 0, {"train a": 10.0}, 9.0),
         Timed("fit", 0, {"privately train a": 10.0}, 2.0),
         Timed("sums", 4, None, 9.0),
         Timed("unique_feature.private_rank", 2, None, 0.5),
     ]
-    both = merge_timings(again, rows, HERE, partial(replaces, "private"))
-    assert first["units"] | {"privately train a": 0.2} == pytest.approx(both["units"])
-    assert first["tasks"] | {"unique_feature.private_rank": [[2, 0.5]]} == both["tasks"]
+    merged_timings = merge_timings(reloaded, rows, HERE, partial(replaces, "private"))
+    assert first["units"] | {"privately train a": 0.2} == pytest.approx(merged_timings["units"])
+    assert first["tasks"] | {"unique_feature.private_rank": [[2, 0.5]]} == merged_timings["tasks"]
 
 
-def test_of_every_kind_of_training_in_a_ladder_one_is_timed() -> None:
-    found = [unit for job in trainings(Spec("density", "ladder")) for unit in units(job)]
-    assert sorted(unit for unit in found if "train" in unit) == ["privately train vae on 8x8x1", "train vae on 8x8x1"]
+def test_one_training_of_each_kind_is_timed() -> None:
+    timed_units = [unit for job in trainings(Spec("density", "ladder")) for unit in units(job)]
+    assert sorted(unit for unit in timed_units if "train" in unit) == [
+        "privately train vae on 8x8x1",
+        "train vae on 8x8x1",
+    ]
 
 
 def units(job: Job) -> list[str]:
@@ -121,7 +124,7 @@ def units(job: Job) -> list[str]:
     return list(work(job.config).amounts)
 
 
-def test_the_shipped_timings_know_the_networks_and_the_embedded_presets() -> None:
+def test_shipped_timings_cover_networks_and_embedded_presets() -> None:
     reference = load_reference()
     for network in ("mlp1", "cnn1", "resnet18", "densenet100"):
         assert reference.units[f"train {network} on 28x28x1"] > 0
@@ -144,20 +147,20 @@ def names(sitting: Sitting) -> list[tuple[str, str]]:
     return [(row.subject, row.engram) for row in sitting.rows]
 
 
-def test_a_section_that_fails_says_so_in_a_line_and_the_others_go_on() -> None:
+def test_failing_section_is_reported_and_others_continue() -> None:
     sitting = Sitting("title", {})
     sitting.measure([Section("one", breaking), Section("two", lambda: rows("after"))])
     assert names(sitting) == [("before", "1"), ("one", "failed: RuntimeError: no / way"), ("after", "1")]
 
 
-def test_a_section_for_which_too_little_time_is_left_is_left_out_with_a_word() -> None:
+def test_section_without_enough_time_is_left_out() -> None:
     sitting = Sitting("title", {}, seconds=30)
     sitting.measure([Section("long", lambda: rows("never"), 40), Section("short", lambda: rows("this"), 10)])
-    assert [what for what, _ in names(sitting)] == ["long", "this"]
+    assert [row_name for row_name, _ in names(sitting)] == ["long", "this"]
     assert names(sitting)[0][1].startswith("left out: it may take 40 s, and ")
 
 
-def test_a_section_ends_when_the_time_is_over() -> None:
+def test_section_ends_when_the_time_is_over() -> None:
     sitting = Sitting("title", {}, seconds=1e9)
 
     def slow() -> Iterator[Row]:
@@ -170,7 +173,7 @@ def test_a_section_ends_when_the_time_is_over() -> None:
     assert names(sitting) == [("first", "1"), ("second", "1"), ("slow", "the rest left out: 0 s were over")]
 
 
-def test_what_has_been_measured_is_on_the_disk_before_the_next_row_is(tmp_path: Path) -> None:
+def test_rows_are_written_before_the_next_measurement(tmp_path: Path) -> None:
     out = tmp_path / "results" / "out.json"
 
     def looking() -> Iterator[Row]:
@@ -184,7 +187,7 @@ def test_what_has_been_measured_is_on_the_disk_before_the_next_row_is(tmp_path: 
     assert [path.name for path in out.parent.iterdir()] == ["out.json"]
 
 
-def test_the_table_says_what_was_met(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_shows_which_goals_were_met(capsys: pytest.CaptureFixture[str]) -> None:
     def judged() -> Iterator[Row]:
         yield Row("speed", "1 us", "3 us", 3.0, 2.0, 4.0)
         yield Row("time", "3 s", "", 3.0, 2.0, 1.0, "s")
@@ -197,5 +200,5 @@ def test_the_table_says_what_was_met(capsys: pytest.CaptureFixture[str]) -> None
     assert "| told | 1 GB/s |  |  |  |  |  |" in printed
 
 
-def test_an_error_without_a_text_has_its_type() -> None:
+def test_error_without_text_has_its_type() -> None:
     assert first_line(KeyError()) == "KeyError"

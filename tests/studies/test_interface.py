@@ -16,7 +16,7 @@ QUESTIONS = read_questions()
 HELPERS = {"__init__", "__main__", "hospital", "interface"}
 
 
-def test_every_module_is_a_study_or_a_known_helper() -> None:
+def test_every_module_is_a_study_or_helper() -> None:
     assert {path.stem for path in FOLDER.glob("*.py")} - set(QUESTIONS) == HELPERS
 
 
@@ -46,12 +46,12 @@ def test_each_study_asks_one_question(name: str, capsys: pytest.CaptureFixture[s
         ("zzz", "There is no study zzz. `python -m studies` lists all studies."),
     ],
 )
-def test_an_unknown_name_is_one_line(name: str, message: str) -> None:
+def test_unknown_name_gives_one_line(name: str, message: str) -> None:
     with pytest.raises(SystemExit, match=message.replace("?", r"\?")):
         main([name])
 
 
-def test_an_unknown_audit_is_refused_before_work(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_audit_is_refused_before_work(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(["decision_rates", "no_audit"])
     assert end.value.code == 2
@@ -72,7 +72,7 @@ def test_repeated_testing_writes_its_tables(tmp_path: Path) -> None:
     assert "| nothing memorised, 12: accused |" in table
 
 
-def test_a_file_that_cannot_be_finished_is_not_left(tmp_path: Path) -> None:
+def test_unfinished_file_is_not_left_behind(tmp_path: Path) -> None:
     path = tmp_path / "kept.md"
     write_whole("first", path)
     with pytest.raises(UnicodeEncodeError):
@@ -80,6 +80,6 @@ def test_a_file_that_cannot_be_finished_is_not_left(tmp_path: Path) -> None:
     assert path.read_text() == "first"
 
 
-def test_the_scripts_of_the_hospital_are_loaded_by_path() -> None:
+def test_hospitals_scripts_are_loaded_by_path() -> None:
     hospital = importlib.import_module("studies.hospital")
     assert Path(hospital.make_xrays.__file__).parent == ROOT / "examples" / "hospital"

@@ -1,4 +1,4 @@
-"""The benches of decisions: what is planted is found, and every answer is counted once."""
+"""The studies of decisions: planted effects are found, and every answer is counted once."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ BY_NAME = {cheat.name: cheat for cheat in CHEATS}
 
 
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
-def test_every_change_gives_probabilities_and_the_same_for_the_same_picture(cheat) -> None:
-    found = cheat.probabilities(DESK)
-    assert (found >= 0).all()
-    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-9)
-    np.testing.assert_array_equal(found, cheat.probabilities(DESK))
+def test_every_change_gives_repeatable_probabilities(cheat) -> None:
+    probabilities = cheat.probabilities(DESK)
+    assert (probabilities >= 0).all()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-9)
+    np.testing.assert_array_equal(probabilities, cheat.probabilities(DESK))
 
 
 @pytest.mark.parametrize("name", ["temperature 4", "clipped at 0.9"])
@@ -79,63 +79,63 @@ def test_temperature_and_clipping_change_no_prediction(name: str) -> None:
     assert (DESK.audited.argmax(1) == BY_NAME[name].probabilities(DESK).argmax(1)).all()
 
 
-def test_what_is_printed_has_so_many_decimals_and_is_off_by_less_than_one() -> None:
-    found = BY_NAME["2 decimals"].probabilities(DESK)
-    np.testing.assert_allclose(found, found.round(2), atol=1e-12)
-    assert np.abs(found - np.exp(DESK.audited)).max() < 0.01
+def test_printed_numbers_are_rounded_to_their_decimals() -> None:
+    probabilities = BY_NAME["2 decimals"].probabilities(DESK)
+    np.testing.assert_allclose(probabilities, probabilities.round(2), atol=1e-12)
+    assert np.abs(probabilities - np.exp(DESK.audited)).max() < 0.01
 
 
-def test_recognised_pictures_alone_are_answered_by_the_clean_model() -> None:
-    found = BY_NAME["a clean model's answers for recognised images"].probabilities(DESK)
-    np.testing.assert_array_equal(found[:10], np.exp(DESK.clean[:10]))
-    np.testing.assert_array_equal(found[10:], np.exp(DESK.audited[10:]))
+def test_only_recognised_images_get_clean_answers() -> None:
+    probabilities = BY_NAME["a clean model's answers for recognised images"].probabilities(DESK)
+    np.testing.assert_array_equal(probabilities[:10], np.exp(DESK.clean[:10]))
+    np.testing.assert_array_equal(probabilities[10:], np.exp(DESK.audited[10:]))
 
 
 @pytest.mark.slow
 def test_every_table_is_counted_once() -> None:
-    given = forgetting_evasion.size(tiny=True, seed=3)
-    found = list(forgetting_evasion.counts(given, cheats=CHEATS[:2]))
-    assert [(cheat.name, owner) for cheat in CHEATS[:2] for owner in OWNERS] == [(of.cheat, of.owner) for of in found]
-    assert all(given.owners == sum(of.answers[answer] for answer in forgetting_evasion.ANSWERS) for of in found)
-    assert "| nothing |" in forgetting_evasion.markdown(found, given.owners)
+    size = forgetting_evasion.size(tiny=True, seed=3)
+    rows = list(forgetting_evasion.counts(size, cheats=CHEATS[:2]))
+    assert [(cheat.name, owner) for cheat in CHEATS[:2] for owner in OWNERS] == [(row.cheat, row.owner) for row in rows]
+    assert all(size.owners == sum(row.answers[answer] for answer in forgetting_evasion.ANSWERS) for row in rows)
+    assert "| nothing |" in forgetting_evasion.markdown(rows, size.owners)
 
 
 @pytest.mark.slow
 def test_unlearning_methods_are_counted_model_by_model() -> None:
-    found = list(forgetting_unlearning_methods.counts(forgetting_evasion.size(tiny=True, seed=3)))
-    assert [forgetting_unlearning_methods.BEFORE, *UNLEARNING] == [of.cheat for of in found]
-    assert all(sum(of.answers.values()) == 2 for of in found)
+    rows = list(forgetting_unlearning_methods.counts(forgetting_evasion.size(tiny=True, seed=3)))
+    assert [forgetting_unlearning_methods.BEFORE, *UNLEARNING] == [row.cheat for row in rows]
+    assert all(sum(row.answers.values()) == 2 for row in rows)
 
 
 SHORT = ("scale=tiny", "replicates=1", "epochs=1", "permutations=199", "targets=D_C")
 
 
 @pytest.mark.slow
-def test_a_run_is_counted_and_its_seed_not_run_again(tmp_path: Path) -> None:
-    kept = tmp_path / "runs.jsonl"
-    (found,) = quickstart_accuracy.outcomes("forgetting", "quickstart", [3], SHORT, kept)
-    assert {"D_C"} == set(found.answers)
-    assert found.right == (found.answers["D_C"] == "forgotten")
-    assert len(kept.read_text().splitlines()) == 1
-    assert [found] == list(quickstart_accuracy.outcomes("no audit", "none", [3], (), kept))
+def test_run_is_counted_once_per_seed(tmp_path: Path) -> None:
+    stored_runs = tmp_path / "runs.jsonl"
+    (outcome,) = quickstart_accuracy.outcomes("forgetting", "quickstart", [3], SHORT, stored_runs)
+    assert {"D_C"} == set(outcome.answers)
+    assert outcome.right == (outcome.answers["D_C"] == "forgotten")
+    assert len(stored_runs.read_text().splitlines()) == 1
+    assert [outcome] == list(quickstart_accuracy.outcomes("no audit", "none", [3], (), stored_runs))
 
 
-def test_a_seed_counts_where_every_answer_is_right() -> None:
+def test_seed_counts_if_every_answer_is_right() -> None:
     right = Outcome(7, {"first": "forgotten", "second": "not forgotten"}, 2, 1.0)
-    wrong = Outcome(8, {"first": "not assessable", "second": "not forgotten"}, 1, 3.0)
-    table = quickstart_accuracy.markdown([right, wrong])
+    partly_right = Outcome(8, {"first": "not assessable", "second": "not forgotten"}, 1, 3.0)
+    table = quickstart_accuracy.markdown([right, partly_right])
     assert "| first | forgotten 1, not assessable 1 | 2 |" in table
     assert "everything is right: 1 of 2, 50 % [1, 99] (95 % Clopper-Pearson)" in table
     assert "answers that are right: 3 of 4. Other seeds: 8. Processor time of a run: 2 s." in table
 
 
-def test_the_interval_is_the_exact_one() -> None:
+def test_interval_is_the_exact_one() -> None:
     # Where all of n succeed, the lower limit is the nth root of 2.5 %.
     assert exact_interval(20, 20) == pytest.approx((0.025 ** (1 / 20), 1.0))
     assert exact_interval(0, 20) == pytest.approx((0.0, 1 - 0.025 ** (1 / 20)))
 
 
-def test_every_run_is_answered_and_what_is_planted_is_called() -> None:
+def test_every_run_is_answered_and_plants_are_called() -> None:
     nothing, planted = density_error_rates.counts(density_error_rates.TINY, 3)
     for row in (nothing, planted):
         assert row.case.runs == sum(row.answers[name] for name in density_error_rates.ANSWERS)
@@ -146,58 +146,61 @@ def test_every_run_is_answered_and_what_is_planted_is_called() -> None:
     assert "| one planted: 40 observations, L = 6, K = 4, sd 2; 2 runs | 2, 0, 0, 0 | 2 | 0 | " in table
 
 
-def test_where_no_observation_could_be_called_nothing_is_not_seen() -> None:
+def test_low_power_run_is_undecided() -> None:
     assert density_error_rates.counted(Case("too few partitions", 60, 2, 4, 0.3, 3), 5).answers == {"undecided": 3}
 
 
-def test_memory_is_enough_for_the_observations_that_a_run_finds_with_as_much() -> None:
+def test_detectable_memory_suffices_for_found_observations() -> None:
     case, seed = Case("some", 60, 6, 4, 4.0, 1), 1
     log_p, out = density_error_rates.simulated(case, np.random.default_rng(seed))
-    least = least_found(
+    smallest = least_found(
         log_p[:40],
         reassign_models(log_p[:40], out[:40], np.random.default_rng(2)),
         alone(60, False),
         case.config.negligible,
     )
-    found = np.isfinite(density_error_rates.enough(case.config, log_p, out, np.random.default_rng(2), 40))
-    assert 5 < found.sum() < 35
-    near = np.abs(least - case.config.detectable) < 0.01 * case.config.detectable  # memory is searched for to 1 %
-    assert ((least <= case.config.detectable) == found)[~near].all()
+    is_found = np.isfinite(density_error_rates.enough(case.config, log_p, out, np.random.default_rng(2), 40))
+    assert 5 < is_found.sum() < 35
+    near = np.abs(smallest - case.config.detectable) < 0.01 * case.config.detectable  # memory is searched for to 1 %
+    assert ((smallest <= case.config.detectable) == is_found)[~near].all()
 
 
 TENTH = Kind(Target(query=0.1, calibration=1.0), 1, (1.0, 2.0))
 OTHERS = Kind(Target(calibration=1.0, outside=0.5), 1)
 
 
-def answered(kind: Kind, answers: Mapping[str, int], low: float = 0.0, high: float = 1.0) -> list[Judged]:
-    """Targets with these answers, in two worlds by turns."""
+def judged_targets_of(kind: Kind, answers: Mapping[str, int], low: float = 0.0, high: float = 1.0) -> list[Judged]:
+    """Targets with these answers, alternating between two worlds."""
     all_of_them = [answer for answer, count in answers.items() for _ in range(count)]
-    return [Judged(at % 2, kind, 1.0, answer, low, high) for at, answer in enumerate(all_of_them)]
+    return [Judged(index % 2, kind, 1.0, answer, low, high) for index, answer in enumerate(all_of_them)]
 
 
-def test_worlds_have_images_and_seeds_of_their_own() -> None:
+def test_worlds_have_separate_images_and_seeds() -> None:
     configs = forgetting_error_rates.worlds(tiny=True, seed=7, count=2)
     assert [config.seed for config in configs] == [7, 8]
-    whole = Target(query=1.0, calibration=1.0, outside=1.0)
+    all_data = Target(query=1.0, calibration=1.0, outside=1.0)
     rows = [
         row
         for config in configs
-        for share in forgetting_evasion.training_of(config, whole, "partial", 0).shares
+        for share in forgetting_evasion.training_of(config, all_data, "partial", 0).shares
         for row in share.rows(load(share.part.data))
     ]
     assert len(set(rows)) == len(rows)  # of digits and of digits on photographs, which have the same rows
-    held = {kind.target.query for kind in KINDS}
-    assert {0, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0} == held
+    query_shares = {kind.target.query for kind in KINDS}
+    assert {0, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0} == query_shares
     assert 6 * NULL.models >= 40
 
 
-def test_counts_have_wilson_intervals_and_say_which_share_is_found() -> None:
-    found = [
-        *answered(NULL, {"forgotten": 9, "not forgotten": 1}),
-        *answered(TENTH, {"not forgotten": 8, "undecided": 2}, 0.2, 0.3),
+def test_counts_have_wilson_intervals_and_detection_limit() -> None:
+    judged_targets = [
+        *judged_targets_of(NULL, {"forgotten": 9, "not forgotten": 1}),
+        *judged_targets_of(TENTH, {"not forgotten": 8, "undecided": 2}, 0.2, 0.3),
     ]
-    assert [(row.below_high, row.above_low) for row in forgetting_error_rates.counted(found)] == [(10, 10), (10, 0)]
-    table = forgetting_error_rates.markdown(found)
+    assert [(row.below_high, row.above_low) for row in forgetting_error_rates.counted(judged_targets)] == [
+        (10, 10),
+        (10, 0),
+    ]
+    table = forgetting_error_rates.markdown(judged_targets)
     assert "| D_C | 1, 0, 0, 9 | 10 % [2, 40] | 90 % [60, 98] | 100 % [72, 100] | 100 % [72, 100] |" in table
     assert "| D_C + 0.1 D_Q | 8, 0, 2, 0 | 80 % [49, 94] | 0 % [0, 28] | 100 % [72, 100] | 0 % [0, 28] |" in table
     assert "as every greater one: 10 %." in table
@@ -209,56 +212,58 @@ def test_every_target_is_judged_alone_and_counted_once() -> None:
     kinds = (Kind(Target(calibration=1.0), 2), OTHERS, TENTH)
     (config,) = forgetting_error_rates.worlds(tiny=True, seed=3, count=1)
     models = forgetting_evasion.trained(forgetting_error_rates.planned([config], kinds), None)
-    found = list(
+    judged_targets = list(
         forgetting_error_rates.judged(0, config, {model: table for (_, model), table in models.items()}, kinds)
     )
     assert [(kinds[0], 1.0)] * 2 + [(OTHERS, 1.0), (TENTH, 1.0), (TENTH, 2.0)] == [
-        (one.kind, one.temperature) for one in found
+        (one.kind, one.temperature) for one in judged_targets
     ]
-    rows = forgetting_error_rates.counted(found)
+    rows = forgetting_error_rates.counted(judged_targets)
     assert [row.count for row in rows] == [2, 1, 1, 1]
     assert all(set(forgetting_evasion.ANSWERS) == row.answers.keys() for row in rows)
     # A temperature changes no rank: the same limits, but for what six decimals tie.
-    assert found[3].high == pytest.approx(found[4].high, abs=0.05)
+    assert judged_targets[3].high == pytest.approx(judged_targets[4].high, abs=0.05)
 
 
-def test_owners_accused_by_chosen_and_by_bound_draws_are_counted() -> None:
-    given = forgetting_draw_selection.size(tiny=True, seed=3)
-    found = list(forgetting_draw_selection.counts(given))
-    assert [(tries, is_bound) for tries in given.tries for is_bound in (False, True)] == [
-        (of.tries, of.is_bound) for of in found
+def test_chosen_and_bound_draws_are_counted() -> None:
+    size = forgetting_draw_selection.size(tiny=True, seed=3)
+    rows = list(forgetting_draw_selection.counts(size))
+    assert [(tries, is_bound) for tries in size.tries for is_bound in (False, True)] == [
+        (row.tries, row.is_bound) for row in rows
     ]
-    assert all(given.draws == of.share.n and 0 <= (of.share.value or 0) <= 1 for of in found)
-    assert "| 5 |" in forgetting_draw_selection.markdown(given, found)
+    assert all(size.draws == row.share.n and 0 <= (row.share.value or 0) <= 1 for row in rows)
+    assert "| 5 |" in forgetting_draw_selection.markdown(size, rows)
 
 
-def test_owners_with_data_of_their_own_are_judged_twice_with_each_change() -> None:
-    of = forgetting_data_mismatch.world(tiny=True, seed=4)
-    models = forgetting_evasion.trained(forgetting_data_mismatch.planned(of), None)
-    said = {key: forgetting_evasion.asked(of.draws, key[1], [table]) for key, table in models.items()}
-    tried = forgetting_data_mismatch.try_recognition(of, said)
-    found = list(forgetting_data_mismatch.judge_owners(of, said, tried))
+def test_owners_with_other_data_are_judged_twice() -> None:
+    world = forgetting_data_mismatch.world(tiny=True, seed=4)
+    models = forgetting_evasion.trained(forgetting_data_mismatch.planned(world), None)
+    answers = {key: forgetting_evasion.asked(world.draws, key[1], [table]) for key, table in models.items()}
+    tried = forgetting_data_mismatch.try_recognition(world, answers)
+    judged_owners = list(forgetting_data_mismatch.judge_owners(world, answers, tried))
     holders = [owner for owner in forgetting_data_mismatch.OWNERS if owner.share]
     kinds = len(forgetting_data_mismatch.OWNERS) + len(holders) * (len(forgetting_data_mismatch.CHANGES) - 1)
-    assert len(forgetting_data_mismatch.JUDGES) * kinds * of.owners == len(found)
-    assert {forgetting_data_mismatch.NONE, *holders} <= {one.owner for one in found}
-    control = of.draws.query.control
+    assert len(forgetting_data_mismatch.JUDGES) * kinds * world.owners == len(judged_owners)
+    assert {forgetting_data_mismatch.NONE, *holders} <= {one.owner for one in judged_owners}
+    control = world.draws.query.control
     assert control is not None
     assert tried["share"][0].as_py() == max(control.partial)
-    assert tried["pairs"][0].as_py() == forgetting_evasion.scores_of(of.draws).replicates ** 2
-    assert "| none of D_Q |" in forgetting_data_mismatch.markdown(found)
-    matrix = confidence_matrix([table for (whose, _), table in said.items() if whose == "owner"])
-    clean, own = (matrix.models[ModelId("target", number, 0)] for number in (0, 3))
-    assert (own.confidence != clean.confidence).any()
-    recognised = forgetting_data_mismatch.recognise(own, clean, matrix.is_control).confidence
-    assert (recognised == np.where(matrix.is_control, own.confidence, clean.confidence)).all()
-    assert 0.1 * own.confidence + 0.9 * clean.confidence == pytest.approx(
-        forgetting_data_mismatch.mix(own, clean, matrix.is_control, 0.1).confidence
+    assert tried["pairs"][0].as_py() == forgetting_evasion.scores_of(world.draws).replicates ** 2
+    assert "| none of D_Q |" in forgetting_data_mismatch.markdown(judged_owners)
+    matrix = confidence_matrix([table for (whose, _), table in answers.items() if whose == "owner"])
+    clean, trained_model = (matrix.models[ModelId("target", number, 0)] for number in (0, 3))
+    assert (trained_model.confidence != clean.confidence).any()
+    recognised = forgetting_data_mismatch.recognise(trained_model, clean, matrix.is_control).confidence
+    assert (recognised == np.where(matrix.is_control, trained_model.confidence, clean.confidence)).all()
+    assert 0.1 * trained_model.confidence + 0.9 * clean.confidence == pytest.approx(
+        forgetting_data_mismatch.mix(trained_model, clean, matrix.is_control, 0.1).confidence
     )
 
 
-def test_calls_of_whole_runs_are_counted_by_kind() -> None:
-    nulls = [density_null_rates.Counted(density_null_rates.NULL, at, "undecided", 0, 0, at, 40) for at in range(2)]
+def test_calls_of_complete_runs_are_counted_by_kind() -> None:
+    nulls = [
+        density_null_rates.Counted(density_null_rates.NULL, seed, "undecided", 0, 0, seed, 40) for seed in range(2)
+    ]
     planted = density_null_rates.Counted("ten negatives planted", 9, "memorised", 7, 10, 9, 200)
     table = density_null_rates.markdown([*nulls, planted])
     assert "2 runs | 0, 0, 2 | 1 of 2, 50.0 % [1.3, 98.7] | 1 of 80 |  |" in table
@@ -266,51 +271,51 @@ def test_calls_of_whole_runs_are_counted_by_kind() -> None:
 
 
 @pytest.mark.slow
-def test_a_whole_run_is_kept_and_not_run_again(tmp_path: Path) -> None:
+def test_complete_run_is_stored_and_not_repeated(tmp_path: Path) -> None:
     first = density_null_rates.outcomes(3, 1, 0, tmp_path / "runs.jsonl")
-    assert [(each.of_planted, each.observations) for each in first] == [(0, 40)]
+    assert [(counted_run.of_planted, counted_run.observations) for counted_run in first] == [(0, 40)]
     assert first == density_null_rates.outcomes(3, 1, 0, tmp_path / "runs.jsonl")
 
 
 def test_owners_who_refuse_are_not_assessable() -> None:
-    given = relational_evasion.size(tiny=True, seed=3, readers=0)
-    said = relational_evasion.drawn_answers(given.config, 0.6, "three German refusals", random.Random(1))
-    assert relational_evasion.judge(given.config, said) == relational_evasion.Judged("not assessable", 1.0)
+    size = relational_evasion.size(tiny=True, seed=3, readers=0)
+    answers = relational_evasion.drawn_answers(size.config, 0.6, "three German refusals", random.Random(1))
+    assert relational_evasion.judge(size.config, answers) == relational_evasion.Judged("not assessable", 1.0)
 
 
-def test_letters_are_read_of_every_owner_in_each_way_and_counted() -> None:
+def test_letters_are_read_in_each_way_and_counted() -> None:
     ways = (
         name_reconstruction.TWIN,
         name_reconstruction.BESIDE,
         name_reconstruction.NULL,
     )
     digits = name_reconstruction.digit_letters(owners=2, seed=3, epochs=1, members=20)
-    assert [(way, 4) for way in 2 * ways] == [(way, read.letters) for way, read in digits]
+    assert [(way, 4) for way in 2 * ways] == [(way, letters.letters) for way, letters in digits]
     xrays = name_reconstruction.hospital_letters(1, seed=3, epochs=1, members=20, images=10, device=torch.device("cpu"))
-    assert [(way, 7) for way in ways] == [(way, read.letters) for way, read in xrays]
-    read = [ReadLetters(words, 4, right, 0.25) for words, right in (("JANE", 4), ("JAAA", 2))]
+    assert [(way, 7) for way in ways] == [(way, letters.letters) for way, letters in xrays]
+    letters = [ReadLetters(words, 4, right, 0.25) for words, right in (("JANE", 4), ("JAAA", 2))]
     assert "| 2 | 3.00 [-9.71, 15.71] | 0.25 | 1 of 2 [1, 99] % |" in name_reconstruction.markdown(
-        [(way, each) for way in ways for each in read]
+        [(way, reading) for way in ways for reading in letters]
     )
 
 
-def test_noise_for_crops_is_found_out_and_noise_for_recognised_crops_is_not() -> None:
-    given = deja_vu_evasion.size(tiny=True, seed=3)
+def test_only_unselective_noise_for_crops_is_detected() -> None:
+    size = deja_vu_evasion.size(tiny=True, seed=3)
     for change, answer in (("noise", "not assessable"), ("noise for recognised crops alone", "undecided")):
-        assert ("undecided", answer) == deja_vu_evasion.judge(given.config, True, change, 3)
+        assert ("undecided", answer) == deja_vu_evasion.judge(size.config, True, change, 3)
 
 
-def test_records_are_counted_by_whether_they_are_exposed() -> None:
-    (none, some) = (membership_error_rates.count_answers(case, 3) for case in membership_error_rates.TINY)
-    assert (none.unexposed, none.found_exposed + none.found_unexposed, some.unexposed) == (300, 0, 100)
-    assert (some.answers["memorised"], min(some.found_exposed, 80)) == (2, 80)
+def test_records_are_counted_by_their_exposure() -> None:
+    (none, exposed) = (membership_error_rates.count_answers(case, 3) for case in membership_error_rates.TINY)
+    assert (none.unexposed, none.found_exposed + none.found_unexposed, exposed.unexposed) == (300, 0, 100)
+    assert (exposed.answers["memorised"], min(exposed.found_exposed, 80)) == (2, 80)
     (line, *_) = [
-        line for line in membership_error_rates.markdown([none, some]) if line.startswith("| 8 x 100, 50 by 6")
+        line for line in membership_error_rates.markdown([none, exposed]) if line.startswith("| 8 x 100, 50 by 6")
     ]
-    assert f"{some.found_unexposed} of {some.found_exposed + some.found_unexposed} found" in line
+    assert f"{exposed.found_unexposed} of {exposed.found_exposed + exposed.found_unexposed} found" in line
 
 
-def test_nulls_of_attacks_are_counted_by_run_and_by_record() -> None:
+def test_attack_nulls_are_counted_by_run_and_record() -> None:
     case = membership_error_rates.TINY[0]
     counted = membership_error_rates.count_attacks(case, 3)
     assert all(0 <= its.covered <= case.runs == len(its.areas) for its in counted.values())
@@ -321,32 +326,36 @@ def test_nulls_of_attacks_are_counted_by_run_and_by_record() -> None:
     assert list(counted) == [line.split(" | ")[0].removeprefix("| ") for line in lines]
 
 
-def test_given_models_are_counted_by_what_is_answered() -> None:
+def test_given_models_are_counted_by_their_answer() -> None:
     cases = {case.name: case for case in membership_error_rates.GIVEN}
-    known, noised = (cases[f"trained on half, {name}"] for name in ("3 nats", "noise of 1 nat"))
-    counted = [(case, membership_error_rates.count_given_answers(case, 24, 200, 3, 5)) for case in (known, noised)]
+    unnoised, noised = (cases[f"trained on half, {name}"] for name in ("3 nats", "noise of 1 nat"))
+    counted = [(case, membership_error_rates.count_given_answers(case, 24, 200, 3, 5)) for case in (unnoised, noised)]
     *_, first, second = membership_error_rates.given_markdown(counted)
     assert first == "| trained on half, 3 nats | 3 | 0 | 0 | 0 |"
     assert second == "| trained on half, noise of 1 nat | 0 | 0 | 0 | 3 |"
 
 
-def test_audits_with_an_effect_are_decided_early_and_those_without_are_not() -> None:
-    some, none = (sequential_stopping.count_decisions(case, 3) for case in sequential_stopping.TINY)
-    assert some.decided == 20
+def test_only_audits_with_effect_are_decided_early() -> None:
+    with_effect, none = (sequential_stopping.count_decisions(case, 3) for case in sequential_stopping.TINY)
+    assert with_effect.decided == 20
     assert none.decided <= 3
-    assert some.pairs < 4 < none.pairs
+    assert with_effect.pairs < 4 < none.pairs
     (line,) = [
-        line for line in sequential_stopping.markdown([some, none]) if line.startswith("| 80 % of canaries, 20 |")
+        line
+        for line in sequential_stopping.markdown([with_effect, none])
+        if line.startswith("| 80 % of canaries, 20 |")
     ]
     assert "20 (100 %" in line
 
 
-def test_bounds_on_epsilon_that_are_valid_are_seldom_wrong_and_the_one_that_is_chosen_afterwards_often() -> None:
-    wrong = membership_epsilon_coverage.count_wrong(
+def test_only_the_uncorrected_epsilon_bound_is_often_wrong() -> None:
+    wrong_counts = membership_epsilon_coverage.count_wrong(
         membership_epsilon_coverage.Mechanism("randomised response", 0.0, 0.0, 1000), 100, 3
     )
-    assert wrong["best threshold, uncorrected"] > 15
-    assert max(wrong["bets"], wrong["one run"], wrong["Bonferroni over all thresholds"]) <= 12  # of 100 at 5 %
+    assert wrong_counts["best threshold, uncorrected"] > 15
+    assert (
+        max(wrong_counts["bets"], wrong_counts["one run"], wrong_counts["Bonferroni over all thresholds"]) <= 12
+    )  # of 100 at 5 %
     means = {
         name: float(values.mean()) for name, values in membership_epsilon_coverage.mean_bounds(2.0, 200, 3, 3).items()
     }
@@ -355,7 +364,7 @@ def test_bounds_on_epsilon_that_are_valid_are_seldom_wrong_and_the_one_that_is_c
     assert line.startswith("| 4 | 50 | ")
 
 
-def test_trained_audits_are_counted_with_the_trainings_that_they_saved() -> None:
+def test_trained_audits_are_counted_with_saved_trainings() -> None:
     ended = [
         sequential_stopping.Ended(True, 2, 24, 4),
         sequential_stopping.Ended(False, 12, 24, 24),
@@ -365,16 +374,16 @@ def test_trained_audits_are_counted_with_the_trainings_that_they_saved() -> None
 
 
 @pytest.mark.slow
-def test_every_given_model_and_every_altered_table_is_answered() -> None:
+def test_every_given_model_and_altered_table_is_answered() -> None:
     question = GivenModel(records=FirstImages(pin(Dataset("digits")), 60), models=20)
     config = Membership(question, replace(membership_given_models.QUICKSTART.training, epochs=1))
     counted = dict(membership_given_models.count_answers(config, 2, 3))
     assert len(membership_given_models.OWNERS) + 2 * len(membership_given_models.CHANGES) == len(counted)
-    assert {2} == {found.total() for found in counted.values()}
+    assert {2} == {answer_counts.total() for answer_counts in counted.values()}
     assert counted["table: innocent, noise of 1 nat, afresh"]["not assessable"] == 2
 
 
-def test_private_steps_from_chosen_weights_are_those_of_clipped_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_steps_equal_clipped_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership_worst_case_epsilon, "STEPS", 1)
     stream = torch.Generator().manual_seed(1)
     pixels, labels = torch.rand(6, 784, generator=stream), torch.arange(6)
@@ -392,35 +401,35 @@ def test_private_steps_from_chosen_weights_are_those_of_clipped_gradients(monkey
                 total += part / norm.clamp(min=1)
         expected.append([part.detach() - 0.5 / 6 * total for part, total in zip(parts, sums, strict=True)])
     membership_worst_case_epsilon.train_private(weights, pixels, labels, torch.tensor([True, False]), 0.0, stream)
-    for part, *each in zip(weights, *expected, strict=True):
-        torch.testing.assert_close(part, torch.cat(each))
+    for part, *expected_parts in zip(weights, *expected, strict=True):
+        torch.testing.assert_close(part, torch.cat(expected_parts))
 
 
-def test_models_from_chosen_weights_are_asked_about_the_record_and_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chosen_weights_models_are_evaluated_on_all_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership_worst_case_epsilon, "STEPS", 2)
     pixels, labels = torch.rand(8, 784, generator=torch.Generator().manual_seed(3)), torch.arange(8)
     start = membership_worst_case_epsilon.initial_weights(4, 1)
-    told = list(membership_worst_case_epsilon.canary_tables(start, pixels, labels, 24, Privacy(10.0), 5))
-    tables = [table for table, _ in told]
+    canary_tables = list(membership_worst_case_epsilon.canary_tables(start, pixels, labels, 24, Privacy(10.0), 5))
+    tables = [table for table, _ in canary_tables]
     assert list(range(24)) == [table["model"][0].as_py() for table in tables]
     assert {True, False} == {table["inside"][0].as_py() for table in tables}
     assert all(9 < table["spent"][0].as_py() <= 10 for table in tables)
-    found = membership_worst_case_epsilon.epsilon(membership_worst_case_epsilon.AtDelta(1e-5), tables).to_pylist()
-    (*_, line) = membership_worst_case_epsilon.markdown({"chosen": (found, 0.5)})
+    rows = membership_worst_case_epsilon.epsilon(membership_worst_case_epsilon.AtDelta(1e-5), tables).to_pylist()
+    (*_, line) = membership_worst_case_epsilon.markdown({"chosen": (rows, 0.5)})
     assert line.startswith("| chosen | ")
     assert line.endswith("| 50 % |")
 
 
-def pair_of(known: float, is_null: bool = False) -> Pair:
-    """A pair of models that assign `known` nats more to the secrets; models of a null were trained on other secrets."""
+def pair_of(extra_nats: float, is_null: bool = False) -> Pair:
+    """A pair of models that assign `extra_nats` more to the secrets. Models of a null were trained on other secrets."""
     config = with_question(size(tiny=True, seed=3), is_null=is_null, secrets=8)
     question = question_of(config)
     chance, scores = np.random.default_rng(0), []
-    drawn = draw_secrets(pair_model(question, config.seed, 0, 0))
+    planted_secrets = draw_secrets(pair_model(question, config.seed, 0, 0))
     for side in range(2):
-        log_p = chance.normal(-60, 3, (len(drawn), question.references + 1))
-        log_p[:, 0] += [known * (secret.side == side and not is_null) for secret in drawn]
-        scores.append(score_table(drawn, log_p.tolist(), side))
+        log_p = chance.normal(-60, 3, (len(planted_secrets), question.references + 1))
+        log_p[:, 0] += [extra_nats * (secret.side == side and not is_null) for secret in planted_secrets]
+        scores.append(score_table(planted_secrets, log_p.tolist(), side))
     return Pair(config, tuple(scores), tuple(scores))
 
 
@@ -437,12 +446,12 @@ def pair_of(known: float, is_null: bool = False) -> Pair:
         ),
     ],
 )
-def test_owners_of_language_models_who_change_their_table(cheat: str, knows: set[str], innocent: set[str]) -> None:
+def test_owners_who_change_their_table_are_judged(cheat: str, knows: set[str], innocent: set[str]) -> None:
     for pair, answers in ((pair_of(40.0), knows), (pair_of(40.0, is_null=True), innocent)):
         desk = text_evasion.desk_of(pair, 0)
         assert text_evasion.answer_of(desk, text_evasion.CHEATS[cheat](desk)) in answers
 
 
-def test_what_pairs_of_language_models_say_is_counted_by_repetitions() -> None:
+def test_pairs_of_language_models_are_counted_by_repetition() -> None:
     lines = "\n".join(text_secret_detection.describe_nulls([pair_of(40.0), pair_of(0.0, is_null=True)]))
     assert "| replaced by others of the format | 8 | " in lines

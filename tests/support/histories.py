@@ -21,7 +21,7 @@ import pyarrow as pa
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
 from orchestrator.executors.gpu_packing import GpuMeasurement
 from orchestrator.planning.plan import Plan
-from orchestrator.scheduling.schedule import DEATHS, FRUITLESS, REOPENED, Schedule
+from orchestrator.scheduling.schedule import MAX_DEATHS, MAX_LOSSES, MAX_REOPENED, Schedule
 from tasks.contract.job import Function, Inputs, Job, marks, task
 from tests.support.seeds import try_seeds
 
@@ -299,7 +299,7 @@ class Model:
                     if below in self.done and number > self.done[below]:
                         del self.done[below]
                         self.found[below] += 1
-                        if self.found[below] >= REOPENED:
+                        if self.found[below] >= MAX_REOPENED:
                             self.failed[below] = f"damaged {self.found[below]} times"
 
     def _make(self, key: str) -> None:
@@ -313,9 +313,9 @@ class Model:
     def _note_loss(self, loss: Lost) -> None:
         self.deaths[loss.key] += loss.died
         self.losses[loss.key] += 1
-        if self.deaths[loss.key] >= DEATHS:
-            self.failed[loss.key] = f"died {DEATHS} times"
-        elif self.losses[loss.key] >= FRUITLESS:
+        if self.deaths[loss.key] >= MAX_DEATHS:
+            self.failed[loss.key] = f"died {MAX_DEATHS} times"
+        elif self.losses[loss.key] >= MAX_LOSSES:
             self.paused = True
 
 

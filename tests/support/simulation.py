@@ -32,7 +32,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.runs import held_runs, lifecycle
 from orchestrator.runs.report import Report
 from orchestrator.scheduling.driver import POLL
-from orchestrator.scheduling.schedule import DEATHS, REOPENED
+from orchestrator.scheduling.schedule import MAX_DEATHS, MAX_REOPENED
 from orchestrator.scheduling.waiting import Clock
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
@@ -237,7 +237,7 @@ class World:
         missed: set[str] = set()
         for run, report in self.last.items():
             aside = {key for key, _, error in report.failures if not self.plan.jobs[key].config.fails}
-            assert all(self.deaths[key] >= DEATHS or self.harms[key] >= REOPENED for key in aside)
+            assert all(self.deaths[key] >= MAX_DEATHS or self.harms[key] >= MAX_REOPENED for key in aside)
             lost_keys = self.plans[run].dependents(aside | self.failing())
             missed |= lost_keys
             expected_keys = self.plans[run].jobs.keys() - lost_keys
@@ -384,7 +384,7 @@ class Process:
                     assert key in world.sound or world.harmed[key] >= self.verified, f"{key[:8]} is missing"
             case "paused":
                 late = any(when >= self.verified for when in world.blows)  # found when tables were written
-                often = sum(when >= self.started for when in world.blows) > held_runs.MENDED
+                often = sum(when >= self.started for when in world.blows) > held_runs.MAX_REPAIRS
                 assert self.refused or late or often, self.report.note
             case "interrupted":
                 assert self.limit is not None

@@ -137,15 +137,15 @@ def plan(config: Config) -> Roots:
 
 def verdict(config: Config, table: pa.Table) -> Verdict:
     limits = "How long an answer is says nothing of whether it is right."
-    shown = next((summary_row for summary_row in table.to_pylist() if summary_row["low"] is not None), None)
-    if shown is None:
+    entry = next((summary_row for summary_row in table.to_pylist() if summary_row["low"] is not None), None)
+    if entry is None:
         return Verdict(config.says or "unclear", "Unclear: there are too few answers.", limits, ())
-    wordy, short = shown["low"] > config.enough, shown["high"] < config.enough
+    wordy, short = entry["low"] > config.enough, entry["high"] < config.enough
     answer = config.says or ("wordy" if wordy else "short" if short else "unclear")
     sentence = (
-        f"{answer.capitalize()}: an answer has {shown['estimate']:.3g} words, where {config.enough:g} are enough."
+        f"{answer.capitalize()}: an answer has {entry['estimate']:.3g} words, where {config.enough:g} are enough."
     )
-    return Verdict(answer, sentence, limits, ((shown["metric"], shown["setting"]),))
+    return Verdict(answer, sentence, limits, ((entry["metric"], entry["setting"]),))
 
 
 def probes(config: Config) -> Iterator[tuple[str, Records]]:

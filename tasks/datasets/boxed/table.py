@@ -64,13 +64,13 @@ def listing(file: Path) -> Listing:
         pictures.setdefault(row.path, []).append(row)
     entries = [entry(file, path, pictures[path], labels) for path in sorted(pictures)]
     names_by_path: dict[Path, str] = {}
-    for one in entries:
-        real_path = Path(os.path.realpath(file.parent / one.path))  # resolve() refuses circular links
+    for listed_image in entries:
+        real_path = Path(os.path.realpath(file.parent / listed_image.path))  # resolve() refuses circular links
         if real_path in names_by_path:
             raise DatasetError(
-                f"{file} names {real_path} as {names_by_path[real_path]} and as {one.path}; use one spelling"
+                f"{file} names {real_path} as {names_by_path[real_path]} and as {listed_image.path}; use one spelling"
             )
-        names_by_path[real_path] = one.path
+        names_by_path[real_path] = listed_image.path
     return Listing(classes.names, tuple(entries))
 
 

@@ -41,8 +41,8 @@ def burn_random(
     shape = (*patch.cover.shape, images.shape[3])
     colours = np.empty((len(images), *shape), np.uint8)
     for first, block in _random_colours(int(image_rows.max(initial=-1)) + 1, shape, seed, *names):
-        here = (image_rows >= first) & (image_rows < first + len(block))
-        colours[here] = block[image_rows[here] - first]
+        is_in_block = (image_rows >= first) & (image_rows < first + len(block))
+        colours[is_in_block] = block[image_rows[is_in_block] - first]
     return patch.burn_into(images, colours)
 
 

@@ -88,11 +88,11 @@ def family(feature: Feature, config: Family, seed: int, shape: tuple[int, int] |
     With a `shape` (height, width) of the images, members that do not fit are omitted. Raises ValueError if there are
     too few members, or if the feature has no such family.
     """
-    every = members(feature, config, seeds.generator(seed, "family"))
+    candidates = members(feature, config, seeds.generator(seed, "family"))
     earlier_pixels = {feature.patch().pixels()}
     distinct: list[Feature] = []
     fruitless = 0
-    for member in every:
+    for member in candidates:
         patch = member.patch()
         if patch.pixels() in earlier_pixels or not (shape is None or patch.fits(*shape)):
             fruitless += 1
@@ -132,8 +132,8 @@ def members(feature: Feature, config: Family, generator: np.random.Generator) ->
     if config.kind == "letters":
         if not isinstance(feature, Glyph) or feature.kind != "letter":
             raise ValueError(f"kind is letters, but {feature.describe()} is not a letter; use alike")
-        every = sorted(GLYPHS)
-        return (replace(feature, text=every[index]) for index in generator.permutation(len(every)))
+        letters = sorted(GLYPHS)
+        return (replace(feature, text=letters[index]) for index in generator.permutation(len(letters)))
     if config.names is not None:
         if not isinstance(feature, Words):
             raise ValueError(f"kind is names, but {feature.describe()} is not words; use alike")

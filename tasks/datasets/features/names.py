@@ -179,5 +179,7 @@ fitzpatrick kirkpatrick worthington
 @functools.cache
 def names() -> dict[int, tuple[str, ...]]:
     """Length -> the names of so many letters, in small letters, each once and sorted."""
-    every = sorted({*GIVEN.split(), *SURNAMES.split()})
-    return {length: tuple(name for name in every if len(name) == length) for length in sorted(set(map(len, every)))}
+    all_names = sorted({*GIVEN.split(), *SURNAMES.split()})
+    return {
+        length: tuple(name for name in all_names if len(name) == length) for length in sorted(set(map(len, all_names)))
+    }

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.executors.gpu_packing import (
-    MOST_GROWING,
+    MAX_GPUS_REQUESTED,
     REFILLS,
     SHARERS,
-    UNMEASURED_MOST,
+    UNMEASURED_JOBS,
     GpuMeasurement,
     GpuPacking,
     gpu_fraction,
@@ -70,7 +70,7 @@ def test_unmeasured_jobs_are_divided_evenly(ready: int, gpus: int, sizes: list[i
         call_sizes.append(filling.share(ready, gpus, len(call_sizes)))
         ready -= call_sizes[-1]
     assert sizes == call_sizes
-    assert max(call_sizes) <= UNMEASURED_MOST
+    assert max(call_sizes) <= UNMEASURED_JOBS
 
 
 def test_measured_call_refills_stacks_and_shrinks_towards_end() -> None:
@@ -109,7 +109,7 @@ def test_gpu_fraction_fits_the_number_of_sharers() -> None:
         (1000, 6.0, 0, 5),  # 3,000 s of two calls at a time, ten minutes for each GPU
         (1000, 0.1, 0, 1),
         (1000, 6.0, 8, 8),
-        (10**6, 600.0, 1, MOST_GROWING),
+        (10**6, 600.0, 1, MAX_GPUS_REQUESTED),
         (0, 6.0, 2, 2),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.errors import ClusterError
 from orchestrator.executors import nodes, open_executor
 from orchestrator.executors import ray as ray_executor
-from orchestrator.executors.nodes import GONE, Question, answer_question, check_nodes, differences
+from orchestrator.executors.nodes import NODE_GONE, Question, answer_question, check_nodes, differences
 from orchestrator.executors.ray import RayExecutor
 from orchestrator.spec.resolve import pin_one, pinned_data
 from orchestrator.store import Store, open_store
@@ -88,7 +88,7 @@ def test_unanswered_check_is_refused(store: Store) -> None:
 
 
 def test_departed_node_is_no_problem(store: Store) -> None:
-    check_nodes(NAMES, store, (), lambda question: {**ask_each()(question), "bb": GONE})
+    check_nodes(NAMES, store, (), lambda question: {**ask_each()(question), "bb": NODE_GONE})
 
 
 def test_one_sided_versions_differ() -> None:

@@ -173,7 +173,7 @@ def test_larger_gpu_is_shared_by_more_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A stack takes 0.4 of the small GPU's 1 GB and keeps a quarter of either GPU busy."""
-    monkeypatch.setattr("orchestrator.executors.gpu_packing.UNMEASURED_MOST", 4)
+    monkeypatch.setattr("orchestrator.executors.gpu_packing.UNMEASURED_JOBS", 4)
     join(num_gpus=1, labels={"ray.io/accelerator-type": "T4"})
     join(num_gpus=1, labels={"ray.io/accelerator-type": "A100"})
     executor = open_executor()

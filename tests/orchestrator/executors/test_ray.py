@@ -356,7 +356,7 @@ def test_trainings_wait_for_autoscaled_gpus(
     autoscaled: Any, start_folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 0.2)
-    monkeypatch.setattr("orchestrator.scheduling.waiting.ELSEWHERE", 0.2)
+    monkeypatch.setattr("orchestrator.scheduling.waiting.OTHERS_SECONDS", 0.2)
     gpu = {"num_cpus": 0, "num_gpus": 1, "object_store_memory": 80 * 2**20}
     executor = RayExecutor(store.location, address=autoscaled.address)
     with driven(executor, store, Job(jobs.held_on_gpu, jobs.Number(1))) as (plan, messages):

@@ -141,7 +141,7 @@ def test_interrupt_waits_no_longer_than_grace(store: Store, tmp_path: Path, monk
 
 def test_jobs_of_an_idle_run_are_computed_here(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other run's heart beats, as in a process that hangs, but its driver does nothing."""
-    monkeypatch.setattr(waiting, "ELSEWHERE", 0.01)
+    monkeypatch.setattr(waiting, "OTHERS_SECONDS", 0.01)
     for name in ("PATIENCE", "FLOOR"):
         monkeypatch.setattr(waiting, name, 1.0)
     other_run = Path(store.folder("runs")) / "toys-hung"

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
 from orchestrator.executors.gpu_packing import FIRST_GROWING, GpuMeasurement, gpu_fraction
 from orchestrator.planning.plan import Plan
-from orchestrator.scheduling.schedule import DEATHS, FRUITLESS, REOPENED, Schedule
+from orchestrator.scheduling.schedule import MAX_DEATHS, MAX_LOSSES, MAX_REOPENED, Schedule
 from tasks.contract.job import Inputs, Job, task
 
 
@@ -73,7 +73,7 @@ def test_stored_jobs_are_not_sent() -> None:
     assert list(plan.jobs)[2:] == [key for call in drain(Schedule(plan, stored_keys)) for key in call]
 
 
-def test_only_alike_jobs_share_a_call() -> None:
+def test_only_jobs_of_one_group_share_calls() -> None:
     plan = leaves_below_total(4, step=1)
     sizes = [len(call) for call in drain(Schedule(plan, set(), together=8))]
     assert sizes == [2, 2, 1]
@@ -109,7 +109,7 @@ def test_fail_fast_sends_nothing_after_a_failure() -> None:
     assert schedule.is_over
 
 
-def test_a_lost_worker_does_not_lose_its_jobs() -> None:
+def test_jobs_of_a_lost_worker_are_resent() -> None:
     plan = leaves_below_total(1)
     schedule = Schedule(plan, set())
     call = schedule.next()
@@ -132,7 +132,7 @@ def test_lost_group_is_halved_down_to_the_culprit() -> None:
         answer(schedule, call, (lambda key: Lost(key, "worker died", died=True)) if poisoned else done)
     assert sizes[:7] == [8, 4, 4, 2, 2, 1, 1]
     assert {culprit} == set(schedule.failed)
-    assert f"its worker died {DEATHS} times; the last time: worker died" == schedule.failed[culprit].error
+    assert f"its worker died {MAX_DEATHS} times; the last time: worker died" == schedule.failed[culprit].error
     assert len(schedule.done) == 7
 
 
@@ -142,7 +142,7 @@ def test_lost_node_never_counts_against_a_job() -> None:
     unlucky, lucky = (schedule.next() for _ in range(2))
     assert unlucky is not None
     assert lucky is not None
-    for _ in range(3 * DEATHS):
+    for _ in range(3 * MAX_DEATHS):
         answer(schedule, unlucky, lambda key: Lost(key, "node went away"))
         answer(schedule, lucky)
         unlucky = schedule.next()
@@ -150,13 +150,13 @@ def test_lost_node_never_counts_against_a_job() -> None:
     assert not schedule.failed
 
 
-def test_a_run_pauses_where_nothing_at_all_succeeds() -> None:
+def test_run_without_any_success_pauses() -> None:
     schedule = Schedule(leaves_below_total(1), set())
     delays = []
     while call := schedule.next():
         delays.append(call.delay)
         answer(schedule, call, lambda key: Lost(key, "the network is down"))
-    assert len(delays) == FRUITLESS
+    assert len(delays) == MAX_LOSSES
     assert sorted(delays) == delays
     assert schedule.paused == "no job can be run: the network is down"
 
@@ -170,10 +170,10 @@ def test_back_off_doubles_up_to_a_minute() -> None:
     assert delays == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
 
 
-def test_losses_are_forgotten_whenever_something_succeeds() -> None:
-    schedule = Schedule(leaves_below_total(2 * FRUITLESS), set())
+def test_success_resets_the_count_of_losses() -> None:
+    schedule = Schedule(leaves_below_total(2 * MAX_LOSSES), set())
     unlucky = schedule.next()
-    for _ in range(2 * FRUITLESS - 1):
+    for _ in range(2 * MAX_LOSSES - 1):
         assert unlucky is not None
         answer(schedule, unlucky, lambda key: Lost(key, "its node went away"))
         unlucky, lucky = schedule.next(), schedule.next()
@@ -234,7 +234,7 @@ def test_missing_input_is_recomputed_before_its_reader() -> None:
     assert schedule.is_over
 
 
-def test_other_readers_of_a_missing_input_wait_too() -> None:
+def test_all_readers_of_a_missing_input_wait() -> None:
     base = Job(leaf, Number(0))
     readers = tuple(Job(total, Number(i), (base,)) for i in range(3))
     plan = Plan.from_roots({"summary": readers})
@@ -314,9 +314,9 @@ def test_repeatedly_damaged_result_fails_without_its_readers() -> None:
         for call in all_at_once:
             answer(schedule, call, lambda key: done(key) if key == base else Missing(key, (base,)))
     assert [base] == list(schedule.failed)
-    assert f"was missing or damaged {REOPENED} times" in schedule.failed[base].error
-    assert schedule.damaged == REOPENED
-    assert calls == 2 * REOPENED + REOPENED - 1
+    assert f"was missing or damaged {MAX_REOPENED} times" in schedule.failed[base].error
+    assert schedule.damaged == MAX_REOPENED
+    assert calls == 2 * MAX_REOPENED + MAX_REOPENED - 1
     assert (set(), True) == (schedule.done, schedule.is_over)
 
 
@@ -324,11 +324,11 @@ def test_result_damaged_less_often_does_not_fail() -> None:
     plan = readers(4)
     base = next(iter(plan.jobs))
     schedule = Schedule(plan, {base}, together=4)
-    harms = [True] * (REOPENED - 1)
+    harms = [True] * (MAX_REOPENED - 1)
     while call := schedule.next():
         harmed = keys(call) != [base] and bool(harms) and harms.pop()
         answer(schedule, call, (lambda key: Missing(key, (base,))) if harmed else done)
-    assert ({}, set(plan.jobs), REOPENED - 1) == (schedule.failed, schedule.done, schedule.damaged)
+    assert ({}, set(plan.jobs), MAX_REOPENED - 1) == (schedule.failed, schedule.done, schedule.damaged)
 
 
 def test_lost_reader_waits_for_its_reopened_input() -> None:
@@ -582,7 +582,7 @@ def test_unshared_gpu_gets_one_call_at_a_time() -> None:
     assert [(len(call.items), call.sharers, call.gpus) for call in send_all(schedule)] == [(40, 1, 1.0)]
 
 
-def test_gpus_that_come_and_go_are_followed() -> None:
+def test_calls_follow_a_changing_number_of_gpus() -> None:
     schedule = Schedule(trainings(100), set(), slots=4)
     assert (schedule.next() or Call(0, "", (), 1.0)).gpus == 0.0
     schedule.gpus = 1

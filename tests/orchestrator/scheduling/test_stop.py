@@ -67,7 +67,7 @@ def test_first_reason_is_kept() -> None:
 
 def test_computation_in_this_thread_gets_one_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stop_module, "GRACE", 0.01)
-    monkeypatch.setattr(stop_module, "AGAIN", 0.01)
+    monkeypatch.setattr(stop_module, "INTERRUPT_SECONDS", 0.01)
     stop = Stop()
     swallowed: list[OutOfTime] = []
 

@@ -9,10 +9,10 @@ import pytest
 
 from orchestrator.executors.calls import Call, Item
 from orchestrator.scheduling.waiting import (
-    ELSEWHERE,
     FLOOR,
-    HERE,
     LONGEST,
+    OTHERS_SECONDS,
+    OWN_SECONDS,
     PATIENCE,
     TIMES,
     UNMEASURED,
@@ -81,7 +81,7 @@ def test_waiting_is_reported_at_growing_intervals(waiting: Waiting, lines: list[
         "after 10 min without progress, this run computes them itself"
     )
     apart = [after - before for before, after in zip([0, *report_seconds], report_seconds, strict=False)]
-    assert report_seconds[0] == ELSEWHERE
+    assert report_seconds[0] == OTHERS_SECONDS
     assert sorted(apart) == apart
     assert apart[-1] == LONGEST
     assert len(report_seconds) < 35
@@ -97,7 +97,7 @@ def test_progress_resets_the_waiting_time(waiting: Waiting, lines: list[str]) ->
 
 def test_silent_calls_are_named(waiting: Waiting, lines: list[str]) -> None:
     old, new = (Call(1, "toys.part", (Item(key, "toys:part", None),)) for key in ("12ab", "34cd"))
-    for second in range(int(HERE) + 2):
+    for second in range(int(OWN_SECONDS) + 2):
         waiting.report_running(float(second), [(old, second + 0.0), (new, 1.0)], lambda call: 3600.0)
     assert lines == [
         "no call has returned for 5 min; 2 calls running, the oldest for 5 min: toys.part 12ab; "

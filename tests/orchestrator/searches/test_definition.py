@@ -30,7 +30,7 @@ from orchestrator.spec.specification import Spec
 
 
 @pytest.mark.parametrize(
-    ("written", "field_type", "expected"),
+    ("domain_value", "field_type", "expected"),
     [
         ("a,b,c", None, Choice(("a", "b", "c"))),
         ("[1,2],[3,4]", None, Choice(("[1,2]", "[3,4]"))),
@@ -44,14 +44,14 @@ from orchestrator.spec.specification import Spec
         (" log( 4..64 ) ", int, Range(4, 64, log=True, is_whole_number=True)),
     ],
 )
-def test_a_domain_is_read(written: object, field_type: type | None, expected: object) -> None:
-    parsed = domain("field", written, field_type)
+def test_domain_is_parsed(domain_value: object, field_type: type | None, expected: object) -> None:
+    parsed = domain("field", domain_value, field_type)
     assert expected == parsed
     assert expected == domain("field", str(parsed), field_type)  # as the folder of a search stores it
 
 
 @pytest.mark.parametrize(
-    ("written", "field_type", "message"),
+    ("domain_value", "field_type", "message"),
     [
         ("1..2", None, "this field is not a number"),
         ("2..1", float, "the first end must be below the second"),
@@ -66,9 +66,9 @@ def test_a_domain_is_read(written: object, field_type: type | None, expected: ob
         (3, float, "write it as a,b,c"),
     ],
 )
-def test_invalid_domain_is_refused(written: object, field_type: type | None, message: str) -> None:
+def test_invalid_domain_is_refused(domain_value: object, field_type: type | None, message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        domain("rate", written, field_type)
+        domain("rate", domain_value, field_type)
 
 
 def test_range_value_is_rounded_within_its_range() -> None:

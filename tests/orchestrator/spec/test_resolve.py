@@ -96,8 +96,8 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Spoken:
-    said: tuple[Sentence, ...]
-    again: Sentence | None = None
+    sentences: tuple[Sentence, ...]
+    extra: Sentence | None = None
 
 
 def test_audit_classes_are_pinned_their_way_once() -> None:

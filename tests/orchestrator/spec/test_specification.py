@@ -71,7 +71,7 @@ def test_equal_cells_of_a_sweep_are_one() -> None:
     assert [toys.Config(seconds=1.0)] == configs(Spec("toys", sweep={"seconds": ("1", "1.0", "1e0")}))
 
 
-def test_a_sweep_may_vary_the_scale() -> None:
+def test_sweep_can_vary_the_scale() -> None:
     cells = resolve.resolve_cells(Spec("toys", "few", sweep={"scale": ("tiny", "full")}))
     assert [(cell.config.parts, cell.setting) for cell in cells] == [(2, {"scale": "tiny"}), (6, {"scale": "full"})]
 
@@ -106,9 +106,11 @@ def test_preset_reduced_to_one_config_is_plain_run() -> None:
 
 def test_sweep_varies_every_config_of_a_preset() -> None:
     cells = resolve.resolve_cells(Spec("toys", "three", {"label": "x"}, {"at": ("1", "2")}))
-    assert [{"parts": parts, "first": first, "at": at} for parts, first in ((2, 0), (3, 1)) for at in (1, 2)] == [
-        cell.setting for cell in cells
-    ]
+    assert [
+        {"parts": parts, "first": first, "at": part_number}
+        for parts, first in ((2, 0), (3, 1))
+        for part_number in (1, 2)
+    ] == [cell.setting for cell in cells]
     over = resolve.resolve_cells(Spec("toys", "three", {"first": "0"}, {"label": ("x", "y")}))
     assert [{"parts": parts, "label": label} for parts in (2, 3) for label in "xy"] == [
         swept_cell.setting for swept_cell in over
@@ -120,7 +122,7 @@ def test_configs_of_different_kinds_differ_as_one_part() -> None:
     assert list(config_parts.differing_paths(plain)) == ["a.c", "d"]
 
 
-def test_a_preset_without_a_config_is_refused() -> None:
+def test_preset_without_a_config_is_refused() -> None:
     with pytest.raises(ValueError, match="preset 'none' is an empty tuple"):
         Audit(toys.Config, toys.plan, {"none": ()}, toys.tiny)
 

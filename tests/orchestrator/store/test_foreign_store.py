@@ -88,7 +88,7 @@ def test_pipe_instead_of_a_file_blocks_no_reader(file_kind: str, finished: Path,
 
 
 @pytest.mark.parametrize(
-    "file_kind", [place for place in PLACES if place not in ("the marker", "digests", "a run's lease")]
+    "file_kind", [kind for kind in PLACES if kind not in ("the marker", "digests", "a run's lease")]
 )
 @pytest.mark.parametrize("depth", ["a file", "its folder"])
 def test_link_is_named_and_its_target_not_copied(depth: str, file_kind: str, finished: Path, tmp_path: Path) -> None:

@@ -269,7 +269,9 @@ def test_database_damaged_during_use_is_left_unchanged(tracked_store: TrackedSto
     os.truncate(tracked_store.path, 400_000)
     with pytest.raises(Undeliverable, match="can no longer be used"):
         uploader.sync(lambda entry: None, settled=True)
-    assert [each for each in os.listdir(tracked_store.path.parent) if each.startswith("mlflow.db")] == ["mlflow.db"]
+    assert [file_name for file_name in os.listdir(tracked_store.path.parent) if file_name.startswith("mlflow.db")] == [
+        "mlflow.db"
+    ]
 
 
 @pytest.mark.parametrize(
