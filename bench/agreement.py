@@ -18,7 +18,8 @@ from tasks.worker import hardware
 
 def agreement(data: Images, device: torch.device, members: int, epochs: int) -> Iterator[Row]:
     """The largest differences over the members from the loop: final validation loss, accuracy and weights."""
-    workload, gpu = classifiers(data, device, members=members, epochs=epochs), device.type == "cuda"
+    workload = classifiers(data, device, members=members, epochs=epochs)
+    gpu = device.type == "cuda"
     half = max(1, members // 2)
     strategies = {
         "loop": Strategy("loop"),

@@ -69,9 +69,13 @@ def describe_parts(records: list[Mapping[str, Any]], total: float) -> str:
     """The seconds of training, scoring, tables and the rest, as text."""
     spent: dict[str, float] = defaultdict(float)
     for record in records:
-        spent["training" if "way" in record else "scoring" if "score" in record["task"] else "tables"] += float(
-            record["seconds"]
-        )
+        if "way" in record:
+            part = "training"
+        elif "score" in record["task"]:
+            part = "scoring"
+        else:
+            part = "tables"
+        spent[part] += float(record["seconds"])
     rest = total - sum(spent.values())
     return ", ".join(f"{name} {spent[name]:.1f}" for name in ("training", "scoring", "tables")) + f", rest {rest:.1f}"
 

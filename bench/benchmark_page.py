@@ -59,7 +59,10 @@ def read_result(name: str) -> ResultFile:
     lines = (RESULTS / name).read_text(encoding="utf-8").splitlines()
     pairs = [re.fullmatch(r"- ([^:]+): (.*)", line) for line in lines]
     facts = {pair[1]: pair[2] for pair in pairs if pair}
-    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines if line.startswith("|")]
+    rows = []
+    for line in lines:
+        if line.startswith("|"):
+            rows.append(tuple(cell.strip() for cell in line.strip("|").split("|")))
     return ResultFile(facts, tuple(rows))
 
 
@@ -287,7 +290,8 @@ def describe_ratio(ratio: float) -> str:
 def update_page(text: str) -> str:
     """Replace the tables of the page by those of the result files. Raises LookupError for a missing marker."""
     for name, claims in TABLES.items():
-        begin, end = f"<!-- {name}: from bench/results -->", f"<!-- end of {name} -->"
+        begin = f"<!-- {name}: from bench/results -->"
+        end = f"<!-- end of {name} -->"
         if begin not in text or end not in text:
             raise LookupError(f"{PAGE.name} has no markers {begin} and {end}")
         before, _, rest = text.partition(begin)

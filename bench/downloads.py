@@ -47,11 +47,11 @@ def is_needed(package: dict[str, Any]) -> bool:
 def download_size(package: dict[str, Any]) -> int:
     """The bytes of the file to install: the wheel with the best tag of this platform, else the source archive."""
     tags = {tag: position for position, tag in enumerate(sys_tags())}
-    ranked = [
-        (min(tags[tag] for tag in wheel_tags), int(wheel["size"]))
-        for wheel in package.get("wheels", ())
-        if (wheel_tags := parse_wheel_filename(wheel["url"].rpartition("/")[2])[3] & tags.keys())
-    ]
+    ranked = []
+    for wheel in package.get("wheels", ()):
+        wheel_tags = parse_wheel_filename(wheel["url"].rpartition("/")[2])[3] & tags.keys()
+        if wheel_tags:
+            ranked.append((min(tags[tag] for tag in wheel_tags), int(wheel["size"])))
     return min(ranked)[1] if ranked else int(package["sdist"]["size"])
 
 

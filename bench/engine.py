@@ -27,7 +27,8 @@ FEW_STEPS = 2  # of a tiny run, which only tests the code
 
 def first(data: Images, count: int) -> Images:
     """The first `count` training images, and at most as many test images."""
-    train, test = slice(count), slice(min(count, len(data.test_images)))
+    train = slice(count)
+    test = slice(min(count, len(data.test_images)))
     return Images(
         data.train_images[train], data.train_labels[train], data.test_images[test], data.test_labels[test], data.classes
     )

@@ -51,7 +51,8 @@ def rows(tiny: bool, score: Score = "one-sided") -> Iterator[Row]:
         "scipy": partial(by_scipy, query, references, score),
     }
     seconds = in_turn(runs, 1 if tiny else 3, clock)
-    engram_seconds, rival_seconds = seconds["engram"], seconds["scipy"]
+    engram_seconds = seconds["engram"]
+    rival_seconds = seconds["scipy"]
     yield Row(
         f"{score} rho and its interval, {size}, {kind}",
         f"{engram_seconds:.3f} s",
@@ -79,11 +80,12 @@ def by_scipy(query: Array, references: Array, score: Score) -> Array:
     """The distances between query and reference models, (query, references)."""
     from scipy import stats
 
-    results = [
-        [stats.ks_2samp(member, reference, ALTERNATIVES[score], method="asymp") for reference in references]
-        for member in query
-    ]
-    return np.array([[float(result.statistic) for result in row] for row in results])
+    distances = np.empty((len(query), len(references)))
+    for row, member in enumerate(query):
+        for column, reference in enumerate(references):
+            result = stats.ks_2samp(member, reference, ALTERNATIVES[score], method="asymp")
+            distances[row, column] = result.statistic
+    return distances
 
 
 def main() -> None:

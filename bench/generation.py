@@ -61,7 +61,8 @@ class UsualNetwork(nn.Module):
         super().__init__()
         widths = (1024, *VAE.hidden)
         self.inner = nn.Sequential(*chain(widths))
-        self.mean, self.log_variance = nn.Linear(widths[-1], VAE.latent), nn.Linear(widths[-1], VAE.latent)
+        self.mean = nn.Linear(widths[-1], VAE.latent)
+        self.log_variance = nn.Linear(widths[-1], VAE.latent)
         self.outer = nn.Sequential(*chain((VAE.latent, *widths[:0:-1])), nn.Linear(widths[1], 1024), nn.Sigmoid())
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -184,7 +185,8 @@ class Estimates:
         return estimate_log_density(VAE, tensors, self.pixels, self.rows, self.members, sampling).log_p
 
     def papers(self, at_once: int) -> Run:
-        network, x = self.network, self.x
+        network = self.network
+        x = self.x
 
         def estimate() -> None:
             with torch.inference_mode():
@@ -196,7 +198,8 @@ class Estimates:
     def errors(self, sampling: Sampling) -> tuple[float, float]:
         """Errors of Engram and of the paper's form, in nats, compared with the same codes in float64."""
         engram_error = self.engram_log_p(sampling).double() - self.engram_log_p(Sampling(SAMPLES), torch.float64)
-        x, network = self.x, self.network
+        x = self.x
+        network = self.network
         noise = torch.randn(SAMPLES, len(x), VAE.latent, device=x.device)
         exact = UsualNetwork().to(x.device).double().take({name: tensor[0] for name, tensor in self.tensors.items()})
         with torch.inference_mode():
@@ -239,7 +242,9 @@ def estimation(data: Images, rounds: int, points: int) -> Iterator[Row]:
     kind, clock = clock_for(CPU)
     (stack,) = seated(autoencoders(data, CPU), Strategy("loop"))
     epochs(stack)()
-    estimates, sampling, products = Estimates.of(stack, points), Sampling(SAMPLES), ceilings(CPU)
+    estimates = Estimates.of(stack, points)
+    sampling = Sampling(SAMPLES)
+    products = ceilings(CPU)
     runs: dict[str, Run] = {"engram": partial(estimates.engram_log_p, sampling)}
     runs |= {str(at_once): estimates.papers(at_once) for at_once in (FEW, BATCH)}
     seconds = in_turn({**runs, **products}, rounds, clock)
@@ -276,9 +281,11 @@ def stacked(
 ) -> Iterator[Row]:
     """The rows of a GPU: training of stacked models, and their estimates by precision."""
     kind, clock = clock_for(device)
-    workload, captured = autoencoders(data, device), device.type == "cuda"
+    workload = autoencoders(data, device)
+    captured = device.type == "cuda"
     few = first(data, 60 * BATCH)
-    usual_loop, largest = tensors(few, device), max(stacks)
+    usual_loop = tensors(few, device)
+    largest = max(stacks)
     step = estimates = None
     with hardware.exactly(device):
         for models in stacks:
@@ -295,7 +302,8 @@ def stacked(
                 rival / engram_seconds,
             )
             if models == largest:
-                step, estimates = engram_seconds, Estimates.of(trained_stacks[0], points)
+                step = engram_seconds
+                estimates = Estimates.of(trained_stacks[0], points)
             del trained_stacks
     assert step is not None
     assert estimates is not None
@@ -304,7 +312,9 @@ def stacked(
 
 def by_precision(estimates: Estimates, step: float, rounds: int, kind: str) -> Iterator[Row]:
     """Codes per second by the precision of the decoder, and an audit's time from these rates and a model-step's."""
-    device, model_count, points = estimates.pixels.device, len(estimates.members), len(estimates.pixels)
+    device = estimates.pixels.device
+    model_count = len(estimates.members)
+    points = len(estimates.pixels)
     _, clock = clock_for(device)
     runs: dict[str, Run] = {name: partial(estimated, estimates, name) for name in PRECISIONS}
     seconds = in_turn({**runs, "paper's form": estimates.papers(BATCH)}, rounds, clock)

@@ -76,7 +76,8 @@ class Bench:
     """A model for Engram, and one with the same weights for transformers."""
 
     def __init__(self, size: Size, device: torch.device) -> None:
-        self.size, self.device = size, device
+        self.size = size
+        self.device = device
         self.config = FineTuning(
             Dataset("facts"),
             LanguageModel(size.model),
@@ -137,7 +138,8 @@ class Bench:
         return decode_answers(self.model, self.training.prompts, ANSWER)
 
     def answer_by_generate(self) -> list[str]:
-        module, tokenizer = self.model.module.eval(), self.model.tokenizer
+        module = self.model.module.eval()
+        tokenizer = self.model.tokenizer
         texts: list[str] = []
         pads_left = not isinstance(self.model, EncoderDecoder)
         with torch.inference_mode():

@@ -59,7 +59,8 @@ def rows(tiny: bool) -> Iterator[Row]:
             "steps": partial(by_steps, z[0], curve_times(flow), step, size.timed_steps),
         }
         seconds = in_turn(runs, 1 if tiny else 3, clock)
-        engram_seconds, rival_seconds = seconds["engram"], seconds["steps"] / size.timed_steps * needed_steps
+        engram_seconds = seconds["engram"]
+        rival_seconds = seconds["steps"] / size.timed_steps * needed_steps
         yield Row(
             f"curves, {size}, {kind}",
             f"{engram_seconds:.3f} s",
@@ -79,9 +80,12 @@ def steepest(z: Array) -> float:
 
 def by_steps(z: Array, times: Array, step: float, steps: int) -> tuple[Array, Array]:
     """Learning and memorization, (times,) each; NaN at times that this number of steps does not reach."""
-    n, x, y = len(z), z[:, 0], z[:, 1:]
+    n = len(z)
+    x = z[:, 0]
+    y = z[:, 1:]
     learned, memorised = np.full((2, len(times)), np.nan)
-    weights, index = np.zeros(z.shape[1]), 0
+    weights = np.zeros(z.shape[1])
+    index = 0
     for step_count in range(steps + 1):
         residuals = z @ weights - x
         while index < len(times) and times[index] <= (step_count + 0.5) * step:

@@ -96,8 +96,10 @@ def markdown(title: str, setting: dict[str, str], rows: list[Row]) -> str:
 
 
 def as_json(setting: dict[str, str], rows: list[Row]) -> str:
-    cells = [{**asdict(row), "met": row.met} for row in rows]
-    plain = [{name: None if value != value else value for name, value in cell.items()} for cell in cells]
+    plain = []
+    for row in rows:
+        cells = {**asdict(row), "met": row.met}
+        plain.append({name: None if value != value else value for name, value in cells.items()})
     return json.dumps({**setting, "rows": plain}, indent=1) + "\n"
 
 

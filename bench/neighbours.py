@@ -116,7 +116,9 @@ def rows(size: Size, device: torch.device, rounds: int, gpu: bool | None = None)
     """The rows of one size: compared with the installed rivals on a CPU, or seconds on a GPU."""
     stream = np.random.default_rng(0)
     queries, points = (stream.standard_normal((n, size.columns), dtype=np.float32) for n in (size.queries, size.points))
-    measure = on_gpu if (device.type == "cuda" if gpu is None else gpu) else on_cpu
+    if gpu is None:
+        gpu = device.type == "cuda"
+    measure = on_gpu if gpu else on_cpu
     return list(measure(size, queries, points, device, rounds))
 
 
@@ -162,7 +164,8 @@ def one_thread_each(rivals: Iterable[str]) -> Iterator[None]:
 def on_gpu(size: Size, queries: Array, points: Array, device: torch.device, rounds: int) -> Iterator[Row]:
     kind, clock = clock_for(device)
     device_queries, device_points = (torch.from_numpy(array).to(device) for array in (queries, points))
-    from_device, from_arrays = "rows on the device", "rows from arrays"
+    from_device = "rows on the device"
+    from_arrays = "rows from arrays"
     runs: dict[str, Run] = {
         from_device: partial(nearest, device_queries, device_points, size.k),
         from_arrays: partial(nearest, queries, points, size.k, target_device=device),

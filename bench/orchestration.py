@@ -253,7 +253,10 @@ def scale_in_process(jobs: int) -> dict[str, float]:
 
 def scale_table(figures: Mapping[int, Mapping[str, float]]) -> str:
     names = list(next(iter(figures.values())))
-    rows = [f"| {name} | " + " | ".join(f"{column[name]:,.2f}" for column in figures.values()) + " |" for name in names]
+    rows = []
+    for name in names:
+        cells = " | ".join(f"{column[name]:,.2f}" for column in figures.values())
+        rows.append(f"| {name} | {cells} |")
     head = "| engram | " + " | ".join(f"{jobs:,} jobs" for jobs in figures) + " |"
     return "\n".join(["", head, "|---" * (1 + len(figures)) + "|", *rows]) + "\n"
 

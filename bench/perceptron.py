@@ -59,7 +59,8 @@ class PilImages(torch.utils.data.Dataset[tuple[Tensor, int]]):
     def __init__(self, data: Images) -> None:
         from torchvision import transforms  # type: ignore[import-untyped]
 
-        self.pixels, self.labels = np.array(data.train_images[..., 0]), data.train_labels.tolist()
+        self.pixels = np.array(data.train_images[..., 0])
+        self.labels = data.train_labels.tolist()
         self.transform = transforms.Compose([transforms.ToTensor(), nn.Flatten(0)])
 
     def __len__(self) -> int:
@@ -159,7 +160,8 @@ def over_all_cores(count: int, rounds: int) -> tuple[int, dict[str, float]]:
         os.environ.pop(setting, None)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     rivals = ("tensors", "PIL")
-    engram_team, rival_team = Team(cores, ("engram",), count, threads=1), Team(1, rivals, count, threads=None)
+    engram_team = Team(cores, ("engram",), count, threads=1)
+    rival_team = Team(1, rivals, count, threads=None)
     try:
         for team in (engram_team, rival_team):
             team.gather("ready")

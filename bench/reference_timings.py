@@ -212,9 +212,11 @@ def rates(rows: list[Timed]) -> dict[str, float]:
     with_units = [row for row in rows if row.amounts]
     names = sorted({unit for row in with_units for unit in row.amounts or {}})
     seconds_by_unit: dict[str, float] = {}
-    matrix = np.array([[(row.amounts or {}).get(name, 0.0) / row.seconds for name in names] for row in with_units])
-    if len(matrix):
-        seconds_by_unit = dict(zip(names, map(float, nnls(matrix, np.ones(len(matrix)))[0]), strict=True))
+    matrix = []
+    for row in with_units:
+        matrix.append([(row.amounts or {}).get(name, 0.0) / row.seconds for name in names])
+    if matrix:
+        seconds_by_unit = dict(zip(names, map(float, nnls(np.array(matrix), np.ones(len(matrix)))[0]), strict=True))
     return seconds_by_unit
 
 
@@ -266,13 +268,13 @@ def merge_timings(before: Any, rows: list[Timed], here: Speed, keep: Callable[[s
     for task, by_count in points(rows).items():
         if keep(task):
             tasks[task] = tasks.get(task, {}) | {count: seconds / slower for count, seconds in by_count.items()}
+    rounded_tasks = {}
+    for task in sorted(tasks):
+        rounded_tasks[task] = [[count, float(f"{tasks[task][count]:.4g}")] for count in sorted(tasks[task])]
     return {
         "speed": stored_timings["speed"],
         "units": {unit: float(f"{units[unit]:.4g}") for unit in sorted(units)},
-        "tasks": {
-            task: [[count, float(f"{tasks[task][count]:.4g}")] for count in sorted(tasks[task])]
-            for task in sorted(tasks)
-        },
+        "tasks": rounded_tasks,
         "around": stored_timings["around"] | around,
     }
 

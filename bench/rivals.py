@@ -130,7 +130,8 @@ def train(
     for number in range(len(member)):
         torch.manual_seed(seed * 1000 + number)
         networks.append(nn.Sequential(nn.Linear(images.shape[1], config.units), nn.ReLU(), nn.Linear(config.units, 10)))
-    x, y = (torch.tensor(np.stack([values[is_member] for is_member in member])) for values in (images, labels))
+    x = torch.tensor(np.stack([images[is_member] for is_member in member]))
+    y = torch.tensor(np.stack([labels[is_member] for is_member in member]))
     weights, _ = torch.func.stack_module_state(networks)
     optimiser = torch.optim.Adam(weights.values(), config.learning_rate)
 
@@ -285,7 +286,9 @@ def table_rows(tools: Mapping[str, tuple[str, Sequence[Judgement], int]]) -> Ite
         areas = {kind: known_areas(judgements, kind) for kind in KINDS}
         if all(areas.values()):
             fail = share(sum(area >= PASSES for area in areas["null"]), len(areas["null"]))
-            passed = [share(sum(area < PASSES for area in areas[kind]), len(areas[kind])) for kind in KINDS[1:]]
+            passed = []
+            for kind in KINDS[1:]:
+                passed.append(share(sum(area < PASSES for area in areas[kind]), len(areas[kind])))
             means = ", ".join(f"{np.mean(areas[kind]):.3f}" for kind in KINDS)
             yield f"| {rule.partition(':')[0]} | {fail} | {passed[0]} | {passed[1]} | {means} |"
 
@@ -335,7 +338,9 @@ def main() -> None:
         config, options.cases = Training(models=4, overfit=40, exposed=60, steps=20, exposed_steps=20), 1
     with TemporaryDirectory() as temporary_folder:
         folder = (options.folder or Path(temporary_folder)).absolute()
-        judgements, losses, folders = [], [], []
+        judgements = []
+        losses = []
+        folders = []
         for seed in range(options.seed, options.seed + options.cases):
             for case in read_cases(folder, seed) or make_cases(config, seed):
                 judgements.append(judge_by_engram(case))

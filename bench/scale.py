@@ -150,7 +150,8 @@ class Results:
         table = pa.table({"value": [1.0]})
         record = {"key": self._name, "content": entry.content(table), "task": "scale", "seconds": 1.0, "worker": "none"}
         before, digest, after = entry.seal(table, record)
-        self._before, self._after = bytes(before), bytes(after)
+        self._before = bytes(before)
+        self._after = bytes(after)
         self._zeros = b"0" * len(digest)
 
     def path(self, key: str) -> Path:
@@ -177,7 +178,8 @@ class Simulated:
         self.now = START
         self.seconds = 0.0
         self.calls: Counter[str] = Counter()
-        self._results, self._rng = results, rng
+        self._results = results
+        self._rng = rng
         self._nodes = max(1, gpus // GPUS_PER_NODE)
         self._next_loss = START + rng.expovariate(1 / NODE_SECONDS)
         self._free = {True: float(gpus), False: float(self.slots)}  # GPUs, and cores
@@ -239,7 +241,8 @@ class Simulated:
                 if number in self._flights:
                     call, began, node = self._land(number)
                     self._ended.append(Finished(call, self._outcomes(call, self.now - began, f"node-{node}:1")))
-            ended, self._ended = self._ended, []
+            ended = self._ended
+            self._ended = []
             return ended
 
     def _land(self, number: int) -> tuple[Call, float, int]:
@@ -311,7 +314,8 @@ class Phases:
         self.seconds: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
         self._executor = executor
-        self._phase, self._since = "start", 0.0
+        self._phase = "start"
+        self._since = 0.0
         self.enter("plan")
 
     def observe(self, event: Mapping[str, Any]) -> None:
@@ -324,7 +328,8 @@ class Phases:
     def enter(self, phase: str) -> None:
         now = time.process_time() - self._executor.seconds
         self.seconds[self._phase] += now - self._since
-        self._phase, self._since = phase, now
+        self._phase = phase
+        self._since = now
 
 
 @dataclasses.dataclass(frozen=True)
@@ -350,7 +355,8 @@ def drive(jobs: int, gpus: int, seed: int, folder: Path) -> Measured:
     planned_count = report.jobs["planned"]
     assert second_report.jobs["done"] == 0, second_report
     assert report.jobs["failed"] == len(report.failures) == phases.events["failed"] - (report.state == "failed"), report
-    calls, ended = sum(executor.calls.values()), phases.events["done"]
+    calls = sum(executor.calls.values())
+    ended = phases.events["done"]
     spent = phases.seconds["drive"]
     return Measured(
         planned_count,

@@ -63,7 +63,8 @@ class Bench:
     """A network for Engram and one for the rival, with the same images and settings."""
 
     def __init__(self, size: Size, device: torch.device) -> None:
-        self.size, self.device = size, device
+        self.size = size
+        self.device = device
         data = load_with_boxes(Dataset("digits-on-photos"))
         rows = np.arange(size.images)
         self.squares = data.squares(rows, size.resolution)

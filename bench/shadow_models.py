@@ -51,7 +51,8 @@ def measure_process(*arguments: str) -> tuple[float, float]:
         return used.ru_utime + used.ru_stime
 
     environment = os.environ | dict.fromkeys(THREAD_SETTINGS, "1") | {"PYTHONPATH": str(ROOT)}
-    cpu, wall = spent(), time.perf_counter()
+    cpu = spent()
+    wall = time.perf_counter()
     subprocess.run([sys.executable, "-m", "bench.shadow_models", *arguments], check=True, env=environment)
     return spent() - cpu, time.perf_counter() - wall
 
@@ -69,7 +70,8 @@ def train_shadows(models: int, records: int, epochs: int) -> None:
     try:
         data = pin(Dataset("mnist"), {})
     except DatasetError:
-        data, records = pin(Dataset("digits"), {}), min(records, 1400)
+        data = pin(Dataset("digits"), {})
+        records = min(records, 1400)
     jobs = trainings(Membership(Halves(data, records, models), ClassifierTraining(Network("mlp1"), epochs=epochs)))
     configs = [replace(job.inputs[0].config) for job in jobs]
     for index, model in train_many(configs, [()] * models):

@@ -114,9 +114,11 @@ def traffic_of_a_step(data: Images) -> int:
 
 def perceptron_rows(data: Images, device: torch.device, tiny: bool, stacks: Sequence[int] = STACKS) -> Iterator[Row]:
     """Model-steps of mlp1 in stacks, captured and eager, measured in turn with the usual loop."""
-    workload, lowest = classifiers(data, device), floor(data, ceilings(device, tiny))
+    workload = classifiers(data, device)
+    lowest = floor(data, ceilings(device, tiny))
     few, count, rounds = first(data, 60 * BATCH), *((FEW_STEPS, 1) if tiny else (STEPS, ROUNDS))
-    usual_loop, batches = tensors(few, device), math.ceil(len(few.train_images) / BATCH)
+    usual_loop = tensors(few, device)
+    batches = math.ceil(len(few.train_images) / BATCH)
     with hardware.exactly(device):
         for models in stacks:
             runs: dict[str, Run] = {}
@@ -148,7 +150,8 @@ def perceptron_rows(data: Images, device: torch.device, tiny: bool, stacks: Sequ
 def epoch_rows(data: Images, device: torch.device, models: int, tiny: bool) -> Iterator[Row]:
     """The cost of epochs beyond their steps: drawing and copying the order, validation, waiting."""
     # Many epochs, because the order of an epoch is drawn during the one before.
-    workload, captured = classifiers(data, device, epochs=1000), device.type == "cuda"
+    workload = classifiers(data, device, epochs=1000)
+    captured = device.type == "cuda"
     (stack,) = seated(workload, Strategy("stack", places=models, captured=captured))
     of_epoch, count, rounds = stack.order.shape[1], *((FEW_STEPS, 1) if tiny else (STEPS, ROUNDS))
 
@@ -159,7 +162,8 @@ def epoch_rows(data: Images, device: torch.device, models: int, tiny: bool) -> I
     with hardware.exactly(device):
         clock = synchronised_wall_clock(device)
         seconds = in_turn({"epoch": epoch, "steps": steps(workload, [stack], count)}, rounds, clock)
-        step_alone, step_in_epoch = seconds["steps"] / count, seconds["epoch"] / of_epoch
+        step_alone = seconds["steps"] / count
+        step_in_epoch = seconds["epoch"] / of_epoch
         yield Row(
             f"mlp1, {models} stacked: model-step in whole epochs, with orders and validation",
             f"{step_in_epoch / models * 1e6:.1f} us",

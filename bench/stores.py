@@ -66,7 +66,9 @@ def calls_per_job(jobs: int, folder: Path, checkout: Path) -> dict[str, float]:
     folder.mkdir()
     few, many = (count_calls(number, folder, checkout) for number in (jobs // 2, jobs))
     per_job = {name: (many[name] - few[name]) / (jobs - jobs // 2) for name in many}
-    kinds = {kind: sum(per_job.pop(name, 0.0) for name in names) for kind, names in KINDS.items()}
+    kinds = {}
+    for kind, names in KINDS.items():
+        kinds[kind] = sum(per_job.pop(name, 0.0) for name in names)
     remaining = {"others": sum(per_job.values())}
     return {**kinds, **remaining, "all": sum(kinds.values()) + sum(remaining.values())}
 
@@ -106,10 +108,10 @@ def time_commands(run: str, folder: Path, checkouts: Sequence[Path]) -> dict[str
         words = [run if word == "RUN" else word for word in command.split()]
         for checkout, of_checkout in zip(checkouts, seconds_by_checkout, strict=True):
             of_checkout.append(processor_seconds([*words, "--store", str(folder)], checkout))
-    return {
-        command: [statistics.median(values) for values in seconds_by_checkout]
-        for command, seconds_by_checkout in seconds.items()
-    }
+    medians = {}
+    for command, seconds_by_checkout in seconds.items():
+        medians[command] = [statistics.median(values) for values in seconds_by_checkout]
+    return medians
 
 
 def markdown(
@@ -117,7 +119,8 @@ def markdown(
 ) -> str:
     lines = [f"- {name}: {value}" for name, value in facts.items()]
     lines += ["", f"| system calls | per no-op job |{' against |' * (len(calls) - 1)}", "|---" * (len(calls) + 1) + "|"]
-    lines += [f"| {kind} | {' | '.join(f'{version[kind]:.1f}' for version in calls)} |" for kind in calls[0]]
+    for kind in calls[0]:
+        lines.append(f"| {kind} | {' | '.join(f'{version[kind]:.1f}' for version in calls)} |")
     versions = len(calls)
     heads = [f"command on {results:,} results", "CPU s", *["against, CPU s", "ratio"] * (versions - 1)]
     lines += ["", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]

@@ -38,7 +38,8 @@ CPU = torch.device("cpu")
 def cpu_sections(data: Images, tiny: bool) -> list[Section]:
     """The sections of a CPU, with durations on two busy cores."""
     rounds, wall_rounds, points, minibatches = (1, 1, 2, 1) if tiny else (9, 27, 64, 60)
-    mlp_rows, autoencoder_rows = first(data, minibatches * BATCH), first(data, minibatches * VAE_BATCH)
+    mlp_rows = first(data, minibatches * BATCH)
+    autoencoder_rows = first(data, minibatches * VAE_BATCH)
     return [
         Section("mlp1 on one thread", partial(perceptron.one_thread, mlp_rows, rounds), 20),
         Section("mlp1 on all cores", partial(perceptron.all_cores, minibatches * BATCH, wall_rounds), 60),
@@ -89,8 +90,11 @@ def race(name: str, data: Images, device: torch.device, tiny: bool) -> Iterator[
 
 def nearest(device: torch.device, tiny: bool, gpu: bool = False) -> Iterator[Row]:
     """The rows of every size: seconds on a GPU, comparisons with rivals on a CPU."""
+    rounds = 3 if gpu else 5
+    if tiny:
+        rounds = 1
     for size in neighbours.sizes(device, tiny):
-        yield from neighbours.rows(size, device, 1 if tiny else 3 if gpu else 5, gpu)
+        yield from neighbours.rows(size, device, rounds, gpu)
 
 
 def options() -> argparse.Namespace:
@@ -119,7 +123,9 @@ def main() -> None:
     setting = measurement_facts(name, device)
     if neighbours.absent():
         setting["left out"] = f"{' and '.join(neighbours.absent())}, not installed here"
-    limit = arguments.seconds if arguments.seconds is not None else VISIT if arguments.gpu else math.inf
+    limit = arguments.seconds
+    if limit is None:
+        limit = VISIT if arguments.gpu else math.inf
     Sitting("Training, estimating and finding", setting, arguments.out, limit).measure(sections)
 
 

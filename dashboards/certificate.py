@@ -28,6 +28,7 @@ from tasks.contract.verdict import Meaning
 MOST_SEPARATE = 3  # findings with their own paragraph; more of them form a table
 TONES = ("accused", "open", "cleared")  # order of priority if a sheet cannot show all findings
 FIRST_PAGE = ("question", "meaning", "reliability", "limits", "steps")  # texts on the first sheet
+INTERVAL_NOTE = "A 95 % interval contains the true value in 95 of 100 audits."
 RULE_NOTE = "The rule was fixed before the run. See “Rule and statistics” (page 2 in print)."
 CASE_BREAK = re.compile(r"(?<=\.) (?=Otherwise |The answer is )")  # between two cases of a rule
 MASKED = (
@@ -184,8 +185,10 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
 
 
 def define_answer(answer: str, meaning: Meaning) -> str:
-    """`Memorised: the audit found that ...`; empty if the audit does not define the answer."""
-    return f"{answer[0].upper()}{answer[1:]}: {meaning.words}." if meaning.words else ""
+    """`Memorised: the audit found that ...`, and its implication; empty if the audit does not define the answer."""
+    if not meaning.words:
+        return ""
+    return f"{answer[0].upper()}{answer[1:]}: {meaning.words}. {meaning.implication}".strip()
 
 
 def split_rule(rule: str) -> list[str]:
@@ -196,6 +199,8 @@ def split_rule(rule: str) -> list[str]:
 def state_reliability(certificates: Sequence[Certificate]) -> list[str]:
     """The error rates of the certificates, and the place of their rule if they state one."""
     rates = _distinct_texts(certificate.error for certificate in certificates)
+    if any("95 % interval" in text for text in _texts(certificates)):
+        rates.append(INTERVAL_NOTE)
     if any(certificate.rule for certificate in certificates):
         rates.append(RULE_NOTE)
     return rates

@@ -188,7 +188,8 @@ def curve(
 ) -> Layer:
     """The estimates as a line over the band of their intervals; a single estimate over a bar."""
     colour, marker, dash = series
-    has_interval, size = estimates.has_interval, 4.5 if len(estimates.places) <= marked else 0
+    has_interval = estimates.has_interval
+    size = 4.5 if len(estimates.places) <= marked else 0
     ends = (estimates.places[has_interval], estimates.low[has_interval], estimates.high[has_interval])
 
     def draw(axes: Axes) -> None:
@@ -232,12 +233,14 @@ def estimate_marks(
 ) -> Layer:
     """Estimates and intervals of summary rows at these positions; with `level`, at these heights."""
     positions = np.asarray(places, np.float64)
-    value, *ends = (np.array([row[name] for row in rows], np.float64) for name in ("estimate", "low", "high"))
-    has_interval = np.isfinite(ends).all(axis=0)
+    value = np.array([row["estimate"] for row in rows], np.float64)
+    low = np.array([row["low"] for row in rows], np.float64)
+    high = np.array([row["high"] for row in rows], np.float64)
+    has_interval = np.isfinite([low, high]).all(axis=0)
 
     def draw(axes: Axes) -> None:
         if has_interval.any():
-            intervals(positions[has_interval], ends[0][has_interval], ends[1][has_interval], colour, width, level)(axes)
+            intervals(positions[has_interval], low[has_interval], high[has_interval], colour, width, level)(axes)
         line(*((value, positions) if level else (positions, value)), colour, **look)(axes)
 
     return draw

@@ -73,7 +73,8 @@ def with_columns(
 def _parts(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """The values of a column converted to this type, and a mask of valid values."""
     dtype = np.dtype(str(kind).replace("double", "float64"))
-    values, masks = [np.empty(0, dtype)], [np.empty(0, np.bool_)]
+    values = [np.empty(0, dtype)]
+    masks = [np.empty(0, np.bool_)]
     for chunk in column.cast(kind, safe=False).chunks:
         nothing = chunk.null_count == len(chunk)  # then Arrow need not keep any values
         chunk_values = (

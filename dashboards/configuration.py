@@ -50,7 +50,8 @@ def settings(run: Run) -> list[Setting]:
     """Every field of the run's config by its dotted name; for a sweep, with the values of all cells."""
     runs = run.cells or (run,)
     configs = [_fields(of_run) for of_run in runs]
-    published, preset = _published_fields(run), _preset_fields(run)
+    published = _published_fields(run)
+    preset = _preset_fields(run)
     differing = varied_fields(run)
     names = dict.fromkeys(name for config in configs for name in config)
     rows = []
@@ -87,7 +88,9 @@ def command(run: Run) -> str | None:
     request = run.about.get("asked")
     if request is None:
         return None
-    preset, sweep, tolerate = request.get("preset"), request.get("sweep", {}), request.get("tolerate", 0)
+    preset = request.get("preset")
+    sweep = request.get("sweep", {})
+    tolerate = request.get("tolerate", 0)
     words = ["engram", "run", run.audit, *(["--preset", preset] if preset else [])]
     words += [f"{name}={text(value)}" for name, value in request.get("set", {}).items()]
     for name, values in sweep.items():

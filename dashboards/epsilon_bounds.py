@@ -54,7 +54,8 @@ def epsilon_bounds(run: Run) -> Iterator[Figure]:
         if any(r.largest_bounds for r in rungs)
         else ""
     )
-    deltas = ", ".join(f"{delta:g}" for delta in sorted({rung.delta for rung in rungs}))
+    distinct_deltas = sorted({rung.delta for rung in rungs})
+    deltas = ", ".join(f"{delta:g}" for delta in distinct_deltas)
     yield Chart(
         "epsilon-bounds",
         "Does the training reveal more than its epsilon allows?",

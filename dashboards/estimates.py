@@ -160,8 +160,10 @@ def _panel_rows(panel: Sequence[Metric]) -> list[Row]:
 
 def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
     """The metrics from `top` inches down, each below its name; the axis is logarithmic if they are far apart."""
-    tall, rows = _panel_height(panel), _panel_rows(panel)
-    y, labels = tall / ROW - 0.5, {}
+    tall = _panel_height(panel)
+    rows = _panel_rows(panel)
+    y = tall / ROW - 0.5
+    labels = {}
     headings = []
     for metric, of_metric in panel:
         y -= 0.15
@@ -179,7 +181,7 @@ def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
     wide = _wide_apart(rows)
     limits = drawing.padded_limits([value for value in values(rows) if value > 0 or not wide])
     positive = [value for row in rows for value in (row["estimate"], row["published"]) if finite(value)]
-    set_log_axis = [partial(drawing.set_log_x_axis, values=positive, most=5)] if wide else []
+    set_log_axis = [partial(drawing.set_log_x_axis, values=positive, max_ticks=5)] if wide else []
     return Panel(
         (LABELS, top - tall, drawing.WIDTH - LABELS - 0.2, tall),
         [*headings, *_forest_layers(list(labels), rows)],
@@ -226,10 +228,11 @@ def _row_labels(rows: Sequence[Row]) -> list[str]:
     if all(len(", ".join(of_row)) <= LETTERS for of_row in texts):
         return [row_label(row) for row in rows]
     common = set.intersection(*(set(of_row) for of_row in texts)) if len(rows) > 1 else set()
-    return [
-        fit_words([word for word in of_row if word not in common]) or row_label(row)
-        for row, of_row in zip(rows, texts, strict=True)
-    ]
+    labels = []
+    for row, of_row in zip(rows, texts, strict=True):
+        distinguishing_words = [word for word in of_row if word not in common]
+        labels.append(fit_words(distinguishing_words) or row_label(row))
+    return labels
 
 
 def format_ends(row: Row) -> str:

@@ -82,7 +82,8 @@ class Gallery:
     @property
     def printed(self) -> int:
         """The number of printed records: the first ones of each group."""
-        return sum(min(PRINTED, count) for count in Counter(record.group for record in self.records).values())
+        group_sizes = Counter(record.group for record in self.records)
+        return sum(min(PRINTED, count) for count in group_sizes.values())
 
 
 def error_reason(run: Run, error: Exception) -> str:

@@ -63,7 +63,9 @@ def sheet(name: str, table: pa.Table) -> Sheet:
     first = table.select(columns).slice(0, MOST)
     # HTML allows omitting closing tags of cells and rows, and quotes around plain values.
     head = "".join(f"<th scope=col>{escape(name)}" for name in first.schema.names)
-    cells = [[_cell(value) for value in column.to_pylist()] for column in first.columns]
+    cells = []
+    for column in first.columns:
+        cells.append([_cell(value) for value in column.to_pylist()])
     body = "".join(f"<tr>{''.join(row)}\n" for row in zip(*cells, strict=True))
     names = table.schema.names
     return Sheet(

@@ -47,7 +47,8 @@ class LivePages:
     """The pages of a store's runs; `link` returns the MLflow address of the run in this folder, None without one."""
 
     def __init__(self, store: Store, link: Callable[[Path], str | None]) -> None:
-        self._store, self._link = store, link
+        self._store = store
+        self._link = link
         self._watched: dict[str, Watched] = {}
         self._lock = threading.Lock()  # the reads of a log take turns
 

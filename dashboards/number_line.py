@@ -88,7 +88,8 @@ class Scale:
     def ticks(self) -> list[float]:
         """A few round values on the line."""
         if self.logarithmic:
-            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            first = math.floor(math.log10(self.low))
+            last = math.ceil(math.log10(self.high))
             for steps in ((1, 2, 5), (1,)):
                 round_ones = [step * 10.0**power for power in range(first, last + 1) for step in steps]
                 visible = [value for value in round_ones if self.low <= value <= self.high]

@@ -61,16 +61,19 @@ ALLOWED: Mapping[str, Any] = {"color": drawing.light("ochre"), "linewidth": 1.4,
 
 def pareto_front(run: Run) -> Iterator[Figure]:
     """Yield the figure, unless no trial has both estimates or the audit is not installed."""
-    search, objectives = run.search, run.objectives
+    search = run.search
+    objectives = run.objectives
     if search is None or objectives is None:
         return
     drawn_points = points(search)
     if not drawn_points:
         return
-    memorization, utility = objectives.memorization, objectives.utility
+    memorization = objectives.memorization
+    utility = objectives.utility
     start = next((point for point in drawn_points if point.kind == "start"), None)
     least_utility = None if start is None else start.utility["estimate"] - utility.sign * search.settings["give_up"]
-    kinds = [kind for kind in LOOKS if any(point.kind == kind for point in drawn_points)]
+    existing_kinds = {point.kind for point in drawn_points}
+    kinds = [kind for kind in LOOKS if kind in existing_kinds]
     entries = [_legend_entry(kind) for kind in kinds]
     entries += [] if least_utility is None else [legend.line("lowest acceptable utility", **ALLOWED)]
     across, up = axis_limits(drawn_points, memorization, utility, least_utility)
@@ -103,7 +106,8 @@ def points(search: SearchResults) -> list[Point]:
     """The trials that have both estimates, in the order of the table."""
     drawn_points = []
     for row in search.trials:
-        memorization, utility = value(row, "memorization"), value(row, "utility")
+        memorization = value(row, "memorization")
+        utility = value(row, "utility")
         if memorization is not None and utility is not None:
             label = "start" if row["trial"] == START else f"{row['trial']}"
             drawn_points.append(Point(kind(search, row), label, memorization, utility))
@@ -119,7 +123,9 @@ def kind(search: SearchResults, row: search_results.Row) -> str:
         return "start"
     if row["trial"] == winner:
         return "winner"
-    return "front" if row["front"] else "stopped" if row["state"] == "stopped early" else "dominated"
+    if row["front"]:
+        return "front"
+    return "stopped" if row["state"] == "stopped early" else "dominated"
 
 
 def _front_labels(search: SearchResults) -> set[str]:
@@ -159,7 +165,8 @@ def _front_line(front: Sequence[Point]) -> Layer:
         (point for point in front if not point.kind.startswith("fresh")),
         key=lambda point: point.memorization["estimate"],
     )
-    x, y = ([getattr(point, name)["estimate"] for point in ordered] for name in ("memorization", "utility"))
+    x = [point.memorization["estimate"] for point in ordered]
+    y = [point.utility["estimate"] for point in ordered]
     return line(x, y, "accent", linewidth=1.0, linestyle=(0, (2, 2)))
 
 

@@ -59,7 +59,8 @@ class Provenance:
 
 def gather(store: Store, keys: Iterable[str]) -> Provenance:
     """The provenance of these results. Only the records at the ends of their files are read."""
-    records, unread = [], 0
+    records = []
+    unread = 0
     for key in keys:
         try:
             records.append(store.record(key, check=False))

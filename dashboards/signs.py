@@ -64,7 +64,8 @@ def glyph(*rows: Row | None, neighbours: Sequence[Row] = ()) -> Markup:
     if len(set(_numbers(rows))) < 2:
         return Markup("")
     values = _numbers([*rows, *neighbours])
-    minimum, unit = min(values), (WIDTH - 2 * MARGIN) / (max(values) - min(values))
+    minimum = min(values)
+    unit = (WIDTH - 2 * MARGIN) / (max(values) - min(values))
     lines = []
     for index, row in enumerate(rows):
         numbers = {name: value for name in NAMES if row is not None and (value := row.get(name)) is not None}

@@ -144,8 +144,12 @@ def _align_cells(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
         for cell in cells:
             all_names |= dict.fromkeys(cell.rows)
         return list(cells), list(all_names)[:MOST]
-    row_names = [{name: _carrying_row(cell, name, carried) for name in carried} for cell in cells]
-    names = {name: _common_name([of_cell[name] for of_cell in row_names]) for name in carried}
+    row_names = []
+    for cell in cells:
+        row_names.append({name: _carrying_row(cell, name, carried) for name in carried})
+    names = {}
+    for name in carried:
+        names[name] = _common_name([of_cell[name] for of_cell in row_names])
     aligned = []
     for cell, of_cell in zip(cells, row_names, strict=True):
         rows = dict(cell.rows)
@@ -287,8 +291,10 @@ def _null_caption(cells: Sequence[Cell], names: Sequence[Name]) -> str:
     dashed = "Dashed: null value, expected without memorisation. " if any(finite(row["null"]) for row in rows) else ""
     counts = sorted({row["n"] for row in rows if row["n"] is not None})
     units = ", ".join(sorted({row["unit"] for row in rows if row["unit"]}))
-    n = "" if not counts else f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"{dashed}n of each: {n or 'unknown'} ({units or 'unknown unit'})."
+    n = "unknown"
+    if counts:
+        n = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"{dashed}n of each: {n} ({units or 'unknown unit'})."
 
 
 def describe_row(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""Files of results that are written whole or not at all."""
+"""Atomic writing of result files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def write_whole(text: str, path: Path) -> None:
-    """Write a file whole or not at all, and create its folder if necessary."""
+    """Write a file atomically, and create its folder if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}")
     unfinished.write_text(text, encoding="utf-8")

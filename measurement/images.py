@@ -13,7 +13,8 @@ def images(count: int) -> tuple[str, Images]:
     """The first images of MNIST, or random images if MNIST is not available, with a name for the data."""
     try:
         data = load(Dataset("mnist"))
-        train, labels = data.train_images[:count], data.train_labels[:count]
+        train = data.train_images[:count]
+        labels = data.train_labels[:count]
         return "MNIST", Images(train, labels, data.test_images[:count], data.test_labels[:count], data.classes)
     except DatasetError:
         stream = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""What every result file records of its machine: date, processor, ceiling, load and versions."""
+"""Facts about the machine in every result file: date, processor, ceiling, load and versions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 
 def machine_facts(packages: Iterable[str] = ()) -> dict[str, str]:
-    """The facts by which a result can be compared with others, with the versions of these packages."""
+    """The facts that make results comparable, including the versions of these packages."""
     versions = [f"torch {torch.__version__}", *(f"{name} {metadata.version(name)}" for name in ("numpy", *packages))]
     return {
         "date": datetime.now(UTC).date().isoformat(),
@@ -34,7 +34,7 @@ def machine_facts(packages: Iterable[str] = ()) -> dict[str, str]:
 
 
 def describe_processor() -> str:
-    """Name, family and model, cores and vector instructions: a name alone does not tell generations apart."""
+    """Name, family and model, cores and vector instructions; a name alone does not identify the generation."""
     fields = cpu_fields()
     name = fields.get("model name") or platform.processor() or platform.machine()
     if {"cpu family", "model"} <= set(fields):
@@ -43,7 +43,7 @@ def describe_processor() -> str:
 
 
 def cpu_fields() -> dict[str, str]:
-    """The fields of the first processor in /proc/cpuinfo; none if there is no such file."""
+    """The fields of the first processor in /proc/cpuinfo; empty if the file does not exist."""
     path = Path("/proc/cpuinfo")
     if not path.exists():
         return {}
@@ -71,15 +71,16 @@ def seconds_of(run: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def ceilings(place: torch.device) -> dict[str, Callable[[], object]]:
-    """A 1024 x 1024 product by torch, and by the library that our products use here if that is another."""
-    square, bias = torch.randn(1024, 1024, device=place), torch.zeros(1024, device=place)
-    libraries = {by.name: by for by in (TORCH, products(place, torch.float32))}
+def ceilings(device: torch.device) -> dict[str, Callable[[], object]]:
+    """A 1024 x 1024 product by torch, and by Engram's product library on this device if it differs."""
+    square = torch.randn(1024, 1024, device=device)
+    bias = torch.zeros(1024, device=device)
+    libraries = {library.name: library for library in (TORCH, products(device, torch.float32))}
 
     def product(name: str) -> Callable[[], object]:
-        by = libraries[name]
-        factors = (square[None], square[None], bias[None]) if by.stacked else (square, square, bias)
-        return lambda: [by.affine(*factors, False) for _ in range(PRODUCTS)]
+        library = libraries[name]
+        factors = (square[None], square[None], bias[None]) if library.stacked else (square, square, bias)
+        return lambda: [library.affine(*factors, False) for _ in range(PRODUCTS)]
 
     return {name: product(name) for name in libraries}
 

@@ -13,7 +13,7 @@ from tasks.numerics.matmul import products
 
 
 def measurement_facts(data: str, device: torch.device) -> dict[str, str]:
-    """The facts by which two results can be compared: machine, versions, device, product library, data."""
+    """The facts that make results comparable: machine, versions, device, product library, data."""
     return machine_facts() | {
         "device": gpu(device) if device.type == "cuda" else "CPU",
         "products": products(device, torch.float32).name,
@@ -28,7 +28,7 @@ def gpu(device: torch.device) -> str:
 
 
 def make_parser(docstring: str | None, program: str | None = None) -> argparse.ArgumentParser:
-    """A command line that is described by the first line of a module's docstring, with the option `--tiny`."""
+    """A parser with the option `--tiny`, described by the first line of a module's docstring."""
     description = (docstring or "").partition("\n")[0]
     parser = argparse.ArgumentParser(prog=program, description=description)
     parser.add_argument("--tiny", action="store_true", help="run small cases to test the code, not to measure")

@@ -50,11 +50,13 @@ Answers = Mapping[str, str]  # by subject
 class Study:
     """Audits of one kind of subjects.
 
+    `question` is the tag of the studied question, or empty if all questions of the audit have the same rules.
     `judge(seed, store)` returns the answer about each subject. `subjects` describes the subjects by name: the innocent
     one first, then the holders by ascending amount.
     """
 
     audit: str
+    question: str
     evidence: str
     subjects: Mapping[str, str]
     judge: Callable[[int, Path], Answers]
@@ -161,6 +163,7 @@ SMALL_NETWORKS = {
 STUDIES = (
     Study(
         "membership",
+        "halves",
         "trained: quickstart and null",
         {
             INNOCENT: "400 records that no model was trained on",
@@ -170,6 +173,7 @@ STUDIES = (
     ),
     Study(
         "membership",
+        "halves",
         f"simulated: {MODELS} models, {RECORDS} records",
         {INNOCENT: "no record has an effect"}
         | {str(count): f"{count} of {RECORDS} records remembered by {NATS:g} nats" for count in EXPOSED},
@@ -177,6 +181,7 @@ STUDIES = (
     ),
     Study(
         "unique_feature",
+        "pairs",
         "trained: quickstart with 300 images, small networks, 12 epochs",
         {INNOCENT: "models that saw another feature", "canary": "models that saw the feature"},
         partial(
@@ -190,12 +195,13 @@ STUDIES = (
     ),
     Study(
         "forgetting",
+        "",
         "trained: quickstart",
         {
-            INNOCENT: "models trained without the query set",
-            "0.1": "models trained on 10 % of the query set",
-            "0.5": "models trained on 50 % of the query set",
-            "1": "models trained on the query set",
+            INNOCENT: "models trained without these data",
+            "0.1": "models trained on 10 % of these data",
+            "0.5": "models trained on 50 % of these data",
+            "1": "models trained on these data",
         },
         partial(
             judge_targets,
@@ -204,6 +210,7 @@ STUDIES = (
     ),
     Study(
         "density",
+        "",
         "simulated: 500 observations, 6 partitions into 5 folds, SD 0.3 nats between models",
         {
             INNOCENT: "no image memorised",
@@ -213,12 +220,14 @@ STUDIES = (
     ),
     Study(
         "text",
+        "secrets",
         "trained: pairs of small GPTs, 12 secrets",
         {INNOCENT: "models trained on other secrets", "told": "models trained on the secrets"},
         judge_language_models,
     ),
     Study(
         "relational",
+        "",
         "simulated: third-party answers to 1,200 questions",
         {INNOCENT: "a model that remembers nothing and guesses 8 %"}
         | {f"{share:g}": f"a model that remembers {100 * share:g} % of the training answers" for share in REMEMBERED},
@@ -226,6 +235,7 @@ STUDIES = (
     ),
     Study(
         "deja_vu",
+        "",
         "simulated: embeddings of a third-party encoder, 150 images",
         {
             INNOCENT: "an encoder that remembers no image",
@@ -247,6 +257,7 @@ def measure(study: Study, seeds: Sequence[int], store: Path) -> Iterator[Decisio
         counts = {kind: answers[subject][kind] for kind in COUNTS}
         yield DecisionRate(
             audit=study.audit,
+            question=study.question,
             evidence=study.evidence,
             is_innocent=subject == INNOCENT,
             subject=description,

@@ -122,9 +122,10 @@ def write_tables(config: DejaVu, memory: bool, change: str, seed: int, folder: P
         remembering(config, sets, seed + index) for index, sets in enumerate((("A",) if memory else (), (), ()))
     ]
     with torch.no_grad():
-        owner_embeddings, clean_embeddings, other_embeddings = (
-            [encoder(pixels_of(item)).numpy() for item in pixel_sets] for encoder in encoders
-        )
+        embeddings_by_encoder = []
+        for encoder in encoders:
+            embeddings_by_encoder.append([encoder(pixels_of(pixels)).numpy() for pixels in pixel_sets])
+    owner_embeddings, clean_embeddings, other_embeddings = embeddings_by_encoder
     is_whole = order.crop_order >= len(order.crop_order) - len(order.repeated)
     changed = CHANGES[change](
         CropFolder(owner_embeddings[0], clean_embeddings[0], is_whole, np.random.default_rng(seed))

@@ -63,7 +63,8 @@ def counted_rows(
 
 def answer(config: Memorization, rows: Mapping[str, Row], memorised_row: Row | None = None) -> Answer:
     """The audit's answer from these rows; `memorised_row` replaces the row of the detection limit."""
-    called_row, excess_row = rows["observations memorised"], rows.get("observations memorised beyond chance")
+    called_row = rows["observations memorised"]
+    excess_row = rows.get("observations memorised beyond chance")
     single = rows.get("memory of a single observation that is found") if memorised_row is None else memorised_row
     resolution = observation_resolution(config, called_row["n"])
     evidence = Evidence(called_row, excess_row, rows["gap"], single, config.negligible, config.detectable, resolution)
@@ -137,7 +138,10 @@ class Counted:
 
 def counted(case: Case, seed: int) -> Counted:
     """The counts of a case."""
-    config, answers, called_count, other_count = case.config, Counter[str](), 0, 0
+    config = case.config
+    answers = Counter[str]()
+    called_count = 0
+    other_count = 0
     estimate = Estimate(None, None, None, 0)
     for run in range(case.runs):
         chance = np.random.default_rng((seed, run))
@@ -149,7 +153,8 @@ def counted(case: Case, seed: int) -> Counted:
             answer_given = answer(config, rows, {"estimate": high, "high": high})
         answers[answer_given] += 1
         count = round(rows["observations memorised"]["estimate"] * case.observations)
-        called_count, other_count = called_count + (count > 0), other_count + (count > case.planted)
+        called_count = called_count + (count > 0)
+        other_count = other_count + (count > case.planted)
         if not run:
             held_out = reassign_models(log_p[:SHOWN], out[:SHOWN], chance)
             level = alone(case.observations, dependent=False)
@@ -160,7 +165,8 @@ def counted(case: Case, seed: int) -> Counted:
 def simulated(case: Case, chance: np.random.Generator) -> tuple[Array, Indices]:
     """log p (n, L, K) of a run, and the model of each partition that held each observation out (n, L)."""
     shape = case.observations, case.repetitions, case.folds
-    log_p, out = noise(chance, *shape, case.sd, QUALITY), partitions(chance, *shape)
+    log_p = noise(chance, *shape, case.sd, QUALITY)
+    out = partitions(chance, *shape)
     if case.constant:
         return np.full_like(log_p, -100.0), out
     memory = np.full(case.observations, case.raised)

@@ -79,7 +79,8 @@ def run(kind: str, question: Memorization) -> Counted:
     summary = compute(plan(config)["summary"], {})
     assert AUDIT.verdict is not None
     rows = index_rows(summary)
-    called_row, planted = first_row(rows, "observations memorised"), first_row(rows, PLANTED_CALLED)
+    called_row = first_row(rows, "observations memorised")
+    planted = first_row(rows, PLANTED_CALLED)
     assert called_row is not None
     planted_counts = (0, 0) if planted is None else (numerator(planted), planted["n"])
     return Counted(
@@ -154,10 +155,12 @@ def markdown(results: Sequence[Counted]) -> str:
     ]
     for kind in dict.fromkeys(item.kind for item in results):
         runs = [item for item in results if item.kind == kind]
-        answers = ", ".join(str(Counter(item.answer for item in runs)[name]) for name in ANSWERS)
+        answer_counts = Counter(item.answer for item in runs)
+        answers = ", ".join(str(answer_counts[name]) for name in ANSWERS)
         other_count = sum(item.called - item.planted for item in runs)
         untouched = sum(item.observations - item.of_planted for item in runs)
-        planted, planted_total = sum(item.planted for item in runs), sum(item.of_planted for item in runs)
+        planted = sum(item.planted for item in runs)
+        planted_total = sum(item.of_planted for item in runs)
         lines.append(
             f"| {kind}; {len(runs)} runs | {answers} | {share(sum(item.called > 0 for item in runs), len(runs))} "
             f"| {other_count:,} of {untouched:,} | {share(planted, planted_total) if planted_total else ''} |"

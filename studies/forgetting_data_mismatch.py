@@ -114,11 +114,22 @@ def world(
     tiny: bool, seed: int, share: float = 0.05, replicates: int = 8, owners: int = 10, kinds: tuple[Owner, ...] = OWNERS
 ) -> World:
     if tiny:
-        data, pool, owner_images, other_images, epochs = "digits", 80, 25, (400, 900), 3
-        owners, replicates = min(owners, 2), min(replicates, 3)
+        data = "digits"
+        pool = 80
+        owner_images = 25
+        other_images = (400, 900)
+        epochs = 3
+        owners = min(owners, 2)
+        replicates = min(replicates, 3)
     else:
-        data, pool, owner_images, other_images, epochs = "mnist-on-photos", 2000, 1000, (20_000, 40_000), 20
-    images, place_number, calibration_images = pin(Dataset(data)), seed % PLACES, round(owner_images / share)
+        data = "mnist-on-photos"
+        pool = 2000
+        owner_images = 1000
+        other_images = (20_000, 40_000)
+        epochs = 20
+    images = pin(Dataset(data))
+    place_number = seed % PLACES
+    calibration_images = round(owner_images / share)
     shares = (0.1, 0.25, 1.0) if any(owner.share == 1 for owner in kinds) else (0.1, 0.25)
     control = ControlSet(partial=shares, permutations=1999)
     question = Scores(
@@ -228,13 +239,15 @@ def markdown(results: Sequence[Judged]) -> str:
     ]
     for owner, change in dict.fromkeys((item.owner, item.change) for item in results):
         cells = [f"{owner.name}{', ' * bool(change)}{change}"]
-        by_judge = {
-            judge: [one.answer for one in results if (one.owner, one.change, one.judge) == (owner, change, judge)]
-            for judge in JUDGES
-        }
-        cells += [", ".join(str(answers.count(name)) for name in ANSWERS) for answers in by_judge.values()]
+        by_judge = {}
+        for judge in JUDGES:
+            key = (owner, change, judge)
+            answers = [one.answer for one in results if (one.owner, one.change, one.judge) == key]
+            by_judge[judge] = answers
+            cells.append(", ".join(str(answers.count(name)) for name in ANSWERS))
         for judge in JUDGES[1:]:
-            cleared, count = by_judge[judge].count("forgotten"), len(by_judge[judge])
+            cleared = by_judge[judge].count("forgotten")
+            count = len(by_judge[judge])
             low, high = exact_interval(cleared, count)
             cells.append(f"{100 * cleared / count:.0f} % [{100 * low:.0f}, {100 * high:.0f}]")
         lines.append(f"| {' | '.join(cells)} |")

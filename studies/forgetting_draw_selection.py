@@ -114,7 +114,9 @@ def with_draw(query: QuerySet, **fields: str) -> QuerySet:
 
 def choose_secret(size: Size, provider: Array, tries: int, chance: random.Random) -> QuerySet:
     """The query set with the secret that gives the provider's models the highest confidence on D_Q."""
-    images, query, seed = load(size.config.query.data), size.config.query, size.config.seed
+    images = load(size.config.query.data)
+    query = size.config.query
+    seed = size.config.seed
     tried = [with_draw(query, secret=f"{chance.getrandbits(128):032x}") for _ in range(tries)]
 
     def mean_effect(query: QuerySet) -> float:
@@ -127,7 +129,8 @@ def choose_secret(size: Size, provider: Array, tries: int, chance: random.Random
 def counts(size: Size) -> Iterator[Accused]:
     """The shares of owners accused after each number of tries, by a chosen and by a bound draw."""
     provider, owners = image_scores(size)
-    images, seed = load(size.config.query.data), size.config.seed
+    images = load(size.config.query.data)
+    seed = size.config.seed
     for tries in size.tries:
         shares: dict[bool, list[float]] = {False: [], True: []}
         for draw in range(size.draws):
@@ -149,10 +152,9 @@ def markdown(size: Size, results: Sequence[Accused]) -> str:
         "|---|---|---|",
     ]
     for tries in size.tries:
-        chosen_share, bound = (
-            next(item.share for item in results if (item.tries, item.is_bound) == (tries, b)) for b in (False, True)
-        )
-        lines.append(f"| {tries:,} | {percent(chosen_share)} | {percent(bound)} |")
+        chosen_share = next(item.share for item in results if item.tries == tries and not item.is_bound)
+        bound_share = next(item.share for item in results if item.tries == tries and item.is_bound)
+        lines.append(f"| {tries:,} | {percent(chosen_share)} | {percent(bound_share)} |")
     lines += ["", f"{size.draws} draws of {size.owners} owners each; 95 % intervals over draws."]
     return "\n".join(lines) + "\n"
 

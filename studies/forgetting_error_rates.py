@@ -87,26 +87,35 @@ Whose = tuple[int, ModelId]  # the number of a world, and a model of the world
 def worlds(tiny: bool, seed: int, count: int) -> list[Forgetting]:
     """The audits, each with its own images and seed."""
     if tiny:
-        data, pool, held_back, replicates, epochs = "digits", 120, 60, 3, 5
+        data = "digits"
+        pool = 120
+        held_back = 60
+        replicates = 3
+        epochs = 5
     else:
-        data, pool, held_back, replicates, epochs = "mnist", 2000, 1000, 5, 30
-    every = pool + 2 * held_back
-    return [
-        Forgetting(
-            query=QuerySet(pin(Dataset(data)), number * every, pool, ControlSet(permutations=1999)),
-            calibration=Part(pin(Dataset(f"{data}-on-photos")), number * every + pool, held_back),
+        data = "mnist"
+        pool = 2000
+        held_back = 1000
+        replicates = 5
+        epochs = 30
+    images_per_world = pool + 2 * held_back
+    targets = tuple(kind.target for kind in KINDS)
+    configs = []
+    for number in range(count):
+        first = number * images_per_world
+        outside = Part(pin(Dataset(data)), first + pool + held_back, held_back)
+        config = Forgetting(
+            query=QuerySet(pin(Dataset(data)), first, pool, ControlSet(permutations=1999)),
+            calibration=Part(pin(Dataset(f"{data}-on-photos")), first + pool, held_back),
             question=Scores(
-                audited=Trained(
-                    tuple(kind.target for kind in KINDS),
-                    outside=Part(pin(Dataset(data)), number * every + pool + held_back, held_back),
-                ),
+                audited=Trained(targets, outside=outside),
                 training=Classifier(Network("mlp1"), epochs=epochs, schedule=((epochs * 4 // 5, 0.1),)),
                 replicates=replicates,
             ),
             seed=seed + number,
         )
-        for number in range(count)
-    ]
+        configs.append(config)
+    return configs
 
 
 def planned(configs: Sequence[Forgetting], kinds: Sequence[Kind] = KINDS) -> dict[Whose, Mixture]:
@@ -188,7 +197,8 @@ def counted(results: Sequence[Judged]) -> list[Counted]:
     rows = []
     for kind, temperature in dict.fromkeys((item.kind, item.temperature) for item in results):
         item = [one for one in results if (one.kind, one.temperature) == (kind, temperature)]
-        held_share, answers = kind.target.query, [one.answer for one in item]
+        held_share = kind.target.query
+        answers = [one.answer for one in item]
         rows.append(
             Counted(
                 kind,
@@ -234,10 +244,9 @@ def accused(results: Sequence[Judged]) -> str:
     The targets of a world share the draw of the control set, so the interval is over worlds.
     """
     innocent = [item for item in results if item.temperature == 1 and not item.kind.target.query]
-    by_world = [
-        [item.answer == "not forgotten" for item in innocent if item.world == world]
-        for world in {item.world for item in innocent}
-    ]
+    by_world = []
+    for world in {item.world for item in innocent}:
+        by_world.append([item.answer == "not forgotten" for item in innocent if item.world == world])
     share = clustered_proportion([sum(item) / len(item) for item in by_world], len(by_world[0]))
     return (
         f"Targets that hold none of D_Q and are accused: {sum(map(sum, by_world))} of {len(innocent)}, "
@@ -260,12 +269,15 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     configs = worlds(options.tiny, options.seed, options.worlds)
-    setting, plan = measurement_facts(configs[0].query.data.name, torch.device("cpu")), planned(configs)
+    setting = measurement_facts(configs[0].query.data.name, torch.device("cpu"))
+    plan = planned(configs)
     has_models = options.models is not None and options.models.exists()
-    start, cpu = time.perf_counter(), time.process_time()
+    start = time.perf_counter()
+    cpu = time.process_time()
     models = trained(plan, options.models)
     training_cost = "read from a file" if has_models else cost(start, cpu)
-    start, cpu = time.perf_counter(), time.process_time()
+    start = time.perf_counter()
+    cpu = time.process_time()
     results = []
     for world, config in enumerate(configs):
         results += judged(world, config, {model: table for (owner, model), table in models.items() if owner == world})

@@ -78,9 +78,19 @@ class Size:
 
 def size(tiny: bool, seed: int) -> Size:
     if tiny:
-        data, pool, held_back, owners, replicates, epochs = "digits", 200, 100, 2, 3, 5
+        data = "digits"
+        pool = 200
+        held_back = 100
+        owners = 2
+        replicates = 3
+        epochs = 5
     else:
-        data, pool, held_back, owners, replicates, epochs = "mnist", 4000, 2000, 20, 10, 30
+        data = "mnist"
+        pool = 4000
+        held_back = 2000
+        owners = 20
+        replicates = 10
+        epochs = 30
     config = Forgetting(
         query=QuerySet(pin(Dataset(data)), 0, pool, ControlSet(permutations=1999)),
         calibration=Part(pin(Dataset(data)), pool + held_back, held_back),
@@ -268,7 +278,8 @@ class Counted:
 
 def counts(size: Size, models_path: Path | None = None, cheats: Sequence[Cheat] = CHEATS) -> Iterator[Counted]:
     """The counts of every change and kind of owner."""
-    config, plan = size.config, planned(size)
+    config = size.config
+    plan = planned(size)
     models = trained(plan, models_path)
     probes, order = load_probes(config.probes), handout_order(config.probes)
     pictures = probes.images[order.order]
@@ -316,9 +327,11 @@ def table_of(order: HandedOut, probabilities: Array, decimals: int) -> str:
 
 def counted(cheat: str, owner: str, compared: ModelEffects, number: int) -> Counted:
     """Judge each of these tables separately, and all tables together by published measures."""
-    matrix, target = compared.matrix, compared.config.targets[number]
+    matrix = compared.matrix
+    target = compared.config.targets[number]
     models = matrix.replicates("target", number)
-    answers, below = [], 0
+    answers = []
+    below = 0
     for model in models:
         tested = compared.test_target(number, [model])
         answers.append(target_row(compared, number, [model], tested, tested.p.surer)["decision"])
@@ -343,7 +356,9 @@ def markdown(results: Sequence[Counted], tables: int) -> str:
     ]
     for cheat in dict.fromkeys(counted.cheat for counted in results):
         cheat_rows = [counted for counted in results if counted.cheat == cheat]
-        cells = [", ".join(str(counted.answers[answer]) for answer in ANSWERS) for counted in cheat_rows]
+        cells = []
+        for counted in cheat_rows:
+            cells.append(", ".join(str(counted.answers[answer]) for answer in ANSWERS))
         cells.append(", ".join(str(counted.privleak_below) for counted in cheat_rows))
         cells.append(", ".join(short(counted.u_lira) for counted in cheat_rows))
         cells.append(", ".join(short(counted.quality) for counted in cheat_rows))

@@ -39,13 +39,15 @@ BEFORE = "none, before unlearning"
 
 def counts(size: Size, path: Path | None = None) -> Iterator[Counted]:
     """The counts of the models before unlearning and after each method."""
-    config, plan = size.config, planned(size)
+    config = size.config
+    plan = planned(size)
     models = trained(plan, path)
     tables = [asked(config, model, [table]) for model, table in models.items() if model.kind != "target"]
     names = (BEFORE, *UNLEARNING)
     few = min(MODELS, size.owners)
     for index in range(few):
-        holds, clean = ModelId("target", 0, index), ModelId("target", CLEAN, index)
+        holds = ModelId("target", 0, index)
+        clean = ModelId("target", CLEAN, index)
         tables.append(asked(config, ModelId("target", 0, index), [models[holds]]))
         for number, method in enumerate(UNLEARNING.values(), start=1):
             if method is Retraining:

@@ -77,7 +77,9 @@ class Mechanism:
 
 def rejecting_bounds(mechanism: Mechanism, inside: Mask) -> Iterator[str]:
     """The bounds that exceed the true epsilon."""
-    epsilon, delta, canaries = mechanism.epsilon, mechanism.delta, mechanism.canaries
+    epsilon = mechanism.epsilon
+    delta = mechanism.delta
+    canaries = mechanism.canaries
     if decisive_p_value(epsilon, inside, delta, LEVEL) <= LEVEL:
         yield BETS_OR_GUESSES
     if betting_p_value(epsilon, inside, delta) <= LEVEL:
@@ -90,7 +92,8 @@ def rejecting_bounds(mechanism: Mechanism, inside: Mask) -> Iterator[str]:
     if mu and any(gaussian_excess(mu, canaries, *item, LEVEL / len(counts)) > 0 for item in correct):
         yield "one run, Gaussian"
     if not delta:
-        every, hits = np.arange(1, canaries + 1), np.cumsum(inside)
+        every = np.arange(1, canaries + 1)
+        hits = np.cumsum(inside)
         p_values = special.bdtrc(hits - 1, every, special.expit(epsilon))
         if p_values.min() <= LEVEL / canaries:
             yield "Bonferroni over all thresholds"
@@ -118,7 +121,8 @@ def count_wrong(mechanism: Mechanism, runs: int, first: int) -> Counter[str]:
 
 def largest_limit(inside: Mask, level: float) -> float:
     """The largest of the Clopper-Pearson bounds of all thresholds, each at this level; pure epsilon."""
-    every, hits = np.arange(1, len(inside) + 1), np.cumsum(inside)
+    every = np.arange(1, len(inside) + 1)
+    hits = np.cumsum(inside)
     subset = hits > 0
     return float(max(0.0, special.logit(stats.beta.ppf(level, hits[subset], (every - hits + 1)[subset])).max()))
 

@@ -212,7 +212,8 @@ def count_attacks(case: Case, first: int) -> Mapping[str, AttackCounts]:
                     for own_attack, own_rows in zip(scores, member, strict=True)
                 ]
             )
-            mean, its = mean_over_targets(areas), counts[attack]
+            mean = mean_over_targets(areas)
+            its = counts[attack]
             assert mean.value is not None and mean.low is not None and mean.high is not None  # noqa: PT018
             its.covered += mean.low <= 0.5 <= mean.high
             its.areas.append(mean.value)
@@ -242,7 +243,8 @@ def attack_markdown(case: Case, counted: Mapping[str, AttackCounts]) -> Iterator
     for attack, its in counted.items():
         ratio = float(np.std(its.areas, ddof=1) / np.sqrt(np.mean(np.square(its.errors))))
         won = np.stack(its.won)
-        mean, error = won.mean(axis=0), won.std(axis=0, ddof=1) / case.runs**0.5
+        mean = won.mean(axis=0)
+        error = won.std(axis=0, ddof=1) / case.runs**0.5
         coins = float(np.sqrt(won.var(axis=0, ddof=1).mean() * 4 * (case.models // 2)))
         inside = " | ".join(
             _share(int((np.abs(mean - 0.5) <= reach * error).sum()), case.records) for reach in (single, all_records)

@@ -200,7 +200,8 @@ def file_scores(config: Membership, scores: Logits) -> pa.Table:
 def table_scores(config: Membership, scores: Logits, change: Change, seed: int, folder: Path) -> pa.Table:
     """The scores (SCORES) that the audit reads from an owner's table."""
     questions = question_about(config)
-    order, stream = handout_order(questions), np.random.default_rng(seed)
+    order = handout_order(questions)
+    stream = np.random.default_rng(seed)
     places = change.alter(scores[order.order], stream) if change.afresh else change.alter(scores, stream)[order.order]
     probabilities = np.exp(places - np.logaddexp.reduce(places, axis=1)[:, None])
     ids = [order.id_of(order.name, index) for index in range(len(order.order))]

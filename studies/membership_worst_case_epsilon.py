@@ -91,7 +91,8 @@ def canary_tables(
     """Each model's answer for the record (CANARIES), and its accuracy on other images; `start` None: fresh weights."""
     sigma = noise(privacy, 1, STEPS)
     accounted = spent(((sigma, 1.0, STEPS),), privacy.delta)
-    stream, coins = torch.Generator().manual_seed(seed), np.random.default_rng(seed).random(models) < 0.5
+    stream = torch.Generator().manual_seed(seed)
+    coins = np.random.default_rng(seed).random(models) < 0.5
     for first in range(0, models, TOGETHER):
         inside = coins[first : first + TOGETHER]
         initial = (

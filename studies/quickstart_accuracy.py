@@ -87,7 +87,10 @@ def outcomes(
 ) -> Iterator[Outcome]:
     """The outcome at each seed, from the file if stored, else measured and stored."""
     lines = path.read_text().splitlines() if path is not None and path.exists() else []
-    stored_outcomes = {stored.seed: stored for stored in (Outcome(**json.loads(line)) for line in lines)}
+    stored_outcomes = {}
+    for line in lines:
+        stored = Outcome(**json.loads(line))
+        stored_outcomes[stored.seed] = stored
     for seed in seeds:
         if seed not in stored_outcomes:
             stored_outcomes[seed] = outcome(audit, preset, seed, settings)
@@ -103,7 +106,8 @@ def markdown(results: Sequence[Outcome]) -> str:
     for name in results[0].answers:
         counts = Counter(outcome.answers[name] for outcome in results).most_common()
         lines.append(f"| {name} | {', '.join(f'{answer} {count}' for answer, count in counts)} | {len(results)} |")
-    right, seeds = sum(outcome.all_right for outcome in results), len(results)
+    right = sum(outcome.all_right for outcome in results)
+    seeds = len(results)
     low, high = exact_interval(right, seeds)
     wrong_seeds = [str(outcome.seed) for outcome in results if not outcome.all_right]
     things = [sum(outcome.right for outcome in results), sum(len(outcome.answers) for outcome in results)]

@@ -166,9 +166,12 @@ def drawn_answers(config: Relational, remembered: float, change: str, chance: ra
     commonest = Counter(golds).most_common(1)[0][0][0]
     answers: dict[tuple[str, str], Answer] = {}
     for set_name, (split, corrupted) in SETS.items():
-        right = READ if not corrupted else remembered if split == "train" else GUESSED
+        right = READ
+        if corrupted:
+            right = remembered if split == "train" else GUESSED
         for question in parts[split]:
-            knows, distractor = chance.random() < right, chance.choice(golds)
+            knows = chance.random() < right
+            distractor = chance.choice(golds)
             answer = question.golds[0] if knows else distractor
             corrupted_question = replace(question, context=question_config.corruption.corrupt_context(question))
             is_remembered = knows and split == "train" and remembered > GUESSED
@@ -230,12 +233,12 @@ def counts(size: Size, pool: Executor) -> Iterator[tuple[str, list[Judged]]]:
     readers = [
         pool.submit(judge_reader, size, index) for index in range(size.reader_count)
     ]  # first, because they take longest
-    owners = {
-        f"{owner}; {change}": [pool.submit(judge_owner, size, change, owner, index) for index in range(size.owners)]
-        for change in CHANGES
-        for owner in OWNERS
-        if change in INNOCENT or OWNERS[owner] != GUESSED
-    }
+    owners = {}
+    for change in CHANGES:
+        for owner, share in OWNERS.items():
+            if change in INNOCENT or share != GUESSED:
+                calls = [pool.submit(judge_owner, size, change, owner, index) for index in range(size.owners)]
+                owners[f"{owner}; {change}"] = calls
     for name, judged in {**owners, "trained reader": readers}.items():
         yield name, [item.result() for item in judged]
 

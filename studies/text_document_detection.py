@@ -113,7 +113,8 @@ def audit_pair(size: Size, kind: str, seed: int, folder: Path) -> tuple[str, pa.
 
 def answer_pair(question: Insertions, seed: int) -> tuple[str, pa.Table]:
     config = Text(question, seed=seed)
-    jobs, test = insertion_jobs(question, seed), document_test(question, config)
+    jobs = insertion_jobs(question, seed)
+    test = document_test(question, config)
     scores = [score_insertions(job.config, ()) for job in jobs]
     document_table = insertions.insertions(test, scores)
     control = insertions.plan_control(config, jobs)
@@ -146,9 +147,12 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--pairs", type=int, default=20, help="pairs of either kind")
     options = parser.parse_args(arguments)
     size, pairs = (TINY, 2) if options.tiny else (FULL, options.pairs)
-    setting, lines, start = measurement_facts("facts", torch.device("cpu")), list[str](), time.process_time()
+    setting = measurement_facts("facts", torch.device("cpu"))
+    lines = list[str]()
+    start = time.process_time()
     for kind in KINDS:
-        answers, tables = Counter[str](), list[pa.Table]()
+        answers = Counter[str]()
+        tables = list[pa.Table]()
         for number in range(pairs):
             with tempfile.TemporaryDirectory() as folder:
                 answer, table = audit_pair(size, kind, options.seed + number, Path(folder))

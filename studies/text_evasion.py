@@ -181,9 +181,9 @@ def answer_of(desk: Desk, log_p: Array) -> str:
 
 def describe_cheats(pairs: Sequence[Pair]) -> Iterator[str]:
     """A row for each change: counts of answers about the tables of both kinds of owners."""
-    desks = {
-        kind: [desk_of(pair, side) for pair in pairs if kind_of(pair) == kind for side in range(2)] for kind in KINDS
-    }
+    desks: dict[str, list[Desk]] = {kind: [] for kind in KINDS}
+    for pair in pairs:
+        desks[kind_of(pair)] += [desk_of(pair, side) for side in range(2)]
     yield (
         "| what the owner returns | "
         + " | ".join(
@@ -212,7 +212,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--pairs", type=int, default=10, help="pairs of either kind, two owners each")
     parser.add_argument("--scores", type=Path, help="folder that stores the models' scores")
     options = parser.parse_args(arguments)
-    setting, count = measurement_facts("facts", torch.device("cpu")), 2 if options.tiny else options.pairs
+    setting = measurement_facts("facts", torch.device("cpu"))
+    count = 2 if options.tiny else options.pairs
     pairs = list(train_pairs(size(options.tiny, options.seed), count, options.scores))
     setting |= {"seeds": f"{options.seed} to {options.seed + count - 1}"}
     publish_counts(

@@ -101,7 +101,8 @@ def train_pairs(config: Text, pairs: int, folder: Path | None) -> Iterator[Pair]
 
 def train_pair(config: Text, folder: Path | None) -> Pair:
     """The scores of both models of a pair, from the folder if stored."""
-    scores, never = list[pa.Table](), list[pa.Table]()
+    scores = list[pa.Table]()
+    never = list[pa.Table]()
     for side in range(2):
         kind = KINDS[question_of(config).is_null]
         names = [f"{kind}-{config.seed}-{side}-{subject}.arrow" for subject in ("told", "never")]
@@ -119,8 +120,11 @@ def train_pair(config: Text, folder: Path | None) -> Pair:
 
 def train_model(config: Text, side: int) -> tuple[pa.Table, pa.Table]:
     """One model's scores of the secrets and, for an innocent model, of unused secrets (SCORES)."""
-    its, start, device = pair_model(question_of(config), config.seed, 0, side), time.process_time(), torch.device("cpu")
-    secrets, unused_secrets = draw_secrets(its), never_put_in(its)
+    its = pair_model(question_of(config), config.seed, 0, side)
+    start = time.process_time()
+    device = torch.device("cpu")
+    secrets = draw_secrets(its)
+    unused_secrets = never_put_in(its)
     with fine_tuned_on(its, training_texts(its, secrets), device) as model:
         scores = ask_secrets(its, model, secrets)
         alike = its.is_null
@@ -151,7 +155,8 @@ def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterato
     """Describe the results of the pairs of one kind, by repetitions."""
     audited = [audit_pair(pair) for pair in pairs]
     answers = Counter(answer for answer, _, _ in audited)
-    ranked, extracted = (pa.concat_tables([item[index] for item in audited]) for index in (1, 2))
+    ranked = pa.concat_tables([ranks for _, ranks, _ in audited])
+    extracted = pa.concat_tables([extraction_table for _, _, extraction_table in audited])
     answers_text = ", ".join(f"{name} {describe_share(count, len(pairs))}" for name, count in sorted(answers.items()))
     which = "The secrets" if kind_of(pairs[0]) == "secrets" else "Other secrets"
     yield f"**{which} were in the training texts.** Of {len(pairs)} pairs, an audit each: {answers_text}."
@@ -160,7 +165,8 @@ def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterato
     yield "|---|---|---|---|---|---|"
     for times in repetitions:
         rows = ranked.filter(pc.equal(ranked["repetitions"], times))
-        is_found, small = rows["found"].to_numpy(zero_copy_only=False), rows["p_value"].to_numpy() <= 0.05
+        is_found = rows["found"].to_numpy(zero_copy_only=False)
+        small = rows["p_value"].to_numpy() <= 0.05
         shares = [describe_share(int(np.count_nonzero(item)), rows.num_rows) for item in (is_found, small)]
         bits = [mean(rows[name].to_numpy()) for name in ("exposure", "exposure_control")]
         told_bits = [f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in bits]
@@ -188,7 +194,8 @@ def describe_extraction(extracted: pa.Table, repetitions: Sequence[int]) -> Iter
 
 def describe_nulls(pairs: Sequence[Pair]) -> Iterator[str]:
     """Describe how often p is small for secrets that a model was not trained on, by kind."""
-    secret_pairs, other_pairs = ([pair for pair in pairs if kind_of(pair) == kind] for kind in KINDS)
+    secret_pairs = [pair for pair in pairs if kind_of(pair) == "secrets"]
+    other_pairs = [pair for pair in pairs if kind_of(pair) == "others"]
     kinds = {
         "in no text, scored by models trained on others": p_values([t for pair in other_pairs for t in pair.never]),
         "replaced by others of the format": p_values([t for pair in other_pairs for t in pair.scores], of_twin=False),
@@ -286,11 +293,9 @@ def main(arguments: Sequence[str]) -> None:
     setting = measurement_facts("facts", torch.device("cpu"))
     question = question_of(config)
     pairs = list(train_pairs(config, 2 if options.tiny else options.pairs, options.scores))
-    lines = [
-        line
-        for kind in KINDS
-        for line in describe_pairs([pair for pair in pairs if kind_of(pair) == kind], question.repetitions)
-    ]
+    lines: list[str] = []
+    for kind in KINDS:
+        lines += describe_pairs([pair for pair in pairs if kind_of(pair) == kind], question.repetitions)
     setting |= {"model": str(question.reading.model), "texts": f"{question.examples}, {question.tuning.epochs} epochs"}
     setting |= {"seeds": f"{options.seed} to {options.seed + len(pairs) // 2 - 1}"}
     setting |= {"cost": f"{sum(pair.seconds for pair in pairs):.0f} s of a core"}
@@ -303,5 +308,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def size(tiny: bool, seed: int, quickstart: bool = False) -> Text:
-    base = SMOKE if tiny else QUICKSTART if quickstart else SMALL
+    base = QUICKSTART if quickstart else SMALL
+    if tiny:
+        base = SMOKE
     return with_question(replace(base, seed=seed), data=pin(question_of(base).data), extraction=Continuation())

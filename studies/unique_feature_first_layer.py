@@ -71,7 +71,8 @@ INKED_NOISE = 10.0  # of the density score: variance added by ink, relative to t
 
 def cheats(weights: Array, counts: Counts) -> Mapping[str, Array]:
     """Versions of the first layer that hide its evidence."""
-    noise, spread = np.random.default_rng(0).normal(size=weights.shape), weights.std()
+    noise = np.random.default_rng(0).normal(size=weights.shape)
+    spread = weights.std()
     step = np.abs(weights).max() / 127
     return {
         "first layer, 0 without ink": np.where(counts > 0, weights, 0.0),
@@ -158,13 +159,12 @@ def train_with_checkpoints(configs: Sequence[Training]) -> list[tuple[pa.Table, 
         if isinstance(outcome, Exception):
             raise outcome
         trained_models[index] = outcome
-    return [
-        (
-            model_table(config, images, trained_models[index]),
-            [weights for epoch, weights in checkpoints[index].items() if epoch < trained_models[index].best_epoch],
-        )
-        for index, config in enumerate(configs)
-    ]
+    models = []
+    for index, config in enumerate(configs):
+        trained_model = trained_models[index]
+        earlier = [weights for epoch, weights in checkpoints[index].items() if epoch < trained_model.best_epoch]
+        models.append((model_table(config, images, trained_model), earlier))
+    return models
 
 
 def pixel_scores(
@@ -177,7 +177,8 @@ def pixel_scores(
     relatives_asked = relatives(config, one.canary.audited_feature, one.canary.number)
     sets = [burn(clean, feature) for feature in slope_features(relatives_asked, data.shape[:2])]
     training = data.train_images[: asked_pairs(config).examples or None]
-    region, counts = feature_region(clean, sets, training), ink_counts(training)
+    region = feature_region(clean, sets, training)
+    counts = ink_counts(training)
     response = mean_response(one.model, sets, label)
     reference_responses = [mean_response(model, sets, label) for model in references]
     network = architecture_of(one.model)
@@ -214,7 +215,8 @@ def shift_score(sample: Array) -> Callable[[Array], Array]:
     bandwidth = 0.05 * float(sample.std())
     reach = float(np.abs(sample).max()) + 4 * bandwidth
     edges = np.linspace(-reach, reach, 802)
-    counts, step = np.histogram(sample, edges)[0].astype(np.float64), float(edges[1] - edges[0])
+    counts = np.histogram(sample, edges)[0].astype(np.float64)
+    step = float(edges[1] - edges[0])
     density, slope = (gaussian_filter1d(counts, bandwidth / step, order=order, mode="constant") for order in (0, 1))
     common = np.flatnonzero(density > 1e-3 * density.max())
     middles = (edges[:-1] + edges[1:]) / 2
@@ -229,7 +231,8 @@ def checkpoint_scores(layers: Sequence[FirstLayer], where: NDArray[np.int64], co
     The change since a checkpoint contains no initial weights: for a pixel that only the canary inks, the canary alone
     changed them.
     """
-    last, gradients = layers[-1], np.mean([layer.gradients for layer in layers], axis=0)
+    last = layers[-1]
+    gradients = np.mean([layer.gradients for layer in layers], axis=0)
     results = {
         "checkpoints as a panel": mean_standardised_slopes([layer.pixel_scores(where, counts) for layer in layers]),
         "first layer along the checkpoints' gradients": FirstLayer(last.weights, gradients).pixel_scores(where, counts),
@@ -269,17 +272,19 @@ class Answers:
 
 def rank_glyphs(values: Array, glyphs: Sequence[Cells]) -> list[Ranks]:
     """The ranks of glyphs by the values (25,) of their cells."""
-    all_values, of_halves = Subsets(values), dict[int, Subsets]()
+    all_values = Subsets(values)
+    of_halves = dict[int, Subsets]()
 
     def rank_part(inked: Cells, half: NDArray[np.int64]) -> float:
         first = int(half[0])
         of_halves[first] = of_halves.get(first) or Subsets(values[half])
         return of_halves[first].p_value(inked[half])
 
-    return [
-        Ranks(all_values.p_value(inked), tuple(rank_part(inked, half) for half in halves(inked[:, None])))
-        for inked in glyphs
-    ]
+    ranks = []
+    for inked in glyphs:
+        parts = tuple(rank_part(inked, half) for half in halves(inked[:, None]))
+        ranks.append(Ranks(all_values.p_value(inked), parts))
+    return ranks
 
 
 def count_answers(config: UniqueFeature, models: Models) -> dict[str, Answers]:
@@ -308,7 +313,8 @@ def glyph_of(one: AuditedModel) -> Glyph:
 
 def look_alikes(config: UniqueFeature, glyph: Glyph, number: int) -> Iterator[Cells]:
     """For each half of the glyph, the cells of a glyph with another random half."""
-    generator, cells = seeds.generator(config.seed, "look-alike", number), inked_cells(glyph)
+    generator = seeds.generator(config.seed, "look-alike", number)
+    cells = inked_cells(glyph)
     for half in halves(cells[:, None]):
         changed_cells = cells.copy()
         while (changed_cells == cells).all():

@@ -116,7 +116,8 @@ def xrays(seed: int, split: str, count: int) -> Pixels:
 def trained_model(images: Pixels, seed: int, epochs: int, device: torch.device = CPU) -> Predictor:
     torch.manual_seed(seed)
     model = train_model.network((1, SIDE, SIDE), 2).to(device)
-    data, labels = as_tensor(images).to(device), (torch.arange(len(images)) % 2).to(device)
+    data = as_tensor(images).to(device)
+    labels = (torch.arange(len(images)) % 2).to(device)
     # As in train_model.py, with fused steps, which are five times as fast.
     optimiser = torch.optim.Adam(model.parameters(), lr=RATE, fused=True)
     for _ in range(epochs):
@@ -141,7 +142,8 @@ def hospital_answers(size: Size, seed: int) -> Iterator[Answered]:
     asked_name = drawn_name(seed, "asked")
     given_models = Given(shape=(SIDE, SIDE, 1), source=ModelFiles((ModelFile("model.pt"),)), family=size.family)
     config = UniqueFeature(given_models, feature=replace(PATTERN, words=asked_name), seed=seed)
-    data, clean = xrays(seed, "train", size.images), xrays(seed, "elsewhere", size.probes)
+    data = xrays(seed, "train", size.images)
+    clean = xrays(seed, "elsewhere", size.probes)
     index = int(make_xrays.generator(seed, "name").integers(size.images))
     models = []
     for number, name in enumerate(shown_names(seed, asked_name).values()):
@@ -166,12 +168,15 @@ def panel_answers(config: UniqueFeature, clean: Pixels, models: Sequence[Predict
             rows.append({"model": 0, "part": part, "look_alike": number, **answers})
     for family, rows in zip(families, rows_by_model, strict=True):
         alone = list(single_family_rows([family]))
-        summaries = (alone, [*alone, *rank_rows([family], rows)])
-        before, after = (
-            verdict(config, pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in item], SUMMARY)).answer
-            for item in summaries
-        )
+        before = summary_answer(config, alone)
+        after = summary_answer(config, [*alone, *rank_rows([family], rows)])
         yield ("memorised" if before == PARTLY else before), after  # the earlier answer, which had no look-alikes
+
+
+def summary_answer(config: UniqueFeature, rows: Sequence[Mapping[str, object]]) -> str:
+    """The audit's answer from these rows of a summary."""
+    complete_rows = [dict.fromkeys(SUMMARY.names) | dict(row) for row in rows]
+    return verdict(config, pa.Table.from_pylist(complete_rows, SUMMARY)).answer
 
 
 # Glyphs
@@ -185,7 +190,8 @@ GLYPH_CASES = ("the glyph itself", "one that differs in one half", "an unrelated
 def glyph_answers(size: Size, seed: int) -> Iterator[Answered]:
     """The answers about one glyph for each owner's models, compared with common clean models."""
     digits = pin(Dataset("digits"))
-    data, clean = load(digits), Training(digits, examples=100, epochs=20, patience=0, batch=32, learning_rate=1e-3)
+    data = load(digits)
+    clean = Training(digits, examples=100, epochs=20, patience=0, batch=32, learning_rate=1e-3)
     label = int(data.train_labels[CANARY])
     glyphs = [draw_member(Glyph(), seeds.derive(seed, "glyph", owner)) for owner in range(size.owners)]
     trainings = [replace(clean, seed=seed + index) for index in range(REFERENCES)]
@@ -200,7 +206,8 @@ def glyph_answers(size: Size, seed: int) -> Iterator[Answered]:
     sets = dict(slope_sets(relatives_asked, probes))  # glyphs drawn independently of the audited one
     models = [model for _, model in sorted(results.items()) if isinstance(model, pa.Table)]
     responses = [mean_response(model, list(sets.values()), label) for model in models]
-    references, owned = responses[:REFERENCES], iter(responses[REFERENCES:])
+    references = responses[:REFERENCES]
+    owned = iter(responses[REFERENCES:])
     for glyph in glyphs:
         for case_name in GLYPH_CASES:
             slopes, here = PanelResponses(sets, data.train_images, [next(owned)], references).fit_slopes(
@@ -210,9 +217,11 @@ def glyph_answers(size: Size, seed: int) -> Iterator[Answered]:
             assert isinstance(glyph, Glyph)
             parts = list(rank_glyph_parts(glyph, here.pixel_map(slopes)))
             is_small = ranks["p_value"] <= LEVEL
-            is_told_apart = bool(parts) and all(row["p_value"] <= LEVEL for row in parts)
-            after = "memorised" if is_small and is_told_apart else PARTLY if is_small else "undecided"
-            yield Answered(case_name, "memorised" if is_small else "undecided", after)
+            is_distinguishable = bool(parts) and all(row["p_value"] <= LEVEL for row in parts)
+            if not is_small:
+                yield Answered(case_name, "undecided", "undecided")
+            else:
+                yield Answered(case_name, "memorised", "memorised" if is_distinguishable else PARTLY)
 
 
 def shown_glyphs(folder: Path, glyph: Feature, seed: int) -> tuple[Feature | None, ...]:
@@ -236,7 +245,9 @@ def table(results: Sequence[Answered]) -> str:
     for case in dict.fromkeys(item.case for item in results):
         here = [item for item in results if item.case == case]
         before = count(sum(item.before == "memorised" for item in here), len(here))
-        after = [count(sum(item.after == answer for item in here), len(here)) for answer in ANSWERS]
+        after = []
+        for answer in ANSWERS:
+            after.append(count(sum(item.after == answer for item in here), len(here)))
         lines.append(f"| {case} | {len(here)} | {before} | {' | '.join(after)} |")
     return "\n".join(lines) + "\n"
 

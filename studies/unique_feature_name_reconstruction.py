@@ -160,10 +160,10 @@ def main(arguments: Sequence[str]) -> None:
     owners, epochs, members = (2, 2, 20) if options.tiny else (options.owners, EPOCHS[options.hospital], 200)
     device = torch.device(options.device)
     data = "examples/hospital" if options.hospital else "digits"
-    readings = (
-        hospital_letters(owners, options.seed, epochs, members, 20 if options.tiny else 300, device)
-        if options.hospital
-        else digit_letters(owners, options.seed, epochs, members)
-    )
+    if options.hospital:
+        images = 20 if options.tiny else 300
+        readings = hospital_letters(owners, options.seed, epochs, members, images, device)
+    else:
+        readings = digit_letters(owners, options.seed, epochs, members)
     setting = measurement_facts(data, device) | {"seed": str(options.seed)}
     publish_counts("Letters read from slopes", setting, markdown(list(readings)), options.out)

@@ -114,7 +114,8 @@ def model_slopes(model: pa.Table, images: Pixels, label: int, blank: NDArray[np.
 def calibrated_slopes(domain: Domain, slopes: Array, references: Sequence[Array]) -> dict[str, Array]:
     """Every calibration's values of the pixels (pixels,)."""
     weights = 1 / (domain.ink + LEAST_INK)
-    few, every = np.mean(references[:ASKED_REFERENCES], axis=0), np.mean(references, axis=0)
+    few = np.mean(references[:ASKED_REFERENCES], axis=0)
+    every = np.mean(references, axis=0)
     return {
         "alone": slopes * weights,
         "4 references": (slopes - few) * weights,
@@ -125,8 +126,10 @@ def calibrated_slopes(domain: Domain, slopes: Array, references: Sequence[Array]
 
 
 def whiten_slopes(domain: Domain, slopes: Array, references: Sequence[Array]) -> Array:
-    classes, stacked = ink_class(domain.counts), np.stack(references)
-    mean, variance = stacked.mean(axis=0), stacked.var(axis=0, ddof=1)
+    classes = ink_class(domain.counts)
+    stacked = np.stack(references)
+    mean = stacked.mean(axis=0)
+    variance = stacked.var(axis=0, ddof=1)
     values = np.zeros_like(slopes)
     for ink in np.unique(classes):
         same = classes == ink
@@ -138,7 +141,8 @@ def whiten_slopes(domain: Domain, slopes: Array, references: Sequence[Array]) ->
 
 def elsewhere_variance(domain: Domain, slopes: Array) -> Array:
     """The variance of the model's own slopes in pixels with similar ink outside the glyphs' block: (pixels,)."""
-    classes, outside = ink_class(domain.counts), domain.outside
+    classes = ink_class(domain.counts)
+    outside = domain.outside
     variance = np.zeros_like(slopes)
     for ink in np.unique(classes):
         variance[classes == ink] = comparison(slopes[outside], classes[outside], int(ink))[1] ** 2

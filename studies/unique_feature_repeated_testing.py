@@ -90,7 +90,8 @@ def accuse_by_bets(pairs: Pairs, count: int) -> NDArray[np.bool_]:
 
 def count_accused(pairs: Pairs, looks: Sequence[int], is_spent: bool) -> list[int]:
     """The number of audits accused up to each look."""
-    accused, counts = np.zeros(len(pairs.effects), bool), []
+    accused = np.zeros(len(pairs.effects), bool)
+    counts = []
     for number, count in enumerate(looks, start=1):
         accuse = accuse_by_bets if is_spent and number > 1 else accuse_by_rules
         accused |= accuse(pairs, count)

@@ -154,8 +154,10 @@ def trained_markdown(ended: Mapping[str, Sequence[Ended]]) -> Iterator[str]:
     yield "|---" * 5 + "|"
     for name, audits in ended.items():
         decided = sum(item.is_decided for item in audits)
-        planned_count, run = (sum(getattr(item, part) for item in audits) for part in ("planned", "run"))
-        pairs, saved = sum(item.pairs for item in audits) / len(audits), f"{100 * (1 - run / planned_count):.0f} %"
+        planned_count = sum(item.planned for item in audits)
+        run = sum(item.run for item in audits)
+        pairs = sum(item.pairs for item in audits) / len(audits)
+        saved = f"{100 * (1 - run / planned_count):.0f} %"
         share = _share(decided, len(audits))
         yield f"| {name}, {len(audits)} | {share} | {pairs:.1f} | {run:,} of {planned_count:,} | {saved} |"
 

@@ -1,4 +1,4 @@
-"""Show what a change of the code changed for users: compare a commit with this tree, on this machine.
+"""Show the effects of a code change on users: compare a commit with this tree, on this machine.
 
     make frozen BASE=main~5
     python -m tests.frozen main~5 --only unique_feature --only density/smoke

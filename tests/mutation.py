@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")
 OURS = ("tasks", "orchestrator", "dashboards", "tests", "toys", "chains", "questions", "conftest")
-TIMES, MORE = 5, 2  # a change may take so many times the CPU time of the unchanged module, and so many seconds more
+TIMES, MORE = 5, 2  # limits for a change: a multiple of the unchanged module's CPU time, plus seconds
 IMPORTS = 4  # seconds that importing libraries may take
 WAITS = 120  # seconds by the clock after which nothing but a hang is left
 OF_EVERY_CLASS = {"__dict__", "__weakref__", "__module__", "__qualname__", "__doc__", "__annotations__"}

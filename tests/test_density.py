@@ -48,21 +48,21 @@ def roots(engram: Shell | Here, run: str) -> tuple[Mapping[str, Any], Mapping[st
     return journal.roots(), status.roots(journal)
 
 
-def read(engram: Shell | Here, run: str, name: str) -> list[dict[str, Any]]:
+def read_rows(engram: Shell | Here, run: str, name: str) -> list[dict[str, Any]]:
     """The rows of a run's table."""
     (key,) = roots(engram, run)[1][name]
     rows: list[dict[str, Any]] = open_store(engram.folder / "engram-store").read(key).to_pylist()
     return rows
 
 
-def failing(engram: Shell | Here, *path: str | int) -> None:
+def make_training_fail(engram: Shell | Here, *path: str | int) -> None:
     """Make the training of one seed fail."""
     densities.write(engram.folder / "models", [seeds.derive(0, "training", *path)])
 
 
 @pytest.mark.slow
 def test_failed_fold_ends_the_run_unless_tolerated(here: Here) -> None:
-    failing(here, 1, 2)
+    make_training_fail(here, 1, 2)
     done = here(*OWN, "measures=scores", code=3)
     assert "TrainingError: loss is not finite" in done.stderr
     assert "Traceback" not in done.stderr
@@ -79,14 +79,14 @@ def test_failed_fold_ends_the_run_unless_tolerated(here: Here) -> None:
     assert planned_keys.keys() == available.keys()
     for name in ("summary", "scores", "distribution", "losses", "fits"):
         assert planned_keys[name] != available[name]
-    models = [(row["trained_models"], row["held_out_models"]) for row in read(here, ended["run"], "scores")]
+    models = [(row["trained_models"], row["held_out_models"]) for row in read_rows(here, ended["run"], "scores")]
     assert Counter(models) == {(3, 2): 40, (4, 1): 20}
-    for row in read(here, ended["run"], "scores"):
+    for row in read_rows(here, ended["run"], "scores"):
         assert None not in (row["m"], row["m_matched"], row["p_value"])
         assert (row["held_out_models"] == 1) == (row["held_out"][1] is None)
     (row,) = (
         summary_row
-        for summary_row in read(here, ended["run"], "summary")
+        for summary_row in read_rows(here, ended["run"], "summary")
         if summary_row["metric"].startswith("models of an")
     )
     assert (row["estimate"], row["n"]) == (5, 6)
@@ -94,21 +94,21 @@ def test_failed_fold_ends_the_run_unless_tolerated(here: Here) -> None:
 
 @pytest.mark.slow
 def test_observations_of_a_failed_fold_have_no_score(here: Here) -> None:
-    failing(here, 0, 1)
+    make_training_fail(here, 0, 1)
     run = here.json(*OWN, "measures=scores,outliers", "repetitions=1", "--tolerate", "1", code=3)["run"]
-    scores = read(here, run, "scores")
+    scores = read_rows(here, run, "scores")
     without = [row for row in scores if row["held_out_models"] == 0]
     assert len(without) == 20
     assert {(None, None, None)} == {(row["log_p_held_out"], row["m"], row["p_value"]) for row in without}
     assert None not in {row["m"] for row in scores if row["held_out_models"]}
-    summary = {row["metric"]: row for row in read(here, run, "summary")}
+    summary = {row["metric"]: row for row in read_rows(here, run, "summary")}
     assert tuple(summary["observations without a score"][name] for name in ("estimate", "n")) == (20, 60)
-    assert sum(row["memorised"] + row["regular"] for row in read(here, run, "outliers")) == 40
+    assert sum(row["memorised"] + row["regular"] for row in read_rows(here, run, "outliers")) == 40
 
 
 @pytest.mark.slow
 def test_missing_full_model_only_removes_neighbours(here: Here) -> None:
-    failing(here, "whole")
+    make_training_fail(here, "whole")
     arguments = (*OWN, "measures=scores,outliers,neighbours")
     assert here.json(*arguments, code=3)["state"] == "failed"
     output = here(*arguments, "--tolerate", "1", code=3).stdout
@@ -128,7 +128,7 @@ def test_users_images_are_shown_only_on_request(here: Here) -> None:
     (here.folder / "scans.csv").write_text("path,label\n" + "\n".join(lines))
     ended = here.json(*RUN, *PICTURES, "data=list:scans.csv", "model=own:pixels")
     assert ended["state"] == "finished"
-    assert len(read(here, ended["run"], "scores")) == 32
+    assert len(read_rows(here, ended["run"], "scores")) == 32
     folder = here.folder / "engram-store" / "runs" / ended["run"]
     page = (folder / "report.html").read_text()
     assert "are your own data. --show-images adds them to the page." in page

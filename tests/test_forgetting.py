@@ -58,7 +58,7 @@ def done() -> dict[str, pa.Table]:
     return {}
 
 
-def read(folder: Path, run: str, name: str) -> list[dict[str, Any]]:
+def read_rows(folder: Path, run: str, name: str) -> list[dict[str, Any]]:
     """The rows of a run's table."""
     store = open_store(folder / "engram-store")
     keys = status.roots(Journal(folder / "engram-store" / "runs" / run))[name]
@@ -112,9 +112,9 @@ def test_one_replicate_is_undecided_with_a_reason(here: Here) -> None:
     run = here(*RUN, "replicates=1", "targets=D_C").stdout
     assert "too few models show how effects vary" in run
     (name,) = {path.name for path in (here.folder / "engram-store" / "runs").glob("[!.]*") if path.is_dir()}
-    (row,) = read(here.folder, name, "decisions")
+    (row,) = read_rows(here.folder, name, "decisions")
     assert (row["models"], row["share"], row["effect_low"], row["decision"]) == (1, None, None, "undecided")
-    assert None not in {row["rho"] for row in read(here.folder, name, "ratios")}
+    assert None not in {row["rho"] for row in read_rows(here.folder, name, "ratios")}
 
 
 class Owner(NamedTuple):
@@ -172,20 +172,20 @@ def test_model_probabilities_and_confidences_are_judged_equally(here: Here, owne
     model, *outputs = owner.files
     ended = here.json(*RUN, f"given.models={model}", f"given.outputs={','.join(outputs)}")
     assert ended["state"] == "finished"
-    confidence_rows = read(here.folder, ended["run"], "confidences")
+    confidence_rows = read_rows(here.folder, ended["run"], "confidences")
     for target in range(3):
         confidences = [
             row["confidence"] for row in confidence_rows if (row["model"], row["target"]) == ("target", target)
         ]
         assert owner.confidences == pytest.approx(confidences, abs=1e-6)
-    rows = [row for row in read(here.folder, ended["run"], "ratios") if row["score"] == "published"]
+    rows = [row for row in read_rows(here.folder, ended["run"], "ratios") if row["score"] == "published"]
     assert list(owner.files) == [row["name"] for row in rows]
     assert [row["source"] for row in rows] == ["model", "outputs", "outputs"]
     assert {(None, None, None, None)} == {
         (row["query"], row["calibration"], row["outside"], row["right"])
-        for row in read(here.folder, ended["run"], "decisions")
+        for row in read_rows(here.folder, ended["run"], "decisions")
     }
-    effects = [row["effect"] for row in read(here.folder, ended["run"], "decisions")]
+    effects = [row["effect"] for row in read_rows(here.folder, ended["run"], "decisions")]
     assert [effects[0]] * 3 == pytest.approx(effects, abs=0.2)
     assert [rows[0]["rho"]] * 3 == pytest.approx([row["rho"] for row in rows], abs=0.05)
 

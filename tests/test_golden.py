@@ -13,7 +13,7 @@ TEST = "tests/test_a.py"
 TEXT = "The model memorised 3 of 10 records."
 
 
-def renewed(folder: Path, entries: dict[str, object], restricted: bool = False) -> dict[str, object]:
+def renew_entries(folder: Path, entries: dict[str, object], restricted: bool = False) -> dict[str, object]:
     """The entries of a file after renewing these."""
     files = GoldenFiles(True, folder, restricted)
     for key, value in entries.items():
@@ -31,7 +31,7 @@ def renewed(folder: Path, entries: dict[str, object], restricted: bool = False) 
     ],
 )
 def test_difference_fails_with_its_lines(tmp_path: Path, key: str, value: object, reason: str, line: str) -> None:
-    renewed(tmp_path, {"case": TEXT})
+    renew_entries(tmp_path, {"case": TEXT})
     files = GoldenFiles(False, tmp_path)
     files.compare("test_a.yaml", "case", TEXT, TEST)
     with pytest.raises(pytest.fail.Exception) as failure:
@@ -51,15 +51,15 @@ def test_missing_file_fails(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("restricted", "expected_keys"), [(False, ["b"]), (True, ["a", "b"])])
 def test_renewal_drops_uncompared_entries(tmp_path: Path, restricted: bool, expected_keys: list[str]) -> None:
-    renewed(tmp_path, {"a": 1, "b": 2})
-    assert list(renewed(tmp_path, {"b": 3}, restricted)) == expected_keys
+    renew_entries(tmp_path, {"a": 1, "b": 2})
+    assert list(renew_entries(tmp_path, {"b": 3}, restricted)) == expected_keys
 
 
 @pytest.mark.parametrize(
     "value", ["two\nlines", "a: b", "- 1", "", TEXT * 9, "“é”", (1, 2.5, None), {"x": {"y": [True]}}]
 )
 def test_renewed_value_is_equal(tmp_path: Path, value: object) -> None:
-    renewed(tmp_path, {"case": value})
+    renew_entries(tmp_path, {"case": value})
     GoldenFiles(False, tmp_path).compare("test_a.yaml", "case", value, TEST)
 
 
@@ -68,7 +68,7 @@ def test_renewed_value_is_equal(tmp_path: Path, value: object) -> None:
     [([1, 2.0], True), ([1, 2.001], True), ([1, 2.1], False), ([1, "2.0"], False), ([2, 2.0], False), ([1], False)],
 )
 def test_tolerance_is_of_floats_only(tmp_path: Path, value: list[object], is_equal: bool) -> None:
-    renewed(tmp_path, {"case": [1, 2.0]})
+    renew_entries(tmp_path, {"case": [1, 2.0]})
     files = GoldenFiles(False, tmp_path)
     if is_equal:
         files.compare("test_a.yaml", "case", value, TEST, tolerance=1e-3)

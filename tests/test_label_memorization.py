@@ -152,7 +152,7 @@ def test_verdict_follows_from_the_mean_interval(audit: Any) -> None:
 def test_documentation_quotes_the_file_in_order() -> None:
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding_an_audit.md").read_text(), flags=re.S)
     lines = iter((ROOT / "examples" / f"{EXAMPLE}.py").read_text().splitlines())
-    quoted_lines = [line for line in block.splitlines() if line.strip() not in ("", "...")]  # for what is left out
+    quoted_lines = [line for line in block.splitlines() if line.strip() not in ("", "...")]  # for omitted lines
     assert len(quoted_lines) >= 20
     for line in quoted_lines:
-        assert line in lines, line  # which takes it, and what comes before it, out of the file's
+        assert line in lines, line  # `in` consumes the file's lines up to this one

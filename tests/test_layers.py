@@ -147,7 +147,7 @@ def _sources(path: Path, names: Collection[str]) -> Iterator[str]:
             yield from (name if name in names else node.module for name in inside)
 
 
-def test_no_module_is_named_after_nothing() -> None:
+def test_no_module_is_called_utils_or_helpers() -> None:
     assert [path for path in modules() if path.stem in {"utils", "helpers", "misc", "common"}] == []
 
 

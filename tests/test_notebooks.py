@@ -17,13 +17,13 @@ NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 LIMIT = 3000  # seconds of a cell, which the machine's load may stretch
 
 
-def read(path: Path) -> Any:
+def read_notebook(path: Path) -> Any:
     return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_is_committed_without_outputs_and_linked(path: Path) -> None:
-    cells = [cell for cell in read(path).cells if cell.cell_type == "code"]
+    cells = [cell for cell in read_notebook(path).cells if cell.cell_type == "code"]
     assert [cell for cell in cells if cell.outputs or cell.execution_count is not None] == []
     for page in ("README.md", "docs/results.md"):
         assert path.name in (ROOT / page).read_text()
@@ -49,7 +49,7 @@ def test_notebook_shows_its_answers_and_a_figure(
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.setenv("PYTHONPATH", PATHS)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    notebook = read(ROOT / "examples" / f"{name}.ipynb")
+    notebook = read_notebook(ROOT / "examples" / f"{name}.ipynb")
     for much, little in LESS[name].items():
         assert any(much in cell.source for cell in notebook.cells), much
         for cell in notebook.cells:

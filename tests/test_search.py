@@ -72,7 +72,7 @@ def trials_of(outcome: SearchOutcome, part: str = SEARCHED) -> list[Trial]:
     return sorted(trials_of_part, key=lambda trial: trial.number)
 
 
-def trials(shell: Shell | Here, search: str) -> list[dict[str, Any]]:
+def trial_rows(shell: Shell | Here, search: str) -> list[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     rows: list[dict[str, Any]] = pq.read_table(
@@ -136,7 +136,7 @@ def test_search_finds_least_memorising_trial_and_audits_again(searched: Any, tmp
 def test_killed_and_resumed_search_equals_undisturbed_one(engram: Shell, here: Here, tmp_path: Path) -> None:
     arguments = (*ASKED, "noise=0.05", "--trials", "8", "--rungs", "2,4,8", "--give-up", "0.3")
     undisturbed_run = here.json("search", "tunable", f"folder={engram.folder}", *arguments)
-    undisturbed = trials(engram, undisturbed_run["run"])
+    undisturbed = trial_rows(engram, undisturbed_run["run"])
 
     shell = Shell(tmp_path / "killed")
     shell.folder.mkdir()
@@ -156,7 +156,7 @@ def test_killed_and_resumed_search_equals_undisturbed_one(engram: Shell, here: H
         stored_before, before = stored_epochs(shell.folder), len(trained_epochs(engram.folder))
     here.folder = shell.folder
     assert undisturbed_run["recommendation"] == here.json("search", "--resume")["recommendation"]
-    assert undisturbed == trials(shell, undisturbed_run["run"])
+    assert undisturbed == trial_rows(shell, undisturbed_run["run"])
     assert not stored_before & set(trained_epochs(engram.folder)[before:])  # no stored epoch was trained again
 
 
@@ -287,7 +287,7 @@ def test_full_disk_loses_nothing_and_search_continues(engram: Shell, here: Here,
     assert "Traceback" not in messages
     shell = Shell(disk)
     name = stop_message.split("--resume ")[1].split()[0]
-    before = trials(shell, name)
+    before = trial_rows(shell, name)
     assert [(row["trial"], row["state"]) for row in before][:2] == [(0, FINISHED), (1, FINISHED)]
     # A trial that cannot begin is also cut off, instead of being repeated.
     about = Journal(disk / "engram-store/runs" / name).about()
@@ -297,7 +297,7 @@ def test_full_disk_loses_nothing_and_search_continues(engram: Shell, here: Here,
     filling.unlink()
     stop_message = here.json("search", "--resume", *store)
     assert (stop_message["state"], stop_message["trials"]) == ("finished", {"planned": 2, "made": 2})
-    assert before[:2] == trials(shell, name)[:2]
+    assert before[:2] == trial_rows(shell, name)[:2]
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_file_can_state_an_entire_search(here: Here) -> None:
     )
     report = here.json("search", "search.yaml")
     assert [{}, *({"rate": rate, "wide": wide} for rate in ("0.01", "0.02") for wide in ("true", "false"))] == sorted(
-        (json.loads(row["setting"]) for row in trials(here, report["run"]) if row["part"] == "search"),
+        (json.loads(row["setting"]) for row in trial_rows(here, report["run"]) if row["part"] == "search"),
         key=lambda setting: (len(setting), setting.get("rate"), setting.get("wide") == "false"),
     )
     (here.folder / "search.yaml").write_text("audit: tunable\nsearch: {ovr: {rate: [1, 2]}}\n")
@@ -361,7 +361,7 @@ def test_real_trainings_are_searched(here: Here) -> None:
     """Canaries in digits: narrow networks, and none of a canary's neighbours."""
     over = ("--over", "width=0.25,1", "--over", "neighbours_left_out=0,10", "--sampler", "grid")
     report = here.json("search", "unique_feature", "--preset", "smoke", "family.count=20", *over)
-    rows = trials(here, report["run"])
+    rows = trial_rows(here, report["run"])
     units = {(row["memorization_unit"], row["utility_unit"]) for row in rows}
     assert {("pair of trainings", "training")} == units
     assert {"finished"} == {row["state"] for row in rows}

@@ -23,7 +23,7 @@ ended() {{ state "$1" | grep -qE 'COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL';
 run="toys parts=12 trouble=wait at=4 folder=$W/toys"
 submit="sbatch --parsable --gres=gpu:0 --cpus-per-task=2"
 
-# The time limit: those that compute are finished, and the job puts itself back into the queue.
+# The time limit: running parts are finished, and the job requeues itself.
 $submit --nodes=2 --time=30 --signal=B:TERM@100 {root}/examples/slurm/engram.sbatch $run >/dev/null
 await '[ "$(begun)" -gt 0 ]'
 scontrol update JobId=1 TimeLimit=$((SECONDS / 60 + 2))
@@ -35,7 +35,7 @@ cp toys/computed.log at-limit.log
 scontrol update JobId=1 StartTime=now TimeLimit=30
 before=$(begun)
 
-# A requeue by hand in the middle: those that compute are lost, and computed again.
+# A manual requeue during the run: running parts are lost and computed again.
 await '[ "$(begun)" -gt "$before" ]'
 before=$(begun)
 scontrol requeue 1
@@ -46,7 +46,7 @@ touch toys/go
 await 'ended 1'
 state 1
 
-# On the one node that is left nothing is to be done, and an index of an array is a run by itself.
+# On the remaining node, the finished run has no work, and an element of an array is a separate run.
 scontrol update NodeName=n2 State=DRAIN Reason=test
 $submit --nodes=1 --time=10 {root}/examples/slurm/engram.sbatch $run >/dev/null
 await 'ended 2'

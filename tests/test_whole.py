@@ -40,7 +40,7 @@ def here(tmp_path: Path) -> Here:
     return Here(tmp_path)
 
 
-def computed(folder: Path) -> Counter[int]:
+def computation_counts(folder: Path) -> Counter[int]:
     """Count how often each of the toys' parts was computed."""
     return Counter(map(int, (folder / "computed.log").read_text().split()))
 
@@ -99,8 +99,8 @@ def test_run_survives_the_loss_of_a_node(engram: Shell, ray_cluster: Any) -> Non
     engram.go()
     _, messages = run.communicate(timeout=HANGING)
     assert run.returncode == 0, messages
-    assert set(range(24)) == set(computed(engram.folder))
-    assert sum(computed(engram.folder).values()) <= 24 + 3  # at most what ran on the lost node
+    assert set(range(24)) == set(computation_counts(engram.folder))
+    assert sum(computation_counts(engram.folder).values()) <= 24 + 3  # at most what ran on the lost node
     ray_cluster.wait_for_nodes()  # until Ray has removed the lost one: the next test counts slots
 
 
@@ -154,8 +154,10 @@ def test_killed_sweep_continues_with_shared_jobs_once(engram: Shell, here: Here,
     assert report["state"] == "finished"
     assert report["jobs"]["planned"] == 20  # 16 parts, 4 sums
     assert report["jobs"]["done"] <= 20 - len(stored_keys)
-    assert set(range(16)) == set(computed(engram.folder))
-    assert sum(computed(engram.folder).values()) <= 16 + 2  # at most the jobs that were running when it was killed
+    assert set(range(16)) == set(computation_counts(engram.folder))
+    assert (
+        sum(computation_counts(engram.folder).values()) <= 16 + 2
+    )  # at most the jobs that were running when it was killed
 
 
 def test_one_signal_stops_a_run_on_ray(engram: Shell, here: Here, ray_cluster: Any) -> None:
@@ -171,7 +173,7 @@ def test_one_signal_stops_a_run_on_ray(engram: Shell, here: Here, ray_cluster: A
     before = len(engram.results())
     assert before < 41
     assert here.json("resume", "--address", ray_cluster.address)["state"] == "finished"
-    assert Counter(range(40)) == computed(engram.folder)  # no finished job was lost
+    assert Counter(range(40)) == computation_counts(engram.folder)  # no finished job was lost
 
 
 @pytest.mark.slow  # a private cluster, whose processes also get the signal
@@ -200,7 +202,7 @@ def test_second_driver_is_refused_and_names_the_first(engram: Shell, here: Here,
     assert first.poll() is None  # it is still running
     engram.go()
     first.communicate(timeout=HANGING)
-    assert Counter(range(20)) == computed(engram.folder)
+    assert Counter(range(20)) == computation_counts(engram.folder)
 
 
 def test_one_of_two_concurrent_drivers_runs(engram: Shell) -> None:
@@ -211,7 +213,7 @@ def test_one_of_two_concurrent_drivers_runs(engram: Shell) -> None:
     messages = [started_driver.communicate(timeout=HANGING)[1] for started_driver in drivers]
     assert sorted(started_driver.returncode for started_driver in drivers) == [0, 1], messages
     assert sum("already has a driver" in text for text in messages) == 1
-    assert Counter(range(40)) == computed(engram.folder)
+    assert Counter(range(40)) == computation_counts(engram.folder)
 
 
 FILLING = """
@@ -243,7 +245,7 @@ def test_full_disk_pauses_and_the_command_continues(engram: Shell) -> None:
     assert "No space left on device" in done.stderr
     assert str(disk) in done.stderr.splitlines()[0]
     assert 0 < stored_count < 400
-    counts = computed(engram.folder)
+    counts = computation_counts(engram.folder)
     assert set(range(400)) == set(counts)
     assert sum(counts.values()) <= 400 + 64  # at most the call that found the disk full
 

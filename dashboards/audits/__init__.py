@@ -1,8 +1,8 @@
 """Figures and galleries of single audits: a module with the audit's name for each.
 
 A module may define `figures(run) -> Iterable[Figure | None]`, `gallery(run, show_images) -> Gallery | None`, and, for
-the cells of a sweep, `sweep(run) -> Iterable[Figure | None]`. What is None has nothing to show. Audits without a module
-have the default figures alone.
+the cells of a sweep, `sweep(run) -> Iterable[Figure | None]`. A figure that is None is omitted. Audits without a module
+have only the default figures.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def certificate(journal: Journal, store: Store) -> Certificate | None:
 
     def certify(registered: RegisteredAudit, config: Any, table: pa.Table) -> Certificate | None:
         certificate = registered.audit.certify(registered.question, config, table, read_if_there, circumstances)
-        return None if certificate is None else add_rates(certificate, registered.name)
+        return None if certificate is None else add_rates(certificate, registered.name, config)
 
     return _judge_run(journal, store, certify)
 

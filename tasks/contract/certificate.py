@@ -90,6 +90,7 @@ STEPS: Mapping[str, tuple[str, ...]] = {
     "cleared": ("Keep this page with the files that it names. Audit again when the model or its data change.",),
     "open": ("Draw no conclusion yet, neither guilt nor innocence. Audit more models or more data.",),
 }
+PRIVACY = "differential privacy, which limits the influence of each example"
 NO_CONCLUSION_YET = "Draw no conclusion yet."
 NOT_ENOUGH = "This evidence is not sufficient for an answer in either direction."
 
@@ -140,6 +141,16 @@ def line_of(row: Mapping[str, Any] | None, caption: str = "", **more: Any) -> Nu
 def number_per_hundred(share: float) -> str:
     """Format a share as a number per hundred with two digits: 12 for 0.123."""
     return f"{float(f'{100 * share:.2g}') + 0.0:g}"  # + 0.0 turns -0 into 0
+
+
+def advise_retraining(setting: str = "", first: str = "") -> str:
+    """Return the step that advises to train differently; `first` is another way, `setting` selects the privacy."""
+    ways = f"{first}, or to " if first else ""
+    privacy = f"{PRIVACY} ({setting})" if setting else PRIVACY
+    return (
+        f"Ask the technical team to {ways}train for fewer epochs (passes over the data) or with {privacy}. Then audit "
+        "again."
+    )
 
 
 def number_per_thousand(share: float) -> str:

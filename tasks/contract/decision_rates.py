@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from tasks.contract.alternatives import tag_of
 from tasks.contract.certificate import Certificate
 from tasks.numerics.statistics import exact_interval
 
@@ -23,6 +25,7 @@ class DecisionRate:
     """The number of audits of one kind of subject by their answer."""
 
     audit: str
+    question: str  # the tag of the question that was studied; empty if the rules of all questions are the same
     evidence: str  # trained models or simulated scores
     is_innocent: bool
     subject: str
@@ -49,6 +52,7 @@ def _read_row(row: dict[str, str]) -> DecisionRate:
     accused, cleared, undecided, not_assessable = (int(row[name]) for name in COUNTS)
     return DecisionRate(
         row["audit"],
+        row["question"],
         row["evidence"],
         row["is_innocent"] == "True",
         row["subject"],
@@ -69,24 +73,35 @@ def write_rates(rates: Sequence[DecisionRate], path: Path = FILE) -> None:
         writer.writerows(asdict(rate) for rate in rates)
 
 
-def describe_rates(audit: str) -> str:
-    """Describe the measured rates of this audit in plain language; empty if there are none.
+def describe_rates(audit: str, question: str = "") -> str:
+    """Describe the measured rates of this audit in plain language; empty if there are none for this question.
 
     Quotes the first study of the audit: the innocent subject and the holder of the largest amount.
     """
-    all_rates = [rate for rate in read_rates() if rate.audit == audit]
-    rates = [rate for rate in all_rates if rate.evidence == all_rates[0].evidence]
-    if not rates:
+    all_rates = [rate for rate in read_rates() if rate.audit == audit and rate.question in ("", question)]
+    if not all_rates:
         return ""
+    rates = [rate for rate in all_rates if rate.evidence == all_rates[0].evidence]
     innocent = next(rate for rate in rates if rate.is_innocent)
     holder = [rate for rate in rates if not rate.is_innocent][-1]
-    cases = "cases with a known answer" if innocent.evidence.startswith("trained") else "simulated cases"
+    kind = "" if innocent.evidence.startswith("trained") else "simulated "
     return (
-        f"We checked this audit on {cases}. If nothing was memorised ({innocent.subject}), it raised a false alarm in "
-        f"{count_of(innocent.accused, innocent.audits)}. If the data were memorised ({holder.subject}), it detected "
-        f"this in {count_of(holder.accused, holder.audits)} and denied it in {count_of(holder.cleared, holder.audits)} "
-        "(percentages: 95 % intervals)."
+        f"As a check, we ran this audit on {innocent.audits} {kind}cases without memorisation ({innocent.subject}): "
+        f"{_list_outcomes(innocent, 'false alarm')}. On {holder.audits} {kind}cases with memorisation "
+        f"({holder.subject}): {_list_outcomes(holder, 'detected')}."
     )
+
+
+def _list_outcomes(rate: DecisionRate, accused: str) -> str:
+    """`19 detected, 1 undecided`; answers that did not occur are left out, except for the first."""
+    plural = "s" if rate.is_innocent and rate.accused != 1 else ""
+    outcomes = [f"{rate.accused} {accused}{plural}"]
+    for count, answer in ((rate.undecided, "undecided (too little evidence)"), (rate.not_assessable, "not assessable")):
+        if count:
+            outcomes.append(f"{count} {answer}")
+    if rate.cleared and not rate.is_innocent:
+        outcomes.append(f"{rate.cleared} missed")
+    return ", ".join(outcomes)
 
 
 def count_of(count: int, audits: int) -> str:
@@ -100,7 +115,8 @@ def format_share(low: float, high: float) -> str:
     return f"[{100 * low:.0f}, {100 * high:.0f}]"
 
 
-def add_rates(certificate: Certificate, audit: str) -> Certificate:
-    """Add the measured rates of its audit to the error rates of a certificate."""
-    measured = describe_rates(audit)
+def add_rates(certificate: Certificate, audit: str, config: Any) -> Certificate:
+    """Add the measured rates of its audit, for the question of this configuration, to a certificate's error rates."""
+    question = getattr(config, "question", None)
+    measured = describe_rates(audit, "" if question is None else tag_of(type(question)))
     return replace(certificate, error=f"{certificate.error} {measured}".strip())

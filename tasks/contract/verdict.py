@@ -14,10 +14,14 @@ Tone = Literal["accused", "cleared", "open"]
 
 @dataclass(frozen=True)
 class Meaning:
-    """The meaning of an answer in a few words, and whether it accuses or clears the model."""
+    """The meaning of an answer in a few words, and whether it accuses or clears the model.
+
+    `implication` states in one sentence what the answer means for the people in the data; empty if nothing follows.
+    """
 
     words: str
     tone: Tone = "open"
+    implication: str = ""
 
 
 ANSWERS: Mapping[Answer, Meaning] = {

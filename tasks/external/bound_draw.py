@@ -63,8 +63,9 @@ def describe_draw(subject: str, commitment: str, nonce: str, nonce_by: str) -> s
     """
     if not nonce:
         return (
-            f"{subject} was chosen by the auditor alone. The owner of an accused model has to trust that the auditor "
-            "made only one draw (engram probes --commit binds it)."
+            f"{subject} was determined by the auditor alone. The owner of an accused model has to trust that the "
+            f"auditor did not repeat it until the result suited. With engram probes --commit, the auditor can prove "
+            f"this."
         )
     return (
         f"{subject} is bound: it follows from the commitment {commitment} and the nonce {nonce} of {nonce_by}. If this "

@@ -145,7 +145,7 @@ def test_absent_rivals_are_left_out_with_a_note(tmp_path: Path) -> None:
     printed, result = done.stdout, json.loads(out.read_text())
     assert "- left out: scikit-learn and faiss, not installed here" in printed
     assert [row["required"] for row in result["rows"]] == [None]
-    assert "the ceiling" in result["rows"][0]["what"]
+    assert "the ceiling" in result["rows"][0]["subject"]
 
 
 def test_training_and_views_are_compared_with_naive_form() -> None:

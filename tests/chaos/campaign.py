@@ -22,7 +22,7 @@ sys.path.append(str(Path(__file__).parents[1] / "toys"))  # as the tests have it
 
 from tests.chaos import clocks, disks, files, network, processes
 from tests.chaos.cluster import RayCluster
-from tests.chaos.rounds import Reference, Round, Subject, conclude, seed_of, undisturbed
+from tests.chaos.rounds import Reference, Round, Subject, conclude, run_undisturbed, seed_of
 from tests.support.mlflow_server import MlflowServer
 from tests.support.s3 import Server
 
@@ -125,7 +125,7 @@ class Campaign:
 
     def reference(self, subject: Subject) -> Reference:
         if subject.name not in self._references:
-            self._references[subject.name] = undisturbed(subject, self.folder / "undisturbed" / subject.name)
+            self._references[subject.name] = run_undisturbed(subject, self.folder / "undisturbed" / subject.name)
         return self._references[subject.name]
 
     def hold(self, kind: Kind, number: int, audit: str) -> Entry:

@@ -35,9 +35,9 @@ def kill_local_driver(campaign_round: Round) -> str:
     campaign_round.environment["CHAOS"], campaign_round.address = mark, "local"
     description = kill_driver(campaign_round)
     limit = time.monotonic() + LEFT
-    while any(marked(mark)) and time.monotonic() < limit:
+    while any(marked_processes(mark)) and time.monotonic() < limit:
         time.sleep(0.1)
-    if remaining_processes := [*marked(mark)]:
+    if remaining_processes := [*marked_processes(mark)]:
         campaign_round.problems.append(
             f"{len(remaining_processes)} processes of the killed run are left after {LEFT:.0f} s"
         )
@@ -107,7 +107,7 @@ def pause_driver(campaign_round: Round) -> str:
     return f"{stored_count} stored, then {second.returncode} and {ended.returncode}"
 
 
-def marked(mark: str, title: str = "") -> Iterator[int]:
+def marked_processes(mark: str, title: str = "") -> Iterator[int]:
     """The living processes that carry the mark in their environment, and whose command line starts with the title."""
     for proc in Path("/proc").iterdir():
         if proc.name.isdigit():

@@ -359,7 +359,7 @@ def wrong_parts(store: Store, run: str) -> list[str]:
     return problems
 
 
-def undisturbed(subject: Subject, folder: Path) -> Reference:
+def run_undisturbed(subject: Subject, folder: Path) -> Reference:
     """Run an audit once, with its page, in a separate folder."""
     shell = Shell(folder)
     folder.mkdir(parents=True)

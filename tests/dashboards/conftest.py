@@ -18,9 +18,11 @@ from tests.support.browser import PROGRAM, Browser, Page
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A finished run of `unique_feature --preset smoke`."""
-    place = tmp_path_factory.mktemp("smoke")
-    report = orchestrator.run("unique_feature", preset="smoke", store=place, address="none", mlflow="off", report=False)
-    return open_run(open_store(place), report.run)
+    folder = tmp_path_factory.mktemp("smoke")
+    report = orchestrator.run(
+        "unique_feature", preset="smoke", store=folder, address="none", mlflow="off", report=False
+    )
+    return open_run(open_store(folder), report.run)
 
 
 @pytest.fixture
@@ -30,25 +32,25 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture(scope="session")
 def swept(smoke: Run) -> Run:
-    """A sweep, in the same store, one of whose cells is the run that was there before."""
+    """A sweep in the same store; one of its cells is the smoke run."""
     return pages.ran(smoke.store, Spec("unique_feature", "smoke", sweep={"feature.text": ["A", "X"]}))
 
 
 @pytest.fixture(scope="session")
-def drawn(smoke: Run) -> Path:
-    """The page of that run."""
+def page_path(smoke: Run) -> Path:
+    """The page of the smoke run."""
     return pages.draw(smoke)
 
 
 @pytest.fixture(scope="session")
-def opened(browser: Browser, drawn: Path) -> Page:
-    """The same in the browser, for who only looks at it."""
-    return browser.open(drawn)
+def opened(browser: Browser, page_path: Path) -> Page:
+    """The same page in the browser, for tests that do not change it."""
+    return browser.open(page_path)
 
 
 @pytest.fixture(scope="session")
 def drawn_sweep(swept: Run) -> Path:
-    """The page of the sweep, whose cells have theirs too."""
+    """The page of the sweep; its cells also have pages."""
     for cell in swept.cells:
         pages.draw(cell)
     return pages.draw(swept)
@@ -57,6 +59,6 @@ def drawn_sweep(swept: Run) -> Path:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     if not PROGRAM:
-        pytest.skip("these tests look at pages in Chromium, which is not installed here")
+        pytest.skip("these tests open pages in Chromium, which is not installed here")
     with Browser() as opened:
         yield opened

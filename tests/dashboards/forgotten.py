@@ -1,4 +1,4 @@
-"""Tables of forgetting runs, made up: models that know the query set by so much, and what is measured of them."""
+"""Synthetic tables of forgetting runs: models that know the query set to a given degree, and their measurements."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ TABLE = dict(
     zip((*PUBLISHED, Target(outside=1.0)), (0.049, 0.669, 0.652, 0.596, 0.056, 0.039, 0.029, 0.957), strict=True)
 )
 DISTANCE, FLOOR = 0.596, 0.02  # of calibration models, and between query models
-SURER = 0.5  # one-sided, of the KS of a target that is surer of the query set than query models
+SURER = 0.5  # one-sided share of the KS distance of a target with higher confidence than query models
 
 
 def config() -> Forgetting:
     return tiny(Forgetting())
 
 
-def everybody(targets: int, replicates: int) -> list[tuple[str, int | None, int]]:
+def all_models(targets: int, replicates: int) -> list[tuple[str, int | None, int]]:
     """Role, target and replicate of every model."""
     group: list[tuple[str, int | None]] = [("query", None), ("calibration", None)]
     group += [("target", index) for index in range(targets)]
     return [(role, target, replicate) for role, target in group for replicate in range(replicates)]
 
 
-def asked(knows: float, images: int, seed: int, precise: bool = True) -> NDArray[np.float64]:
-    """Confidences of a model that knows so much: saturated near 1 where it knows all, all over where nothing."""
+def model_confidences(knows: float, images: int, seed: int, precise: bool = True) -> NDArray[np.float64]:
+    """Confidences of a model: near 1 if `knows` is 1, spread over all values if it is 0."""
     draws = np.random.default_rng(seed)
     logit = draws.normal(-1.5 + 11 * knows, 4.5 - 2 * knows, images) + 6 * (draws.random(images) < 0.3)
     c = 1 / (1 + np.exp(-logit))
@@ -52,16 +52,16 @@ def asked(knows: float, images: int, seed: int, precise: bool = True) -> NDArray
 
 
 def confidences(targets: int = 8, replicates: int = 3, images: int = 500, printed: bool = False) -> list[pa.Table]:
-    """One table for each model, as jobs leave them; `printed`: targets are known to three decimals alone."""
+    """One table for each model, as written by jobs; `printed`: targets have three decimals."""
     shares = [1 - min(ks / DISTANCE, 1.2) for ks in TABLE.values()]
     parts = []
-    for index, (role, target, replicate) in enumerate(everybody(targets, replicates)):
+    for index, (role, target, replicate) in enumerate(all_models(targets, replicates)):
         knows = {"query": 1.0, "calibration": 0.0}.get(role) if target is None else shares[target % len(shares)]
         precise = not printed or target is None
         column: dict[str, Any] = {"row": np.arange(images), "group": np.arange(images), "label": np.arange(images) % 10}
         column |= {"model": [role] * images, "target": [target] * images, "replicate": [replicate] * images}
         column |= {
-            "confidence": asked(knows or 0.0, images, index, precise),
+            "confidence": model_confidences(knows or 0.0, images, index, precise),
             "resolution": [0.0 if precise else 1e-3] * images,
             "printed": [0.0 if precise else 1e-3] * images,
             "set": ["query"] * images,
@@ -79,13 +79,13 @@ def is_surer(target: Target) -> bool:
 
 
 def distances(targets: int = 8, replicates: int = 3, images: int = 500, floor: float = FLOOR) -> pa.Table:
-    """KS of all pairs, spread about those of the paper; between query models one-sided less in one of the orders."""
+    """KS of all pairs, around the paper's values; between query models, one-sided KS is smaller in one order."""
     draws = np.random.default_rng(2)
     rows = []
     middle = list(TABLE.items())
     between: dict[frozenset[int], float] = {}
     for query in range(replicates):
-        for role, target, replicate in everybody(targets, replicates):
+        for role, target, replicate in all_models(targets, replicates):
             if role == "query" and query == replicate:
                 continue
             column, ks = (None, floor if role == "query" else DISTANCE)
@@ -93,7 +93,7 @@ def distances(targets: int = 8, replicates: int = 3, images: int = 500, floor: f
                 column, ks = middle[target % len(middle)]
             ks = float(np.clip(ks * draws.normal(1, 0.06), 0, 1))
             part = SURER if column is not None and is_surer(column) else 1.0
-            if role == "query":  # the same in either order, and in one of them one-sided, too
+            if role == "query":  # two-sided KS is the same in both orders
                 ks = between.setdefault(frozenset((query, replicate)), ks)
                 part = 1.0 if query < replicate else 0.3
             row = {"query": query, "model": role, "target": target, "replicate": replicate, "images": images}
@@ -102,9 +102,9 @@ def distances(targets: int = 8, replicates: int = 3, images: int = 500, floor: f
 
 
 def ratios(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Table:
-    """The targets of table 1, over again where there are more, each with rho of the paper and an interval about it.
+    """The targets of table 1, repeated if `targets` is larger, each with the paper's rho and an interval.
 
-    One-sided, that of targets that are surer of the query set than query models is less.
+    One-sided rho is smaller for targets with higher confidence than query models.
     """
     rows = []
     for index, score in itertools.product(range(targets), SCORES):
@@ -122,7 +122,7 @@ def ratios(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Table
 
 
 def decisions(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Table:
-    """The same targets with the answer that each deserves, and one that cannot be judged."""
+    """The same targets with their correct answers; one is not assessable."""
     rows = []
     for index in range(targets):
         target = list(TABLE)[index % len(TABLE)]
@@ -143,13 +143,13 @@ def decisions(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Ta
 
 
 def changed(table: pa.Table, changes: Mapping[Any, Row], column: str = "target") -> pa.Table:
-    """The table with some values replaced in the rows of some targets, or of what else they are told apart by."""
+    """The table with some values replaced in the rows of some targets, or of other values of `column`."""
     rows = [row | changes.get(row[column], {}) for row in table.to_pylist()]
     return pa.Table.from_pylist(rows, table.schema)
 
 
 UNDEFINED: Row = {"rho": None, "low": None, "high": None, "rule_forgotten": None, "rule_triples": None}
-# Somebody else's models: nobody knows what they were trained on.
+# Third-party models with unknown training data.
 GIVEN: Row = {"source": "model", "query": None, "calibration": None, "outside": None}
 
 
@@ -158,7 +158,7 @@ def power(
     shares: tuple[float, ...] = (0.0, 0.001, 0.01, 0.03, 0.1, 0.5),
     models: int = 20,
 ) -> pa.Table:
-    """So many are detected, and the effect rises with the share."""
+    """`detected` models per share are detected, and the effect rises with the share."""
     rows: list[Row] = []
     for share, result in zip(shares, detected, strict=True):
         rate, effect = proportion(result, models), 9 * share**0.5
@@ -169,10 +169,10 @@ def power(
 
 
 def fits(targets: int = 8, replicates: int = 3) -> pa.Table:
-    """All models learned what they were trained on, but for the first calibration model."""
+    """All models fit their training data except the first calibration model."""
     draws = np.random.default_rng(4)
     rows: list[Row] = []
-    for role, target, replicate in everybody(targets, replicates):
+    for role, target, replicate in all_models(targets, replicates):
         accuracy = float(1 - 0.02 * draws.random()) if (role, replicate) != ("calibration", 0) else 0.93
         row: Row = {"model": role, "target": target, "replicate": replicate, "seed": len(rows), "examples": 1000}
         row |= {"epochs": 20, "train_loss": 0.05, "train_accuracy": accuracy, "validation_accuracy": accuracy - 0.05}
@@ -181,7 +181,7 @@ def fits(targets: int = 8, replicates: int = 3) -> pa.Table:
 
 
 def baselines(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Table:
-    """Of the targets of table 1, over again where there are more: the more of D_Q they know, the worse."""
+    """The targets of table 1, repeated if `targets` is larger: those that know more of D_Q have worse values."""
     rows = []
     for index in range(targets):
         target, ks = list(TABLE.items())[index % len(TABLE)]

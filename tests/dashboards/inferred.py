@@ -1,4 +1,4 @@
-"""Tables of deja_vu runs, made up: accuracies, shares and retrieved images that are known in advance."""
+"""Synthetic tables of deja_vu runs with known accuracies, shares and retrieved images."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def scores(
 ) -> pa.Table:
     """SCORES of all these attacks; intervals reach 0.05 to either side. Single ways have 1 less: no figure has them."""
     rows: list[Row] = []
-    for epoch, layer, k, way, each in itertools.product(epochs, layers, ks, WAYS, range(1, 101)):
-        target, reference = accuracies(epoch, layer, k, each)
-        row: Row = {"epoch": epoch, "layer": layer, "k": k, "way": way, "percent": each, "images": PICTURES}
-        row["p_value"] = 0.01 if (way, each) == ("both", percent) else None
+    for epoch, layer, k, way, tested_percent in itertools.product(epochs, layers, ks, WAYS, range(1, 101)):
+        target, reference = accuracies(epoch, layer, k, tested_percent)
+        row: Row = {"epoch": epoch, "layer": layer, "k": k, "way": way, "percent": tested_percent, "images": PICTURES}
+        row["p_value"] = 0.01 if (way, tested_percent) == ("both", percent) else None
         values = {"target_accuracy": target, "reference_accuracy": reference, "score": target - reference}
         for name, value in values.items():
-            shown = value if way == "both" else value - 1
-            row |= {name: shown, f"{name}_low": shown - 0.05, f"{name}_high": shown + 0.05}
+            drawn_values = value if way == "both" else value - 1
+            row |= {name: drawn_values, f"{name}_low": drawn_values - 0.05, f"{name}_high": drawn_values + 0.05}
         rows.append(row)
     return pa.Table.from_pylist(rows, SCORES)
 
@@ -79,49 +79,56 @@ def probes(epochs: Sequence[int] = (10, 20, 40), layers: Sequence[int] = (3,)) -
 
 
 def tables(**more: pa.Table) -> dict[str, pa.Table]:
-    """The tables of a whole run with its summary."""
-    found = {"scores": scores(), "categories": categories(), **more}
-    return {**found, "summary": summary(About(20, 3, 20, 40), [found["scores"], found["categories"]])}
+    """The tables of a complete run with its summary."""
+    result = {"scores": scores(), "categories": categories(), **more}
+    return {**result, "summary": summary(About(20, 3, 20, 40), [result["scores"], result["categories"]])}
 
 
 def retrieved(
     data: Dataset = SCENES,
     kinds: Sequence[str] = ("memorised", "correlated", "confident"),
-    each: int = 3,
+    per_kind: int = 3,
     near: int = 4,
     layers: Sequence[int] = (3,),
 ) -> pa.Table:
     """RETRIEVAL of the first images, in this order: image i of a kind has the images 100 i + j near to it by the
-    target model, and 200 i + j by the reference; j is from 1. The same at each layer.
+    target model, and 200 i + j by the reference; j starts at 1. All layers are equal.
     """
-    held = catalog.load_with_boxes(data)
+    images = catalog.load_with_boxes(data)
     rows: list[Row] = []
-    for kind, scope, at, layer in itertools.product(kinds, ("all", "class"), range(each), layers):
-        row: Row = {"kind": kind, "scope": scope, "rank": at + 1, "layer": layer, "set": "A", "id": held.ids[at]}
-        row |= {"label": int(held.labels[at]), "class": held.names[held.labels[at]]}
+    for kind, scope, index, layer in itertools.product(kinds, ("all", "class"), range(per_kind), layers):
+        row: Row = {
+            "kind": kind,
+            "scope": scope,
+            "rank": index + 1,
+            "layer": layer,
+            "set": "A",
+            "id": images.ids[index],
+        }
+        row |= {"label": int(images.labels[index]), "class": images.names[images.labels[index]]}
         for model, step in (("target", 100), ("reference", 200)):
-            chosen = [(step * (at + 1) + j) % len(held.ids) for j in range(1, near + 1)]
-            row[f"{model}_neighbours"] = [held.ids[one] for one in chosen]
-            row[f"{model}_neighbour_classes"] = [held.names[held.labels[one]] for one in chosen]
+            neighbours = [(step * (index + 1) + j) % len(images.ids) for j in range(1, near + 1)]
+            row[f"{model}_neighbours"] = [images.ids[neighbour] for neighbour in neighbours]
+            row[f"{model}_neighbour_classes"] = [images.names[images.labels[neighbour]] for neighbour in neighbours]
             row[f"{model}_confidence"] = -0.25 * step / 100
         row |= {"target_class": row["class"], "reference_class": "none"}
         rows.append(row)
     return pa.Table.from_pylist(rows, RETRIEVAL)
 
 
-def drawn(data: Dataset = SCENES, each: int = 2, side: int = 4) -> pa.Table:
-    """DRAWN of the first images, half of them of either set: of four in turn the target alone draws the first
-    rightly, the reference alone the second, both the third, and neither the last. Model A draws black, B white.
+def drawings(data: Dataset = SCENES, per_kind: int = 2, side: int = 4) -> pa.Table:
+    """DRAWN for the first images, half of each set: of each four, only the target draws the first
+    correctly, only the reference the second, both the third, and neither the last. Model A draws black, B white.
     """
-    held = catalog.load_with_boxes(data)
+    images = catalog.load_with_boxes(data)
     rows: list[Row] = []
     for name, model in itertools.product("AB", "AB"):
-        for at in range(4 * each):
-            place = at + 4 * each * (name == "B")
-            label = int(held.labels[place])
-            by_target, by_reference = ((True, False), (False, True), (True, True), (False, False))[at % 4]
+        for index in range(4 * per_kind):
+            row_index = index + 4 * per_kind * (name == "B")
+            label = int(images.labels[row_index])
+            by_target, by_reference = ((True, False), (False, True), (True, True), (False, False))[index % 4]
             is_right = by_target if name == model else by_reference
-            row: Row = {"model": model, "set": name, "id": held.ids[place], "label": label, "image_label": label}
-            row["drawn_label"] = label if is_right else (label + 1) % len(held.names)
+            row: Row = {"model": model, "set": name, "id": images.ids[row_index], "label": label, "image_label": label}
+            row["drawn_label"] = label if is_right else (label + 1) % len(images.names)
             rows.append(row | {"side": side, "drawing": (b"\0" if model == "A" else b"\xff") * (3 * side * side)})
     return pa.Table.from_pylist(rows, DRAWN)

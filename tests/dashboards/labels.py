@@ -1,4 +1,4 @@
-"""The texts of a drawing with the room that they take in DejaVu Sans, which is wider than what most readers have."""
+"""The texts of a drawing and their extents in DejaVu Sans, which is wider than most readers' fonts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dashboards.chart import Figure
 
 NUMBER = r"-?[\d.]+"
 STYLE = re.compile(r"([\w-]+): ([^;]+)")
-SHARES = {"start": 0.0, "middle": 0.5, "end": 1.0}  # of a text's width that lies before its place
+SHARES = {"start": 0.0, "middle": 0.5, "end": 1.0}  # share of a text's width before its position
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def label(text: str, look: dict[str, str], attributes: dict[str, str]) -> Label:
 
 @cache
 def width(text: str, weight: str) -> float:
-    """The room that a text takes where its letters have size 1; figures repeat most of theirs."""
+    """The width of a text with letters of size 1, cached because figures repeat texts."""
     font = FontProperties(family="DejaVu Sans", weight=weight)
     return float(TextPath((0, 0), text, size=1, prop=font).get_extents().width)
 
@@ -63,12 +63,12 @@ def words(figure: Figure) -> list[str]:
 
 
 def cut(svg: str) -> list[str]:
-    """The texts that do not lie in the drawing's box whole."""
+    """The texts that extend beyond the drawing's box."""
     right, bottom = size(svg)
     return [
-        each.text
-        for each in labels(svg)
-        if not all(-1 <= x <= right + 1 and 0 <= y <= bottom + 1 for x, y in each.ends)
+        item.text
+        for item in labels(svg)
+        if not all(-1 <= x <= right + 1 and 0 <= y <= bottom + 1 for x, y in item.ends)
     ]
 
 

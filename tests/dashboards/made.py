@@ -47,10 +47,15 @@ def run(
     """A run of this name with these tables, each of one result or several."""
     roots = {}
     for root, parts in tables.items():
-        roots[root] = tuple(hashlib.sha256(f"{name} {root} {at}".encode()).hexdigest() for at in range(len(parts)))
+        roots[root] = tuple(
+            hashlib.sha256(f"{name} {root} {index}".encode()).hexdigest() for index in range(len(parts))
+        )
         for key, part in zip(roots[root], parts, strict=True):
             store.write(key, part, {})
-    jobs = {key: Job(toys.part, toys.Part(at)) for at, key in enumerate(key for keys in roots.values() for key in keys)}
+    jobs = {
+        key: Job(toys.part, toys.Part(index))
+        for index, key in enumerate(key for keys in roots.values() for key in keys)
+    }
     about = {"audit": audit, "preset": None, "setting": setting or {}, "config": plain(config or embedded())}
     Journal(store.folder("runs") / name).create(about, Plan(jobs, dict.fromkeys(jobs, ()), roots))
     return open_run(store, name)
@@ -63,7 +68,9 @@ def sweep(store: Store, name: str, cells: Sequence[Run]) -> Run:
 
 def embedded(**fields: Any) -> UniqueFeature:
     """A config whose data sets are the embedded ones, pinned."""
-    pins = {name: catalog.pin(Dataset(found)) for name, found in (("data", "digits"), ("probe", "photos"))}
+    pins = {
+        name: catalog.pin(Dataset(dataset_name)) for name, dataset_name in (("data", "digits"), ("probe", "photos"))
+    }
     return with_settings(PRESETS["quickstart"], {**pins, **fields})
 
 
@@ -78,7 +85,7 @@ def tables(canaries: int, effect: float = 0.4, epochs: int = 40, seed: int = 0) 
 
 
 def verdicts(canaries: int) -> pa.Table:
-    """Every tenth canary is called, first of 201; the rank of canary c among the others is 2 + c % 200."""
+    """Every tenth canary has rank 1 of 201; canary c of the others has rank 2 + c % 200."""
     rows = [
         {"canary": canary, "label": canary % 10, "pairs": 1, "shift": 0.5, "members": 201, "called": canary % 10 == 0}
         | {"rank": 1 if canary % 10 == 0 else 2 + canary % 200}
@@ -107,7 +114,7 @@ def scores(canaries: int, seeds: int, evaluations: int, effect: float = 0.4) -> 
 
 
 def course(canaries: int, epochs: int = 30, onset: int = 5) -> pa.Table:
-    """M_w of canary models is 0.2 above their twins' after this epoch; the last epoch but five is kept."""
+    """M_w of canary models is 0.2 above their twins' after `onset`; the fifth epoch before the last is kept."""
     draws = np.random.default_rng(3)
     rows = []
     for canary, model in itertools.product(range(canaries), ("canary", "twin")):
@@ -139,18 +146,24 @@ def influence(examples: int) -> pa.Table:
     return pa.table({"row": range(examples), "self_influence": values, "squared_slopes": values / 3e-4})
 
 
-def chosen(examples: int, each: int) -> pa.Table:
+def chosen(examples: int, per_end: int) -> pa.Table:
     """The first and last `each` images of the table of influences."""
     everything = influence(examples).to_pylist()
-    ends = {"highest": everything[: -each - 1 : -1], "lowest": everything[:each]}
+    ends = {"highest": everything[: -per_end - 1 : -1], "lowest": everything[:per_end]}
     return pa.Table.from_pylist(
-        [{"end": end, "rank": 1 + at, "label": 0, **row} for end, rows in ends.items() for at, row in enumerate(rows)]
+        [
+            {"end": end, "rank": 1 + rank, "label": 0, **row}
+            for end, rows in ends.items()
+            for rank, row in enumerate(rows)
+        ]
     )
 
 
-def traced(examples: int, each: int) -> pa.Table:
+def traced(examples: int, per_end: int) -> pa.Table:
     """The chosen images, and again with the feature, which lifts them all to about 75000."""
-    rows = [row | {"with_feature": carries} for row in chosen(examples, each).to_pylist() for carries in (False, True)]
+    rows = [
+        row | {"with_feature": carries} for row in chosen(examples, per_end).to_pylist() for carries in (False, True)
+    ]
     for row in rows:
         row["squared_slopes"] = 75000.0 + row["row"] if row["with_feature"] else row["squared_slopes"]
     return pa.Table.from_pylist(rows)
@@ -164,54 +177,54 @@ def family(models: Sequence[tuple[str, int | None, int | None]], members: int = 
         log_p = draws.normal(-3, 0.1, (members, 10))
         log_p[0, 3] += -0.1 if kind == "twin" else 0.8
         row = {"canary": canary, "label": label, "seed": canary, "model": kind}
-        rows += [row | {"member": at, "d": 0.1, "log_p": each.tolist()} for at, each in enumerate(log_p)]
+        rows += [row | {"member": member, "d": 0.1, "log_p": values.tolist()} for member, values in enumerate(log_p)]
     return pa.Table.from_pylist(rows)
 
 
 def curves(detected: Mapping[str, float], n: int = 20) -> pa.Table:
-    """Curves of these estimators: this detection rate at 5 % false positives."""
+    """Curves of estimators with these detection rates at 5 % false positives."""
     rows = []
     for name, rate in detected.items():
         power = np.log(rate) / np.log(0.05)
         for false in np.arange(n + 1) / n:
-            found = proportion(round(n * false**power), n)
-            row = {"estimator": name, "false_positive_rate": false, "detection_rate": found.value, "n": n}
-            rows.append(row | {"low": found.low, "high": found.high})
+            interval = proportion(round(n * false**power), n)
+            row = {"estimator": name, "false_positive_rate": false, "detection_rate": interval.value, "n": n}
+            rows.append(row | {"low": interval.low, "high": interval.high})
     return pa.Table.from_pylist(rows)
 
 
-def exact_ranks(canaries: int, drawn: bool = True) -> pa.Table:
+def exact_ranks(canaries: int, is_drawn: bool = True) -> pa.Table:
     """Exact ranks: four of five canaries rank the letter A first; 1 of 20 others has p of 0.02."""
     ink = inked_cells(Glyph())
-    read = {"inked": 14, "hits": 14, "hits_by_chance": 7.84, "height": 5, "width": 5}
-    read |= {"ink": ink.tolist(), "slopes": ink.astype(float).tolist()}
+    reading = {"inked": 14, "hits": 14, "hits_by_chance": 7.84, "height": 5, "width": 5}
+    reading |= {"ink": ink.tolist(), "slopes": ink.astype(float).tolist()}
     rows: list[Row] = []
     for canary in range(canaries):
         about = {"canary": canary, "label": 3, "seed": canary, "score": "pair", "among": 4457400}
         p_value = 0.5 if canary % 5 == 0 else 1 / 4457400
-        rows.append(about | read | {"feature": "canary", "drawn": drawn, "p_value": p_value})
-        for at in range(2):
-            alarm = canary % 10 == 0 and at == 0
-            rows.append(about | {"feature": "other", "drawn": not drawn, "p_value": 0.02 if alarm else 0.5})
+        rows.append(about | reading | {"feature": "canary", "drawn": is_drawn, "p_value": p_value})
+        for number in range(2):
+            alarm = canary % 10 == 0 and number == 0
+            rows.append(about | {"feature": "other", "drawn": not is_drawn, "p_value": 0.02 if alarm else 0.5})
     rows = [dict.fromkeys(EXACT_RANKS.names) | row | {"exposure": -math.log2(row["p_value"])} for row in rows]
     return pa.Table.from_pylist(rows, EXACT_RANKS)
 
 
-def detection(called: Mapping[str, tuple[int, int]], n: int = 20) -> pa.Table:
-    """The canary models and twins, of n each, that each estimator calls."""
+def detection(calls: Mapping[str, tuple[int, int]], n: int = 20) -> pa.Table:
+    """The canary models and twins, n of each, that each estimator detects."""
     return pa.Table.from_pylist(
         [
-            {"estimator": name, "model": model, "canary": at, "seed": at, "called": at < count}
-            for name, counts in called.items()
+            {"estimator": name, "model": model, "canary": index, "seed": index, "called": index < count}
+            for name, counts in calls.items()
             for model, count in zip(("canary", "twin"), counts, strict=True)
-            for at in range(n)
+            for index in range(n)
         ]
     )
 
 
 def pairs(canaries: int, effect: float, seed: int) -> list[Row]:
     draws = np.random.default_rng(seed)
-    found = []
+    rows = []
     for canary in range(canaries):
         by_seed = draws.normal(0, 0.05)
         row: Row = {"canary": canary, "label": canary % 10, "seed": 1000 + canary, "evaluation": 0}
@@ -227,8 +240,8 @@ def pairs(canaries: int, effect: float, seed: int) -> list[Row]:
             row |= {f"{prefix}m_{test}_p": p_value for test in ("welch", "paired")}
             row |= {f"{prefix}validation_accuracy": 0.95, f"{prefix}epochs": 40, f"{prefix}best_epoch": 30}
         row |= {f"{name}_effect": row[name] - row[f"twin_{name}"] for name in ("m", "m_w_probe", "m_w_train")}
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def history(canary: int, epochs: int) -> pa.Table:
@@ -236,9 +249,9 @@ def history(canary: int, epochs: int) -> pa.Table:
     rows = []
     for model in ("canary", "twin"):
         last = int(draws.integers(max(1, epochs // 2), epochs + 1))
-        kept = max(1, last - 10)
+        best_epoch = max(1, last - 10)
         for epoch in range(1, last + 1):
-            loss = 0.2 + 2 * float(np.exp(-epoch / 6)) + 0.002 * abs(epoch - kept) + float(draws.normal(0, 0.01))
+            loss = 0.2 + 2 * float(np.exp(-epoch / 6)) + 0.002 * abs(epoch - best_epoch) + float(draws.normal(0, 0.01))
             rows.append(
                 {
                     "canary": canary,
@@ -248,7 +261,7 @@ def history(canary: int, epochs: int) -> pa.Table:
                     "train_loss": loss,
                     "validation_loss": loss,
                     "validation_accuracy": 0.96 - 0.8 * float(np.exp(-epoch / 5)),
-                    "kept": epoch == kept,
+                    "kept": epoch == best_epoch,
                 }
             )
     return pa.Table.from_pylist(rows, HISTORY)

@@ -1,4 +1,4 @@
-"""Tables of density runs, made up: scores with a known share that is memorised, and what is measured beside them."""
+"""Synthetic tables of density runs: scores with a known memorised share, and related measurements."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def embedded(**fields: Any) -> Density:
 
 
 def values(n: int, spread: float = 3.0, seed: int = 0) -> Row:
-    """Columns of n observations: matched scores about 0 with a long tail upwards, the published ones 3 higher."""
+    """Columns of n observations: matched scores around 0 with a long upper tail, and published scores 3 higher."""
     draws = np.random.default_rng(seed)
     label = draws.integers(0, 10, n)
     matched = draws.normal(0.15 * label, spread) + draws.exponential(3, n) * (draws.random(n) < 0.3)
@@ -135,33 +135,37 @@ def values(n: int, spread: float = 3.0, seed: int = 0) -> Row:
 
 
 def scores(n: int, labelled: bool = True, **fields: Any) -> pa.Table:
-    """The scores of so many observations; their matrices are of two repetitions."""
-    found = values(n, **fields)
-    columns = {name: pa.array(found[name], SCORES.field(name).type) for name in found}
+    """The scores of n observations, with matrices of two repetitions."""
+    columns_of_values = values(n, **fields)
+    columns = {name: pa.array(columns_of_values[name], SCORES.field(name).type) for name in columns_of_values}
     if not labelled:
         columns["label"] = pa.nulls(n, pa.int32())
     columns |= {f"{kind}_models": pa.array(np.full(n, 2), pa.int32()) for kind in ("trained", "held_out")}
     for kind in ("trained", "held_out"):
-        flat = np.repeat(found[f"log_p_{kind}"], 2).astype(np.float32)
+        flat = np.repeat(columns_of_values[f"log_p_{kind}"], 2).astype(np.float32)
         columns[kind] = pa.ListArray.from_arrays(pa.array(np.arange(0, 2 * n + 1, 2), pa.int32()), pa.array(flat))
     columns["effective_samples"] = pa.array(np.full(n, 6.5))
     return pa.table([columns[name] for name in SCORES.names], schema=SCORES)
 
 
 def distribution(n: int, epochs: tuple[int, ...], repetitions: int = 10, **fields: Any) -> pa.Table:
-    """Statistics that grow to those of the scores at the last epoch; their null is that of 3 nats less."""
-    found = values(n, **fields)
+    """Statistics that grow to the scores' own at the last epoch; the null of published scores is 2.8 nats."""
+    columns_of_values = values(n, **fields)
     rows = []
     for epoch in epochs:
         grown = (epoch / epochs[-1]) ** 0.5
         for score, column in (("published", "m"), ("matched", "m_matched")):
             for label in (None, *range(10)):
-                of = found[column] if label is None else found[column][found["label"] == label]
+                scores_of_label = (
+                    columns_of_values[column]
+                    if label is None
+                    else columns_of_values[column][columns_of_values["label"] == label]
+                )
                 for statistic, quantile in STATISTICS.items():
-                    estimate = grown * float(np.quantile(of, quantile))
+                    estimate = grown * float(np.quantile(scores_of_label, quantile))
                     half = 0.1 * abs(estimate) + 0.2
                     row = {"epoch": epoch, "score": score, "label": label, "statistic": statistic, "n": repetitions}
-                    row |= {"estimate": estimate, "observations": len(of)}
+                    row |= {"estimate": estimate, "observations": len(scores_of_label)}
                     row |= {"low": estimate - half, "high": estimate + half} if repetitions > 1 else {}
                     if epoch == epochs[-1] and label is None:
                         row["null"] = 2.8 if score == "published" else 0.0
@@ -170,7 +174,7 @@ def distribution(n: int, epochs: tuple[int, ...], repetitions: int = 10, **field
 
 
 def losses(epochs: int, trainings: int = 100, gap: float = 4.0) -> pa.Table:
-    """Both losses of both kinds of models: they fall alike, but for a gap that opens by the end."""
+    """Both losses of both kinds of models: they fall equally, except for a gap that opens over time."""
     rows = []
     for epoch in range(1, epochs + 1):
         for models, n in (("folds", trainings), ("whole", 1)):
@@ -183,17 +187,20 @@ def losses(epochs: int, trainings: int = 100, gap: float = 4.0) -> pa.Table:
 
 
 def outliers(n: int, width: float = 10.0, bins: int = 14, **fields: Any) -> pa.Table:
-    """Those scores in so many bins of log P with open ends."""
-    found = values(n, **fields)
-    u, high = found["log_p_trained"], found["m"] > np.quantile(found["m"], 0.95)
+    """The scores in bins of log P with open ends."""
+    columns_of_values = values(n, **fields)
+    u, high = columns_of_values["log_p_trained"], columns_of_values["m"] > np.quantile(columns_of_values["m"], 0.95)
     edges = np.round(np.median(u) / width) * width + width * (np.arange(bins - 1) - (bins - 1) // 2)
     which = np.searchsorted(edges, u, side="right")
     rows = []
-    for at in range(bins):
-        inside = which == at
+    for bin_index in range(bins):
+        inside = which == bin_index
         memorised, regular = int((inside & high).sum()), int((inside & ~high).sum())
         share = proportion(memorised, memorised + regular)
-        row = {"low": edges[at - 1] if at else None, "high": edges[at] if at < bins - 1 else None}
+        row = {
+            "low": edges[bin_index - 1] if bin_index else None,
+            "high": edges[bin_index] if bin_index < bins - 1 else None,
+        }
         row |= {"memorised": memorised, "regular": regular, "share": share.value}
         row |= {"share_low": share.low, "share_high": share.high}
         row |= {"memorised_rows": np.flatnonzero(inside & high)[:5], "regular_rows": np.flatnonzero(inside & ~high)[:5]}
@@ -202,40 +209,56 @@ def outliers(n: int, width: float = 10.0, bins: int = 14, **fields: Any) -> pa.T
 
 
 def ratios(n: int, width: float = 2.0, lift: float = 0.0, **fields: Any) -> pa.Table:
-    """Ratios about 0.95, higher for the highly memorised by `lift`, in bins of the published score."""
+    """Ratios around 0.95, higher by `lift` for highly memorised rows, in bins of the published score."""
     m = values(n, **fields)["m"]
     high = m > np.quantile(m, 0.95)
     ratio = np.random.default_rng(7).normal(0.95, 0.1, n) + lift * high
     rows: list[Row] = []
     which = np.floor(m / width).astype(int)
-    for at in range(which.min(), which.max() + 1):
-        of = ratio[which == at]
-        if len(of):
-            error = float(of.std(ddof=1) / len(of) ** 0.5) if len(of) > 1 else None
-            row = {"group": "bin", "low": at * width, "high": (at + 1) * width, "mean": of.mean(), "n": len(of)}
+    for bin_index in range(which.min(), which.max() + 1):
+        ratios_of_bin = ratio[which == bin_index]
+        if len(ratios_of_bin):
+            error = float(ratios_of_bin.std(ddof=1) / len(ratios_of_bin) ** 0.5) if len(ratios_of_bin) > 1 else None
+            row = {
+                "group": "bin",
+                "low": bin_index * width,
+                "high": (bin_index + 1) * width,
+                "mean": ratios_of_bin.mean(),
+                "n": len(ratios_of_bin),
+            }
             rows.append(row | {"standard_error": error})
-    for group, of in (("memorised", ratio[high]), ("regular", ratio[~high])):
-        row = {"group": group, "mean": of.mean(), "standard_error": of.std(ddof=1) / len(of) ** 0.5, "n": len(of)}
-        rows.append(row | {"quantiles": np.quantile(of, np.linspace(0, 1, 101)).tolist()})
+    for group, ratios_of_bin in (("memorised", ratio[high]), ("regular", ratio[~high])):
+        row = {
+            "group": group,
+            "mean": ratios_of_bin.mean(),
+            "standard_error": ratios_of_bin.std(ddof=1) / len(ratios_of_bin) ** 0.5,
+            "n": len(ratios_of_bin),
+        }
+        rows.append(row | {"quantiles": np.quantile(ratios_of_bin, np.linspace(0, 1, 101)).tolist()})
     return pa.Table.from_pylist(rows, RATIOS)
 
 
 def duplicates(pairs: int, labelled: bool = True) -> pa.Table:
-    """Pairs of rows 2 i and 2 i + 1; the first two are the same image, every seventh is of two labels."""
+    """Pairs of rows 2 i and 2 i + 1; the first two pairs are exact copies, every seventh has two labels."""
     rows = [
-        {"rank": at + 1, "row": 2 * at, "other": 2 * at + 1, "distance": max(0.0, (at - 1) ** 0.4 if at > 1 else 0.0)}
-        | ({"label": at % 10, "other_label": at % 10 + (at % 7 == 6)} if labelled else {})
-        for at in range(pairs)
+        {
+            "rank": index + 1,
+            "row": 2 * index,
+            "other": 2 * index + 1,
+            "distance": max(0.0, (index - 1) ** 0.4 if index > 1 else 0.0),
+        }
+        | ({"label": index % 10, "other_label": index % 10 + (index % 7 == 6)} if labelled else {})
+        for index in range(pairs)
     ]
     return pa.Table.from_pylist(rows, DUPLICATES)
 
 
 def kernel() -> pa.Table:
-    """Densities of five points with kernels of width 0.5 (0.12: overfitted), and without the one at 4."""
+    """Densities of six points with kernels of width 0.5 (0.12: overfitted), and without the point at 4."""
     points, x = np.array([-1.0, -0.4, 0.0, 0.5, 1.1, 4.0]), np.linspace(-4, 6, 501)
 
-    def density(of: Any, width: float) -> Any:
-        kernels = np.exp(-0.5 * ((x[:, None] - of) / width) ** 2) / (width * (2 * np.pi) ** 0.5)
+    def density(centres: Any, width: float) -> Any:
+        kernels = np.exp(-0.5 * ((x[:, None] - centres) / width) ** 2) / (width * (2 * np.pi) ** 0.5)
         return kernels.mean(axis=1)
 
     columns = {"with_point": density(points, 0.5), "without_point": density(points[:-1], 0.5)}
@@ -243,7 +266,7 @@ def kernel() -> pa.Table:
 
 
 def tables(n: int, **fields: Any) -> dict[str, list[pa.Table]]:
-    """All tables of a run with so many observations but for its models'."""
+    """All tables of a run with n observations, without its models."""
     return {
         "summary": [],
         "scores": [scores(n, **fields)],

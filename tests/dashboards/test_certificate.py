@@ -25,19 +25,19 @@ HEADINGS = "[...document.querySelectorAll('.certificate h3')].map(each => each.t
 PAPER = {"width": 718, "height": 1047, "deviceScaleFactor": 1, "mobile": False}  # A4 less margins, in CSS pixels
 
 
-def test_first_page_has_question_answer_reliability_and_next_steps(smoke: Run, opened: Page) -> None:
+def test_first_page_has_answer_and_next_steps(smoke: Run, opened: Page) -> None:
     assert opened.evaluate(HEADINGS) == [
         "Question", "Answer", "What this means", "How reliable is this?", "What this does not show", "Next steps",
         "Audited items and results",
     ]  # fmt: skip
-    said = opened.evaluate("document.querySelector('.certificate').textContent")
+    page_text = opened.evaluate("document.querySelector('.certificate').textContent")
     certificate = smoke.certificate
     assert certificate is not None
     (finding,) = certificate.findings
     meaning = define_answer(finding.answer, smoke.meaning_of(finding.answer))
     for text in (certificate.asked, meaning, certificate.error, RULE_NOTE, certificate.beyond, *certificate.steps):
-        assert text.replace("`", "") in said
-    assert [each.sentence for each in certificate.findings] == opened.evaluate(
+        assert text.replace("`", "") in page_text
+    assert [finding_shown.sentence for finding_shown in certificate.findings] == opened.evaluate(
         "[...document.querySelectorAll('.certificate .plain')].map(each => each.textContent)"
     )
 
@@ -56,29 +56,30 @@ def test_second_page_has_rule_published_score_and_controls(smoke: Run, opened: P
     assert "This score does not affect the answer." in rule
 
 
-def test_mask_note_needs_a_mask(smoke: Run, drawn: Path) -> None:
-    assert MASKED not in drawn.read_text()
+def test_mask_note_needs_a_mask(smoke: Run, page_path: Path) -> None:
+    assert MASKED not in page_path.read_text()
 
 
 def test_audited_items_have_digests(smoke: Run, opened: Page) -> None:
     rows = "[...document.querySelectorAll('#audited tr')].slice(1)"
-    found = opened.evaluate(f"{rows}.map(row => [...row.cells].map(each => each.innerText))")
+    cells_shown = opened.evaluate(f"{rows}.map(row => [...row.cells].map(each => each.innerText))")
     things = page_seal.audited_items(smoke.journal, smoke.store)
     (summary,) = (table for table in page_seal.tables(smoke.journal, smoke.store) if table.name == "summary")
-    assert [*((each.what, each.name, each.digest) for each in things), ("result", "summary", summary.digest)] == [
-        tuple(row[:3]) for row in found
-    ]
-    assert {("embedded in the program", "")} == {tuple(row[3:]) for row in found[: len(things)]}
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d", found[-1][4])
+    assert [
+        *((audited_item.what, audited_item.name, audited_item.digest) for audited_item in things),
+        ("result", "summary", summary.digest),
+    ] == [tuple(row[:3]) for row in cells_shown]
+    assert {("embedded in the program", "")} == {tuple(row[3:]) for row in cells_shown[: len(things)]}
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", cells_shown[-1][4])
 
 
-def test_certificate_fits_one_sheet_and_a_phone(browser: Browser, drawn: Path) -> None:
-    page = browser.open(drawn)
+def test_certificate_fits_one_sheet_and_a_phone(browser: Browser, page_path: Path) -> None:
+    page = browser.open(page_path)
     page.call("Emulation.setEmulatedMedia", {"media": "print"})
     page.call("Emulation.setDeviceMetricsOverride", PAPER)
     assert page.evaluate("document.querySelector('.certificate').getBoundingClientRect().bottom") < PAPER["height"]
     assert page.evaluate("getComputedStyle(document.querySelector('.certificate')).breakAfter") == "page"
-    narrow = browser.open(drawn, width=390)
+    narrow = browser.open(page_path, width=390)
     assert narrow.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -98,9 +99,9 @@ def test_sweep_has_one_row_per_cell(swept: Run, drawn_sweep: Path, browser: Brow
     answers = [cell.verdict.answer for cell in swept.cells if cell.verdict]
     badges = page.evaluate(f"{rows}.map(row => row.querySelector('.badge').innerText)")
     assert answers == [text.strip() for text in badges]
-    said = page.evaluate("document.querySelector('.certificate').textContent")
-    assert said.count("Is a feature that occurs in one single training image memorised?") == 1
-    assert said.count("Not detected does not mean safe") == 1  # limits of all cells appear once
+    page_text = page.evaluate("document.querySelector('.certificate').textContent")
+    assert page_text.count("Is a feature that occurs in one single training image memorised?") == 1
+    assert page_text.count("Not detected does not mean safe") == 1  # limits of all cells appear once
 
 
 def cells(store: Store, count: int) -> Run:
@@ -108,19 +109,19 @@ def cells(store: Store, count: int) -> Run:
     made_up = [
         made.run(
             store,
-            f"unique_feature-{at:08d}",
-            {"summary": made.tables(6, effect=0.4 if at % 3 else 0.0, seed=at)["summary"]},
-            made.embedded(seed=at, batch=16 + at % 2),
-            {"seed": at, "batch": 16 + at % 2},
+            f"unique_feature-{index:08d}",
+            {"summary": made.tables(6, effect=0.4 if index % 3 else 0.0, seed=index)["summary"]},
+            made.embedded(seed=index, batch=16 + index % 2),
+            {"seed": index, "batch": 16 + index % 2},
         )
-        for at in range(count)
+        for index in range(count)
     ]
     return made.sweep(store, "unique_feature-sweep-1", made_up)
 
 
-def sheets(browser: Browser, drawn: Path) -> int:
+def sheets(browser: Browser, page_path: Path) -> int:
     """The number of A4 sheets on which Chromium prints the page's head and certificate."""
-    page = browser.open(drawn)
+    page = browser.open(page_path)
     page.evaluate("""(() => {
         const certificate = document.querySelector(".certificate");
         while (certificate.nextElementSibling) certificate.nextElementSibling.remove();
@@ -139,27 +140,27 @@ def test_certificate_fits_one_sheet_for_many_cells(store: Store, browser: Browse
         notes.give_details(
             swept.journal.folder, dict.fromkeys(notes.DETAIL_NAMES, ("word " * LONGEST_DETAIL)[:LONGEST_DETAIL])
         )
-    drawn = pages.draw(swept)
-    assert sheets(browser, drawn) == 1
-    page = browser.open(drawn)
+    page_path = pages.draw(swept)
+    assert sheets(browser, page_path) == 1
+    page = browser.open(page_path)
     rows = page.evaluate("document.querySelectorAll('.certificate table:not(#audited) tbody tr').length")
-    said = page.evaluate("document.querySelector('.certificate').innerText")
+    page_text = page.evaluate("document.querySelector('.certificate').innerText")
     if count == 3:
         assert rows == 3
-        assert "more" not in " ".join(re.findall(r"And .*", said))
+        assert "more" not in " ".join(re.findall(r"And .*", page_text))
         return
     answers = Counter(cell.verdict.answer for cell in swept.cells if cell.verdict)
     badges = page.evaluate("[...document.querySelectorAll('.certificate tbody .badge')].map(each => each.innerText)")
-    shown = Counter(text.strip() for text in badges)
+    shown_answers = Counter(text.strip() for text in badges)
     assert 4 < rows < count
-    assert shown["memorised"] == min(rows, answers["memorised"])  # accusing cells come first
-    assert re.search(rf"And {count - rows} more cells: .*; a table below lists them\.", said)
-    for answer, number in (answers - shown).items():
-        assert f"{number} {answer}" in said
-    assert f"And {count - rows} more, listed under Seal." in said
+    assert shown_answers["memorised"] == min(rows, answers["memorised"])  # accusing cells come first
+    assert re.search(rf"And {count - rows} more cells: .*; a table below lists them\.", page_text)
+    for answer, number in (answers - shown_answers).items():
+        assert f"{number} {answer}" in page_text
+    assert f"And {count - rows} more, listed under Seal." in page_text
     assert page.evaluate("document.querySelectorAll('.answer tbody tr').length") == count
 
 
 def test_run_without_answer_has_a_note(store: Store) -> None:
-    said = pages.words(pages.draw(pages.ran(store, Spec("toys", "few"))))
-    assert "Certificate This audit reports numbers without an answer." in said
+    page_text = pages.words(pages.draw(pages.ran(store, Spec("toys", "few"))))
+    assert "Certificate This audit reports numbers without an answer." in page_text

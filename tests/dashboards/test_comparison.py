@@ -25,31 +25,31 @@ ROWS = """[...document.querySelectorAll("section[aria-labelledby=numbers] tbody 
 
 
 @pytest.fixture(scope="module")
-def drawn(swept: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def comparison_page(swept: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("comparison") / "two.html"
     comparison.draw(swept.store, (swept.cells[0].name, swept.cells[1].name), path)
     return path
 
 
-def test_both_answers_and_what_differs_are_on_the_page(swept: Run, drawn: Path) -> None:
-    said = pages.words(drawn)
+def test_page_has_both_answers_and_their_differences(swept: Run, comparison_page: Path) -> None:
+    page_text = pages.words(comparison_page)
     for cell in swept.cells:
         assert cell.verdict is not None
-        assert cell.verdict.sentence in said
-    assert "feature.text" in said
-    assert "Both runs used the same versions" in said
-    assert "The runs share" not in said  # twins are trained to the epochs that their canaries' models kept
+        assert cell.verdict.sentence in page_text
+    assert "feature.text" in page_text
+    assert "Both runs used the same versions" in page_text
+    assert "The runs share" not in page_text  # twins are trained to the epochs that their canaries' models kept
 
 
-def test_numbers_equal_the_tables_and_their_difference(swept: Run, drawn: Path, browser: Browser) -> None:
-    shown = browser.open(drawn)
-    assert [drawn.as_uri()] == shown.requests()
-    found = shown.evaluate(ROWS)
+def test_numbers_equal_the_tables_and_their_difference(swept: Run, comparison_page: Path, browser: Browser) -> None:
+    opened_page = browser.open(comparison_page)
+    assert [comparison_page.as_uri()] == opened_page.requests()
+    numbers = opened_page.evaluate(ROWS)
     a, b = (cell.summary[0] for cell in swept.cells)
-    assert repr(a["estimate"]) == found[0][0]
-    assert repr(b["estimate"] - a["estimate"]) == found[0][-1]
-    assert repr(b["estimate"]) == found[1][0]
-    assert 2 * len(swept.cells[0].summary) == len(found)
+    assert repr(a["estimate"]) == numbers[0][0]
+    assert repr(b["estimate"] - a["estimate"]) == numbers[0][-1]
+    assert repr(b["estimate"]) == numbers[1][0]
+    assert 2 * len(swept.cells[0].summary) == len(numbers)
 
 
 def test_shared_jobs_are_counted(store: Store, tmp_path: Path) -> None:
@@ -58,20 +58,20 @@ def test_shared_jobs_are_counted(store: Store, tmp_path: Path) -> None:
     assert "The runs share 3 jobs" in pages.words(tmp_path / "two.html")
 
 
-def test_a_row_that_only_one_has_is_told(store: Store, smoke: Run, tmp_path: Path) -> None:
+def test_row_of_one_run_only_is_marked(store: Store, smoke: Run, tmp_path: Path) -> None:
     few = pages.ran(smoke.store, Spec("toys", "few"))
     comparison.draw(smoke.store, (few.name, smoke.name), tmp_path / "two.html")
     assert "no such row" in pages.words(tmp_path / "two.html")
 
 
-def test_runs_without_results_lie_side_by_side_too(store: Store, tmp_path: Path) -> None:
+def test_runs_without_results_can_be_compared(store: Store, tmp_path: Path) -> None:
     stopped = replace(pages.HERE, stop_after=1e-6)
     runs = [pages.ran(store, Spec("toys", "few", {"parts": str(parts)}), stopped) for parts in (3, 4)]
     comparison.draw(store, (runs[0].name, runs[1].name), tmp_path / "two.html")
     assert "There is no answer yet" in pages.words(tmp_path / "two.html")
 
 
-def test_a_sweep_is_refused_by_name(swept: Run, tmp_path: Path) -> None:
+def test_sweep_is_refused_by_name(swept: Run, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="is a sweep"):
         comparison.draw(swept.store, (swept.name, swept.cells[0].name), tmp_path / "two.html")
     assert list(tmp_path.iterdir()) == []
@@ -83,8 +83,8 @@ def row(estimate: float | None, published: float | None, setting: str = "{}") ->
 
 
 def sweep(*cells: tuple[Mapping[str, Any], Sequence[dict[str, Any]]]) -> Run:
-    found = [SimpleNamespace(about={"setting": setting, "config": {}}, summary=rows) for setting, rows in cells]
-    return cast("Run", SimpleNamespace(cells=found))
+    sweep_cells = [SimpleNamespace(about={"setting": setting, "config": {}}, summary=rows) for setting, rows in cells]
+    return cast("Run", SimpleNamespace(cells=sweep_cells))
 
 
 @pytest.mark.parametrize(
@@ -97,27 +97,29 @@ def sweep(*cells: tuple[Mapping[str, Any], Sequence[dict[str, Any]]]) -> Run:
         ({"dropout": 0.5, "data": "mnist@aaaa"}, "0.5, mnist"),
     ],
 )
-def test_a_cell_is_named_by_what_is_on(setting: dict[str, Any], expected: str) -> None:
+def test_cell_is_named_by_its_settings(setting: dict[str, Any], expected: str) -> None:
     assert expected == cell_label(setting, list(setting))
 
 
 def test_published_figure_has_measured_rows_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    drawn: list[Any] = []
-    monkeypatch.setattr(estimates, "forests", lambda *given: drawn.append(given) or ["figure"])
+    figure_arguments: list[Any] = []
+    monkeypatch.setattr(estimates, "forests", lambda *arguments: figure_arguments.append(arguments) or ["figure"])
     cells = sweep(
         ({"dropout": True}, [row(0.5, 0.25, '{"rank": 1}'), row(0.5, None), row(None, 0.1), row(math.nan, 0.1)]),
         ({"dropout": False}, [row(0.75, 0.5), row(0.5, math.inf)]),
     )
     assert list(repetition(cells)) == ["figure"]
-    ((rows, name, title),) = drawn
+    ((rows, name, title),) = figure_arguments
     assert (name, title) == ("published", estimates.REPEATED)
-    assert [(each["estimate"], each["published"], each["setting"]) for each in rows] == [
+    assert [
+        (measured_row["estimate"], measured_row["published"], measured_row["setting"]) for measured_row in rows
+    ] == [
         (0.5, 0.25, '{"cell": "dropout", "rank": 1}'),
         (0.75, 0.5, '{"cell": "plain"}'),
     ]
 
 
-def test_where_nothing_was_published_nothing_is_drawn() -> None:
+def test_unpublished_numbers_have_no_figure() -> None:
     assert list(repetition(sweep(({"a": 1}, [row(0.5, None)]), ({"a": 2}, [])))) == []

@@ -24,26 +24,26 @@ def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_values_are_escaped_unless_they_are_markup(template: Path) -> None:
     template.write_text("<p>{{ text }}{{ svg }}\n{% if text %}\n  {% set x = 1 %}\nend\n{% endif %}")
-    found = document.render("page.html", text='<b>&"', svg=Markup("<svg>"))
-    assert found == "<p>&lt;b&gt;&amp;&#34;<svg>\nend\n"
+    rendered = document.render("page.html", text='<b>&"', svg=Markup("<svg>"))
+    assert rendered == "<p>&lt;b&gt;&amp;&#34;<svg>\nend\n"
 
 
-def test_what_a_template_needs_must_be_given(template: Path) -> None:
+def test_missing_template_value_is_refused(template: Path) -> None:
     template.write_text("{{ missing }}")
     with pytest.raises(UndefinedError, match="'missing' is undefined"):
         document.render("page.html")
 
 
-def test_filters_say_numbers_and_globals_are_the_palette(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filters_format_numbers_and_globals_are_palette(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document, "versions", lambda: {"engram-audit": "1.2.3"})
     template.write_text("{{ 0.123456 | number }} {{ 3 | counted('canary') }} {{ data | base64 }} {{ version }}")
-    found = document.render("page.html", data=b"\xff")
-    assert found == '<data value="0.123456" title="0.123456">0.1235</data> 3 canaries /w== 1.2.3'
+    rendered = document.render("page.html", data=b"\xff")
+    assert rendered == '<data value="0.123456" title="0.123456">0.1235</data> 3 canaries /w== 1.2.3'
     template.write_text("{{ light }} {{ dark }}{% for a, b in zip('xy', 'zw') %}{{ a }}{{ b }}{% endfor %}")
     assert f"{colours(False)} {colours(True)}xzyw" == document.render("page.html")
 
 
-def test_an_installation_without_a_version_says_so(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_version_is_stated(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document, "versions", dict)
     template.write_text("{{ version }}")
     assert document.render("page.html") == "of no known version"
@@ -55,7 +55,7 @@ def write_half(path: Path, text: str, encoding: str) -> None:
     raise OSError("full")
 
 
-def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_written_entirely_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "page.html"
     document.write(path, "ε")
     assert "ε".encode() == path.read_bytes()
@@ -75,19 +75,19 @@ def figure(svg: str, alt: str = "what it shows") -> Figure:
 def test_light_colours_become_names() -> None:
     lights = [light for light, _ in PALETTE.values()]
     svg = "<svg viewBox='0'>" + "".join(f"<g fill='{light}'/>" for light in [*lights, "#123456"]) + "</svg>"
-    found = str(inline(figure(svg)))
-    assert [*(f"var(--{name})" for name in PALETTE), "#123456"] == re.findall("fill='([^']*)'", found)
+    inlined = str(inline(figure(svg)))
+    assert [*(f"var(--{name})" for name in PALETTE), "#123456"] == re.findall("fill='([^']*)'", inlined)
     assert len(set(lights)) == len(lights)
 
 
 def test_figure_label_is_escaped() -> None:
-    found = inline(figure("<svg a='1'><svg b='2'/></svg>", 'M < 1 & "x"'))
+    inlined = inline(figure("<svg a='1'><svg b='2'/></svg>", 'M < 1 & "x"'))
     expected = "<svg role=\"img\" aria-label=\"M &lt; 1 &amp; &#34;x&#34;\" a='1'><svg b='2'/></svg>"
-    assert (expected, expected) == (str(found), found.__html__())
+    assert (expected, expected) == (str(inlined), inlined.__html__())
 
 
 def test_palette_has_light_and_dark_declarations() -> None:
     for dark in (False, True):
-        assert {f"--{name}": both[dark] for name, both in PALETTE.items()} == dict(
-            each.split(":") for each in str(colours(dark)).split(";") if each
+        assert {f"--{name}": shades[dark] for name, shades in PALETTE.items()} == dict(
+            declaration.split(":") for declaration in str(colours(dark)).split(";") if declaration
         )

@@ -1,4 +1,4 @@
-"""What a drawing is made of: its SVG and colours, axes, legends, number lines and signs of answers."""
+"""Parts of a drawing: SVG and colours, axes, legends, number lines and signs of answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, Meaning
 COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}\b|rgba?\([^)]*\)")
 
 
-def drawn(name: str = "one", label: str = "label") -> str:
+def make_svg(name: str = "one", label: str = "label") -> str:
     with drawing.style():
         figure = drawing.canvas(2.0)
         axes = drawing.add_axes(figure, 0.5, 0.5, 4, 1.2)
@@ -32,32 +32,32 @@ def drawn(name: str = "one", label: str = "label") -> str:
 
 def luminance(colour: str) -> float:
     """WCAG 2.2, relative luminance."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one: str, other: str) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
+def contrast(first: str, second: str) -> float:
+    low, high = sorted((luminance(first), luminance(second)))
     return (high + 0.05) / (low + 0.05)
 
 
 def test_drawings_use_distinct_named_colours() -> None:
     lights = [light for light, _ in drawing.PALETTE.values()]
     assert len(lights) == len(set(lights))
-    assert set(COLOUR.findall(drawn())) <= set(lights)
+    assert set(COLOUR.findall(make_svg())) <= set(lights)
 
 
-def test_text_stays_text_in_the_fonts_of_the_reader() -> None:
-    text = drawn(label="5 < 6 & $x$ 'é'")
-    found = [each for each in ElementTree.fromstring(text).iter() if each.tag.endswith("text")]
-    assert "5 < 6 & $x$ 'é'" in [each.text for each in found]
+def test_text_uses_the_readers_fonts() -> None:
+    text = make_svg(label="5 < 6 & $x$ 'é'")
+    text_elements = [element for element in ElementTree.fromstring(text).iter() if element.tag.endswith("text")]
+    assert "5 < 6 & $x$ 'é'" in [element.text for element in text_elements]
     assert "DejaVu" not in text
     assert "system-ui" in text
 
 
-def test_it_is_one_element_that_needs_nothing_from_outside() -> None:
-    text = drawn()
+def test_svg_is_one_self_contained_element() -> None:
+    text = make_svg()
     root = ElementTree.fromstring(text)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert {"viewBox", "stroke-linejoin", "stroke-linecap"} == set(root.attrib)
@@ -69,17 +69,17 @@ def test_it_is_one_element_that_needs_nothing_from_outside() -> None:
 def test_drawing_ignores_user_settings() -> None:
     import matplotlib
 
-    once = drawn()
+    once = make_svg()
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "lines.linewidth": 9}):
-        assert once == drawn()
-        assert matplotlib.rcParams["font.size"] == 30  # and they are the user's again
+        assert once == make_svg()
+        assert matplotlib.rcParams["font.size"] == 30  # the user's settings are restored
 
 
 def test_ids_of_two_figures_are_distinct() -> None:
-    one, other = (set(re.findall(r' id="([^"]+)"', drawn(name))) for name in ("one", "other"))
-    assert one
-    assert set() == one & other
-    assert set(re.findall(r"(?:url\(|href=\")#([^\")]+)", drawn("one"))) == one
+    ids, other_ids = (set(re.findall(r' id="([^"]+)"', make_svg(name))) for name in ("one", "other"))
+    assert ids
+    assert set() == ids & other_ids
+    assert set(re.findall(r"(?:url\(|href=\")#([^\")]+)", make_svg("one"))) == ids
 
 
 def test_long_logarithmic_ticks_are_powers() -> None:
@@ -93,17 +93,17 @@ def test_long_logarithmic_ticks_are_powers() -> None:
     ]
     with drawing.style():
         axes = drawing.add_axes(drawing.canvas(2.0), 0.5, 0.5, 4, 1.2)
-        for values, most in (([1e-13, 7e4], 7), ([1.0, 30.0], 9), ([5.0, 6.0], 6), ([3.0], 6)):
+        for values, limit in (([1e-13, 7e4], 7), ([1.0, 30.0], 9), ([5.0, 6.0], 6), ([3.0], 6)):
             drawing.set_log_x_axis(axes, values)
             low, high = axes.get_xlim()
             assert low < min(values)
             assert max(values) < high
-            assert 2 <= len([tick for tick in axes.get_xticks() if low <= tick <= high]) <= most
+            assert 2 <= len([tick for tick in axes.get_xticks() if low <= tick <= high]) <= limit
 
 
 @pytest.mark.parametrize("theme", [0, 1])
 def test_colours_have_contrast_on_both_themes(theme: int) -> None:
-    colours = {name: both[theme] for name, both in drawing.PALETTE.items()}
+    colours = {name: shades[theme] for name, shades in drawing.PALETTE.items()}
     for name in ("ink", "muted"):
         assert contrast(colours[name], colours["paper"]) >= 4.5
     for name in ("canary", "twin", "accent", "violet", "ochre", "rose"):
@@ -131,9 +131,11 @@ def test_first_row_is_at_the_top() -> None:
     assert pytest.approx(0.3 * 2 + 0.5 + 0.4) == figure.get_size_inches()[1]
 
 
-@pytest.mark.parametrize(("shown", "of", "words"), [(3, 3, ""), (3, 5, " The figure shows the first 3 of 5 rows.")])
-def test_what_is_left_out_is_said(shown: int, of: int, words: str) -> None:
-    assert words == layout.left_out_note(shown, of, "rows")
+@pytest.mark.parametrize(
+    ("shown_rows", "total", "words"), [(3, 3, ""), (3, 5, " The figure shows the first 3 of 5 rows.")]
+)
+def test_rows_left_out_are_counted(shown_rows: int, total: int, words: str) -> None:
+    assert words == layout.left_out_note(shown_rows, total, "rows")
 
 
 def test_legend_keeps_order_in_upper_left_corner() -> None:
@@ -141,14 +143,14 @@ def test_legend_keeps_order_in_upper_left_corner() -> None:
         figure = drawing.canvas(2.0)
         legend.add_above(figure, [legend.line("first", color="red"), legend.area("second", color="blue")])
         svg = drawing.svg(figure, "legend")
-    (placed,) = figure.legends
-    box = placed.get_window_extent()
-    assert [text.get_text() for text in placed.get_texts()] == ["first", "second"]
+    (legend_box,) = figure.legends
+    box = legend_box.get_window_extent()
+    assert [text.get_text() for text in legend_box.get_texts()] == ["first", "second"]
     assert svg.index(">first<") < svg.index(">second<")
     assert (round(box.x0 / figure.dpi), abs(box.y1 / figure.dpi - 2.0) < 0.1) == (0, True)
 
 
-def test_the_entries_of_a_series_look_like_its_lines() -> None:
+def test_legend_entries_look_like_their_lines() -> None:
     joined, alone = (legend.series(["one", "two"], joined, linewidth=2) for joined in (True, False))
     looks = [(line.get_label(), line.get_marker(), line.get_linestyle(), line.get_linewidth()) for line in joined]
     assert looks == [("one", "o", "-", 2), ("two", "^", "--", 2)]
@@ -159,9 +161,9 @@ def test_the_entries_of_a_series_look_like_its_lines() -> None:
 @pytest.mark.parametrize(
     ("letters", "entries", "columns", "height"), [(24, 3, 2, 2 * legend.ROW), (25, 3, 1, 3 * legend.ROW)]
 )
-def test_long_labels_stand_below_one_another(letters: int, entries: int, columns: int, height: float) -> None:
-    beside = legend.columns(["a", letters * "b", "c"])
-    assert (columns, height) == (beside, legend.height(entries, beside))
+def test_long_labels_are_in_one_column(letters: int, entries: int, columns: int, height: float) -> None:
+    column_count = legend.columns(["a", letters * "b", "c"])
+    assert (columns, height) == (column_count, legend.height(entries, column_count))
 
 
 def test_listing_shows_value_of_each_line() -> None:
@@ -173,8 +175,8 @@ def test_listing_shows_value_of_each_line() -> None:
     (axes,) = figure.axes
     texts = {text.get_text(): text.get_position() for text in axes.texts}
     right = drawing.WIDTH - 0.1
-    places = {"detected": (right, 0.42), "t-test": (0.72, 0.17), "0.5": (right, 0.17), "rank": (0.72, -0.08)}
-    assert {name: pytest.approx(place) for name, place in places.items()} == texts
+    mark_positions = {"detected": (right, 0.42), "t-test": (0.72, 0.17), "0.5": (right, 0.17), "rank": (0.72, -0.08)}
+    assert {name: pytest.approx(position) for name, position in mark_positions.items()} == texts
     assert pytest.approx(tuple(axes.get_window_extent().size / figure.dpi)) == (5.2, 0.62)
 
 
@@ -182,32 +184,32 @@ EFFECT = NumberLine("effect, in nats", 0.3656, 0.1775, 0.5537, 0.0, boundaries=(
 PLACE = NumberLine("place", 3, null=101.0, usual=(11, 201), boundaries=(Boundary(10, "memorised"),), logarithmic=True)
 
 
-def places(line: NumberLine, mark: str) -> list[float]:
-    found = re.findall(rf'<(?:line|circle) class="{mark}" (?:x1|cx)="([\d.]+)%"', number_line(line))
-    return [float(each) for each in found]
+def mark_positions(line: NumberLine, mark: str) -> list[float]:
+    marks = re.findall(rf'<(?:line|circle) class="{mark}" (?:x1|cx)="([\d.]+)%"', number_line(line))
+    return [float(position) for position in marks]
 
 
 P_VALUE = NumberLine("p", 1e-9, null=1.0, boundaries=(Boundary(0.025, "significant below"),), logarithmic=True)
 
 
 @pytest.mark.parametrize("line", [EFFECT, PLACE, P_VALUE, NumberLine("one number", 2.0)])
-def test_all_that_is_compared_lies_on_the_line(line: NumberLine) -> None:
-    drawn = [float(each) for each in re.findall(r'(?:x1|x2|cx|x)="([\d.]+)%"', number_line(line))]
-    assert all(LEFT <= each <= RIGHT for each in drawn)
+def test_all_elements_are_inside_the_line(line: NumberLine) -> None:
+    positions = [float(position) for position in re.findall(r'(?:x1|x2|cx|x)="([\d.]+)%"', number_line(line))]
+    assert all(LEFT <= position <= RIGHT for position in positions)
     assert 2 <= number_line(line).count("<text") <= 9
 
 
-def test_marks_stand_in_the_order_of_their_values() -> None:
+def test_marks_are_ordered_by_value() -> None:
     ((null,), (boundary,), (low,), (estimate,)) = (
-        places(EFFECT, mark) for mark in ("null", "boundary", "range", "estimate")
+        mark_positions(EFFECT, mark) for mark in ("null", "boundary", "range", "estimate")
     )
     assert null < boundary < low < estimate
-    assert places(PLACE, "estimate") < places(PLACE, "boundary") < places(PLACE, "null")
+    assert mark_positions(PLACE, "estimate") < mark_positions(PLACE, "boundary") < mark_positions(PLACE, "null")
 
 
 def test_equal_null_and_boundary_remain_distinguishable() -> None:
     line = NumberLine("x", 1.0, 0.5, 1.5, 0.0, boundaries=(Boundary(0.0, "a"), Boundary(0.1, "b", clears=True)))
-    assert places(line, "null") == places(line, "boundary") != places(line, "boundary clears")
+    assert mark_positions(line, "null") == mark_positions(line, "boundary") != mark_positions(line, "boundary clears")
     ends = dict(re.findall(r'<line class="(null|boundary)" [^>]*y2="(\d+)"', number_line(line)))
     assert int(ends["boundary"]) < int(ends["null"])
     assert [entry.mark for entry in legend_entries(line)][-2:] == ["boundary", "boundary clears"]
@@ -227,11 +229,11 @@ def test_legend_values_have_the_precision_of_the_interval() -> None:
     assert 'aria-label="effect, in nats: 0.37: estimate; 0.18 to 0.55' in number_line(EFFECT)
 
 
-def test_what_comes_from_outside_is_escaped() -> None:
+def test_outside_text_is_escaped() -> None:
     assert "<b>" not in number_line(NumberLine('<b>"bold"</b>', 1.0, null=0.0))
 
 
-def test_an_infinite_end_is_the_lines_own() -> None:
+def test_infinite_end_is_end_of_the_line() -> None:
     line = NumberLine("effect", 1.0, null=0.0, usual=(-math.inf, 2.0))
     assert Scale.from_line(line).position(-math.inf) == LEFT
     assert "<rect" in number_line(line)
@@ -244,23 +246,25 @@ def colour(name: str) -> str:
     """The colour that the page's style gives a badge of this class."""
     style = (TEMPLATES / "page.css").read_text()
     rules = re.findall(r"((?:\.badge[.\w-]*(?:, )?)+) \{[^}]*[{ ]color: var\(--(\w+)\)", style)
-    own = [shade for selectors, shade in rules if f".badge.{name}" in selectors.split(", ")]
-    return own[-1] if own else next(shade for selectors, shade in rules if selectors == ".badge")
+    shades_of_badge = [shade for selectors, shade in rules if f".badge.{name}" in selectors.split(", ")]
+    return (
+        shades_of_badge[-1] if shades_of_badge else next(shade for selectors, shade in rules if selectors == ".badge")
+    )
 
 
 def test_common_answers_have_distinct_signs() -> None:
     assert set(ANSWERS) <= set(COMMON)
-    for one, other in combinations(COMMON, 2):
-        assert sign(one, "open") != sign(other, "open")
-        assert colour(kind(one, "open")) != colour(kind(other, "open"))
+    for first, second in combinations(COMMON, 2):
+        assert sign(first, "open") != sign(second, "open")
+        assert colour(kind(first, "open")) != colour(kind(second, "open"))
 
 
 def test_other_answers_use_sign_of_their_tone() -> None:
     signs = {tone: sign("leaks", tone) for tone in ("accused", "cleared", "open")}
     assert len(set(signs.values())) == 3
-    assert all(SHAPES[tone] in drawn for tone, drawn in signs.items())
+    assert all(SHAPES[tone] in svg_text for tone, svg_text in signs.items())
     assert kind("leaks", "accused") == "accused"
 
 
-def test_a_badge_escapes_what_an_audit_says() -> None:
+def test_badge_escapes_its_text() -> None:
     assert "&lt;b&gt;" in badge("<b>", Meaning("&"))

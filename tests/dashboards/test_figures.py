@@ -1,4 +1,4 @@
-"""The figures of a run, from outside: what is drawn of which tables, and what is said of it."""
+"""The figures of a run: figures drawn from each table, captions and descriptions."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from tests.dashboards.test_drawing import COLOUR
 from tests.support.golden import Golden
 from tests.support.shell import Shell
 
-PRINTED_WIDTH, PRINTED_HEIGHT = 329, 740  # points that a figure has on A4: 11.6 cm beside its caption, 26 cm
+PRINTED_WIDTH, PRINTED_HEIGHT = 329, 740  # points of a figure on A4: 11.6 cm next to its caption, 26 cm
 OWN = ["effect", "separation", "divergences", "published-test", "histories"]
 
 
 def named(run: Run) -> dict[str, Figure]:
-    found = figures(run)
-    assert len(found) == len({figure.name for figure in found})
-    for figure in found:
+    result = figures(run)
+    assert len(result) == len({figure.name for figure in result})
+    for figure in result:
         ElementTree.fromstring(figure.svg)
         lights = {light for light, _ in drawing.PALETTE.values()}
         assert set(COLOUR.findall(figure.svg)) <= lights
@@ -48,7 +48,7 @@ def named(run: Run) -> dict[str, Figure]:
         assert scale * min(label.size for label in labels.labels(figure.svg)) >= 7
         assert figure.alt
         assert figure.caption
-    return {figure.name: figure for figure in found}
+    return {figure.name: figure for figure in result}
 
 
 def summarised(store: Store, *rows: dict[str, Any]) -> dict[str, Figure]:
@@ -59,18 +59,18 @@ def summarised(store: Store, *rows: dict[str, Any]) -> dict[str, Figure]:
 
 @pytest.mark.slow
 def test_figures_show_numbers_of_tables(smoke: Run) -> None:
-    found = named(smoke)
-    assert [OWN[0], "canaries", *OWN[1:], "estimates", "estimates-2"] == list(found)
+    result = named(smoke)
+    assert [OWN[0], "canaries", *OWN[1:], "estimates", "estimates-2"] == list(result)
     effect = next(row for row in smoke.summary if row["metric"] == "M_w effect")
     for name in ("estimate", "low", "high"):
-        assert drawing.format_number(effect[name]) in found["effect"].alt
-        assert drawing.format_number(effect[name]) in found["estimates"].alt
-    assert "3 pairs of trainings" in found["effect"].caption
+        assert drawing.format_number(effect[name]) in result["effect"].alt
+        assert drawing.format_number(effect[name]) in result["estimates"].alt
+    assert "3 pairs of trainings" in result["effect"].caption
     pairs = smoke.table("canary_scores").to_pylist()
-    called = sum(pair["twin_m_welch_p"] < 0.05 for pair in pairs)
-    assert f"and {called} of 3 control models" in found["published-test"].alt
+    positives = sum(pair["twin_m_welch_p"] < 0.05 for pair in pairs)
+    assert f"and {positives} of 3 control models" in result["published-test"].alt
     above = sum(pair["average_d_u"] > pair["average_d_r"] for pair in pairs)
-    assert f"{above} of 3 canary models" in found["divergences"].alt
+    assert f"{above} of 3 canary models" in result["divergences"].alt
 
 
 @pytest.mark.slow
@@ -109,8 +109,8 @@ for arguments in {commands!r}:
 """
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=Shell(tmp_path).env)
-    said = [line for line in done.stdout.splitlines() if line.startswith("[")]
-    assert [f"{arguments} False" for arguments in commands] == said
+    lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
+    assert [f"{arguments} False" for arguments in commands] == lines
 
 
 def test_run_without_results_has_no_figures(store: Store) -> None:
@@ -121,8 +121,8 @@ def test_run_without_results_has_no_figures(store: Store) -> None:
 def test_unusable_tables_have_no_figures(store: Store) -> None:
     empty = {name: [schema.empty_table()] for name, schema in TABLES.items()}
     assert figures(made.run(store, "unique_feature-1", empty)) == []
-    other = {name: [pa.table({"column": [1]})] for name in ("canary_scores", "history")}
-    assert figures(made.run(store, "unique_feature-2", {"summary": [], **other})) == []
+    other_tables = {name: [pa.table({"column": [1]})] for name in ("canary_scores", "history")}
+    assert figures(made.run(store, "unique_feature-2", {"summary": [], **other_tables})) == []
 
 
 TABLES = {"summary": SUMMARY, "canary_scores": CANARY_SCORES, "history": HISTORY}
@@ -133,29 +133,29 @@ def test_partial_results_are_drawn(store: Store) -> None:
     part = {"summary": [], "canary_scores": [], "history": tables["history"][:2]}
     assert list(named(made.run(store, "unique_feature-1", part))) == ["histories"]
     part = {"summary": [], "canary_scores": tables["canary_scores"], "history": []}
-    found = named(made.run(store, "unique_feature-2", part))
-    assert OWN[:4] == list(found)
-    assert "no interval" in found["effect"].caption
+    result = named(made.run(store, "unique_feature-2", part))
+    assert OWN[:4] == list(result)
+    assert "no interval" in result["effect"].caption
 
 
-def test_a_single_canary_has_no_interval_and_no_band(store: Store) -> None:
-    found = named(made.run(store, "unique_feature-1", made.tables(1)))
-    assert [*OWN, "estimates", "estimates-2"] == list(found)
-    assert "no interval" in found["effect"].caption
-    assert "interval" not in found["effect"].alt
-    assert "band" not in found["separation"].alt
+def test_single_canary_has_neither_interval_nor_band(store: Store) -> None:
+    result = named(made.run(store, "unique_feature-1", made.tables(1)))
+    assert [*OWN, "estimates", "estimates-2"] == list(result)
+    assert "no interval" in result["effect"].caption
+    assert "interval" not in result["effect"].alt
+    assert "band" not in result["separation"].alt
 
 
 def test_canaries_without_number_are_not_counted(store: Store) -> None:
     rows = made.pairs(6, 0.4, 0)
-    for at, nothing in enumerate((None, math.nan, math.inf)):
+    for index, nothing in enumerate((None, math.nan, math.inf)):
         for name in ("m", "m_w_probe", "m_w_probe_effect", "average_d_u", "m_welch_p"):
-            rows[at][name] = nothing
+            rows[index][name] = nothing
     tables = made.tables(6) | {"canary_scores": [pa.Table.from_pylist(rows, CANARY_SCORES)]}
-    found = named(made.run(store, "unique_feature-1", tables))
-    assert "3 of 3 effects lie above 0" in found["effect"].alt
-    assert "no interval" in found["effect"].caption  # the summary's is over others than these
-    assert " of 3 canary models" in found["divergences"].alt
+    result = named(made.run(store, "unique_feature-1", tables))
+    assert "3 of 3 effects lie above 0" in result["effect"].alt
+    assert "no interval" in result["effect"].caption  # the summary's interval is over other canaries
+    assert " of 3 canary models" in result["divergences"].alt
 
 
 def test_nan_loss_does_not_prevent_other_figures(store: Store) -> None:
@@ -168,18 +168,18 @@ def test_nan_loss_does_not_prevent_other_figures(store: Store) -> None:
 
 def test_external_audit_has_figures_of_its_summary(tmp_path: Path) -> None:
     report = orchestrator.run("toys", preset="few", store=tmp_path, address="none", mlflow="off", report=False)
-    found = named(open_run(open_store(tmp_path), report.run))
-    assert list(found) == ["estimates"]
-    assert found["estimates"].alt == "sum (all): 15, n 6."
-    assert "Sampling unit: part." in found["estimates"].caption
+    result = named(open_run(open_store(tmp_path), report.run))
+    assert list(result) == ["estimates"]
+    assert result["estimates"].alt == "sum (all): 15, n 6."
+    assert "Sampling unit: part." in result["estimates"].caption
 
 
 def test_estimate_is_described_with_interval_and_null(golden: Golden, store: Store) -> None:
     row = {"metric": "M", "setting": '{"k": 3}', "estimate": 0.25, "low": 0.1, "high": 0.4, "n": 7, "null": 0.0}
-    found = summarised(store, row, row | {"published": 0.5, "setting": '{"data": "mnist"}'})
-    assert found["estimates"].alt == "M (k 3): 0.25, 0.1 to 0.4, null 0, n 7."
-    golden(found["published"].alt)
-    assert "published" in found["published"].svg
+    result = summarised(store, row, row | {"published": 0.5, "setting": '{"data": "mnist"}'})
+    assert result["estimates"].alt == "M (k 3): 0.25, 0.1 to 0.4, null 0, n 7."
+    golden(result["published"].alt)
+    assert "published" in result["published"].svg
 
 
 def test_rows_without_an_estimate_are_left_out(store: Store) -> None:
@@ -211,32 +211,34 @@ def test_long_labels_omit_shared_words(store: Store) -> None:
     texts = labels.words(summarised(store, *rows)["estimates"])
     assert {"percent 20", "percent 100"} <= set(texts)
     assert {"epoch 1000, k 100, layer 3", "k 100", "k 200"} & set(texts) == {"k 100", "k 200"}
-    assert any(text.startswith("epoch…, k 100, layer") for text in texts)  # nothing is shared with another row
+    assert any(text.startswith("epoch…, k 100, layer") for text in texts)  # no part is shared with another row
 
 
 def height(figure: Figure) -> float:
-    found = re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', figure.svg)
-    assert found is not None
-    return float(found[1])
+    box = re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', figure.svg)
+    assert box is not None
+    return float(box[1])
 
 
 def cells(store: Store, settings: list[dict[str, Any]], **fields: Any) -> Run:
     made_up = [
-        made.run(store, f"unique_feature-{at}", made.tables(3, effect=0.1 * at, seed=at), setting=setting, **fields)
-        for at, setting in enumerate(settings)
+        made.run(
+            store, f"unique_feature-{index}", made.tables(3, effect=0.1 * index, seed=index), setting=setting, **fields
+        )
+        for index, setting in enumerate(settings)
     ]
     return made.sweep(store, "unique_feature-sweep-1", made_up)
 
 
-PROBE = ("M_w effect", '{"images": "probe"}')  # that the answer rests on
+PROBE = ("M_w effect", '{"images": "probe"}')  # the row that decides the answer
 
 
 def test_sweep_figure_shows_cells_over_varied_field(golden: Golden, store: Store) -> None:
     settings = [{"learning_rate": rate, "network": kind} for rate in (1e-3, 1e-4) for kind in ("a", "b")]
     run = cells(store, settings)
-    found = named(run)
-    assert list(found) == ["sweep"]
-    figure = found["sweep"]
+    result = named(run)
+    assert list(result) == ["sweep"]
+    figure = result["sweep"]
     golden(figure.title)
     texts = labels.words(figure)
     assert texts.index("0.0001") < texts.index("0.001")
@@ -248,11 +250,11 @@ def test_sweep_figure_shows_cells_over_varied_field(golden: Golden, store: Store
 
 
 def test_sweep_counts_cells_with_results(store: Store) -> None:
-    there = made.run(store, "unique_feature-1", made.tables(2), setting={"seed": 1})
+    finished = made.run(store, "unique_feature-1", made.tables(2), setting={"seed": 1})
     absent = made.run(store, "unique_feature-2", {"summary": []}, setting={"seed": 2})
     assert (
         "1 of 2 cells have results."
-        in named(made.sweep(store, "unique_feature-sweep-1", [there, absent]))["sweep"].caption
+        in named(made.sweep(store, "unique_feature-sweep-1", [finished, absent]))["sweep"].caption
     )
     assert figures(made.sweep(store, "unique_feature-sweep-2", [absent])) == []
 
@@ -266,27 +268,31 @@ def test_older_cell_takes_value_from_config(store: Store) -> None:
 
 def test_sweep_with_many_lines_lists_cells(store: Store) -> None:
     settings = [{"a": x, "b": y} for x in ("p", "q") for y in range(8)]
-    figure = named(cells(store, [{"a": each["b"], "b": f"kind {each['b']}{each['a']}"} for each in settings]))["sweep"]
+    figure = named(
+        cells(store, [{"a": setting["b"], "b": f"kind {setting['b']}{setting['a']}"} for setting in settings])
+    )["sweep"]
     assert figure.alt.count(" at ") == 16
     assert figure.svg.count("kind") >= 16
 
 
 def test_many_metrics_are_split_into_printable_figures(store: Store) -> None:
     count = 2 * estimates.LONGEST
-    long = [{"metric": "m", "setting": json.dumps({"class": at}), "estimate": float(at)} for at in range(count)]
+    long = [
+        {"metric": "m", "setting": json.dumps({"class": number}), "estimate": float(number)} for number in range(count)
+    ]
     split = summarised(store, *(row | {"n": 3, "unit": "model"} for row in long))
     assert list(split) == ["estimates", "estimates-2"]
     assert [figure.alt.count("n 3.") for figure in split.values()] == [estimates.LONGEST] * 2
     assert [figure.caption[-14:] for figure in split.values()] == ["Figure 1 of 2.", "Figure 2 of 2."]
 
 
-def test_a_label_that_is_cut_is_noticed() -> None:
+def test_cut_label_is_detected() -> None:
     text = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 50 20"><text style="{}" x="50" y="9">{}</text></svg>'
-    of = {words: text.format("font-size: 9px; text-anchor: end", words) for words in ("short", "too long for it")}
-    assert [labels.cut(svg) for svg in of.values()] == [[], ["too long for it"]]
+    svgs = {words: text.format("font-size: 9px; text-anchor: end", words) for words in ("short", "too long for it")}
+    assert [labels.cut(svg) for svg in svgs.values()] == [[], ["too long for it"]]
 
 
-def test_fields_that_vary_together_are_one_in_the_picture(golden: Golden, store: Store) -> None:
+def test_fields_that_vary_together_share_a_label(golden: Golden, store: Store) -> None:
     table = [("mnist", "mlp1", 128), ("fashion-mnist", "mlp1", 128), ("mnist", "cnn1", 128), ("cifar10", "cnn2", 512)]
     settings = [{"data": data, "network": network, "batch": batch} for data, network, batch in table]
     figure = named(cells(store, settings))["sweep"]
@@ -295,6 +301,6 @@ def test_fields_that_vary_together_are_one_in_the_picture(golden: Golden, store:
     assert "512" not in labels.words(figure)
 
 
-def test_a_data_set_is_named_without_its_digest(store: Store) -> None:
+def test_data_set_is_named_without_digest(store: Store) -> None:
     settings = [{"data": f"{name}@{'0' * 64}"} for name in ("digits", "mnist")]
     assert json.dumps("digits")[1:-1] in named(cells(store, settings))["sweep"].svg

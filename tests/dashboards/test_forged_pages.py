@@ -1,4 +1,4 @@
-"""An edited page does not pass against the store, however it is sealed; an honest one does, wherever it lies."""
+"""An edited page fails verification with any seal; an unchanged page passes from any location."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here.folder / "engram-store"
 
 
-def seal_anew(page: str, **changes: Any) -> str:
+def seal_again(page: str, **changes: Any) -> str:
     """Change entries of the page's seal and compute its digest again, as the writer of a page can."""
     (text,) = SEAL.findall(page)
     seal = json.loads(text)
@@ -38,8 +38,8 @@ def seal_anew(page: str, **changes: Any) -> str:
         text = text.replace(character, f"\\u{ord(character):04x}")
     page = SEAL.sub(lambda _: f'<template id="engram-seal">{text}</template>', page)
     digest = hashlib.sha256(page.encode()).hexdigest()
-    for place in ('<code class="digest" id="digest-of-page">{}</code>', '"page": "{}"'):
-        page = page.replace(place.format(ZEROS), place.format(digest))
+    for template in ('<code class="digest" id="digest-of-page">{}</code>', '"page": "{}"'):
+        page = page.replace(template.format(ZEROS), template.format(digest))
     return page
 
 
@@ -58,8 +58,8 @@ def style(page: str) -> str:
 
 
 def point(page: str) -> str:
-    """The page with a mark of a drawing elsewhere."""
-    return re.sub(r' (cx|x)="(\d+)', lambda found: f' {found[1]}="9{found[2]}', page, count=1)
+    """The page with a moved mark in a drawing."""
+    return re.sub(r' (cx|x)="(\d+)', lambda match: f' {match[1]}="9{match[2]}', page, count=1)
 
 
 EDITS = {"a number": number, "a sentence": sentence, "a style": style, "a drawing": point}
@@ -73,39 +73,39 @@ SEALS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("sealed", SEALS)
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edited_page_sealed_anew_does_not_pass(edit: str, sealed: str, store: Path, tmp_path: Path) -> None:
+def test_edited_and_resealed_page_does_not_pass(edit: str, sealed: str, store: Path, tmp_path: Path) -> None:
     (original,) = store.glob("runs/*/report.html")
     page = original.read_text()
     (seal,) = SEAL.findall(page)
-    forged = seal_anew(EDITS[edit](page), **SEALS[sealed](json.loads(seal)))
+    forged = seal_again(EDITS[edit](page), **SEALS[sealed](json.loads(seal)))
     assert SEAL.sub("", forged) != SEAL.sub("", page)
     (tmp_path / "page.html").write_text(forged)
     checks = Here(tmp_path).json("verify", "page.html", "--strict", "--store", str(store), code=1)["checks"]
     states = {check["what"]: check["state"] for check in checks}
-    assert states["page"] == "agrees"  # its seal is whole
+    assert states["page"] == "agrees"  # its seal is intact
     assert states["contents"] == ("unchecked" if sealed == "with no run" else "changed")
 
 
 @pytest.mark.parametrize("sealed", ["with no table", "with no run", "with one table"])
-def test_a_seal_that_leaves_tables_out_does_not_pass(sealed: str, store: Path, tmp_path: Path) -> None:
+def test_seal_without_tables_does_not_pass(sealed: str, store: Path, tmp_path: Path) -> None:
     (original,) = store.glob("runs/*/report.html")
     page = original.read_text()
     (seal,) = SEAL.findall(page)
-    (tmp_path / "page.html").write_text(seal_anew(page, **SEALS[sealed](json.loads(seal))))
+    (tmp_path / "page.html").write_text(seal_again(page, **SEALS[sealed](json.loads(seal))))
     here = Here(tmp_path)
     assert here("verify", "page.html", "--strict", "--store", str(store), code=1)
-    said = here("verify", "page.html", "--store", str(store), code=int(sealed != "with no run")).stdout
-    assert ("does not name it" in said) == (sealed != "with no run")
+    output = here("verify", "page.html", "--store", str(store), code=int(sealed != "with no run")).stdout
+    assert ("does not name it" in output) == (sealed != "with no run")
 
 
 @pytest.mark.parametrize("run", ["../../../../etc", "..", "a/b", "", ".hidden", 3])
-@pytest.mark.parametrize("place", ["runs", "tables"])
-def test_a_seal_that_names_a_path_is_refused(place: str, run: object, store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", ["runs", "tables"])
+def test_seal_that_names_a_path_is_refused(field: str, run: object, store: Path, tmp_path: Path) -> None:
     (original,) = store.glob("runs/*/report.html")
     page = original.read_text()
     (seal,) = SEAL.findall(page)
     tables = [{**table, "run": run} for table in json.loads(seal)["tables"]]
-    forged = seal_anew(page, **{place: [run] if place == "runs" else tables})
+    forged = seal_again(page, **{field: [run] if field == "runs" else tables})
     (tmp_path / "page.html").write_text(forged)
     (line,) = Here(tmp_path)("verify", "page.html", "--store", str(store), code=1).stderr.splitlines()
     assert "cannot be read" in line
@@ -116,8 +116,8 @@ def test_unchanged_page_passes_under_another_name(store: Path, tmp_path: Path) -
     shutil.copy(original, tmp_path / "audit of our model.html")
     shutil.copytree(store, tmp_path / "copy")
     here = Here(tmp_path)
-    said = here("verify", "audit of our model.html", "--strict", "--store", "copy").stdout
-    assert "agrees    contents audit of our model.html: as drawn from the store" in said
+    output = here("verify", "audit of our model.html", "--strict", "--store", "copy").stdout
+    assert "agrees    contents audit of our model.html: as drawn from the store" in output
     here.env = {"ENGRAM_REPORT": "yes", "MLFLOW_TRACKING_URI": "off"}
     here(*RUN, "--store", "copy")  # a start without jobs
     here("verify", "audit of our model.html", "--strict", "--store", "copy")

@@ -1,4 +1,4 @@
-"""What is drawn of forgetting's tables, and that the words beside it have the tables' numbers."""
+"""The figures of forgetting's tables, and the tables' numbers in captions."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ def run(store: Store, name: str = "forgetting-1", **tables: Any) -> Run:
     return made.run(store, name, {"summary": [], **parts}, forgotten.config(), audit="forgetting")
 
 
-def drawn(store: Store, **tables: Any) -> dict[str, Figure]:
+def draw_figures(store: Store, **tables: Any) -> dict[str, Figure]:
     return named(run(store, **tables))
 
 
-def asked(*confidence: float, resolution: float = 0.0) -> ModelConfidences:
+def sorted_confidences(*confidence: float, resolution: float = 0.0) -> ModelConfidences:
     return ModelConfidences(("query", -1), 0, np.sort(np.array(confidence)), resolution)
 
 
-def test_a_whole_run_has_all_its_figures(store: Store) -> None:
-    result = drawn(store, **forgotten.tables(images=200))
+def test_complete_run_has_all_its_figures(store: Store) -> None:
+    result = draw_figures(store, **forgotten.tables(images=200))
     assert list(result) == OWN
     assert [name for name, figure in result.items() if "  " in figure.caption + figure.alt] == []
 
 
-def test_tables_without_rows_or_with_other_columns_draw_nothing(store: Store) -> None:
+def test_unusable_tables_draw_nothing(store: Store) -> None:
     all_tables = {name: pa.concat_tables(forgotten.tables(1, 1, 20)[name]) for name in OWN}
     assert figures(run(store, **{name: pa.table({"column": [1]}) for name in OWN})) == []
     assert figures(run(store, "forgetting-2", **{name: all_tables[name].slice(0, 0) for name in OWN})) == []
@@ -68,8 +68,8 @@ def test_tables_without_rows_or_with_other_columns_draw_nothing(store: Store) ->
     assert figures(run(store, "forgetting-3", **nothing)) == []
 
 
-def test_each_target_is_said_with_its_share_and_its_decision(golden: Golden, store: Store) -> None:
-    result = drawn(store, decisions=forgotten.decisions())["decisions"]
+def test_target_is_described_with_share_and_decision(golden: Golden, store: Store) -> None:
+    result = draw_figures(store, decisions=forgotten.decisions())["decisions"]
     golden(result.alt, "found.alt")
     golden(result.caption, "found.caption")
     assert {"forgotten", "not forgotten", "not assessable", "10 %: negligible"} <= set(words(result))
@@ -77,11 +77,12 @@ def test_each_target_is_said_with_its_share_and_its_decision(golden: Golden, sto
     assert named(run(store, "forgetting-2", decisions=uncontrolled)) == {}
 
 
-def test_scores_of_d_q_and_of_the_control_set_are_drawn_beside_a_model_that_never_saw_either(
-    golden: Golden, store: Store
-) -> None:
-    tables = {"confidences": list(small_run.CONTROLLED), "decisions": judged(small_run.ABOUT, small_run.CONTROLLED)}
-    result = drawn(store, **tables)["exchangeability"]
+def test_scores_are_compared_with_an_unexposed_model(golden: Golden, store: Store) -> None:
+    tables = {
+        "confidences": list(small_run.CONTROLLED_INPUTS),
+        "decisions": judged(small_run.ABOUT, small_run.CONTROLLED_INPUTS),
+    }
+    result = draw_figures(store, **tables)["exchangeability"]
     clean, holding, _ = tables["decisions"].to_pylist()
     assert "a calibration model: one-sided KS 0." in result.alt
     scored = np.mean([scores(panel, small_run.REFERENCES) for panel in small_run.TARGET_MODELS[1]], axis=0)
@@ -95,12 +96,12 @@ def test_scores_of_d_q_and_of_the_control_set_are_drawn_beside_a_model_that_neve
     golden(result.caption)
 
 
-def test_without_a_control_set_there_are_no_scores_to_draw(store: Store) -> None:
+def test_no_scores_are_drawn_without_control_set(store: Store) -> None:
     tables = {"confidences": list(small_run.INPUTS), "decisions": judged(small_run.ABOUT, small_run.INPUTS)}
-    assert "exchangeability" not in drawn(store, **tables)
+    assert "exchangeability" not in draw_figures(store, **tables)
 
 
-def test_each_ratio_is_said_with_its_interval_and_what_was_published(golden: Golden, store: Store) -> None:
+def test_ratio_is_described_with_interval_and_published_value(golden: Golden, store: Store) -> None:
     row: dict[str, Any] = dict.fromkeys(SUMMARY.names) | {"metric": "rho", "estimate": 0.09, "published": 0.0822}
     summary = pa.Table.from_pylist([row | {"setting": json.dumps({"target": "D_Q"})}], SUMMARY)
     tables: Any = {"summary": [summary], "ratios": [forgotten.ratios()], "distances": [forgotten.distances()]}
@@ -111,22 +112,22 @@ def test_each_ratio_is_said_with_its_interval_and_what_was_published(golden: Gol
     assert {"one-sided rho", "two-sided rho, same run", "rho printed in the paper"} <= set(words(result))
 
 
-def test_baselines_are_said_with_their_intervals_and_null_values_as_none(golden: Golden, store: Store) -> None:
+def test_baselines_are_described_with_intervals_and_null_values(golden: Golden, store: Store) -> None:
     without = {0: dict.fromkeys(("quality", "quality_low", "quality_high", "quality_null"))}
-    result = drawn(store, baselines=forgotten.changed(forgotten.baselines(2), without))["baselines"]
+    result = draw_figures(store, baselines=forgotten.changed(forgotten.baselines(2), without))["baselines"]
     golden(result.alt)
     assert {"U-LiRA", "quality", "PrivLeak", "after retraining", "0.5 D_C"} <= set(words(result))
     golden(result.caption, "found.caption")
 
 
-def test_baselines_of_nobody_are_not_drawn(store: Store) -> None:
+def test_empty_baselines_are_not_drawn(store: Store) -> None:
     nothing = dict.fromkeys(("u_lira", "quality", "privleak"))
     assert figures(run(store, baselines=forgotten.changed(forgotten.baselines(1), {0: nothing}))) == []
 
 
-def test_an_undefined_ratio_and_given_models_keep_their_rows(golden: Golden, store: Store) -> None:
+def test_undefined_ratios_and_third_party_models_keep_rows(golden: Golden, store: Store) -> None:
     changes = {0: forgotten.UNDEFINED, 1: forgotten.GIVEN | {"name": "from the owner.safetensors", "high": 30.0}}
-    result = drawn(store, ratios=forgotten.changed(forgotten.ratios(2), changes))["ratios"]
+    result = draw_figures(store, ratios=forgotten.changed(forgotten.ratios(2), changes))["ratios"]
     assert "D_Q: one-sided rho undefined." in result.alt or "D_Q: one-sided rho undefined;" in result.alt
     golden(result.alt)
     assert any(text.startswith("undefined: no cal") for text in words(result))
@@ -134,8 +135,8 @@ def test_an_undefined_ratio_and_given_models_keep_their_rows(golden: Golden, sto
     assert not any(text in ("10", "20", "30") for text in words(result))  # no interval stretches the axis
 
 
-def test_one_target_and_one_replicate_are_drawn_without_intervals(golden: Golden, store: Store) -> None:
-    result = drawn(store, **forgotten.tables(1, 1, 50))
+def test_single_target_and_replicate_have_no_intervals(golden: Golden, store: Store) -> None:
+    result = draw_figures(store, **forgotten.tables(1, 1, 50))
     assert list(result) == OWN
     golden(result["ratios"].alt, "alt")
     golden(result["ratios"].caption)
@@ -143,31 +144,31 @@ def test_one_target_and_one_replicate_are_drawn_without_intervals(golden: Golden
     assert "null" not in result["distances"].caption
 
 
-def test_of_thirteen_targets_twelve_have_panels_and_all_have_rows(golden: Golden, store: Store) -> None:
+def test_twelve_of_thirteen_targets_have_panels(golden: Golden, store: Store) -> None:
     tables = forgotten.tables(13, 2, 50)
-    result = drawn(store, **{name: tables[name] for name in ("ratios", "confidences", "distances")})
+    result = draw_figures(store, **{name: tables[name] for name in ("ratios", "confidences", "distances")})
     golden(result["confidences"].caption)
     assert len([text for text in words(result["confidences"]) if text.startswith("one-sided KS 0.")]) == 12
     for name in ("ratios", "distances"):
         assert {"D_C, model 2", "D_C + 0.1 D_Q, model 2"} <= set(words(result[name]))
 
 
-def test_the_distance_is_that_of_the_one_sided_test_where_both_are_known() -> None:
+def test_distance_is_that_of_the_one_sided_test() -> None:
     draws = np.random.default_rng(0)
     a, b = draws.beta(2, 1, 400).round(2), draws.beta(1, 1, 300)
-    result = largest_gap(asked(*a, resolution=0.01), asked(*b))
+    result = largest_gap(sorted_confidences(*a, resolution=0.01), sorted_confidences(*b))
     assert result.below == pytest.approx(stats.ks_2samp(b.round(2), a, alternative="greater").statistic)
     for share, values in zip(result.shares, (a, b.round(2)), strict=True):
         assert share == pytest.approx(np.mean(values <= result.confidence + 1e-6))
     assert [
-        largest_gap(asked(*one), asked(*second)).below
+        largest_gap(sorted_confidences(*one), sorted_confidences(*second)).below
         for one, second in (((0.2, 1.0), (0.2, 1.0)), ((0.2, 0.3), (0.5, 1.0)), ((0.5, 1.0), (0.2, 0.3)))
     ] == [0, 0, 1]
 
 
-def test_a_line_goes_through_the_quantiles_and_steps_where_values_are_tied() -> None:
+def test_line_follows_quantiles_and_steps_at_ties() -> None:
     values = np.sort(np.concatenate([np.linspace(0.01, 0.99, 6000), np.ones(4000)]))
-    places = OddsAxis.from_models([asked(*values)])
+    places = OddsAxis.from_models([sorted_confidences(*values)])
     x, y = empirical_cdf(values, places, 50)
     assert len(x) <= 102
     assert (np.diff(x) >= 0).all()
@@ -179,8 +180,8 @@ def test_a_line_goes_through_the_quantiles_and_steps_where_values_are_tied() -> 
     assert (places.saturated, places.below) == (4000, 5)  # fewer than one in a thousand of those below 1
 
 
-def test_confidences_at_either_end_are_gathered_at_the_edges_and_said(golden: Golden) -> None:
-    places = OddsAxis.from_models([asked(0.0, 1e-30, 0.5, 1.0)])
+def test_extreme_confidences_are_collected_at_the_edges(golden: Golden) -> None:
+    places = OddsAxis.from_models([sorted_confidences(0.0, 1e-30, 0.5, 1.0)])
     assert [places.low - 0.5, places.low - 0.5, 0.0, places.high + 0.5] == places.positions(
         np.array([0.0, 1e-30, 0.5, 1.0])
     ).tolist()
@@ -188,7 +189,7 @@ def test_confidences_at_either_end_are_gathered_at_the_edges_and_said(golden: Go
     assert [tick_label(decade) for decade in (-4, -2, 2, 6)] == ["10⁻⁴", "0.01", "0.99", "1–10⁻⁶"]
 
 
-def test_models_are_told_apart_however_the_rows_are_cut() -> None:
+def test_models_are_separated_in_any_chunking() -> None:
     parts = forgotten.confidences(2, 2, 30, printed=True)
     once, split = read_confidences(pa.concat_tables(parts)), read_confidences(pa.concat_tables(parts).combine_chunks())
     assert len(once) == 8
@@ -204,31 +205,31 @@ def below(query: Any, second: Any) -> float:
     return float(stats.ks_2samp(second, query, alternative="greater").statistic)
 
 
-def test_confidences_say_the_distances_of_the_first_models(store: Store) -> None:
+def test_confidences_state_distances_of_first_models(store: Store) -> None:
     parts = forgotten.confidences(1, 2, 100)
-    result = drawn(store, ratios=forgotten.ratios(1), confidences=parts)["confidences"]
+    result = draw_figures(store, ratios=forgotten.ratios(1), confidences=parts)["confidences"]
     query, calibration, target = (parts[index]["confidence"].to_pylist() for index in (0, 2, 4))
     for name, second in (("query and calibration model", calibration), ("D_Q", target)):
         assert f"{name}: one-sided KS {drawing.format_number(below(query, second))} at c = " in result.alt
     assert "n: 100 images, 2 models of each" in result.caption
 
 
-def test_of_a_run_that_has_not_come_far_what_is_there_is_drawn(store: Store) -> None:
+def test_partial_run_is_drawn(store: Store) -> None:
     parts = forgotten.confidences(1, 2, 40)
-    result = drawn(store, confidences=parts[4:])["confidences"]
+    result = draw_figures(store, confidences=parts[4:])["confidences"]
     assert "target 0: median c" in result.alt
     assert "KS" not in result.caption + result.alt + "".join(words(result))
 
 
-def test_distances_are_said_with_their_spread(golden: Golden, store: Store) -> None:
+def test_distances_are_described_with_their_spread(golden: Golden, store: Store) -> None:
     table = forgotten.distances(1)
-    able = drawn(store, distances=table)["distances"]
+    able = draw_figures(store, distances=table)["distances"]
     golden(able.caption, "able.caption")
     golden(able.alt)
 
 
-def test_power_says_from_which_share_on_models_are_detected(golden: Golden, store: Store) -> None:
-    result = drawn(store, power=forgotten.power(), decisions=forgotten.decisions(1))["power"]
+def test_power_states_the_smallest_detected_share(golden: Golden, store: Store) -> None:
+    result = draw_figures(store, power=forgotten.power(), decisions=forgotten.decisions(1))["power"]
     golden(result.caption, "found.caption")
     golden(result.alt, "found.alt")
     assert {"none", "0.1 %", "50 %", "none of D_Q: false alarms"} <= set(words(result))
@@ -238,14 +239,14 @@ def test_power_says_from_which_share_on_models_are_detected(golden: Golden, stor
     golden(none.describe(), "none.describe()")
 
 
-def test_given_models_are_laid_over_the_effect_of_known_shares(golden: Golden, store: Store) -> None:
+def test_third_party_models_overlay_known_effects(golden: Golden, store: Store) -> None:
     decisions = forgotten.changed(forgotten.decisions(1), {0: {"source": "outputs"}})
-    result = drawn(store, power=forgotten.power(), decisions=decisions)["power"]
+    result = draw_figures(store, power=forgotten.power(), decisions=decisions)["power"]
     assert "third-party models" in words(result)
     golden(result.caption)
 
 
-def test_the_smallest_share_is_that_of_the_summary(store: Store) -> None:
+def test_smallest_share_equals_the_summary(store: Store) -> None:
     table = forgotten.power()
     assert MEASURE.rows is not None
     rows = [row for row in MEASURE.rows(Tables([table]), None) if row["metric"] == "smallest share found"]
@@ -253,20 +254,20 @@ def test_the_smallest_share_is_that_of_the_summary(store: Store) -> None:
     assert [0.03] == [row["estimate"] for row in rows] == [result and result.smallest]
 
 
-def test_power_without_shares_of_none_is_drawn(golden: Golden, store: Store) -> None:
-    result = drawn(store, power=forgotten.power((5,), (0.1,)))["power"]
+def test_power_without_control_share_is_drawn(golden: Golden, store: Store) -> None:
+    result = draw_figures(store, power=forgotten.power((5,), (0.1,)))["power"]
     golden(result.caption)
     assert "none of D_Q: false alarms" not in words(result)
 
 
-def test_trainings_below_95_percent_are_counted_and_marked(golden: Golden, store: Store) -> None:
-    result = drawn(store, fits=forgotten.fits(2, 3))["fits"]
+def test_trainings_below_95_percent_are_marked(golden: Golden, store: Store) -> None:
+    result = draw_figures(store, fits=forgotten.fits(2, 3))["fits"]
     golden(result.alt)
     assert "below 95 %" in words(result)
-    assert "target 1" in words(result)  # by its number, as nobody says its name
+    assert "target 1" in words(result)  # by its number, because its name is unknown
 
 
-def test_a_sweep_lays_the_power_of_its_cells_over_one_another(golden: Golden, store: Store) -> None:
+def test_sweep_overlays_the_power_of_its_cells(golden: Golden, store: Store) -> None:
     cells = []
     for index, examples in enumerate((60, 6000)):
         tables = {"summary": [], "power": [forgotten.power()]}
@@ -282,7 +283,7 @@ def test_a_sweep_lays_the_power_of_its_cells_over_one_another(golden: Golden, st
     assert figures(made.sweep(store, "forgetting-sweep-2", [cells[0], empty])) == []
 
 
-def test_a_million_confidences_make_a_small_figure(store: Store) -> None:
+def test_million_confidences_make_a_small_figure(store: Store) -> None:
     panel = run(store, confidences=forgotten.confidences(4, 3, 60_000))
     figures(run(store, "forgetting-2", power=forgotten.power()))
     (result,) = figures(panel)

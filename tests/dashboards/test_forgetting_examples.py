@@ -1,4 +1,4 @@
-"""Figure 2 of `forgetting`: what is shown of the data, and to whom."""
+"""Figure 2 of `forgetting`: the examples shown, and the privacy of the user's images."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tests.dashboards import made
-from tests.dashboards.test_gallery import own
+from tests.dashboards.test_gallery import users_images
 from tests.support.golden import Golden
 
 
-def shown(store: Store, config: Forgetting, show_images: bool = False) -> Gallery:
+def open_gallery(store: Store, config: Forgetting, show_images: bool = False) -> Gallery:
     table = examples(Examples(config.query_part, config.calibration, config.outside), [])
     run = made.run(store, "forgetting-1", {"summary": [], "examples": [table]}, config, audit="forgetting")
     result = pictures(run, show_images)
@@ -32,7 +32,7 @@ def shown(store: Store, config: Forgetting, show_images: bool = False) -> Galler
     return result
 
 
-def asked(calibration: Dataset | None = None) -> Forgetting:
+def examples_config(calibration: Dataset | None = None) -> Forgetting:
     digits = pin(Dataset("digits"))
     return Forgetting(
         QuerySet(digits, 0, 40, control=None),
@@ -41,9 +41,9 @@ def asked(calibration: Dataset | None = None) -> Forgetting:
     )
 
 
-def test_the_examples_are_shown_part_by_part_and_class_by_class(golden: Golden, store: Store) -> None:
-    config = asked()
-    result = shown(store, config)
+def test_examples_are_shown_by_part_and_class(golden: Golden, store: Store) -> None:
+    config = examples_config()
+    result = open_gallery(store, config)
     assert (result.shown, result.note) == (True, "")
     assert [item.group for item in result.pictures] == ["Query set: digits"] * 10 + ["Calibration set: digits"] * 10
     rows = examples(Examples(config.query_part, config.calibration), []).to_pylist()
@@ -53,21 +53,21 @@ def test_the_examples_are_shown_part_by_part_and_class_by_class(golden: Golden, 
         assert (images[row["row"], :, :, 0] == np.asarray(Image.open(io.BytesIO(picture.png)))).all()
 
 
-def test_the_users_own_images_are_hidden_beside_embedded_ones_unless_asked_for(
+def test_users_images_are_hidden_among_embedded_ones(
     golden: Golden, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
-    config = asked(own(tmp_path / "data" / "mnist"))
-    result = shown(store, config)
+    config = examples_config(users_images(tmp_path / "data" / "mnist"))
+    result = open_gallery(store, config)
     assert {"Query set: digits"} == {item.group for item in result.pictures}
     golden(result.note)
-    assert len(shown(store, config, show_images=True).pictures) == 20
+    assert len(open_gallery(store, config, show_images=True).pictures) == 20
 
 
-def test_data_that_have_gone_are_said_and_without_examples_there_is_no_gallery(store: Store) -> None:
-    config = asked()
+def test_missing_data_are_reported_without_gallery(store: Store) -> None:
+    config = examples_config()
     table = examples(Examples(config.query_part, config.calibration), [])
-    gone = asked(Dataset("mnist", "1" * 64))
+    gone = examples_config(Dataset("mnist", "1" * 64))
     run = made.run(store, "forgetting-2", {"summary": [], "examples": [table]}, gone, audit="forgetting")
     result = pictures(run, True)
     assert result is not None

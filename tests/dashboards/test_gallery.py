@@ -27,11 +27,13 @@ from tests.dashboards import made
 from tests.support import published_data
 
 
-def shown(store: Store, config: UniqueFeature | None = None, show_images: bool = False, canaries: int = 5) -> Gallery:
+def open_gallery(
+    store: Store, config: UniqueFeature | None = None, show_images: bool = False, canaries: int = 5
+) -> Gallery:
     run = made.run(store, "unique_feature-1", made.tables(canaries), config)
-    found = gallery(run, show_images)
-    assert found is not None
-    return found
+    result = gallery(run, show_images)
+    assert result is not None
+    return result
 
 
 def array(png: bytes) -> NDArray[np.uint8]:
@@ -40,20 +42,20 @@ def array(png: bytes) -> NDArray[np.uint8]:
 
 def test_canaries_are_sorted_by_effect(store: Store) -> None:
     config = made.embedded()
-    found = shown(store, config)
-    assert found.shown
-    assert found.note == ""
+    result = open_gallery(store, config)
+    assert result.shown
+    assert result.note == ""
     rows = sorted(made.pairs(5, 0.4, 0), key=lambda row: -row["m_w_probe_effect"])
     images = burn(load(config.question.data).train_images, config.feature)
-    for row, picture in zip(rows, found.pictures, strict=False):
+    for row, picture in zip(rows, result.pictures, strict=False):
         assert picture.title.startswith(f"canary {row['canary']}, label {row['label']}, effect ")
         assert (images[row["canary"], :, :, 0] == array(picture.png)).all()
 
 
 def test_gallery_shows_carried_feature(store: Store) -> None:
     burnt = Glyph(text="Q")
-    found = shown(store, made.embedded(burnt=burnt))
-    canary, probe = array(found.pictures[0].png), array(found.pictures[-2].png)
+    result = open_gallery(store, made.embedded(burnt=burnt))
+    canary, probe = array(result.pictures[0].png), array(result.pictures[-2].png)
     assert (glyph_pixels(burnt) == canary[1:6, 1:6]).all()
     assert (glyph_pixels(Glyph()) == probe[1:6, 1:6]).all()
 
@@ -61,60 +63,60 @@ def test_gallery_shows_carried_feature(store: Store) -> None:
 def test_probe_images_are_shown_in_three_versions(store: Store) -> None:
     config = made.embedded()
     triples = probe_set_triples(probe_images(config.probe, config.probe_split, config.shape), burning(config))
-    last = shown(store, config).pictures[-9:]
+    last = open_gallery(store, config).pictures[-9:]
     rows = [int(picture.title.split()[2].rstrip(",")) for picture in last]
     assert len(set(rows)) == 3
-    for at, (row, picture) in enumerate(zip(rows, last, strict=True)):
-        images = (triples.clean, triples.unique, triples.random)[at % 3]
+    for position, (row, picture) in enumerate(zip(rows, last, strict=True)):
+        images = (triples.clean, triples.unique, triples.random)[position % 3]
         assert (images[row, :, :, 0] == array(picture.png)).all()
 
 
-def test_of_many_canaries_only_the_ends_are_shown(store: Store) -> None:
-    found = shown(store, canaries=100)
-    assert len(found.pictures) == 36 + 9
-    assert "18 with the largest" in found.caption
-    assert all(len(picture.png) < 1500 for picture in found.pictures)
+def test_only_extremes_of_many_canaries_are_shown(store: Store) -> None:
+    result = open_gallery(store, canaries=100)
+    assert len(result.pictures) == 36 + 9
+    assert "18 with the largest" in result.caption
+    assert all(len(picture.png) < 1500 for picture in result.pictures)
 
 
-def test_the_users_own_images_are_hidden_unless_asked_for(
+def test_users_images_are_hidden_unless_requested(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
-    config = made.embedded(data=own(tmp_path / "data" / "mnist"))
-    hidden = shown(store, config)
+    config = made.embedded(data=users_images(tmp_path / "data" / "mnist"))
+    hidden = open_gallery(store, config)
     assert (hidden.shown, hidden.pictures) == (False, ())
     assert "--show-images" in hidden.note
     rows = sorted(made.pairs(5, 0.4, 0), key=lambda row: -row["m_w_probe_effect"])
     assert ", ".join(str(row["canary"]) for row in rows) in hidden.note
-    open_to_see = shown(store, config, show_images=True)
-    assert open_to_see.shown
-    assert len(open_to_see.pictures) == 5 + 9
+    requested = open_gallery(store, config, show_images=True)
+    assert requested.shown
+    assert len(requested.pictures) == 5 + 9
 
 
-def test_own_probe_images_are_hidden(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_probe_images_are_hidden(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
-    config = replace(made.embedded(), probe=own(tmp_path / "data" / "mnist"))
-    assert len(shown(store, config).pictures) == 5
-    assert len(shown(store, config, show_images=True).pictures) == 5 + 9
+    config = replace(made.embedded(), probe=users_images(tmp_path / "data" / "mnist"))
+    assert len(open_gallery(store, config).pictures) == 5
+    assert len(open_gallery(store, config, show_images=True).pictures) == 5 + 9
 
 
 def test_public_images_with_private_name_are_hidden(store: Store) -> None:
     config = made.embedded(feature=Words("JD", size=6))
-    hidden = shown(store, config)
+    hidden = open_gallery(store, config)
     assert (hidden.shown, hidden.pictures) == (False, ())
     assert "Images of digits show your own feature. --show-images adds them to the page." in hidden.note
-    assert len(shown(store, config, show_images=True).pictures) == 5 + 9
+    assert len(open_gallery(store, config, show_images=True).pictures) == 5 + 9
 
 
 def test_missing_data_set_has_a_note(store: Store) -> None:
     config = made.embedded(data=Dataset("digits", "0" * 64))
-    found = shown(store, config)
-    assert (found.shown, found.pictures) == (False, ())
-    assert "is not the one that was pinned" in found.note
-    gone = made.run(store, "unique_feature-2", made.tables(2), made.embedded(data=Dataset("mnist", "1" * 64)))
-    said = gallery(gone, True)
-    assert said is not None
-    assert "'mnist' not found" in said.note
+    changed = open_gallery(store, config)
+    assert (changed.shown, changed.pictures) == (False, ())
+    assert "is not the one that was pinned" in changed.note
+    missing = made.run(store, "unique_feature-2", made.tables(2), made.embedded(data=Dataset("mnist", "1" * 64)))
+    missing_gallery = gallery(missing, True)
+    assert missing_gallery is not None
+    assert "'mnist' not found" in missing_gallery.note
 
 
 def test_gallery_needs_canaries(store: Store) -> None:
@@ -132,7 +134,7 @@ def test_long_records_are_cut() -> None:
     assert (("asked", "<b>"), ("at", "[1, 2]"), ("told", cut), ("none", "null")) == record.fields
 
 
-def own(folder: Path) -> Dataset:
+def users_images(folder: Path) -> Dataset:
     """A data set of the user's: 40 training and 10 test images in MNIST's files, pinned."""
     draws = np.random.default_rng(0)
     published_data.mnist(folder, *(draws.integers(0, 256, (count, 28, 28), dtype=np.uint8) for count in (40, 10)))

@@ -1,4 +1,4 @@
-"""A run's tables as HTML: columns, numbers that are short to read and whole beside it, words that are explained."""
+"""Tables of a run as HTML: rounded numbers with their exact values, and symbols with their explanations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.dashboards import made, pages
 
 
 class Reader(HTMLParser):
-    """The cells of a table as a browser has them: text and title, row by row."""
+    """The cells of an HTML table by row: text and title."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -54,16 +54,16 @@ def test_cells_are_rounded_and_escaped() -> None:
             "day": [datetime.date(2024, 2, 29), None],
         }
     )
-    found = sheet("scores", table)
-    head, first, second = Reader(str(found.html)).rows
+    result = sheet("scores", table)
+    head, first, second = Reader(str(result.html)).rows
     assert [text for text, _ in head] == ["<n>", "x", "y", "text", "true", "day"]
     assert [("1", None), ("0.3", repr(0.1 + 0.2)), ("nan", None), ("a<b & 'c'", None), ("True", None)] == first[:5]
     assert first[5] == ("2024-02-29", None)
     assert second == [("", None), ("inf", None), ("1e-20", "1e-20"), ("", None), ("False", None), ("", None)]
-    assert "<b" not in re.sub("<body|<tbody", "", str(found.html))
+    assert "<b" not in re.sub("<body|<tbody", "", str(result.html))
 
 
-def test_columns_for_programs_are_named_and_left_out() -> None:
+def test_machine_columns_are_named_but_left_out() -> None:
     table = pa.table(
         {
             "a": [1],
@@ -75,28 +75,32 @@ def test_columns_for_programs_are_named_and_left_out() -> None:
             "b": ["2"],
         }
     )
-    found = sheet("scores", table)
-    assert (found.name, found.rows, found.columns, found.shown_rows) == ("scores", 1, 7, 1)
-    assert found.left_out == ("list", "bytes", "large", "fixed", "record")
-    assert [[text for text, _ in row] for row in Reader(str(found.html)).rows] == [["a", "b"], ["1", "2"]]
+    result = sheet("scores", table)
+    assert (result.name, result.rows, result.columns, result.shown_rows) == ("scores", 1, 7, 1)
+    assert result.left_out == ("list", "bytes", "large", "fixed", "record")
+    assert [[text for text, _ in row] for row in Reader(str(result.html)).rows] == [["a", "b"], ["1", "2"]]
 
 
-@pytest.mark.parametrize(("rows", "shown"), [(0, 0), (MOST, MOST), (MOST + 1, MOST)])
-def test_only_the_first_rows_are_shown(rows: int, shown: int) -> None:
-    found = sheet("scores", pa.table({"row": pa.array(range(rows), pa.int64())}))
-    assert (rows, shown) == (found.rows, found.shown_rows)
-    assert [str(row) for row in range(shown)] == [row[0][0] for row in Reader(str(found.html)).rows[1:]]
+@pytest.mark.parametrize(("rows", "row_count"), [(0, 0), (MOST, MOST), (MOST + 1, MOST)])
+def test_only_the_first_rows_are_shown(rows: int, row_count: int) -> None:
+    result = sheet("scores", pa.table({"row": pa.array(range(rows), pa.int64())}))
+    assert (rows, row_count) == (result.rows, result.shown_rows)
+    assert [str(row) for row in range(row_count)] == [row[0][0] for row in Reader(str(result.html)).rows[1:]]
 
 
 def test_only_tables_of_one_result_are_shown(store: Store) -> None:
-    one, other = pa.table({"a": [1]}), pa.table({"a": [2]})
-    run = made.run(store, "some", {"summary": [one], "scores": [other], "history": [one, other, one], "gone": [one]})
+    single, another = pa.table({"a": [1]}), pa.table({"a": [2]})
+    run = made.run(
+        store,
+        "some",
+        {"summary": [single], "scores": [another], "history": [single, another, single], "gone": [single]},
+    )
     roots = run.journal.roots()
     for key in (roots["history"][0], *roots["gone"]):
         next(store.folder("results").glob(f"*/{key}.arrow")).unlink()
-    shown, others = sheets(run)
-    assert [(each.name, each.rows) for each in shown] == [("scores", 1)]
-    assert [(each.name, each.results, each.planned) for each in others] == [("history", 2, 3)]
+    sheets_shown, sheets_left_out = sheets(run)
+    assert [(table.name, table.rows) for table in sheets_shown] == [("scores", 1)]
+    assert [(table.name, table.results, table.planned) for table in sheets_left_out] == [("history", 2, 3)]
     assert sheets(Run(run.journal, run.store, cells=(run,))) == ([], [])
 
 
@@ -105,11 +109,11 @@ def chunked(*parts: list[Any], kind: pa.DataType) -> pa.Table:
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.int32()])
-def test_numbers_that_are_not_there_are_nan(kind: pa.DataType) -> None:
+def test_missing_numbers_are_nan(kind: pa.DataType) -> None:
     table = chunked([1, None, 3], [], [None, None], [4], kind=kind)
-    found = numbers(table, "c")
-    assert np.float64 == found.dtype
-    np.testing.assert_array_equal([1, np.nan, 3, np.nan, np.nan, 4], found)
+    result = numbers(table, "c")
+    assert np.float64 == result.dtype
+    np.testing.assert_array_equal([1, np.nan, 3, np.nan, np.nan, 4], result)
     np.testing.assert_array_equal([np.nan, 3, np.nan], numbers(table.slice(1, 3), "c"))
 
 
@@ -122,27 +126,31 @@ def test_infinite_numbers_are_nan() -> None:
 
 def test_integers_are_exact() -> None:
     large = 2**62 + 1
-    found = integers(chunked([large, None], [-3, 7], kind=pa.int64()), "c")
-    assert ([large, 0, -3, 7], np.int64) == (found.tolist(), found.dtype)
+    result = integers(chunked([large, None], [-3, 7], kind=pa.int64()), "c")
+    assert ([large, 0, -3, 7], np.int64) == (result.tolist(), result.dtype)
     assert integers(chunked([True, False], [None, True], kind=pa.bool_()), "c").tolist() == [1, 0, 0, 1]
     assert integers(chunked([True, False, True, False], kind=pa.bool_()).slice(1, 2), "c").tolist() == [0, 1]
 
 
-def test_texts_that_are_not_there_are_empty() -> None:
-    found = texts(chunked(["a", None], ["ε"], kind=pa.string()), "c")
-    assert (found.tolist(), found.dtype.kind) == (["a", "", "ε"], "U")
+def test_missing_texts_are_empty() -> None:
+    result = texts(chunked(["a", None], ["ε"], kind=pa.string()), "c")
+    assert (result.tolist(), result.dtype.kind) == (["a", "", "ε"], "U")
     assert texts(chunked(kind=pa.string()), "c").dtype.kind == "U"
 
 
 @pytest.mark.parametrize("value", [0.1 + 0.2, -1 / 3, 5.6e-12, 1e300, 0.0])
 def test_float_is_rounded_with_exact_value(value: float) -> None:
-    found = re.fullmatch(r'<data value="([^"]*)" title="\1">([^<]*)</data>', number(value))
-    assert found is not None
-    assert (value, f"{value:.4g}") == (float(found[1]), found[2])
+    match = re.fullmatch(r'<data value="([^"]*)" title="\1">([^<]*)</data>', number(value))
+    assert match is not None
+    assert (value, f"{value:.4g}") == (float(match[1]), match[2])
 
 
 def test_missing_values_are_named() -> None:
-    assert (number(None), *(re.sub("<[^>]*>", "", number(x)) for x in (math.nan, math.inf))) == ("", "nan", "inf")
+    assert (number(None), *(re.sub("<[^>]*>", "", number(special)) for special in (math.nan, math.inf))) == (
+        "",
+        "nan",
+        "inf",
+    )
     assert interval({"low": None, "high": 1.0}) == ""
     assert sample({"n": None, "unit": "training"}) == ""
     assert sample({"n": 12, "unit": "pair of trainings"}) == '<data value="12">12 pairs of trainings</data>'
@@ -157,9 +165,9 @@ def test_settings_times_and_durations_are_in_words() -> None:
 
 
 def test_glyph_shows_interval_estimate_and_null() -> None:
-    drawn = glyph({"low": 0.0, "estimate": 5.0, "high": 10.0, "null": 0.0})
+    svg = glyph({"low": 0.0, "estimate": 5.0, "high": 10.0, "null": 0.0})
     assert [
-        each for each in ('class="range" d="M6.0 8H90.0"', 'class="null" d="M6.0 1v14"', 'cx="48.0"') if each in drawn
+        part for part in ('class="range" d="M6.0 8H90.0"', 'class="null" d="M6.0 1v14"', 'cx="48.0"') if part in svg
     ] == ['class="range" d="M6.0 8H90.0"', 'class="null" d="M6.0 1v14"', 'cx="48.0"']
     assert glyph({"low": None, "estimate": 5.0, "high": None, "null": None}) == ""
     assert glyph({"low": None, "estimate": None, "high": None, "null": 0.0}) == ""
@@ -168,22 +176,22 @@ def test_glyph_shows_interval_estimate_and_null() -> None:
 def test_two_rows_share_a_scale() -> None:
     a = {"low": 0.0, "estimate": 1.0, "high": 2.0, "null": None}
     b = {"low": 2.0, "estimate": 3.0, "high": 4.0, "null": None}
-    drawn = glyph(a, b)
-    assert 'd="M6.0 8H48.0"' in drawn
-    assert 'd="M48.0 24H90.0"' in drawn
+    svg = glyph(a, b)
+    assert 'd="M6.0 8H48.0"' in svg
+    assert 'd="M48.0 24H90.0"' in svg
 
 
 def test_rows_of_one_metric_share_a_scale() -> None:
-    near, far = ({"low": at, "estimate": at + 1, "high": at + 2, "null": None} for at in (0.0, 8.0))
-    alone, beside = glyph(near), glyph(near, neighbours=[near, far])
+    near, far = ({"low": low, "estimate": low + 1, "high": low + 2, "null": None} for low in (0.0, 8.0))
+    alone, together = glyph(near), glyph(near, neighbours=[near, far])
     assert '<path class="range" d="M6.0 8H90.0"/>' in alone
-    assert '<path class="range" d="M6.0 8H22.8"/>' in beside
+    assert '<path class="range" d="M6.0 8H22.8"/>' in together
     assert '<path class="range" d="M73.2 8H90.0"/>' in glyph(far, neighbours=[near, far])
 
 
-def test_symbols_that_the_page_uses_are_explained_before_them(smoke: Run, drawn: Path) -> None:
-    found = dict(explain_symbols(smoke))
-    assert {"M_w", "twin", "canary", "null", "p", "nats"} <= set(found)
-    assert not {"D_Q", "push", "KL"} & set(found)
-    said = pages.words(drawn)
-    assert said.index(found["M_w"]) < said.index("Evidence")
+def test_symbols_are_explained_before_use(smoke: Run, page_path: Path) -> None:
+    explanations = dict(explain_symbols(smoke))
+    assert {"M_w", "twin", "canary", "null", "p", "nats"} <= set(explanations)
+    assert not {"D_Q", "push", "KL"} & set(explanations)
+    page_text = pages.words(page_path)
+    assert page_text.index(explanations["M_w"]) < page_text.index("Evidence")

@@ -40,33 +40,33 @@ def run(store: Store, name: str = "membership-1", **tables: Any) -> Run:
 
 
 def test_run_has_all_figures_with_numbers(store: Store) -> None:
-    found = named(run(store, **TABLES))
-    assert list(found) == OWN
-    assert [name for name, figure in found.items() if "  " in figure.caption + figure.alt] == []
+    figures_by_name = named(run(store, **TABLES))
+    assert list(figures_by_name) == OWN
+    assert [name for name, figure in figures_by_name.items() if "  " in figure.caption + figure.alt] == []
     hits = int(np.count_nonzero(TABLES["records"]["found"].to_pylist()))
-    assert f"{hits} of 100 records are found" in found["influence"].alt
+    assert f"{hits} of 100 records are found" in figures_by_name["influence"].alt
     for attack in LOOKS:
-        assert f"{attack}: " in found["roc"].alt
-        assert f"{attack}: true-positive rate" in found["references"].alt
-    assert "16 targets" in found["roc"].caption
-    assert "800 of either kind" in found["scores"].caption
-    assert "of 8 models" in found["calls"].alt
+        assert f"{attack}: " in figures_by_name["roc"].alt
+        assert f"{attack}: true-positive rate" in figures_by_name["references"].alt
+    assert "16 targets" in figures_by_name["roc"].caption
+    assert "800 of either kind" in figures_by_name["scores"].caption
+    assert "of 8 models" in figures_by_name["calls"].alt
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_empty_or_foreign_table_draws_nothing(store: Store, name: str) -> None:
-    whole = TABLES[name]
-    nothing = pa.table({field.name: pa.nulls(whole.num_rows, field.type) for field in whole.schema}, whole.schema)
-    for number, table in enumerate((pa.table({"column": [1]}), whole.slice(0, 0), nothing)):
-        assert figures(run(store, f"membership-{number}", **{name: table})) == []
+    filled = TABLES[name]
+    all_null = pa.table({field.name: pa.nulls(filled.num_rows, field.type) for field in filled.schema}, filled.schema)
+    for number, variant in enumerate((pa.table({"column": [1]}), filled.slice(0, 0), all_null)):
+        assert figures(run(store, f"membership-{number}", **{name: variant})) == []
 
 
 def test_gallery_has_extreme_records(store: Store) -> None:
-    drawn = gallery(run(store, **TABLES), show_images=False)
-    assert drawn is not None
-    assert drawn.shown
+    result = gallery(run(store, **TABLES), show_images=False)
+    assert result is not None
+    assert result.shown
     assert {GROUPS[0]: EACH, GROUPS[1]: EACH} == {
-        group: sum(picture.group == group for picture in drawn.pictures) for group in GROUPS
+        group: sum(picture.group == group for picture in result.pictures) for group in GROUPS
     }
-    most = int(TABLES["records"]["mem"].to_numpy().argmax())
-    assert f"mem {TABLES['records']['mem'][most].as_py():.2f}" in drawn.pictures[0].title
+    most_memorised = int(TABLES["records"]["mem"].to_numpy().argmax())
+    assert f"mem {TABLES['records']['mem'][most_memorised].as_py():.2f}" in result.pictures[0].title

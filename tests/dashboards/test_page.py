@@ -61,12 +61,12 @@ def few(store: Store, **fields: Any) -> Run:
 
 
 def test_page_numbers_equal_tables(smoke: Run, opened: Page) -> None:
-    found = {(metric, setting): values for metric, setting, values in opened.evaluate(ROWS)}
-    assert len(found) == len(smoke.summary) > 10
+    numbers = {(metric, setting): values for metric, setting, values in opened.evaluate(ROWS)}
+    assert len(numbers) == len(smoke.summary) > 10
     for row in smoke.summary:
         setting = ", ".join(f"{name} = {value}" for name, value in json.loads(row["setting"]).items())
         expected = [repr(row[name]) for name in NUMBERS if row[name] is not None]
-        assert expected == found[row["metric"], setting]
+        assert expected == numbers[row["metric"], setting]
 
 
 def test_certificate_precedes_full_answer_and_evidence(smoke: Run, opened: Page) -> None:
@@ -80,43 +80,43 @@ def test_certificate_precedes_full_answer_and_evidence(smoke: Run, opened: Page)
     assert [metric for metric, _ in smoke.verdict.rows] == metrics
 
 
-def test_the_page_asks_no_network_for_anything(opened: Page, drawn: Path) -> None:
-    asked = [address for address in opened.requests() if not address.startswith("data:")]
-    assert [drawn.as_uri()] == asked
-    text = drawn.read_text()
+def test_page_requests_nothing_from_the_network(opened: Page, page_path: Path) -> None:
+    requested = [address for address in opened.requests() if not address.startswith("data:")]
+    assert [page_path.as_uri()] == requested
+    text = page_path.read_text()
     assert re.findall(r"(?:src|href|url\()=?[\"']?(?:https?:)?//[^\"')\s]*", text) == []
     assert opened.complaints() == []
 
 
-def test_page_opens_in_sandboxed_frame(browser: Browser, drawn: Path, tmp_path: Path) -> None:
-    text = json.dumps(drawn.read_text()).replace("</", "<\\/")
+def test_page_opens_in_sandboxed_frame(browser: Browser, page_path: Path, tmp_path: Path) -> None:
+    text = json.dumps(page_path.read_text()).replace("</", "<\\/")
     outer = tmp_path / "outer.html"
     outer.write_text(f"""<!doctype html><iframe sandbox="allow-scripts" width="900" height="900"></iframe><script>
         const page = new Blob([{text}], {{type: "text/html"}});
         window.shown = new Promise(done => document.querySelector("iframe").onload = done);
         document.querySelector("iframe").src = URL.createObjectURL(page);
     </script>""")
-    shown = browser.open(outer)
-    shown.evaluate("window.shown.then(() => true)")
-    inside = shown.frame()
+    window = browser.open(outer)
+    window.evaluate("window.shown.then(() => true)")
+    inside = window.frame()
     assert inside.evaluate("document.querySelectorAll('h1').length") == 1
     assert inside.evaluate("getComputedStyle(document.body).maxWidth") == "1120px"
     assert inside.evaluate("[...document.images].filter(each => !each.naturalWidth).length") == 0
     assert inside.evaluate("document.images.length") > 3
-    assert [*shown.complaints(), *inside.complaints()] == []
+    assert [*window.complaints(), *inside.complaints()] == []
 
 
 @pytest.mark.parametrize("framed", ["not at all", "as a blob", "as srcdoc"])
-def test_section_links_work_in_sandboxed_frame(browser: Browser, drawn: Path, tmp_path: Path, framed: str) -> None:
-    text, outer = drawn.read_text(), tmp_path / "outer.html"
-    asked = json.dumps(text).replace("</", "<\\/")
-    show = f"frame.src = URL.createObjectURL(new Blob([{asked}], {{type: 'text/html'}}))"
-    show = f"frame.srcdoc = {asked}" if framed == "as srcdoc" else show
+def test_section_links_work_in_sandboxed_frame(browser: Browser, page_path: Path, tmp_path: Path, framed: str) -> None:
+    text, outer = page_path.read_text(), tmp_path / "outer.html"
+    quoted = json.dumps(text).replace("</", "<\\/")
+    show = f"frame.src = URL.createObjectURL(new Blob([{quoted}], {{type: 'text/html'}}))"
+    show = f"frame.srcdoc = {quoted}" if framed == "as srcdoc" else show
     outer.write_text(f"""<!doctype html><body style="margin: 0"><iframe id="frame" sandbox="allow-scripts"
         style="border: 0" width="900" height="900"></iframe><script>
         window.shown = new Promise(done => frame.onload = done);
         {show}</script>""")
-    window = browser.open(drawn if framed == "not at all" else outer, width=900)
+    window = browser.open(page_path if framed == "not at all" else outer, width=900)
     if framed != "not at all":
         window.evaluate("window.shown.then(() => true)")
     inside = window if framed == "not at all" else window.frame()
@@ -124,29 +124,31 @@ def test_section_links_work_in_sandboxed_frame(browser: Browser, drawn: Path, tm
     assert len(links) > 5
     for link in ["to-main", *links]:
         section, button = link.removeprefix("to-"), f"document.querySelector('[popovertarget={link}]')"
-        seen = f"document.getElementById('{section}').getBoundingClientRect().y"
-        there = f"new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done({seen}))))"
+        position = f"document.getElementById('{section}').getBoundingClientRect().y"
+        settled_position = (
+            f"new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done({position}))))"
+        )
         if link != "to-main":  # which is seen only while the keyboard is on it
             box = f"scrollTo(0, 0); let box = {button}.getBoundingClientRect();"
             window.click(
                 *inside.evaluate(f"(() => {{ {box} return [box.x + box.width / 2, box.y + box.height / 2] }})()")
             )
-            assert 0 <= inside.evaluate(there) <= 600, link
+            assert 0 <= inside.evaluate(settled_position) <= 600, link
             assert f"at-{section}" == inside.evaluate("document.activeElement.id")
         inside.evaluate(f"scrollTo(0, 0); {button}.focus()")
         window.enter()
-        assert 0 <= inside.evaluate(there) <= 600, link
+        assert 0 <= inside.evaluate(settled_position) <= 600, link
         assert link == inside.evaluate("document.activeElement.id")
         window.escape()
         assert inside.evaluate(f"document.activeElement === {button}")
     assert inside.complaints() == []
 
 
-def test_printed_figures_are_large_enough(browser: Browser, drawn: Path) -> None:
-    page = browser.open(drawn)
+def test_printed_figures_are_large_enough(browser: Browser, page_path: Path) -> None:
+    page = browser.open(page_path)
     page.call("Emulation.setEmulatedMedia", {"media": "print"})
     page.call("Emulation.setDeviceMetricsOverride", PAPER)
-    found = page.evaluate("""({
+    layout = page.evaluate("""({
       widths: [...document.querySelectorAll(".drawing svg")].map(each => each.getBoundingClientRect().width),
       beside: [...document.querySelectorAll(".figures figure")].every(each =>
         each.querySelector("figcaption").getBoundingClientRect().left
@@ -154,32 +156,34 @@ def test_printed_figures_are_large_enough(browser: Browser, drawn: Path) -> None
       whole: [...document.querySelectorAll("figure, tbody tr")].map(each => getComputedStyle(each).breakInside),
       headings: [...document.querySelectorAll("h2, h3, caption, thead")].map(each => getComputedStyle(each).breakAfter),
     })""")
-    assert {PRINTED_WIDTH} == {round(width * 72 / 96) for width in found["widths"]}
-    assert found["beside"]
-    assert {"avoid"} == set(found["whole"]) == set(found["headings"])
+    assert {PRINTED_WIDTH} == {round(width * 72 / 96) for width in layout["widths"]}
+    assert layout["beside"]
+    assert {"avoid"} == set(layout["whole"]) == set(layout["headings"])
 
 
 def test_print_shows_first_records_of_each_group(smoke: Run, browser: Browser, tmp_path: Path) -> None:
-    records = tuple(Record(f"q{at}", (("asked", "?"),), group) for group in ("one", "two") for at in range(PRINTED + 2))
+    records = tuple(
+        Record(f"q{number}", (("asked", "?"),), group) for group in ("one", "two") for number in range(PRINTED + 2)
+    )
     path = tmp_path / "report.html"
     path.write_text(page._page(smoke, [], Gallery("Records.", True, records=records)))
-    shown = f"{VISIBLE}('.records li').length"
-    said = f"{VISIBLE}('.in-print').map(each => each.textContent)"
+    visible_count = f"{VISIBLE}('.records li').length"
+    notice = f"{VISIBLE}('.in-print').map(each => each.textContent)"
     opened = browser.open(path)
-    assert (len(records), []) == (opened.evaluate(shown), opened.evaluate(said))
+    assert (len(records), []) == (opened.evaluate(visible_count), opened.evaluate(notice))
     opened.call("Emulation.setEmulatedMedia", {"media": "print"})
-    assert opened.evaluate(shown) == 2 * PRINTED
-    assert f"The printed page shows {2 * PRINTED} of {len(records)}" in opened.evaluate(said)[0]
+    assert opened.evaluate(visible_count) == 2 * PRINTED
+    assert f"The printed page shows {2 * PRINTED} of {len(records)}" in opened.evaluate(notice)[0]
 
 
 def test_page_is_accessible_to_screen_readers(opened: Page) -> None:
-    found = opened.evaluate(STRUCTURE)
-    assert found["headings"][0] == 1
-    assert found["headings"].count(1) == 1
-    assert all(below - above <= 1 for above, below in pairwise(found["headings"]))
-    assert found["landmarks"] == [1, 1, 1, 1]
-    assert sorted(set(found["ids"])) == sorted(found["ids"])
-    assert tuple(found[name] for name in ("unnamed", "tables", "headers", "scripts", "targets", "language")) == (
+    structure = opened.evaluate(STRUCTURE)
+    assert structure["headings"][0] == 1
+    assert structure["headings"].count(1) == 1
+    assert all(below - above <= 1 for above, below in pairwise(structure["headings"]))
+    assert structure["landmarks"] == [1, 1, 1, 1]
+    assert sorted(set(structure["ids"])) == sorted(structure["ids"])
+    assert tuple(structure[name] for name in ("unnamed", "tables", "headers", "scripts", "targets", "language")) == (
         [],
         0,
         0,
@@ -190,38 +194,38 @@ def test_page_is_accessible_to_screen_readers(opened: Page) -> None:
     assert opened.evaluate("document.querySelectorAll('figure svg[role=img]').length") > 3
 
 
-def test_everything_is_reached_with_the_keyboard(browser: Browser, drawn: Path) -> None:
-    shown = browser.open(drawn)
-    shown.tab()
-    assert shown.evaluate("document.activeElement.textContent") == "Skip to the content"
+def test_keyboard_reaches_everything(browser: Browser, page_path: Path) -> None:
+    window = browser.open(page_path)
+    window.tab()
+    assert window.evaluate("document.activeElement.textContent") == "Skip to the content"
     stops = """[...document.querySelectorAll('a, button, summary, [tabindex="0"]:not(details [tabindex])')]"""
-    wanted = shown.evaluate(f"{stops}.filter(each => each.checkVisibility()).length")
-    reached = set()
-    for _ in range(wanted):
+    stop_count = window.evaluate(f"{stops}.filter(each => each.checkVisibility()).length")
+    focused = set()
+    for _ in range(stop_count):
         script = "[...document.querySelectorAll('*')].indexOf(document.activeElement)"
-        reached.add(shown.evaluate(script))
-        assert shown.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
-        shown.tab()
-    assert wanted == len(reached)
+        focused.add(window.evaluate(script))
+        assert window.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+        window.tab()
+    assert stop_count == len(focused)
 
 
 @pytest.mark.parametrize("width", [390, 768])
-def test_narrow_screen_scrolls_only_tables(browser: Browser, drawn: Path, width: int) -> None:
-    shown = browser.open(drawn, width=width)
-    shown.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-    wide = shown.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+def test_narrow_screen_scrolls_only_tables(browser: Browser, page_path: Path, width: int) -> None:
+    window = browser.open(page_path, width=width)
+    window.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    wide = window.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     assert wide[0] == wide[1] <= width
 
 
-def test_page_follows_light_or_dark_theme(browser: Browser, drawn: Path) -> None:
+def test_page_follows_light_or_dark_theme(browser: Browser, page_path: Path) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     text = "getComputedStyle(document.querySelector('figure svg text')).fill"
-    seen = [
-        [shown.evaluate(ground), shown.evaluate(text)]
-        for shown in (browser.open(drawn, dark=False), browser.open(drawn, dark=True))
+    colours = [
+        [window.evaluate(ground), window.evaluate(text)]
+        for window in (browser.open(page_path, dark=False), browser.open(page_path, dark=True))
     ]
-    assert [each[0] for each in seen] == ["rgb(255, 255, 255)", "rgb(20, 24, 29)"]
-    assert seen[0][1] != seen[1][1]
+    assert [colour[0] for colour in colours] == ["rgb(255, 255, 255)", "rgb(20, 24, 29)"]
+    assert colours[0][1] != colours[1][1]
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -234,7 +238,7 @@ def test_text_stands_out_from_its_ground(ink: str, ground: str, dark: bool) -> N
 
 def luminance(colour: str) -> float:
     """Relative luminance, WCAG 2."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -249,37 +253,37 @@ def test_figure_files_are_replaced(smoke: Run) -> None:
     assert [name for name in names if not name.endswith(".svg")] == []
 
 
-def test_what_comes_from_outside_is_text_and_never_markup(store: Store, browser: Browser) -> None:
-    evil = "<script>document.title='had'</script><img src=x onerror=alert(1)>\"'"
-    run = few(store, label=evil)
-    drawn = pages.draw(run)
-    shown = browser.open(drawn)
-    assert (shown.evaluate("document.scripts.length"), shown.evaluate("document.images.length")) == (0, 0)
-    assert shown.evaluate("document.body.textContent").count(evil) >= 1
+def test_outside_text_is_never_markup(store: Store, browser: Browser) -> None:
+    markup = "<script>document.title='had'</script><img src=x onerror=alert(1)>\"'"
+    run = few(store, label=markup)
+    page_path = pages.draw(run)
+    window = browser.open(page_path)
+    assert (window.evaluate("document.scripts.length"), window.evaluate("document.images.length")) == (0, 0)
+    assert window.evaluate("document.body.textContent").count(markup) >= 1
 
 
 def test_page_without_answer_shows_first_number(store: Store) -> None:
-    said = pages.words(pages.draw(few(store)))
-    assert "sum: 15, over 6 parts" in said
-    assert "without an answer" in said
+    page_text = pages.words(pages.draw(few(store)))
+    assert "sum: 15, over 6 parts" in page_text
+    assert "without an answer" in page_text
 
 
 def test_failed_job_has_traceback_and_next_command(store: Store, tmp_path: Path) -> None:
     run = few(store, trouble="raise", at=2, folder=str(tmp_path))
-    said = pages.words(pages.draw(run))
-    assert "1 job failed, and 1 that need them could not be computed" in said
-    assert "ValueError: part 2 cannot be had" in said
-    assert 'raise ValueError(f"part {config.number} cannot be had")' in said
-    assert f"engram resume {run.name}" in said
-    assert "There is no answer yet" in said
+    page_text = pages.words(pages.draw(run))
+    assert "1 job failed, and 1 that need them could not be computed" in page_text
+    assert "ValueError: part 2 cannot be had" in page_text
+    assert 'raise ValueError(f"part {config.number} cannot be had")' in page_text
+    assert f"engram resume {run.name}" in page_text
+    assert "There is no answer yet" in page_text
 
 
-def test_a_tolerated_failure_is_called_that(store: Store, tmp_path: Path) -> None:
-    asked = Spec("toys", "few", {"trouble": "raise", "at": 2, "folder": str(tmp_path)})
+def test_tolerated_failure_is_called_tolerated(store: Store, tmp_path: Path) -> None:
+    spec = Spec("toys", "few", {"trouble": "raise", "at": 2, "folder": str(tmp_path)})
     execution = replace(pages.HERE, tolerate=1)
-    said = pages.words(pages.draw(pages.ran(store, asked, execution)))
-    assert "sum: 13, over 5 parts" in said
-    assert "1 job failed and was tolerated" in said
+    page_text = pages.words(pages.draw(pages.ran(store, spec, execution)))
+    assert "sum: 13, over 5 parts" in page_text
+    assert "1 job failed and was tolerated" in page_text
 
 
 def test_private_run_shows_only_error_type(store: Store) -> None:
@@ -297,17 +301,17 @@ def test_private_run_shows_only_error_type(store: Store) -> None:
     assert ("JANE" in text, "/home/ann" in text) == (False, False)
 
 
-def asked(store: Store, spec: Spec) -> Run:
-    """A run of this specification without results."""
-    (cell,) = pin_cells(resolve_cells(spec), {})
+def planned_run(store: Store, spec: Spec) -> Run:
+    """A run of this specification, without results."""
+    (pinned,) = pin_cells(resolve_cells(spec), {})
     journal = Journal(store.folder("runs") / f"{spec.audit}-1")
-    journal.create(cell_description(cell), plan_of(cell))
+    journal.create(cell_description(pinned), plan_of(pinned))
     return open_run(store, journal.run)
 
 
 def test_command_masks_private_fields(store: Store, tmp_path: Path) -> None:
     spec = Spec("unique_feature", "quickstart", {"feature": '{"words": "JANE DOE", "size": 5}', "scale": "tiny"})
-    words = shlex.split(configuration.command(asked(store, spec)) or "")
+    words = shlex.split(configuration.command(planned_run(store, spec)) or "")
     assert words[:5] == ["engram", "run", "unique_feature", "--preset", "quickstart"]
     assert tuple(json.loads(words[5].partition("=")[2])[name] for name in ("words", "size")) == ("<4 and 3 letters>", 5)
     assert words[6:] == ["scale=tiny"]
@@ -319,8 +323,8 @@ def test_unrecorded_command_is_unknown(store: Store) -> None:
     assert "Command that repeats this" not in pages.draw(run).read_text()
 
 
-def test_a_command_that_tolerates_failures_says_so(store: Store) -> None:
-    run = asked(store, Spec("toys", "few", {"label": "x"}, execution={"tolerate": 2, "together": 3}))
+def test_command_with_tolerated_failures_states_the_number(store: Store) -> None:
+    run = planned_run(store, Spec("toys", "few", {"label": "x"}, execution={"tolerate": 2, "together": 3}))
     assert configuration.command(run) == "engram run toys --preset few label=x --tolerate 2"
 
 
@@ -329,31 +333,31 @@ def test_unfinished_run_has_a_notice(store: Store) -> None:
     journal = Journal(store.folder("runs") / "toys-1")
     about = {"audit": "toys", "preset": "few", "setting": {}, "config": vars(cell.config)}
     journal.create(about, plan_of(cell))
-    said = pages.words(pages.draw(open_run(store, journal.run)))
-    assert "7 of 7 jobs are not computed yet" in said
-    assert "engram resume toys-1" in said
-    assert "There is no answer yet" in said
+    page_text = pages.words(pages.draw(open_run(store, journal.run)))
+    assert "7 of 7 jobs are not computed yet" in page_text
+    assert "engram resume toys-1" in page_text
+    assert "There is no answer yet" in page_text
 
 
 def test_command_repeats_the_run(smoke: Run, swept: Run, store: Store) -> None:
-    fields = few(store, parts="3", label="a b'c")
-    for run in (smoke, swept, fields):
-        said = configuration.command(run)
-        assert said is not None
-        _, _, audit, *words = shlex.split(said)
+    run_with_fields = few(store, parts="3", label="a b'c")
+    for run in (smoke, swept, run_with_fields):
+        command = configuration.command(run)
+        assert command is not None
+        _, _, audit, *words = shlex.split(command)
         assert run.audit == audit
         preset = words[words.index("--preset") + 1]
-        swept_words = [words[at + 1] for at, word in enumerate(words) if word == "--sweep"]
+        swept_words = [words[index + 1] for index, word in enumerate(words) if word == "--sweep"]
         set_words = [word for word in words if "=" in word and word not in swept_words]
-        asked = Spec(audit, preset, specification.settings(set_words), specification.sweeps(swept_words))
-        again = pin_cells(resolve_cells(asked), {})
+        spec = Spec(audit, preset, specification.settings(set_words), specification.sweeps(swept_words))
+        cells = pin_cells(resolve_cells(spec), {})
         assert sorted(cell.name for cell in run.cells or (run,)) == sorted(
-            start([cell], run.store, pages.HERE).run for cell in again
+            start([cell], run.store, pages.HERE).run for cell in cells
         )
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("spec", "words"),
     [
         (Spec("toys", "three"), ""),
         (Spec("toys", "three", {"label": "x", "scale": "tiny"}), " label=x scale=tiny"),
@@ -361,20 +365,20 @@ def test_command_repeats_the_run(smoke: Run, swept: Run, store: Store) -> None:
         (Spec("toys", "three", {"first": 0}, {"label": ("x", "y")}), " first=0 --sweep label=x,y"),
     ],
 )
-def test_command_of_preset_repeats_all_cells(store: Store, asked: Spec, words: str) -> None:
-    run = pages.ran(store, asked)
+def test_command_of_preset_repeats_all_cells(store: Store, spec: Spec, words: str) -> None:
+    run = pages.ran(store, spec)
     assert f"engram run toys --preset three{words}" == configuration.command(run)
     for cell in run.cells:
-        said = configuration.command(cell)
-        assert said is not None
-        (again,) = resolve_cells(Spec("toys", "three", specification.settings(shlex.split(said)[5:])))
-        assert cell.name == start([again], store, pages.HERE).run
+        command = configuration.command(cell)
+        assert command is not None
+        (repeated,) = resolve_cells(Spec("toys", "three", specification.settings(shlex.split(command)[5:])))
+        assert cell.name == start([repeated], store, pages.HERE).run
 
 
 def test_varied_fields_include_published_value(store: Store) -> None:
-    found = {each.name: each for each in configuration.settings(pages.ran(store, Spec("toys", "three")))}
-    assert (found["parts"].values, found["parts"].published, found["parts"].varied) == (("2", "3"), "6", True)
-    assert (found["first"].values, found["first"].published, found["first"].varied) == (("0", "1"), None, True)
+    settings = {setting.name: setting for setting in configuration.settings(pages.ran(store, Spec("toys", "three")))}
+    assert (settings["parts"].values, settings["parts"].published, settings["parts"].varied) == (("2", "3"), "6", True)
+    assert (settings["first"].values, settings["first"].published, settings["first"].varied) == (("0", "1"), None, True)
 
 
 def test_sweep_shows_only_distinguishing_fields(store: Store) -> None:
@@ -387,26 +391,26 @@ def test_sweep_shows_only_distinguishing_fields(store: Store) -> None:
 
 def test_empty_summary_has_a_note(store: Store) -> None:
     run = pages.ran(store, Spec("toys", set={"trouble": "nothing"}))
-    said = pages.words(pages.draw(run))
-    assert "The summary of this run has no rows." in said
-    assert "pictures: 1 row of 2 columns" in said
+    page_text = pages.words(pages.draw(run))
+    assert "The summary of this run has no rows." in page_text
+    assert "pictures: 1 row of 2 columns" in page_text
     swept = pages.ran(store, Spec("toys", set={"trouble": "nothing"}, sweep={"label": ["a", "b"]}))
     assert "none yet" not in pages.words(pages.draw(swept))
 
 
-def test_settings_that_are_not_the_published_ones_are_marked(smoke: Run) -> None:
-    found = {each.name: each for each in configuration.settings(smoke)}
+def test_deviations_from_published_settings_are_marked(smoke: Run) -> None:
+    settings = {setting.name: setting for setting in configuration.settings(smoke)}
     names = ("question.canaries", "question.training.epochs", "question.data")
-    assert tuple(found[name].published for name in names) == ("100", "500", "mnist")
-    assert found["question.training.batch"].published is None
-    assert {"digits", "photos"} == {each.name for each in configuration.data_sets(smoke)}
-    assert all(re.fullmatch("[0-9a-f]{64}", each.digest) for each in configuration.data_sets(smoke))
+    assert tuple(settings[name].published for name in names) == ("100", "500", "mnist")
+    assert settings["question.training.batch"].published is None
+    assert {"digits", "photos"} == {setting.name for setting in configuration.data_sets(smoke)}
+    assert all(re.fullmatch("[0-9a-f]{64}", setting.digest) for setting in configuration.data_sets(smoke))
 
 
 def test_preset_settings_are_folded(store: Store) -> None:
     run = few(store, label="mine")
-    own = [each for each in configuration.settings(run) if each.is_own]
-    assert [(each.name, each.values) for each in own] == [("label", ("mine",))]
+    own_settings = [setting for setting in configuration.settings(run) if setting.is_own]
+    assert [(setting.name, setting.values) for setting in own_settings] == [("label", ("mine",))]
     how = pages.draw(run).read_text().partition('id="how"')[2]
     opened, _, folded = how.partition('<details class="printed">')
     assert "1 field of " in opened
@@ -416,11 +420,11 @@ def test_preset_settings_are_folded(store: Store) -> None:
     assert "have the values of the preset few" in pages.words(pages.draw(few(store)))
 
 
-def test_page_has_method_and_source(smoke: Run, drawn: Path) -> None:
-    said = pages.words(drawn)
-    assert "Method, source and decisions" in said
-    assert "Source. Hartley & Tsaftaris 2022" in said
-    method = drawn.read_text().partition("Method, source and decisions")[2]
+def test_page_has_method_and_source(smoke: Run, page_path: Path) -> None:
+    page_text = pages.words(page_path)
+    assert "Method, source and decisions" in page_text
+    assert "Source. Hartley & Tsaftaris 2022" in page_text
+    method = page_path.read_text().partition("Method, source and decisions")[2]
     assert "`" in configuration.audits.find(smoke.audit).documentation
     assert "<code>" in method
     assert "`" not in method.partition("</section>")[0]
@@ -435,60 +439,60 @@ def test_interval_of_small_sample_is_hidden(store: Store) -> None:
 
 
 def test_sweep_page_shows_all_cells(swept: Run, drawn_sweep: Path, browser: Browser) -> None:
-    shown = browser.open(drawn_sweep)
+    window = browser.open(drawn_sweep)
     rows = "[...document.querySelectorAll('section[aria-labelledby=answer] tbody tr')]"
-    assert shown.evaluate(f"{rows}.map(row => row.cells[0].textContent)") == ["A", "X"]
-    runs = shown.evaluate(f"{rows}.map(row => [...row.cells].at(-1).textContent)")
+    assert window.evaluate(f"{rows}.map(row => row.cells[0].textContent)") == ["A", "X"]
+    runs = window.evaluate(f"{rows}.map(row => [...row.cells].at(-1).textContent)")
     assert [cell.name.rpartition("-")[2] for cell in swept.cells] == runs
-    links = shown.evaluate("[...document.querySelectorAll('a')].map(link => link.getAttribute('href'))")
+    links = window.evaluate("[...document.querySelectorAll('a')].map(link => link.getAttribute('href'))")
     assert all(link.startswith("#") for link in links)  # others would be dead in MLflow's frame, and by mail
-    values = shown.evaluate(f"{rows}.map(row => row.querySelector('data').value)")
+    values = window.evaluate(f"{rows}.map(row => row.querySelector('data').value)")
     assert [repr(page.evidence(cell)[0]["estimate"]) for cell in swept.cells] == values
-    text = shown.evaluate("document.body.textContent")
+    text = window.evaluate("document.body.textContent")
     assert all(cell.verdict is not None and cell.verdict.sentence in text for cell in swept.cells)
-    assert shown.evaluate("document.querySelectorAll('figure svg[role=img]').length") == 1
+    assert window.evaluate("document.querySelectorAll('figure svg[role=img]').length") == 1
 
 
 @pytest.mark.slow
-def test_a_thousand_canaries_are_a_small_page(store: Store, browser: Browser) -> None:
+def test_thousand_canaries_make_a_small_page(store: Store, browser: Browser) -> None:
     """Synthetic tables, a real page and a real browser."""
     config = made.embedded(canaries=1000)
     cell = Cell("unique_feature", config)
     plan = plan_of(cell)
-    found = made.tables(1000) | {"canary_verdicts": [made.verdicts(1000)]}
+    tables = made.tables(1000) | {"canary_verdicts": [made.verdicts(1000)]}
     for root, keys in plan.roots.items():
-        for at, key in enumerate(keys):
-            part = found[root][at] if root in found else pa.table({"canary": [at]})
+        for number, key in enumerate(keys):
+            part = tables[root][number] if root in tables else pa.table({"canary": [number]})
             store.write(key, part, test_provenance.RECORD | {"task": plan.task(key)})
     for key in sorted(plan.jobs.keys() - store.keys()):
         store.write(key, pa.table({"seed": [0]}), test_provenance.RECORD | {"task": plan.task(key)})
     journal = Journal(store.folder("runs") / "unique_feature-1000")
     about = {"audit": "unique_feature", "preset": None, "setting": {}, "config": plain(config)}
     journal.create(about, plan)
-    drawn = pages.draw(open_run(store, journal.run))
-    opened = browser.open(drawn)
+    page_path = pages.draw(open_run(store, journal.run))
+    opened = browser.open(page_path)
     assert opened.evaluate("document.querySelectorAll('.sheet tbody tr').length") == 2000  # scores and verdicts
-    assert sum(path.stat().st_size for path in (drawn.parent / "figures").iterdir()) < 1_500_000
-    assert drawn.stat().st_size < 5_000_000
+    assert sum(path.stat().st_size for path in (page_path.parent / "figures").iterdir()) < 1_500_000
+    assert page_path.stat().st_size < 5_000_000
 
 
 def test_page_of_ended_run_is_finished(tmp_path: Path) -> None:
     """The driver still owns the run while it draws the page."""
     shell = Shell(tmp_path)
-    offered = tmp_path / "packages" / "engram_audit-0.1.0.dist-info"
-    offered.mkdir(parents=True)
-    (offered / "METADATA").write_text("Metadata-Version: 2.1\nName: engram-audit\nVersion: 0.1.0\n")
-    (offered / "entry_points.txt").write_text("[engram.reports]\nrun = dashboards.page:draw\n")
-    shell.env["PYTHONPATH"] += os.pathsep + str(offered.parent)
+    distribution = tmp_path / "packages" / "engram_audit-0.1.0.dist-info"
+    distribution.mkdir(parents=True)
+    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: engram-audit\nVersion: 0.1.0\n")
+    (distribution / "entry_points.txt").write_text("[engram.reports]\nrun = dashboards.page:draw\n")
+    shell.env["PYTHONPATH"] += os.pathsep + str(distribution.parent)
     del shell.env["ENGRAM_REPORT"]
-    said = shell.json("run", "toys", "--preset", "few", "--address", "none")
-    assert "✓ finished" in pages.words(Path(said["report"]))
-    assert "0.1.0" in Path(said["report"]).read_text()
+    report = shell.json("run", "toys", "--preset", "few", "--address", "none")
+    assert "✓ finished" in pages.words(Path(report["report"]))
+    assert "0.1.0" in Path(report["report"]).read_text()
 
 
-def test_own_images_are_only_on_private_page(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_images_are_only_on_private_page(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
-    config = made.embedded(data=test_gallery.own(tmp_path / "data" / "mnist"))
+    config = made.embedded(data=test_gallery.users_images(tmp_path / "data" / "mnist"))
     run = made.run(store, "unique_feature-1", made.tables(3), config)
     public = pages.draw(run, show_images=False)
     private = public.with_name("report-with-images.html")
@@ -499,14 +503,14 @@ def test_own_images_are_only_on_private_page(store: Store, tmp_path: Path, monke
 
 def test_failed_write_keeps_old_page(store: Store) -> None:
     run = few(store)
-    drawn = pages.draw(run)
-    before = drawn.read_text()
-    figures = drawn.parent / "figures"
+    page_path = pages.draw(run)
+    before = page_path.read_text()
+    figures = page_path.parent / "figures"
     for path in figures.iterdir():
         path.unlink()
     figures.rmdir()
     figures.write_text("in the way")
     with pytest.raises(OSError, match="figures"):
         pages.draw(run)
-    assert before == drawn.read_text()
-    assert list(drawn.parent.glob(".report*")) == []
+    assert before == page_path.read_text()
+    assert list(page_path.parent.glob(".report*")) == []

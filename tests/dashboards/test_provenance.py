@@ -1,4 +1,4 @@
-"""Whether a run's results were computed in one way, as their records say, and what each of its starts did."""
+"""How a run's results were computed, according to their records, and what each of its starts did."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ def gathered(store: Store, *records: dict[str, Any]) -> Provenance:
     return gather(store, keys)
 
 
-def test_processes_and_calls_are_no_difference(store: Store) -> None:
-    other = {"worker": "here:2", "together": 4, "seconds": 9.5, "finished": "2026-11-21T09:01:00.000+00:00"}
-    found = gathered(store, {}, other, {"worker": "there:1"})
-    assert (found.differing, found.hosts, found.workers) == ((), {"here": 2, "there": 1}, 3)
-    assert (found.together, found.seconds) == ((1, 4), {"toys.part": 12.5})
-    assert found.last == "2026-11-21T09:01:00.000+00:00"
-    assert found.common["torch"] == "2.15.0"
+def test_processes_and_calls_make_no_difference(store: Store) -> None:
+    another = {"worker": "here:2", "together": 4, "seconds": 9.5, "finished": "2026-11-21T09:01:00.000+00:00"}
+    provenance = gathered(store, {}, another, {"worker": "there:1"})
+    assert (provenance.differing, provenance.hosts, provenance.workers) == ((), {"here": 2, "there": 1}, 3)
+    assert (provenance.together, provenance.seconds) == ((1, 4), {"toys.part": 12.5})
+    assert provenance.last == "2026-11-21T09:01:00.000+00:00"
+    assert provenance.common["torch"] == "2.15.0"
 
 
-def test_speed_is_no_difference(store: Store) -> None:
-    trained = {"way": "graph", "stack": 32, "steps_per_second": 9_000_000, "bytes_per_member": 10, "device_bytes": 99}
-    other = {"stack": 7, "steps_per_second": 8_123_456.5, "bytes_per_member": 11, "device_bytes": 98, "busy": 1}
-    other |= {"continued_from": 3}  # epoch of a checkpoint, which makes no difference
-    found = gathered(store, trained, trained | other, {})
-    assert (found.differing, found.common["way"]) == ((), "graph")
-    assert not {"stack", "busy", "steps_per_second"} & set(found.common)
+def test_speed_makes_no_difference(store: Store) -> None:
+    record = {"way": "graph", "stack": 32, "steps_per_second": 9_000_000, "bytes_per_member": 10, "device_bytes": 99}
+    another = {"stack": 7, "steps_per_second": 8_123_456.5, "bytes_per_member": 11, "device_bytes": 98, "busy": 1}
+    another |= {"continued_from": 3}  # epoch of a checkpoint, which makes no difference
+    provenance = gathered(store, record, record | another, {})
+    assert (provenance.differing, provenance.common["way"]) == ((), "graph")
+    assert not {"stack", "busy", "steps_per_second"} & set(provenance.common)
 
 
 @pytest.mark.parametrize(
-    ("name", "other"),
+    ("name", "difference"),
     [
         ("torch", {"versions": {"python": "3.12.1", "torch": "2.14.0"}}),
         ("threads", {"threads": 1}),
@@ -66,23 +66,27 @@ def test_speed_is_no_difference(store: Store) -> None:
         ("way", {"way": "stack"}),
     ],
 )
-def test_jobs_computed_otherwise_are_counted_apart(store: Store, name: str, other: dict[str, Any]) -> None:
-    alone = {"way": "loop"} if name == "way" else {}
-    found = gathered(store, alone, other, alone)
-    assert (name,) == found.differing
-    assert [way.jobs for way in found.ways] == [2, 1]
-    assert name not in found.common
+def test_jobs_computed_differently_are_counted_separately(store: Store, name: str, difference: dict[str, Any]) -> None:
+    common = {"way": "loop"} if name == "way" else {}
+    provenance = gathered(store, common, difference, common)
+    assert (name,) == provenance.differing
+    assert [way.jobs for way in provenance.ways] == [2, 1]
+    assert name not in provenance.common
 
 
 def test_job_without_torch_has_no_device(store: Store) -> None:
     light = {name: value for name, value in RECORD.items() if name != "threads"} | {"device": "cpu"}
     store.write("a" * 64, pa.table({"number": [0]}), light)
     store.write("b" * 64, pa.table({"number": [1]}), RECORD)
-    found = gather(store, ["a" * 64, "b" * 64])
-    assert (found.differing, [way.jobs for way in found.ways], found.common["device"]) == ((), [2], "x86_64")
+    provenance = gather(store, ["a" * 64, "b" * 64])
+    assert (provenance.differing, [way.jobs for way in provenance.ways], provenance.common["device"]) == (
+        (),
+        [2],
+        "x86_64",
+    )
 
 
-def test_a_result_that_has_gone_is_counted_as_unread(store: Store) -> None:
+def test_lost_result_is_counted_as_unread(store: Store) -> None:
     assert gather(store, ["c" * 64]).unread == 1
 
 
@@ -94,10 +98,10 @@ def test_two_ways_of_computation_have_a_notice(store: Store, tmp_path: Path) -> 
         record = RECORD | {"versions": {"torch": "2.14.0" if number < 2 else "2.15.0"}}
         moved.write(key, store.read(key), record)
     shutil.copytree(run.journal.folder, moved.folder("runs") / run.name)
-    said = pages.words(pages.draw(open_run(moved, run.name)))
+    page_text = pages.words(pages.draw(open_run(moved, run.name)))
     notice = "These results were computed in 2 ways: 5 jobs with torch 2.15.0; 2 jobs with torch 2.14.0."
-    assert notice in said
-    assert said.index(notice) < said.index("sum: 15")
+    assert notice in page_text
+    assert page_text.index(notice) < page_text.index("sum: 15")
 
 
 def test_resumed_run_has_two_starts(store: Store, tmp_path: Path) -> None:
@@ -113,7 +117,7 @@ def test_killed_start_ends_at_last_event(store: Store) -> None:
     run = pages.ran(store, Spec("toys", "few"))
     log = run.journal.folder / "events.jsonl"
     lines = log.read_text().splitlines(keepends=True)
-    done = [at for at, line in enumerate(lines) if '"event": "done"' in line]
+    done = [index for index, line in enumerate(lines) if '"event": "done"' in line]
     log.write_text("".join(lines[: done[2] + 1]))
     (only,) = starts(run)
     assert (only.ended, only.progress.done) == ("", 3)
@@ -127,7 +131,7 @@ def test_shared_jobs_of_sweep_count_once(store: Store) -> None:
     assert (only.ended, only.progress.planned, only.progress.done) == ("finished", 5, 5)
 
 
-def test_models_a_minute_are_those_of_the_log(smoke: Run) -> None:
+def test_models_per_minute_come_from_the_log(smoke: Run) -> None:
     (only, *_) = starts(smoke)
     assert only.progress.models_per_minute is not None
     assert only.progress.models == 6  # three canaries and their twins

@@ -1,4 +1,4 @@
-"""Pages are sealed, and `engram verify` says what has changed since."""
+"""Pages are sealed, and `engram verify` lists what has changed since."""
 
 from __future__ import annotations
 
@@ -77,23 +77,23 @@ def test_page_is_compared_with_its_own_store(engram: Here, page: Path, tmp_path:
     shutil.copytree(tmp_path / "mine", tmp_path / "engram-store")  # the default one
     for result in (tmp_path / "engram-store").glob("results/*/*.arrow"):
         result.unlink()
-    own = str(tmp_path / "mine" / page.relative_to(tmp_path / "engram-store"))
-    assert {"agrees"} == set(states(engram, own).values())
-    assert states(engram, own, "--store", "engram-store", code=1)["table parts"] == "changed"
+    own_path = str(tmp_path / "mine" / page.relative_to(tmp_path / "engram-store"))
+    assert {"agrees"} == set(states(engram, own_path).values())
+    assert states(engram, own_path, "--store", "engram-store", code=1)["table parts"] == "changed"
     engram.env["ENGRAM_STORE"] = "engram-store"  # only the default store, not the store of this page
-    assert {"agrees"} == set(states(engram, own).values())
+    assert {"agrees"} == set(states(engram, own_path).values())
 
 
-def test_a_run_whose_config_is_damaged_has_changed(engram: Here, stamped: Path) -> None:
-    about = stamped.parent / "run.json"
-    about.write_bytes(about.read_bytes().replace(b"digits", b"digitz", 1))
+def test_run_with_damaged_config_has_changed(engram: Here, stamped: Path) -> None:
+    config_path = stamped.parent / "run.json"
+    config_path.write_bytes(config_path.read_bytes().replace(b"digits", b"digitz", 1))
     lines = engram("verify", str(stamped), code=1).stdout.splitlines()
     (line,) = [line for line in lines if line.startswith("changed")]
-    assert line.startswith(f"changed   run {stamped.parent.name}: cannot read {about}: ")
+    assert line.startswith(f"changed   run {stamped.parent.name}: cannot read {config_path}: ")
     assert ", 1 changed, 3 not checked, " in lines[-2]
 
 
-def test_one_changed_digit_of_the_page_is_found(engram: Here, page: Path) -> None:
+def test_changed_digit_of_page_is_found(engram: Here, page: Path) -> None:
     text = page.read_text()
     number = re.search(r'<data value="[^"]*">', text)
     assert number is not None
@@ -135,25 +135,27 @@ def test_missing_items_are_unchecked(engram: Here, stamped: Path, tmp_path: Path
     received = tmp_path / "received.html"
     stamped.rename(received)
     (tmp_path / "engram-store").rename(tmp_path / "gone")
-    found = states(engram, str(received))
+    item_states = states(engram, str(received))
     assert {"page received.html", "data set digits", "data set photos"} == {
-        name for name, state in found.items() if state == "agrees"
+        name for name, state in item_states.items() if state == "agrees"
     }
-    assert {"unchecked"} == {found["table summary"], found["file stamp.png"]}
+    assert {"unchecked"} == {item_states["table summary"], item_states["file stamp.png"]}
     assert states(engram, str(received), "--store", "gone")["table summary"] == "agrees"
-    missing = sum(state == "unchecked" for state in found.values())
-    said = engram("verify", str(received)).stdout.splitlines()[-1]
-    assert said.startswith(f"{missing} of {len(found)} items were not checked, so they may have changed (--strict")
+    unchecked_count = sum(state == "unchecked" for state in item_states.values())
+    last_line = engram("verify", str(received)).stdout.splitlines()[-1]
+    assert last_line.startswith(
+        f"{unchecked_count} of {len(item_states)} items were not checked, so they may have changed (--strict"
+    )
     assert "they may have changed" in engram("verify", str(received), "--strict", code=1).stdout.splitlines()[-1]
     assert "--strict is given without a page" in engram("verify", "--strict", "--store", "gone", code=2).stderr
 
 
 def test_file_is_checked_at_original_or_given_path(engram: Here, stamped: Path, stamp: Path, tmp_path: Path) -> None:
     assert states(engram, str(stamped))["file stamp.png"] == "agrees"
-    kept = shutil.copy(stamp, tmp_path / "kept.png")
+    copy_path = shutil.copy(stamp, tmp_path / "kept.png")
     stamp.write_bytes(stamp.read_bytes() + b"!")
     assert states(engram, str(stamped), code=1)["file stamp.png"] == "changed"
-    assert states(engram, str(stamped), "--file", str(kept))["file stamp.png"] == "agrees"
+    assert states(engram, str(stamped), "--file", str(copy_path))["file stamp.png"] == "agrees"
     assert states(engram, str(stamped), "--file", str(stamp), code=1)["file stamp.png"] == "changed"
     stamp.unlink()
     checks = engram.json("verify", str(stamped))["checks"]
@@ -200,25 +202,25 @@ def test_data_set_is_checked_at_given_path(engram: Here, tmp_path: Path) -> None
         (("--file", "report.html"), 2, "--file is given without a page"),
     ],
 )
-def test_what_cannot_be_verified_is_one_line(
+def test_unverifiable_items_give_one_line(
     engram: Here, page: Path, arguments: tuple[str, ...], code: int, line: str
 ) -> None:
     shutil.copy(page, engram.folder / "report.html")
     (engram.folder / "old.html").write_text("<!doctype html><p>An older page</p>")
-    said = engram("verify", *arguments, code=code)
-    assert said.stderr.startswith(f"engram: {line}")
-    assert said.stderr.count("\n") == 1
+    result = engram("verify", *arguments, code=code)
+    assert result.stderr.startswith(f"engram: {line}")
+    assert result.stderr.count("\n") == 1
 
 
-def test_the_seal_is_seen_and_no_script(smoke: Run, browser: Browser) -> None:
-    drawn = pages.draw(smoke)
-    opened = browser.open(drawn)
-    seal = read(drawn.read_bytes(), "report.html")
+def test_page_shows_seal_and_has_no_script(smoke: Run, browser: Browser) -> None:
+    page_path = pages.draw(smoke)
+    opened = browser.open(page_path)
+    seal = read(page_path.read_bytes(), "report.html")
     assert seal.page in opened.evaluate("document.body.innerText")
     rows = "[...document.querySelectorAll('#audited tbody tr')].map(row => [...row.cells].map(each => each.innerText))"
     assert [[entry.what, entry.digest] for entry in seal.audited] == [[row[0], row[2]] for row in opened.evaluate(rows)]
-    held = opened.evaluate("document.getElementById('engram-seal').content.textContent")
-    assert seal.page == json.loads(held)["page"]
+    embedded_seal = opened.evaluate("document.getElementById('engram-seal').content.textContent")
+    assert seal.page == json.loads(embedded_seal)["page"]
     assert [opened.evaluate("document.scripts.length"), opened.complaints()] == [0, []]
 
 
@@ -229,7 +231,7 @@ def test_audited_items_are_listed_once(smoke: Run) -> None:
     assert {"digits", "photos"} == {entry.name for entry in read(sealed.encode(), "report.html").audited}
 
 
-def test_a_sweeps_page_and_a_comparison_are_sealed_too(engram: Here) -> None:
+def test_sweep_and_comparison_pages_are_sealed(engram: Here) -> None:
     store = open_store(engram.folder / "engram-store")
     swept = pages.ran(store, Spec("toys", "few", sweep={"parts": [2, 3]}))
     checks = engram.json("verify", str(pages.draw(swept)))["checks"]

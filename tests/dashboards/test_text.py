@@ -25,7 +25,7 @@ from tasks.datasets.dataset import Dataset
 from tests.dashboards import made
 from tests.dashboards.test_figures import named
 from tests.support.golden import Golden
-from tests.tasks.audits.text.made_up import configured, make_scores, pair_of, question_of
+from tests.tasks.audits.text.made_up import configure, make_scores, pair_of, question_of
 from tests.tasks.audits.text.test_documents import CONFIG, FACTS, draw_scores
 from tests.tasks.audits.text.test_identifiers import draw_identifier_scores
 from tests.tasks.audits.text.test_insertions import CONFIG as INSERTED
@@ -51,54 +51,60 @@ def run(store: Store, name: str, config: Text = CONFIG, **tables: Any) -> Run:
 
 
 def test_figures_have_their_numbers_as_text(golden: Golden, store: Store) -> None:
-    found = named(run(store, "text-1", **DOCUMENTS))
-    assert list(found) == ["effects", "reproduction"]
-    assert "6 of 6 found" in found["effects"].alt
-    golden(found["reproduction"].alt)
-    found = named(run(store, "text-4", **INSERTIONS))
-    assert list(found) == ["effects", "reproduction"]
-    golden(found["effects"].alt, "alt")
-    assert "0 times" not in found["effects"].alt
-    found = named(run(store, "text-2", secrets=TABLES["secrets"]))
-    assert list(found) == ["exposures"]
-    assert "4 times in the texts: mean" in found["exposures"].alt
-    found = named(run(store, "text-3", identifiers=identifiers(Ranking(0.05), [draw_identifier_scores(0.5, 40.0, 1)])))
-    golden(found["exposures"].alt, "alt")
+    figures_by_name = named(run(store, "text-1", **DOCUMENTS))
+    assert list(figures_by_name) == ["effects", "reproduction"]
+    assert "6 of 6 found" in figures_by_name["effects"].alt
+    golden(figures_by_name["reproduction"].alt)
+    figures_by_name = named(run(store, "text-4", **INSERTIONS))
+    assert list(figures_by_name) == ["effects", "reproduction"]
+    golden(figures_by_name["effects"].alt, "alt")
+    assert "0 times" not in figures_by_name["effects"].alt
+    figures_by_name = named(run(store, "text-2", secrets=TABLES["secrets"]))
+    assert list(figures_by_name) == ["exposures"]
+    assert "4 times in the texts: mean" in figures_by_name["exposures"].alt
+    figures_by_name = named(
+        run(store, "text-3", identifiers=identifiers(Ranking(0.05), [draw_identifier_scores(0.5, 40.0, 1)]))
+    )
+    golden(figures_by_name["exposures"].alt, "alt")
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_invalid_tables_draw_nothing(store: Store, name: str) -> None:
-    whole = TABLES[name]
-    nothing = pa.table({field.name: pa.nulls(whole.num_rows, field.type) for field in whole.schema}, whole.schema)
-    for number, table in enumerate((pa.table({"column": [1]}), whole.slice(0, 0), nothing)):
-        assert figures(run(store, f"text-{number}", **{name: table})) == []
+    filled = TABLES[name]
+    all_null = pa.table({field.name: pa.nulls(filled.num_rows, field.type) for field in filled.schema}, filled.schema)
+    for number, variant in enumerate((pa.table({"column": [1]}), filled.slice(0, 0), all_null)):
+        assert figures(run(store, f"text-{number}", **{name: variant})) == []
 
 
 def test_private_texts_are_shown_only_on_request(store: Store, tmp_path: Path) -> None:
     file = tmp_path / "letters.jsonl"
-    file.write_text("".join(json.dumps({"id": str(at), "text": f"letter {at} to X"}) + "\n" for at in range(20)))
-    config = configured(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0)
-    its = run(store, "text-own", config, **DOCUMENTS)
-    for shown in (False, True):
-        drawn = gallery(its, show_images=shown)
-        assert drawn is not None
-        assert shown == drawn.shown
-        assert shown == any("to X" in words for record in drawn.records for _, words in record.fields)
-        assert ("--show-texts" in drawn.note) != shown
-    its = run(
+    file.write_text(
+        "".join(json.dumps({"id": str(number), "text": f"letter {number} to X"}) + "\n" for number in range(20))
+    )
+    config = configure(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0)
+    text_run = run(store, "text-own", config, **DOCUMENTS)
+    for show_texts in (False, True):
+        private_gallery = gallery(text_run, show_images=show_texts)
+        assert private_gallery is not None
+        assert show_texts == private_gallery.shown
+        assert show_texts == any("to X" in words for record in private_gallery.records for _, words in record.fields)
+        assert ("--show-texts" in private_gallery.note) != show_texts
+    text_run = run(
         store,
         "text-secrets",
-        configured(QUICKSTART, data=FACTS),
+        configure(QUICKSTART, data=FACTS),
         secrets=TABLES["secrets"],
     )
-    texts = {secret.number: secret.text for secret in draw_secrets(pair_of(its.private_config, 0, 0))}
-    found = gallery(its, show_images=True)
-    assert found is not None
-    assert {record.fields[0][1] for record in found.records} <= set(texts.values())
-    assert all(texts[int(record.title.removeprefix("secret "))] == record.fields[0][1] for record in found.records)
-    unseen = gallery(its, show_images=False)
-    assert unseen is not None
-    assert (unseen.records, unseen.shown, "--show-texts" in unseen.note) == ((), False, True)
+    texts = {secret.number: secret.text for secret in draw_secrets(pair_of(text_run.private_config, 0, 0))}
+    secret_gallery = gallery(text_run, show_images=True)
+    assert secret_gallery is not None
+    assert {record.fields[0][1] for record in secret_gallery.records} <= set(texts.values())
+    assert all(
+        texts[int(record.title.removeprefix("secret "))] == record.fields[0][1] for record in secret_gallery.records
+    )
+    hidden = gallery(text_run, show_images=False)
+    assert hidden is not None
+    assert (hidden.records, hidden.shown, "--show-texts" in hidden.note) == ((), False, True)
     embedded = gallery(run(store, "text-embedded", **DOCUMENTS), show_images=False)
     assert embedded is not None
     assert embedded.shown

@@ -51,12 +51,12 @@ def test_control_characters_are_escaped_and_all_scripts_pass() -> None:
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "-", "--1"])
-def test_a_formula_follows_an_apostrophe(text: str) -> None:
+def test_formula_is_preceded_by_an_apostrophe(text: str) -> None:
     assert f"'{text}" == inert(text)
 
 
 @pytest.mark.parametrize("text", ["-1.5", "+3", "-2e-05", "-.5", "-inf", "label", "a=b", "", "1-2"])
-def test_numbers_and_names_stay_as_they_are(text: str) -> None:
+def test_numbers_and_names_are_unchanged(text: str) -> None:
     assert text == inert(text)
 
 

@@ -55,11 +55,11 @@ def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
     if last is None:
         return None
     percent = decisive_percent(table)
-    variants = [
-        each
-        for attack in attacks.neighbouring_attacks(all_attacks)
-        if (each := _variant_accuracies(table, attack, attacks.decisive_attack(all_attacks)))
-    ]
+    variants = []
+    for attack in attacks.neighbouring_attacks(all_attacks):
+        variant = _variant_accuracies(table, attack, attacks.decisive_attack(all_attacks))
+        if variant:
+            variants.append(variant)
     drawn_variants = _sample_evenly(variants)
     reported_percentages = list(dict.fromkeys((percent, *REPORTED)))
     alt = " ".join(
@@ -101,7 +101,7 @@ def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
 
 
 def _sample_evenly(variants: Sequence[Accuracies]) -> list[Accuracies]:
-    """At most MOST of these accuracies, evenly spaced."""
+    """At most MAX_SMALL_PANELS of the variants, evenly spaced."""
     indices = np.linspace(0, len(variants) - 1, min(MAX_SMALL_PANELS, len(variants))).round().astype(np.int64)
     return [variants[index] for index in indices.tolist()]
 
@@ -186,14 +186,13 @@ def accuracy_of_given(table: pa.Table) -> Figure | None:
     last = attacks.decisive_attack(all_attacks)
     rows = attacks.attack_rows(table, last)
     percent = decisive_percent(rows)
-    panels = {
-        name: {
-            column: column_curve
-            for column in GIVEN_NAMES
-            if (column_curve := read_curve(_way_rows(rows, name), "percent", column))
-        }
-        for name in SETS
-    }
+    panels: dict[str, dict[str, Curve]] = {}
+    for name in SETS:
+        panels[name] = {}
+        for column in GIVEN_NAMES:
+            column_curve = read_curve(_way_rows(rows, name), "percent", column)
+            if column_curve:
+                panels[name][column] = column_curve
     score = read_curve(_way_rows(rows, CORRECTED), "percent", "score")
     if score is None:
         return None

@@ -106,7 +106,8 @@ def comparison(shares: Shares, places: Any) -> tuple[list[Layer], tuple[float, f
     layers: list[Layer] = []
     tops = [0.0]
     for offset, (name, (colour, marker, dash)) in zip((-0.08, 0.08), COMPARED.items(), strict=True):
-        share, x = shares[name], places + offset
+        share = shares[name]
+        x = places + offset
         layers += [
             intervals(x, share.low, share.high, colour),
             line(x, share.value, colour, marker=marker, markersize=4.5, linestyle=dash, linewidth=1.2),

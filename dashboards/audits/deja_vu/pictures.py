@@ -58,9 +58,10 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     if not isinstance(config, DejaVu):
         changed = "The images cannot be shown: the audit has changed since the run."
         return Gallery(caption, False, changed, title=TITLE)
-    ids = " ".join(
-        f"{kind.capitalize()}: {', '.join(layers[0]['id'] for layers in of_kind)}." for kind, of_kind in rows.items()
-    )
+    ids_of_kinds = []
+    for kind, of_kind in rows.items():
+        ids_of_kinds.append(f"{kind.capitalize()}: {', '.join(layers[0]['id'] for layers in of_kind)}.")
+    ids = " ".join(ids_of_kinds)
     if not (show_images or is_embedded(config.data.name)):
         hidden = describe_withheld(f"Images of {config.data.named().name}")
         return Gallery(caption, False, f"{hidden} {ids}", title=TITLE)
@@ -74,10 +75,12 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
 def select_pictures(table: pa.Table) -> dict[str, list[Layers]]:
     """The first images of each kind over all classes, by layer."""
     listed_rows = [row for row in table.to_pylist() if row["scope"] == "all" and row["rank"] <= EACH]
-    rows_by_kind = {kind: sorted((row for row in listed_rows if row["kind"] == kind), key=_rank_key) for kind in KINDS}
-    return {
-        kind: [list(layers) for _, layers in groupby(rows, _rank_key)] for kind, rows in rows_by_kind.items() if rows
-    }
+    images_by_kind = {}
+    for kind in KINDS:
+        rows = sorted((row for row in listed_rows if row["kind"] == kind), key=_rank_key)
+        if rows:
+            images_by_kind[kind] = [list(layers) for _, layers in groupby(rows, _rank_key)]
+    return images_by_kind
 
 
 def _rank_key(row: Row) -> int:
@@ -132,7 +135,8 @@ def strip(row: Row, model: str, data: BoxedPictures, side: int, layer: str) -> S
         )
         for rank, (image, id_, name) in enumerate(zip(images, ids, classes, strict=True), start=1)
     )
-    votes, confidence = row[f"{model}_class"], drawing.format_number(row[f"{model}_confidence"])
+    votes = row[f"{model}_class"]
+    confidence = drawing.format_number(row[f"{model}_confidence"])
     judgement = "correctly" if votes == row["class"] else "wrongly"
     return Strip(f"{MODELS[model]}{layer}: they vote for {votes}, {judgement}, with confidence {confidence}", pictures)
 

@@ -44,9 +44,10 @@ def reconstruction(run: Run, show_images: bool) -> Gallery | None:
     if not isinstance(config, DejaVu):
         changed = "The reconstructions cannot be shown: the audit has changed since the run."
         return Gallery(CAPTION, False, changed, title=TITLE)
-    ids = " ".join(
-        f"{KINDS[kind]}: {', '.join(pair[0]['id'] for pair in pairs_of_kind)}." for kind, pairs_of_kind in kinds.items()
-    )
+    ids_of_kinds = []
+    for kind, pairs_of_kind in kinds.items():
+        ids_of_kinds.append(f"{KINDS[kind]}: {', '.join(pair[0]['id'] for pair in pairs_of_kind)}.")
+    ids = " ".join(ids_of_kinds)
     if not (show_images or is_embedded(config.data.name)):
         hidden = describe_withheld(f"Reconstructions of {config.data.named().name}")
         return Gallery(CAPTION, False, f"{hidden} {ids}", title=TITLE)
@@ -69,8 +70,12 @@ def pairs(table: pa.Table) -> list[Pair]:
 
 def _group_by_kind(all_pairs: list[Pair]) -> dict[tuple[bool, bool], list[Pair]]:
     """The first pairs of each existing kind."""
-    kinds = {kind: [pair for pair in all_pairs if (is_correct(pair[0]), is_correct(pair[1])) == kind] for kind in KINDS}
-    return {kind: of_kind[:EACH] for kind, of_kind in kinds.items() if of_kind}
+    kinds = {}
+    for kind in KINDS:
+        of_kind = [pair for pair in all_pairs if (is_correct(pair[0]), is_correct(pair[1])) == kind]
+        if of_kind:
+            kinds[kind] = of_kind[:EACH]
+    return kinds
 
 
 def is_correct(row: Row) -> bool:
@@ -91,7 +96,8 @@ def items(config: DejaVu, kinds: Mapping[tuple[bool, bool], list[Pair]]) -> Iter
 
 def strip(row: Row, model: str, data: BoxedPictures) -> Strip:
     """One model's reconstruction. Raises ValueError if its bytes are not an image."""
-    side, predicted_class = row["side"], data.names[row["drawn_label"]]
+    side = row["side"]
+    predicted_class = data.names[row["drawn_label"]]
     pixels = np.frombuffer(row["drawing"], np.uint8).reshape(side, side, 3)
     judgement = "correctly" if is_correct(row) else "wrongly"
     words = f"The reconstruction of {row['id']} by the model {model.lower()}, classified as {predicted_class}"

@@ -65,7 +65,8 @@ def scores(table: pa.Table, probed: Gaps, pretraining_epochs: int | None = None)
     all_attacks = attacks.read_attacks(table)
     if not all_attacks:
         return None
-    percent, last = decisive_percent(table), attacks.decisive_attack(all_attacks)
+    percent = decisive_percent(table)
+    last = attacks.decisive_attack(all_attacks)
     rows = rows_at_percent(table, percent)
     panels = [panel for field in AXIS_LABELS if (panel := _score_panel(field, rows, all_attacks, probed)) is not None]
     if not panels:

@@ -113,9 +113,9 @@ def compare_cells(run: Run) -> Iterable[Figure | None]:
 
 def _cell_labels(cells: Sequence[Cell], max_letters: int) -> list[str]:
     """The names of cells, or only their values if a name is longer than this."""
-    return [
-        cell.short if max(len(other_cell.name) for other_cell in cells) > max_letters else cell.name for cell in cells
-    ]
+    if max((len(cell.name) for cell in cells), default=0) > max_letters:
+        return [cell.short for cell in cells]
+    return [cell.name for cell in cells]
 
 
 def _compare_accuracies(cells: list[Cell], setting: str) -> Figure | None:
@@ -202,7 +202,8 @@ def _compare_gaps(cells: list[Cell], setting: str) -> Figure | None:
     """A row for each cell: the score and the gap of the linear probe."""
     rows: Rows = []
     for cell in cells:
-        score, gap = cell.score_curve(), cell.probe_gap()
+        score = cell.score_curve()
+        gap = cell.probe_gap()
         if score is not None and gap is not None:
             at_end = Curve(*(values[-1:] for values in (score.places, score.value, score.low, score.high)))
             rows.append((cell, dict(zip(LOOKS, (at_end, gap), strict=True))))
@@ -221,10 +222,11 @@ Rows = list[tuple[Cell, dict[str, Curve]]]  # cell and its estimates at its last
 
 
 def _describe_cells(rows: Rows) -> str:
-    return " ".join(
-        f"{cell.name}: {', '.join(f'{label} {estimates.describe()}' for label, estimates in of_cell.items())}."
-        for cell, of_cell in rows
-    )
+    descriptions = []
+    for cell, of_cell in rows:
+        words = ", ".join(f"{label} {estimates.describe()}" for label, estimates in of_cell.items())
+        descriptions.append(f"{cell.name}: {words}.")
+    return " ".join(descriptions)
 
 
 def _row_chart(name: str, title: str, caption: str, all_rows: Rows, looks: Looks, unit: str) -> Figure:

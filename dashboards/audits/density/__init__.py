@@ -23,7 +23,8 @@ __all__ = ["figures", "gallery", "sweep"]
 
 def figures(run: Run) -> Iterable[Figure | None]:
     """The score and its significance first, then its course over training and related figures."""
-    observations, statistics = Observations(run.table("scores")), Statistics(run.table("distribution"))
+    observations = Observations(run.table("scores"))
+    statistics = Statistics(run.table("distribution"))
     return (
         distribution(observations, statistics),
         significance(observations, dependent=leaves_out_rows(run.config)),

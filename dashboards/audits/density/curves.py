@@ -29,15 +29,11 @@ Losses = dict[tuple[str, str], Curve]  # by models and split: nats per image, wi
 
 def learning_curve(statistics: Statistics) -> Figure | None:
     """High quantiles and the median of both scores by epoch, and their jackknife intervals."""
-    all_curves = {
-        statistic: {score: course for score in SCORES if (course := statistics.curve(score, statistic))}
-        for statistic in MEASURES
-    }
-    curves = {
-        statistic: of_score
-        for statistic, of_score in all_curves.items()
-        if of_score and max(len(course.places) for course in of_score.values()) > 1
-    }
+    curves = {}
+    for statistic in MEASURES:
+        of_score = {score: course for score in SCORES if (course := statistics.curve(score, statistic))}
+        if of_score and max(len(course.places) for course in of_score.values()) > 1:
+            curves[statistic] = of_score
     if not curves:
         return None
     nulls = {
@@ -55,7 +51,8 @@ def learning_curve(statistics: Statistics) -> Figure | None:
             if (null := nulls[statistic, score]) is not None:
                 layers.append(marks([course.places[-1]], [null], colour, marker, 6, markerfacecolor="none"))
         facets.append(Facet(layers, f"{MEASURES[statistic]}, nats"))
-    scores = [score for score in SCORES if any(score in of_score for of_score in curves.values())]
+    existing_scores = set().union(*curves.values())
+    scores = [score for score in SCORES if score in existing_scores]
     return Chart(
         "course",
         "When in training do models begin to memorise?",
@@ -105,6 +102,7 @@ def losses(table: pa.Table) -> Figure | None:
         curve(loss, (SPLITS[split], "o", DASHES[models]), alpha=0.18, marked=1)
         for (models, split), loss in by_kind.items()
     ]
+    models_with_losses = {models for models, _ in by_kind}
     limits = loss_limits(list(by_kind.values()))
     panel = Panel(
         layout.wide_box(0.5, 2.2), lines, x=epoch_axis(by_kind.values()), y=Axis("loss, nats per image", limits)
@@ -113,7 +111,7 @@ def losses(table: pa.Table) -> Figure | None:
         "losses",
         "Do the losses reveal memorisation?",
         _losses_caption(by_kind, limits[1]),
-        " ".join(_describe_losses(by_kind, models) for models in MODELS if any(name == models for name, _ in by_kind)),
+        " ".join(_describe_losses(by_kind, models) for models in MODELS if models in models_with_losses),
         2.2 + 2 * legend.ROW + 0.65,
         [panel],
         [
@@ -128,7 +126,9 @@ def losses(table: pa.Table) -> Figure | None:
 @with_columns(REQUIRED_COLUMNS, dict)
 def read_losses(table: pa.Table) -> Losses:
     """The losses by models and split, in the order of the epochs."""
-    models, split, epoch = texts(table, "models"), texts(table, "split"), integers(table, "epoch")
+    models = texts(table, "models")
+    split = texts(table, "split")
+    epoch = integers(table, "epoch")
     estimate, low, high = (numbers(table, name) for name in ("estimate", "low", "high"))
     losses = {}
     for models_kind in MODELS:

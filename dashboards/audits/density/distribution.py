@@ -132,7 +132,8 @@ def significance(observations: Observations, dependent: bool = False) -> Figure 
     if not len(p) or not len(adjusted) or not len(score):
         return None
     tested = ~np.isnan(p) & ~np.isnan(adjusted) & ~np.isnan(score)
-    p, significant = p[tested], adjusted[tested] <= LEVEL
+    p = p[tested]
+    significant = adjusted[tested] <= LEVEL
     if not len(p):
         return None
     groups = _significant_shares(score[tested], significant)
@@ -169,7 +170,8 @@ def significance(observations: Observations, dependent: bool = False) -> Figure 
 
 
 def _significance_caption(p: Array, dependent: bool) -> str:
-    n, smallest = len(p), float(p.min())
+    n = len(p)
+    smallest = float(p.min())
     required = math.ceil(smallest / alone(n, dependent))
     procedure = "Benjamini-Yekutieli" if dependent else "Benjamini-Hochberg"
     return (
@@ -184,7 +186,8 @@ def _significance_caption(p: Array, dependent: bool) -> str:
 
 def _describe_significance(p: Array, significant: int, groups: Groups) -> str:
     """Describe the numbers of significant observations, of all and by score."""
-    n, small_p_count = len(p), int((p <= LEVEL).sum())
+    n = len(p)
+    small_p_count = int((p <= LEVEL).sum())
     return (
         f"{format_share(significant, n)} observations are significant at a false discovery rate of {LEVEL:.0%}; "
         f"{format_share(small_p_count, n)} have p at most {LEVEL}, {LEVEL:.0%} expected by chance. Smallest p "

@@ -51,7 +51,8 @@ class Bins:
 @with_columns(RATIOS)
 def ratios(table: pa.Table) -> Figure | None:
     """The mean ratio by score with 1.96 standard errors, and its distribution for both kinds of observations."""
-    bins, groups = _read_mean_ratios(table), _read_quantiles(table)
+    bins = _read_mean_ratios(table)
+    groups = _read_quantiles(table)
     if bins is None and not groups:
         return None
     alt = [
@@ -109,7 +110,9 @@ def _read_mean_ratios(table: pa.Table) -> Bins | None:
 
 def _read_quantiles(table: pa.Table) -> Kinds:
     """The quantiles of each kind's ratios, at even steps from the smallest to the largest, and how many it has."""
-    group, n, quantiles = texts(table, "group"), integers(table, "n"), table["quantiles"].to_pylist()
+    group = texts(table, "group")
+    n = integers(table, "n")
+    quantiles = table["quantiles"].to_pylist()
     groups = {}
     for kind in KINDS:
         for row in np.flatnonzero(group == kind):
@@ -121,9 +124,11 @@ def _read_quantiles(table: pa.Table) -> Kinds:
 
 def _means_panel(box: layout.Box, bins: Bins) -> Panel:
     """The mean of each bin that is drawn."""
-    near, alone = _near_bins(bins), np.isnan(bins.error)
+    near = _near_bins(bins)
+    alone = np.isnan(bins.error)
     middle = (bins.starts + np.where(np.isnan(bins.high), bins.starts + bins.width, bins.high)) / 2
-    several, single = near & ~alone, near & alone
+    several = near & ~alone
+    single = near & alone
     half = SE * bins.error[several]
     size = 4.5 if near.sum() <= 60 else 3
     layers = [
@@ -142,7 +147,8 @@ def _describe_far_bins(bins: Bins) -> str:
     if not far_bins.any():
         return ""
     starts = bins.starts[far_bins]
-    count, far = int(bins.n[far_bins].sum()), starts[np.abs(starts).argmax()]
+    count = int(bins.n[far_bins].sum())
+    far = starts[np.abs(starts).argmax()]
     return (
         f" Not drawn: {count:,} observation{'s'[: count > 1]} in far bins, to {drawing.format_number(float(far))} nats."
     )
@@ -151,7 +157,8 @@ def _describe_far_bins(bins: Bins) -> str:
 def _near_bins(bins: Bins) -> Any:
     """The mask of drawn bins: all except distant bins with few observations."""
     share = np.cumsum(bins.n) / bins.n.sum()
-    first, last = int((share >= 0.0005).argmax()), int((share >= 0.9995).argmax())
+    first = int((share >= 0.0005).argmax())
+    last = int((share >= 0.9995).argmax())
     edge = np.where(np.isnan(bins.low), bins.high, bins.low)
     reach = max(float(edge[last] - edge[first]), 1e-9)
     return (edge >= edge[first] - 0.5 * reach) & (edge <= edge[last] + 0.5 * reach)
@@ -203,7 +210,8 @@ def duplicates(table: pa.Table) -> Figure | None:
         f"{rest}"
     )
     drawn_pairs = order[:MAX_PAIRS]
-    rank, closest = integers(table, "rank")[drawn_pairs], distance[drawn_pairs]
+    rank = integers(table, "rank")[drawn_pairs]
+    closest = distance[drawn_pairs]
     names = np.array(_pair_kinds(table))[drawn_pairs]
     masks = {name: names == name for name in PAIR_LOOKS if (names == name).any()}
     size = 4.5 if len(drawn_pairs) <= 100 else 3
@@ -231,8 +239,10 @@ def duplicates(table: pa.Table) -> Figure | None:
 
 def _describe_duplicates(table: pa.Table, order: NDArray[np.int64]) -> str:
     """Describe the distances of the pairs, the number with different labels, and the closest pairs."""
-    distance, kind = numbers(table, "distance")[order], _pair_kinds(table)
-    row, partner = integers(table, "row")[order], integers(table, "other")[order]
+    distance = numbers(table, "distance")[order]
+    kind = _pair_kinds(table)
+    row = integers(table, "row")[order]
+    partner = integers(table, "other")[order]
     closest = ", ".join(
         f"{one} and {two} ({drawing.format_number(float(apart))})"
         for one, two, apart in zip(row[:NAMED_PAIRS], partner[:NAMED_PAIRS], distance[:NAMED_PAIRS], strict=True)
@@ -250,7 +260,8 @@ def _pair_kinds(table: pa.Table) -> list[str]:
     """Whether each pair's labels are the same; `pairs` for data without labels."""
     if not {"label", "other_label"} <= set(table.column_names):
         return ["pairs"] * table.num_rows
-    label, partner_label = numbers(table, "label"), numbers(table, "other_label")
+    label = numbers(table, "label")
+    partner_label = numbers(table, "other_label")
     if np.isnan(label).any() or np.isnan(partner_label).any():
         return ["pairs"] * table.num_rows
     return ["same label" if one == two else "different labels" for one, two in zip(label, partner_label, strict=True)]

@@ -99,7 +99,8 @@ class Statistics:
         """The value of the statistic over all labels without memorisation; None if unknown."""
         if not self.there or "null" not in self.table.column_names:
             return None
-        columns, null = self._columns, numbers(self.table, "null")
+        columns = self._columns
+        null = numbers(self.table, "null")
         is_requested = (
             (columns["score"] == score)
             & (columns["statistic"] == statistic)

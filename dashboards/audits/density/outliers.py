@@ -102,7 +102,8 @@ def _bin_order(table: pa.Table) -> NDArray[np.int64]:
 
 def _counts_panel(bins: OutlierBins, height: float) -> Panel:
     """Bars of both kinds, with the number of highly memorised observations if there is room."""
-    n, y = len(bins.low), np.arange(len(bins.low))
+    n = len(bins.low)
+    y = np.arange(len(bins.low))
     highest_count = max(float(counts.max()) for counts in bins.counts.values())
     legible = n <= MAX_LABELLED
     ticks = list(range(n)) if legible else np.unique(np.linspace(0, n - 1, 12).astype(np.int64)).tolist()
@@ -146,7 +147,8 @@ def _counts_panel(bins: OutlierBins, height: float) -> Panel:
 def _shares_panel(bins: OutlierBins, height: float) -> Panel:
     """The share of highly memorised observations, its interval, and a line at the overall share."""
     defined = ~np.isnan(bins.share)
-    y, colour = np.arange(len(bins.low))[defined], KIND_COLOURS["memorised"]
+    y = np.arange(len(bins.low))[defined]
+    colour = KIND_COLOURS["memorised"]
     memorised, regular = (float(counts.sum()) for counts in bins.counts.values())
     # Intervals of bins with few observations are wide and may exceed the axis.
     many = np.sum(list(bins.counts.values()), axis=0)[defined] >= MANY_OBSERVATIONS
@@ -166,11 +168,13 @@ def _shares_panel(bins: OutlierBins, height: float) -> Panel:
 
 def _describe_inliers(observations: Observations) -> str:
     """Describe the highly memorised observations that are not outliers; empty if U is unknown."""
-    u, high = observations.column("log_p_trained"), observations.high
+    u = observations.column("log_p_trained")
+    high = observations.high
     if not len(u) or len(u) != len(high):
         return ""
     defined = ~np.isnan(u)
-    u, high = u[defined], high[defined]
+    u = u[defined]
+    high = high[defined]
     if not high.any():
         return ""
     low, top = (float(end) for end in np.quantile(u, MIDDLE))
@@ -210,10 +214,10 @@ def example_bins(table: pa.Table, max_bins: int) -> Iterator[tuple[str, dict[str
         return
     order = _bin_order(table).tolist()
     rows = {kind: table[f"{kind}_rows"].to_pylist() for kind in KINDS}
-    examples = [
-        (bins.name(position), {kind: list(of_kind[index] or ()) for kind, of_kind in rows.items()})
-        for position, index in enumerate(order)
-    ]
+    examples = []
+    for position, index in enumerate(order):
+        of_bin = {kind: list(of_kind[index] or ()) for kind, of_kind in rows.items()}
+        examples.append((bins.name(position), of_bin))
     complete_bins = [(name, of_bin) for name, of_bin in examples if all(of_bin.values())]
     if complete_bins:
         yield from (

@@ -43,10 +43,10 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     if not isinstance(config, Density) or isinstance(config.question, KernelDensity):
         return Gallery(CAPTION, False, "The images cannot be shown: the audit has changed since the run.")
     data = config.question.data
-    places = " ".join(
-        f"{NAMES[name]}: {', '.join(str(observations.rows[index]) for index in members)}."
-        for name, members in groups.items()
-    )
+    rows_of_groups = []
+    for name, members in groups.items():
+        rows_of_groups.append(f"{NAMES[name]}: {', '.join(str(observations.rows[index]) for index in members)}.")
+    places = " ".join(rows_of_groups)
     rows = f"Rows of observations. {places}"
     if not (show_images or is_embedded(data.name)):
         hidden = describe_withheld(f"Images of {data.named().name}")
@@ -95,7 +95,8 @@ def score_pictures(
 
 
 def _observation_title(observations: Observations, index: int) -> str:
-    score, p = observations.column("m"), observations.column("p_value")
+    score = observations.column("m")
+    p = observations.column("p_value")
     words = f"row {observations.rows[index]}, M {drawing.format_number(float(score[index]))}"
     return words if not len(p) or np.isnan(p[index]) else f"{words}, p {p[index]:.2g}"
 

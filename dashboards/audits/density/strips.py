@@ -57,14 +57,15 @@ def class_scores(observations: Observations) -> Figure | None:
     """Median and middle 90 % of both scores for each label, the largest median first."""
     label = observations.column("label")
     names = np.unique(label[~np.isnan(label)])
-    spreads = [
-        strip(f"label {int(name)}", {score: values[label == name] for score, values in observations.scores.items()})
-        for name in names
-    ]
+    spreads = []
+    for name in names:
+        label_scores = {score: values[label == name] for score, values in observations.scores.items()}
+        spreads.append(strip(f"label {int(name)}", label_scores))
     label_strips = sorted((strip for strip in spreads if strip is not None), key=lambda strip: -strip.median)
     if len(label_strips) < 2:
         return None
-    drawn_strips, rest = label_strips, ""
+    drawn_strips = label_strips
+    rest = ""
     if len(label_strips) > layout.MOST:
         half = layout.MOST // 2
         drawn_strips = [*label_strips[:half], *label_strips[-half:]]
@@ -80,7 +81,8 @@ def class_scores(observations: Observations) -> Figure | None:
 
 def draw_strips(strips: Sequence[Strip], name: str, title: str, caption: str) -> Figure:
     """The strips, one below the other in their order, on one scale with a line at 0."""
-    scores = [score for score in SCORES if any(score in strip.spreads for strip in strips)]
+    existing_scores = {score for strip in strips for score in strip.spreads}
+    scores = [score for score in SCORES if score in existing_scores]
     rows = layout.rows([strip.name for strip in strips], legend.ROW + 0.08)
     layers: list[Layer] = [upright(0)]
     for series_index, score in enumerate(scores):

@@ -84,7 +84,8 @@ def _compare_densities(cells: list[Cell], setting: str) -> Figure | None:
         f"cell's {HIGH:.0%} quantile. Dashed: 0. n: {format_range([len(values) for values in all_scores])} "
         f"observations of each cell; no intervals.{_describe_cut(all_scores, limits)}"
     )
-    scores = [score for score in SCORES if any(score in cell.scores for cell in cells_with_scores)]
+    existing_scores = {score for cell in cells_with_scores for score in cell.scores}
+    scores = [score for score in SCORES if score in existing_scores]
     edges = np.linspace(*limits, BINS + 1)
     facets = []
     for score in scores:
@@ -102,7 +103,8 @@ def _compare_densities(cells: list[Cell], setting: str) -> Figure | None:
 def _describe_cut(all_scores: list[Array], limits: tuple[float, float]) -> str:
     """Describe the scores beyond the axis; empty without any."""
     outside = [values[(values < limits[0]) | (values > limits[1])] for values in all_scores]
-    max_count, far = max(map(len, outside)), np.concatenate(outside)
+    max_count = max(map(len, outside))
+    far = np.concatenate(outside)
     if not len(far):
         return ""
     return (
@@ -149,16 +151,13 @@ def _compare_learning_curves(cells: list[Cell], setting: str) -> Figure | None:
         "Statistics over all observations, after the evaluated epochs. Shade: 95 % intervals by the "
         f"jackknife; n: {repetitions} repetitions of each cell. Dashed: 0."
     )
-    alt = " ".join(
-        f"{name} after epoch {of_name[0][1].places[-1]}: "
-        f"{', '.join(f'{cell.name} {course.describe()}' for cell, course in of_name)}."
-        for name, of_name in curves.items()
-    )
-    cells_with_curves = [
-        cell
-        for cell in cells
-        if any(cell is cell_with_curve for of_name in curves.values() for cell_with_curve, _ in of_name)
-    ]
+    descriptions = []
+    for name, of_name in curves.items():
+        words = ", ".join(f"{cell.name} {course.describe()}" for cell, course in of_name)
+        descriptions.append(f"{name} after epoch {of_name[0][1].places[-1]}: {words}.")
+    alt = " ".join(descriptions)
+    indices_with_curves = {cell.index for of_name in curves.values() for cell, _ in of_name}
+    cells_with_curves = [cell for cell in cells if cell.index in indices_with_curves]
     facets = []
     for name, of_name in curves.items():
         lines = [curve(course, cell.look, marked=MARKED) for cell, course in of_name]

@@ -22,7 +22,8 @@ __all__ = ["figures", "gallery", "sweep"]
 
 def figures(run: Run) -> Iterable[Figure | None]:
     """The decisions first, then their evidence: scores, confidences, distances, power, baselines, training accuracy."""
-    of_targets, confidence = run.table("ratios"), run.table("confidences")
+    of_targets = run.table("ratios")
+    confidence = run.table("confidences")
     names = target_names(of_targets)
     return (
         decisions(run.table("decisions"), negligible(run)),

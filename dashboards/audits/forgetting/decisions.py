@@ -67,7 +67,9 @@ def legend_entries(rows: Sequence[Row], negligible: float | None) -> list[Any]:
 def figure_caption(rows: Sequence[Row], negligible: float | None) -> str:
     """The caption: estimate, rule, and the numbers of models and images."""
     bound = "a negligible share" if negligible is None else f"{100 * negligible:g} %"
-    numbers = {name: format_range([row[name] or 0 for row in rows]) for name in ("models", "images", "controls")}
+    numbers = {}
+    for name in ("models", "images", "controls"):
+        numbers[name] = format_range([row[name] or 0 for row in rows])
     return (
         "The share of D_Q that models with the target's effect hold, estimated from models trained on known shares. "
         "The line ends at the lower and the upper limit, each at 95 % on its side; an upper limit of 100 % includes "

@@ -57,6 +57,7 @@ def _part_pictures(name: str, part: Part, examples: list[Row]) -> Iterator[Pictu
 
 def _format_class_size(row: Row) -> str:
     """The number of images of the class, and of groups if images are grouped."""
-    images, groups = row["images"], row["groups"]
+    images = row["images"]
+    groups = row["groups"]
     count = f"{images:,} image{'s' * (images != 1)}"
     return count if groups == images else f"{count} in {groups:,} group{'s' * (groups != 1)}"

@@ -69,7 +69,8 @@ def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
     target_scores = list(_target_panels(table, decided))
     if not target_scores:
         return None
-    innocent, targets = target_scores[0].name == INNOCENT, sum(panel.name != INNOCENT for panel in target_scores)
+    innocent = target_scores[0].name == INNOCENT
+    targets = sum(panel.name != INNOCENT for panel in target_scores)
     visible = target_scores[: TARGETS + innocent]
     caption = figure_caption(target_scores, innocent) + layout.left_out_note(
         len(visible) - innocent, targets, "targets"

@@ -29,7 +29,8 @@ Distances = Mapping[ModelGroup, Array]
 
 def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     """A strip for each role: distances between query models (the null), to calibration models and to each target."""
-    below, two_sided = values_by_group(table, "below"), values_by_group(table, "ks")
+    below = values_by_group(table, "below")
+    two_sided = values_by_group(table, "ks")
     if not below or not two_sided:
         return None
     visible = dict(list(below.items())[: layout.MOST])
@@ -84,7 +85,8 @@ def _distances_caption(table: pa.Table, below: Distances) -> str:
     if ("query", -1) in below:
         null = "The first row is the null: pairs of models trained on D_Q, in either order. "
     if ("query", -1) in below and ("calibration", -1) in below:
-        farthest, nearest = float(below["query", -1].max()), float(below["calibration", -1].min())
+        farthest = float(below["query", -1].max())
+        nearest = float(below["calibration", -1].min())
         power = (
             f"Distance of the nearest calibration model: {drawing.format_number(nearest)}; of the farthest two query "
             f"models: {drawing.format_number(farthest)}. "
@@ -141,7 +143,8 @@ def fits(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     layers: list[Layer] = [upright(100 * ADEQUATE, BOUND)]
     for (group, values), height in zip(visible.items(), rows.y.tolist(), strict=True):
         colour, marker, _ = ROLES[group[0]]
-        apart, low = spread(values, height, 0.2), values < ADEQUATE
+        apart = spread(values, height, 0.2)
+        low = values < ADEQUATE
         layers += [
             marks(100 * values[~low], apart[~low], colour, marker, 5.5, markeredgewidth=0),
             marks(100 * values[low], apart[low], "ink", "X", 5.5, markeredgewidth=0),

@@ -54,7 +54,8 @@ class Power:
 @with_columns(NEEDED)
 def read_power(table: pa.Table) -> Power | None:
     """The rows with a share and a power; None if there are none."""
-    share, rate = numbers(table, "share"), numbers(table, "power")
+    share = numbers(table, "share")
+    rate = numbers(table, "power")
     rows = np.flatnonzero(~np.isnan(share) & ~np.isnan(rate))
     if not len(rows):
         return None

@@ -77,7 +77,9 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     if not all_models:
         return None
     everybody = sort_groups(model.who for model in all_models if model.who[0] != "partial")
-    models = {group: [model for model in all_models if model.who == group] for group in everybody}
+    models = {}
+    for group in everybody:
+        models[group] = [model for model in all_models if model.who == group]
     targets = [group for group in models if group[0] == "target"]
     visible = targets[:TARGETS]
     places = OddsAxis.from_models(all_models)
@@ -98,7 +100,8 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     panels = [_reference_panel(foot, references, models, distances, places)] if references else []
     for index, ((group, title), box) in enumerate(zip(titles.items(), target_boxes(len(titles)), strict=True)):
         layers = [*_target_layers(models[group], references, distances.get(group), places), set_heading(title)]
-        across, size = places.axis(index + ACROSS >= len(titles), narrow=True), _narrow_labels
+        across = places.axis(index + ACROSS >= len(titles), narrow=True)
+        size = _narrow_labels
         panels.append(
             Panel(
                 box,
@@ -209,9 +212,9 @@ def _describe_confidences(
     models: ConfidencesByGroup, distances: Mapping[str, LargestGap], names: Mapping[int, str]
 ) -> str:
     """The median confidence of each role and target, and the distances, in words."""
-    together = {
-        group: np.concatenate([model.confidence for model in group_models]) for group, group_models in models.items()
-    }
+    together = {}
+    for group, group_models in models.items():
+        together[group] = np.concatenate([model.confidence for model in group_models])
     medians = (
         f"{group_name(group, names)}: median c {_format_confidence(float(np.median(values)))}, "
         f"{100 * float((values >= 1).mean()):.0f} % at 1."
@@ -237,7 +240,8 @@ def read_confidences(table: pa.Table) -> list[ModelConfidences]:
         rows = pa.Table.from_batches([batch])
         role = batch.column("model").dictionary_encode()
         codes = numbers(pa.table({"code": role.indices}), "code")
-        values, resolution = numbers(rows, "confidence"), numbers(rows, "resolution")
+        values = numbers(rows, "confidence")
+        resolution = numbers(rows, "resolution")
         keys = np.stack([np.nan_to_num(codes, nan=-1), target_numbers(rows), integers(rows, "replicate")]).astype(
             np.int64
         )
@@ -250,15 +254,12 @@ def read_confidences(table: pa.Table) -> list[ModelConfidences]:
             of_model = parts.setdefault((name, int(keys[1, first]), int(keys[2, first])), [])
             places = resolution[first:last][is_known]
             of_model.append((values[first:last][is_known], float(np.nan_to_num(places).max())))
-    return [
-        ModelConfidences(
-            (role, target),
-            replicate,
-            np.sort(np.concatenate([values for values, _ in of_model])),
-            max(resolution for _, resolution in of_model),
-        )
-        for (role, target, replicate), of_model in sorted(parts.items())
-    ]
+    models = []
+    for (role, target, replicate), of_model in sorted(parts.items()):
+        confidence = np.sort(np.concatenate([values for values, _ in of_model]))
+        resolution = max(resolution for _, resolution in of_model)
+        models.append(ModelConfidences((role, target), replicate, confidence, resolution))
+    return models
 
 
 @dataclass(frozen=True)
@@ -279,7 +280,8 @@ class OddsAxis:
         for model in models:
             c = model.confidence
             inside = c[(c > 0) & (c < 1)]
-            n, saturated = n + len(c), saturated + int((c >= 1).sum())
+            n = n + len(c)
+            saturated = saturated + int((c >= 1).sum())
             if len(inside):
                 ends += np.quantile(log_odds(inside), (TAIL, 1.0), method="lower").tolist()
         low = float(np.clip(min(ends, default=0.0), LOWEST, -1.0))

@@ -53,7 +53,8 @@ class Ratio:
     @property
     def floor(self) -> float | None:
         """rho of models trained on all of D_Q."""
-        floor, distance = self.row.get("floor"), self.row.get("ks_calibration")
+        floor = self.row.get("floor")
+        distance = self.row.get("ks_calibration")
         if floor is None or distance is None or not finite(floor) or not finite(distance) or distance <= 0:
             return None
         return float(floor / distance)
@@ -66,7 +67,8 @@ class Ratio:
     @property
     def rule(self) -> str:
         """The number of triples in which the paper's rule calls the target forgotten; empty if unknown."""
-        forgotten, triples = self.two_sided_row.get("rule_forgotten"), self.two_sided_row.get("rule_triples")
+        forgotten = self.two_sided_row.get("rule_forgotten")
+        triples = self.two_sided_row.get("rule_triples")
         return f"{forgotten} of {triples}" if triples and forgotten is not None else ""
 
     def describe(self) -> str:
@@ -82,7 +84,9 @@ class Ratio:
 @with_columns(NEEDED)
 def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figure | None:
     """A row for each target: rho with its interval, and the positions of models of D_Q and of D_C."""
-    of_score = {score: [row for row in table.to_pylist() if row["score"] == score] for score in SCORES}
+    of_score = {}
+    for score in SCORES:
+        of_score[score] = [row for row in table.to_pylist() if row["score"] == score]
     two_sided = {row["target"]: row for row in of_score["published"]}
     paper = _published_ratios(summary)
     targets = [
@@ -222,7 +226,8 @@ def _explain_estimates(rows: Sequence[Ratio]) -> Iterator[str]:
 def _explain_references(rows: Sequence[Ratio]) -> Iterator[str]:
     floors = sorted({ratio.floor for ratio in rows if ratio.floor is not None})
     if floors:
-        lowest, highest = drawing.format_number(floors[0]), drawing.format_number(floors[-1])
+        lowest = drawing.format_number(floors[0])
+        highest = drawing.format_number(floors[-1])
         yield (
             "Dotted: models trained on all of D_Q have a rho of "
             f"{lowest if lowest == highest else f'{lowest} to {highest}'}, not 0, since two such models also differ."

@@ -58,7 +58,9 @@ def values_by_group(table: pa.Table, column: str) -> dict[ModelGroup, NDArray[np
     """The values of a column by role and target: query models, calibration models, then targets."""
     if column not in table.column_names:
         return {}
-    role, number, values = texts(table, "model"), target_numbers(table), numbers(table, column)
+    role = texts(table, "model")
+    number = target_numbers(table)
+    values = numbers(table, column)
     is_known = (role != "") & ~np.isnan(values)
     values_by_group = {}
     for group in sort_groups(zip(role[is_known].tolist(), number[is_known].tolist(), strict=True)):
@@ -75,7 +77,8 @@ def sort_groups(groups: Any) -> list[ModelGroup]:
 @with_columns(("query", "model", "replicate"), dict)
 def replicates(distances: pa.Table) -> dict[str, int]:
     """The numbers of query and calibration models in the table of distances; empty without it."""
-    role, replicate = texts(distances, "model"), integers(distances, "replicate")
+    role = texts(distances, "model")
+    replicate = integers(distances, "replicate")
     query = set(integers(distances, "query").tolist()) | set(replicate[role == "query"].tolist())
     return {"query": len(query), "calibration": len(set(replicate[role == "calibration"].tolist()))}
 

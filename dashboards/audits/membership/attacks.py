@@ -39,7 +39,11 @@ def _over_targets(table: pa.Table, across: str, up: str) -> dict[str, Curve]:
         values = numbers(rows_of[name,], up)
         unique_places = np.unique(places)
         means = [mean_over_targets(values[places == location]) for location in unique_places]
-        columns = ([getattr(mean, end) for mean in means] for end in ("value", "low", "high"))
+        columns = (
+            [mean.value for mean in means],
+            [mean.low for mean in means],
+            [mean.high for mean in means],
+        )
         curves[name] = Curve(unique_places, *(np.array(estimates, np.float64) for estimates in columns), n=means[0].n)
     return curves
 

@@ -97,9 +97,11 @@ def record_gallery(table: pa.Table, run: Run, show_images: bool) -> Gallery | No
     config = run.private_config
     if not isinstance(config, Membership):
         return Gallery(CAPTION, False, "The images cannot be drawn: the audit has changed since the run.")
-    words = " ".join(
-        f"{name}: {', '.join(str(row) for row in rows[places])}." for name, places in groups.items() if len(places)
-    )
+    rows_of_groups = []
+    for name, places in groups.items():
+        if len(places):
+            rows_of_groups.append(f"{name}: {', '.join(str(row) for row in rows[places])}.")
+    words = " ".join(rows_of_groups)
     data = config.data
     if not (show_images or is_embedded(data.name)):
         hidden = describe_withheld(f"Images of {data.named().name}")

@@ -85,12 +85,13 @@ def memorization(table: pa.Table) -> Figure | None:
 
 def answers(table: pa.Table) -> Figure | None:
     """Draw exact match and F1 of the four sets of questions, with the first gold answer: figures 2 to 4."""
-    curves_by_panel = {
-        score: {
-            name: panel_curve for name in LINES if (panel_curve := read_curve(table, name, score, "one")) is not None
-        }
-        for score in SCORES
-    }
+    curves_by_panel: dict[str, dict[str, Curve]] = {}
+    for score in SCORES:
+        curves_by_panel[score] = {}
+        for name in LINES:
+            panel_curve = read_curve(table, name, score, "one")
+            if panel_curve is not None:
+                curves_by_panel[score][name] = panel_curve
     curves_by_panel = {score: of_score for score, of_score in curves_by_panel.items() if of_score}
     if not curves_by_panel:
         return None

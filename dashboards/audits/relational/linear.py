@@ -116,16 +116,10 @@ def privacy(table: pa.Table) -> Figure | None:
 def _mechanism_facet(name: str, rows: Sequence[Row]) -> Facet:
     """Draw m over epsilon with intervals and bounds."""
     epsilons = [row["epsilon"] for row in rows]
-    bounds = [
-        line(
-            epsilons,
-            [row[column] if finite(row[column]) else np.nan for row in rows],
-            bound,
-            linestyle=dash,
-            linewidth=1.3,
-        )
-        for column, (_, bound, dash) in BOUNDS.items()
-    ]
+    bounds = []
+    for column, (_, bound, dash) in BOUNDS.items():
+        values = [row[column] if finite(row[column]) else np.nan for row in rows]
+        bounds.append(line(epsilons, values, bound, linestyle=dash, linewidth=1.3))
     with_interval = [row for row in rows if finite(row["low"])]
     path = drawing.segment_path(*([row[end] for row in with_interval] for end in ("epsilon", "low", "high")))
     colour, marker, _ = drawing.SERIES[0]

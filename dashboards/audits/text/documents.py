@@ -26,7 +26,8 @@ def effects(table: pa.Table) -> Figure | None:
     effect = numbers(table, "effect")
     if not len(effect) or np.isnan(effect).all():
         return None
-    times, is_found = integers(table, "repetitions"), integers(table, "found") == 1
+    times = integers(table, "repetitions")
+    is_found = integers(table, "found") == 1
     labels = {count: "once" if count == 1 else f"{count} times" for count in np.unique(times)}
     panel_rows = layout.rows([*labels.values()], legend.ROW)
     heights = 0.6 * ((np.arange(len(effect)) * GOLDEN) % 1 - 0.5)
@@ -35,7 +36,8 @@ def effects(table: pa.Table) -> Figure | None:
     for (count, label), y in zip(labels.items(), panel_rows.y, strict=True):
         in_row = times == count
         mean = float(np.nanmean(effect[in_row]))
-        other_rows, found_rows = in_row & ~is_found, in_row & is_found
+        other_rows = in_row & ~is_found
+        found_rows = in_row & is_found
         layers.append(marks(effect[other_rows], y + heights[other_rows], "canary", "o", 4.5, fillstyle="none"))
         layers.append(marks(effect[found_rows], y + heights[found_rows], "canary", "o", 4.5))
         layers.append(line([mean] * 2, [y - 0.35, y + 0.35], "accent", linewidth=2))

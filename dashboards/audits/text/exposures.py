@@ -41,7 +41,8 @@ def exposures(table: pa.Table) -> Figure | None:
     descriptions = []
     for (group, label), y in zip(labels.items(), rows.y, strict=True):
         in_row = groups == group
-        other_rows, found_rows = in_row & ~is_found, in_row & is_found
+        other_rows = in_row & ~is_found
+        found_rows = in_row & is_found
         mean = float(exposure[in_row].mean())
         layers.append(marks(control[in_row], y - 0.22 + 0.5 * scatter[in_row], "twin", "o", 4))
         layers.append(marks(exposure[other_rows], y + 0.16 + scatter[other_rows], "canary", "o", 4.5, fillstyle="none"))

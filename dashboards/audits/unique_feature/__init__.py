@@ -28,7 +28,8 @@ __all__ = ["figures", "gallery", "sweep"]
 def figures(run: Run) -> Iterable[Figure | None]:
     """The effect first, then the detection rate of each score, then correlates of memory."""
     pairs = Pairs(run.table("canary_scores"))
-    selected, retraced = run.table("chosen"), run.table("traced")
+    selected = run.table("chosen")
+    retraced = run.table("traced")
     return (
         evidence(run.table("evidence")),
         effect(pairs, run.summary),

@@ -37,16 +37,20 @@ def verdicts(table: pa.Table) -> Figure | None:
     names = set(table.column_names)
     if not names >= IN_FAMILY and not names >= AMONG_ALL:
         return None
-    p_value, is_called = numbers(table, "p_value"), integers(table, "called") == 1
+    p_value = numbers(table, "p_value")
+    is_called = integers(table, "called") == 1
     among_all = names >= AMONG_ALL
     if among_all:
         # Equal counts of cells would overlap.
         x_values = numbers(table, "read_out") + 0.5 * ((np.arange(table.num_rows) * GOLDEN) % 1 - 0.5)
-        caption, across = _glyph_caption(table), "cells of the glyph read out"
+        caption = _glyph_caption(table)
+        across = "cells of the glyph read out"
         null = float(numbers(table, "read_by_chance").mean())
     else:
         x_values = numbers(table, "shift")
-        caption, across, null = _family_caption(table), "shift towards the label, nats", 0.0
+        caption = _family_caption(table)
+        across = "shift towards the label, nats"
+        null = 0.0
     title = "Which canaries are remembered?"
     words = _describe_verdicts(integers(table, "canary"), p_value, is_called)
     wide = bool(p_value.min() < WIDE)
@@ -86,7 +90,8 @@ def verdicts(table: pa.Table) -> Figure | None:
 
 def _family_caption(table: pa.Table) -> str:
     """The caption for ranks in the feature's family."""
-    members, n = int(integers(table, "members").min()), table.num_rows
+    members = int(integers(table, "members").min())
+    n = table.num_rows
     fewest_called = int(np.ceil(n / (FDR * members) - 1e-9))
     floor = f" With this number of others, fewer than {fewest_called} could not be called." if fewest_called > 1 else ""
     return (
@@ -101,7 +106,8 @@ def _family_caption(table: pa.Table) -> str:
 
 def _glyph_caption(table: pa.Table) -> str:
     """The caption for ranks among all glyphs of the same ink."""
-    glyphs, inked = int(integers(table, "glyphs").min()), int(integers(table, "inked").max())
+    glyphs = int(integers(table, "glyphs").min())
+    inked = int(integers(table, "inked").max())
     chance = drawing.format_number(float(numbers(table, "read_by_chance").mean()))
     return (
         f"Each mark is one canary. Across: how many of its glyph's {inked} cells are among the {inked} cells in which "
@@ -220,8 +226,10 @@ def _share_steps(p_values: Array, smallest_p: float) -> tuple[Array, Array]:
 def read_ranks(table: pa.Table) -> Iterator[Ranks]:
     """Each score's p-values, in the table's order of scores."""
     for (score,), rows in groups(table, "score").items():
-        feature, p_value = texts(rows, "feature"), numbers(rows, "p_value")
-        is_known, was_drawn = ~np.isnan(p_value), integers(rows, "drawn") == 1
+        feature = texts(rows, "feature")
+        p_value = numbers(rows, "p_value")
+        is_known = ~np.isnan(p_value)
+        was_drawn = integers(rows, "drawn") == 1
         carried = is_known & (feature == "canary")
         if carried.any():
             other_p_values = np.sort(p_value[is_known & (feature == "other")])

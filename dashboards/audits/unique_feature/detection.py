@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -104,25 +103,25 @@ def _detection_chart(
 ) -> Chart:
     """The complete curves on the left, their beginning on the right, the legend below."""
     looks = estimator_looks([curve.estimator for curve in drawn_curves])
-    side, foot = 1.88, legend.LISTED * (len(drawn_curves) + 1) + 0.12
+    side = 1.88
+    foot = legend.LISTED * (len(drawn_curves) + 1) + 0.12
     height = side + foot + 0.85
-    panels = [
-        Panel(
+    panels = []
+    for x_start, x_limit in ((0.68, 1.0), (3.14, ZOOM)):
+        layers = [
+            line([0, 1], [0, 1], "muted", linewidth=1.2, linestyle=(0, (1, 2))),
+            upright(LEVEL, {"color": drawing.light("muted"), "linewidth": 0.9}),
+        ]
+        for curve in reversed(drawn_curves):
+            layers += _roc_layers(curve, looks[curve.estimator], operating.get(curve.estimator), x_limit)
+        panel = Panel(
             (x_start, foot + 0.55, side, side),
-            [
-                line([0, 1], [0, 1], "muted", linewidth=1.2, linestyle=(0, (1, 2))),
-                upright(LEVEL, {"color": drawing.light("muted"), "linewidth": 0.9}),
-                *chain.from_iterable(
-                    _roc_layers(curve, looks[curve.estimator], operating.get(curve.estimator), x_limit)
-                    for curve in reversed(drawn_curves)
-                ),
-            ],
+            layers,
             Axis(limits=(0, x_limit)),
             Axis("detection rate" if x_limit == 1.0 else "", (0, 1.02)),
             "all" if x_limit == 1.0 else f"up to {ZOOM:.0%}",
         )
-        for x_start, x_limit in ((0.68, 1.0), (3.14, ZOOM))
-    ]
+        panels.append(panel)
     middle = ((0.68 + side + 0.29) / drawing.WIDTH, (foot + 0.1) / height)
     entries = [(shorten(curve.estimator, LETTERS), looks[curve.estimator], curve.describe()) for curve in drawn_curves]
     return Chart(
@@ -163,8 +162,10 @@ def operating_points(table: pa.Table) -> dict[str, tuple[float, float]]:
     """Estimator -> the share of control models and of canary models that its own p-value calls at 5 %."""
     shares = {}
     for (name,), rows in groups(table, "estimator").items():
-        model, is_called = texts(rows, "model"), integers(rows, "called")
-        twins, canaries = is_called[model == "twin"], is_called[model == "canary"]
+        model = texts(rows, "model")
+        is_called = integers(rows, "called")
+        twins = is_called[model == "twin"]
+        canaries = is_called[model == "canary"]
         if len(twins) and len(canaries):
             shares[name] = (float(twins.mean()), float(canaries.mean()))
     return shares
@@ -188,12 +189,11 @@ def rates_by_models(summary: Sequence[Row]) -> Figure | None:
         "(dotted: rate without memory). Lines: 95 % intervals, hidden if narrower than the mark. The horizontal axis "
         "is not to scale."
     )
-    alt = " ".join(
-        f"{name}: "
-        + ", ".join(f"{drawing.format_number(row['estimate'])} with {row['models']:g}" for row in rows)
-        + "."
-        for name, rows in lines
-    )
+    descriptions = []
+    for name, rows in lines:
+        words = ", ".join(f"{drawing.format_number(row['estimate'])} with {row['models']:g}" for row in rows)
+        descriptions.append(f"{name}: {words}.")
+    alt = " ".join(descriptions)
     foot = legend.LISTED * len(lines) + 0.12
     places = sorted({row["models"] for _, rows in lines for row in rows})
     looks = estimator_looks([name for name, _ in lines])

@@ -23,7 +23,8 @@ def effect(pairs: Pairs, summary: Sequence[Row]) -> Figure | None:
     if not len(effects):
         return None
     effects = np.sort(effects)
-    n, mean = len(effects), float(effects.mean())
+    n = len(effects)
+    mean = float(effects.mean())
     row = find_row(summary, EFFECT, images="probe")
     interval = None if row is None or row["low"] is None or row["n"] != n else (row["low"], row["high"])
     pairs_of = f"{n} pair{'s' if n != 1 else ''} of trainings"
@@ -71,7 +72,8 @@ def separation(pairs: Pairs) -> Figure | None:
     available = {title: columns_pair for title, columns_pair in columns.items() if len(columns_pair[0])}
     if not available:
         return None
-    step, n = 1.5, max(len(canary) for canary, _ in available.values())
+    step = 1.5
+    n = max(len(canary) for canary, _ in available.values())
     facets = []
     for title, (canary, twin) in available.items():
         limits = drawing.padded_limits([*canary.tolist(), *twin.tolist()])

@@ -21,7 +21,8 @@ def evidence(table: pa.Table) -> Figure | None:
     """The product of the bets after each pair, from 1 before the first, and the limit at which it decides."""
     pairs = np.concatenate([[0], integers(table, "pair")])
     path = np.concatenate([[1.0], numbers(table, "evidence")])
-    ranks, members = integers(table, "rank"), int(integers(table, "members").min())
+    ranks = integers(table, "rank")
+    members = int(integers(table, "members").min())
     alpha = float(numbers(table, "level")[0])
     decided = np.flatnonzero(integers(table, "decided"))
     ends = f"decided after pair {decided[0] + 1}" if len(decided) else "not decided"

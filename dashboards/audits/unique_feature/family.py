@@ -127,13 +127,12 @@ def figure_caption(models: Sequence[RankedModel]) -> str:
     sizes = sorted({len(model.scores) - 1 for model in models})
     other_count = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     labels = {model.label is None for model in models}
-    towards = (
-        "the label of the canary"
-        if labels == {False}
-        else "the label that the feature favours"
-        if labels == {True}
-        else "its label, or, if that is unknown, the label that the feature favours"
-    )
+    if labels == {False}:
+        towards = "the label of the canary"
+    elif labels == {True}:
+        towards = "the label that the feature favours"
+    else:
+        towards = "its label, or, if that is unknown, the label that the feature favours"
     left_out = f" The first {MOST} of {len(models)} models are drawn." if len(models) > MOST else ""
     return (
         f"Each row is one model, with the feature (diamond) and {other_count} others of its family (dots at arbitrary "

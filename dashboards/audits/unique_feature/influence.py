@@ -42,7 +42,8 @@ def influence(pairs: Pairs, chosen_table: pa.Table, traced: pa.Table, summary: S
     if not marks_by_score:
         return None
     n = max(len(x) for x, _, _ in marks_by_score.values())
-    of_canaries, of_twins = correlation(summary), correlation(summary, "twin")
+    of_canaries = correlation(summary)
+    of_twins = correlation(summary, "twin")
     words = [f"Pearson's r {r}." for r in (of_canaries, of_twins) if r]
     words = [line if index == 0 else f"Control models: {line}" for index, line in enumerate(words)]
     words += [f"{SCORES[score]}: {_describe_halves(*of_score)}" for score, of_score in marks_by_score.items()]
@@ -62,7 +63,8 @@ def influence(pairs: Pairs, chosen_table: pa.Table, traced: pa.Table, summary: S
         )
         heading = f"{SCORES[score].partition(',')[0]}, nats{rest}"
         facets.append(Facet(scatter(*of_score, n), heading, x=across))
-    panels, height = facet_panels(facets, PANEL, gap=0.45), PANEL * len(marks_by_score) + 0.72
+    panels = facet_panels(facets, PANEL, gap=0.45)
+    height = PANEL * len(marks_by_score) + 0.72
     return Chart("influence", title, caption, " ".join(words), height, panels, legend_entries(n)).figure()
 
 
@@ -78,7 +80,8 @@ def scatter(x: Array, values: Array, twin: Array, n: int) -> list[Layer]:
 @with_columns(("row", "self_influence"), dict)
 def influence_by_row(table: pa.Table) -> dict[int, float]:
     """The self-influence of each training image in the model that never saw the feature."""
-    rows, values = integers(table, "row").tolist(), numbers(table, "self_influence").tolist()
+    rows = integers(table, "row").tolist()
+    values = numbers(table, "self_influence").tolist()
     carrying = integers(table, "with_feature").tolist() if "with_feature" in table.column_names else [0] * len(rows)
     return {row: value for row, value, carries in zip(rows, values, carrying, strict=True) if not carries and value > 0}
 
@@ -163,7 +166,8 @@ def decades(axes: Any) -> None:
 @with_columns(("end", "self_influence"), list)
 def influence_by_end(chosen_table: pa.Table) -> Iterator[tuple[str, Array]]:
     """The self-influence of the images chosen at either end."""
-    end, values = texts(chosen_table, "end"), numbers(chosen_table, "self_influence")
+    end = texts(chosen_table, "end")
+    values = numbers(chosen_table, "self_influence")
     for name in ENDS:
         of_end = values[(end == name) & (values > 0)]
         if len(of_end):

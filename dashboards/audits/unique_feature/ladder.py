@@ -70,7 +70,8 @@ def ladder(run: Run) -> Iterator[Figure]:
     if len(epsilons) < 2 or len(epsilons) < len(rungs_found):
         return
     rungs = sorted(rungs_found, key=lambda rung: (rung.epsilon is None, rung.epsilon))
-    levels = [level for level in LEVELS if any(level in rung.shares for rung in rungs)]
+    existing_levels = {level for rung in rungs for level in rung.shares}
+    levels = [level for level in LEVELS if level in existing_levels]
     deltas = sorted({rung.delta for rung in rungs if rung.delta is not None})
     counts = [share.n for rung in rungs for share in rung.shares.values()]
     n = f" n: {format_range(counts)} drawn features each." if counts else ""
@@ -115,9 +116,9 @@ def read_rung(cell: Run) -> Rung | None:
 
 def _bounded_shares(summary: Sequence[Row]) -> dict[float, Share]:
     """The shares of a cell with privacy by level, from its summary."""
-    by_level = {
-        name: {setting["level"]: row for setting, row in find_rows(summary, name)} for name in (ONE_MODEL, ALLOWED)
-    }
+    by_level = {}
+    for name in (ONE_MODEL, ALLOWED):
+        by_level[name] = {setting["level"]: row for setting, row in find_rows(summary, name)}
     return {
         level: Share(row["estimate"], row["low"], row["high"], row["n"], by_level[ALLOWED][level]["estimate"])
         for level, row in by_level[ONE_MODEL].items()

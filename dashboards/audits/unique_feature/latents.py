@@ -25,7 +25,8 @@ Panels = dict[tuple[str, str], Excitation]  # layer and kind of model
 @with_columns(NEEDED)
 def latents(table: pa.Table) -> Figure | None:
     """The rate at which the feature (up) and random patches (down) excite each unit, for each layer: figure 3b."""
-    rows_of, models = groups(table, "layer", "model"), _count_models(table)
+    rows_of = groups(table, "layer", "model")
+    models = _count_models(table)
     panels: Panels = {}
     for layer in list(dict.fromkeys(layer for layer, _ in rows_of))[-LAYERS:]:
         for kind in MODELS:
@@ -51,7 +52,8 @@ def _unit_panels(panels: Panels, top: float) -> Iterator[Panel]:
     for (name, kind), rates in panels.items():
         of_layer = [share for (layer, _), pair in panels.items() if layer == name for share in pair]
         largest = max(float(np.max(share)) for share in of_layer) or 1.0
-        units, lowest = len(rates[0]), (name, kind) in last
+        units = len(rates[0])
+        lowest = (name, kind) in last
         top -= PANEL + 0.35
         yield Panel(
             layout.wide_box(top, PANEL),
@@ -88,7 +90,8 @@ def figure_caption(models: dict[str, int], seeds: int) -> str:
 
 def excitation_rates(table: pa.Table, models: int) -> Excitation:
     """The mean rate at which the feature and random patches excite each unit; 0 for a unit without a row."""
-    unit, units = integers(table, "unit"), int(integers(table, "units").max())
+    unit = integers(table, "unit")
+    units = int(integers(table, "units").max())
     unique, random = (
         np.bincount(unit, np.nan_to_num(numbers(table, name)), units) / models for name in ("unique", "random")
     )
@@ -136,5 +139,6 @@ def _describe_units(units: list[int], rates: Excitation) -> str:
 
 def _count_models(table: pa.Table) -> dict[str, int]:
     """The number of models of each kind."""
-    pairs, model = np.stack([integers(table, "canary"), integers(table, "seed")], axis=1), texts(table, "model")
+    pairs = np.stack([integers(table, "canary"), integers(table, "seed")], axis=1)
+    model = texts(table, "model")
     return {kind: n for kind in MODELS if (n := len(np.unique(pairs[model == kind], axis=0)))}

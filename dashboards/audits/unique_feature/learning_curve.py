@@ -45,9 +45,10 @@ class LearningCurves:
 def learning_curve(table: pa.Table) -> Figure | None:
     """M_w, M and the validation loss by epoch, with the kept epochs (figure 3c)."""
     followed = {model: of_kind for model in MODELS if (of_kind := read_curves(table, model, MEASURES)) is not None}
-    measures_present = [
-        name for name in MEASURES if any(np.isfinite(of_kind.measures[name]).any() for of_kind in followed.values())
-    ]
+    measures_present = []
+    for name in MEASURES:
+        if any(np.isfinite(of_kind.measures[name]).any() for of_kind in followed.values()):
+            measures_present.append(name)
     if not set(measures_present) & set(SCORES):
         return None
     alt = " ".join(
@@ -118,7 +119,9 @@ def read_curves(table: pa.Table, model: str, measures: Iterable[str], first: int
 
 def _draw_curves(axes: Any, model: str, followed: LearningCurves, name: str) -> None:
     """A thin line for some models with a dot where each was kept from, over the mean of all with its interval."""
-    values, lined, alone = followed.measures[name], followed.lined(DRAWN), followed.models == 1
+    values = followed.measures[name]
+    lined = followed.lined(DRAWN)
+    alone = followed.models == 1
     epochs = np.arange(values.shape[1])
     colour = drawing.light(model if alone else f"{model}-thread")
     width = 1.8 if alone else 0.6
@@ -148,7 +151,8 @@ def _mean_over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array
 
     count = (~np.isnan(values)).sum(axis=0)
     where = np.flatnonzero((count * 2 >= len(values)) & (count > 1))
-    present_values, n = values[:, where], count[where]
+    present_values = values[:, where]
+    n = count[where]
     mean = np.nanmean(present_values, axis=0)
     half = stdtrit(n - 1, 0.975) * np.nanstd(present_values, axis=0, ddof=1) / np.sqrt(n)
     return where, mean, mean - half, mean + half
@@ -156,12 +160,14 @@ def _mean_over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array
 
 def _describe_curves(model: str, followed: LearningCurves, measures: Sequence[str]) -> str:
     """Describe the kept epochs and the mean scores before training and at them."""
-    n, kept_epochs = followed.models, followed.kept_epochs
+    n = followed.models
+    kept_epochs = followed.kept_epochs
     rows = np.flatnonzero(kept_epochs >= 0)
     words = []
     for name in measures:
         if name in SCORES:
-            before, kept_values = followed.measures[name][:, 0], followed.measures[name][rows, kept_epochs[rows]]
+            before = followed.measures[name][:, 0]
+            kept_values = followed.measures[name][rows, kept_epochs[rows]]
             means = [
                 drawing.format_number(
                     float(finite_values.mean()) if len(finite_values := values[~np.isnan(values)]) else None

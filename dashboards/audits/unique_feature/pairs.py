@@ -61,7 +61,12 @@ def describe_pairs(pairs: int) -> str:
 
 def mark(model: str, count: int) -> dict[str, Any]:
     """The look of a model's dots, which are smaller if there are many."""
-    size = 5.5 if count <= 30 else 4.0 if count <= 200 else 2.5
+    if count <= 30:
+        size = 5.5
+    elif count <= 200:
+        size = 4.0
+    else:
+        size = 2.5
     hollow = {"markerfacecolor": drawing.light("paper")} if model == "twin" and count <= 200 else {}
     return {
         "marker": MARKS[model],

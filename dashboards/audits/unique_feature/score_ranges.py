@@ -83,7 +83,8 @@ def _score_chart(
 def _spread_facet(title: str, names: list[int], spread: Spread, twin: Array, across: str) -> Facet:
     """A line for each canary over the band of the control models, labelled if there are few."""
     low, high = central_range(twin)
-    count, places = len(names), np.arange(len(names))
+    count = len(names)
+    places = np.arange(len(names))
     thread = line(*drawing.segment_path(places, spread.low, spread.high), "canary-thread", linewidth=_line_width(count))
     labels = [str(name) for name in names] if count <= NAMED else []
     return Facet(
@@ -111,9 +112,9 @@ def _scores_by_canary(canary: Array, values: Array) -> dict[int, Array]:
 def _seed_ranges(several: dict[int, Array]) -> Spread:
     """The range of each canary's scores, with a dot for each score and a stroke at their mean."""
     places = np.arange(len(several))
-    lows, highs, means = (
-        np.array([reduce(values) for values in several.values()]) for reduce in (np.min, np.max, np.mean)
-    )
+    lows = np.array([np.min(values) for values in several.values()])
+    highs = np.array([np.max(values) for values in several.values()])
+    means = np.array([np.mean(values) for values in several.values()])
     x = np.repeat(places, [len(values) for values in several.values()])
     mean = marks(places, means, "ink", "_", 2 + _line_width(len(places)), zorder=3)
     return Spread(lows, highs, x, np.concatenate(list(several.values())), (mean,))
@@ -122,7 +123,8 @@ def _seed_ranges(several: dict[int, Array]) -> Spread:
 def _describe_seed_ranges(several: dict[int, Array], twin: Array) -> str:
     """Describe the range of a canary's score over seeds."""
     low, high = central_range(twin)
-    lows, highs = (np.array([reduce(values) for values in several.values()]) for reduce in (np.min, np.max))
+    lows = np.array([np.min(values) for values in several.values()])
+    highs = np.array([np.max(values) for values in several.values()])
     inside = float(np.sqrt(np.mean([values.var(ddof=1) for values in several.values()])))
     crossing = int(((lows < 0) & (highs > 0)).sum())
     outside = int((lows > high).sum())
@@ -154,7 +156,8 @@ def evaluations(pairs: Pairs) -> Figure | None:
     title = "Does the score depend on the random patches?"
     alt = " ".join(f"{SCORES[score]}: {_describe_evaluations(*of_score[1:])}" for score, of_score in scores.items())
     panels = {score: (names, _evaluation_spread(values), twin) for score, (names, values, twin) in scores.items()}
-    across, entry = f"{models} canary models, sorted by their mean", "canary model: mean ± 1 standard deviation"
+    across = f"{models} canary models, sorted by their mean"
+    entry = "canary model: mean ± 1 standard deviation"
     return _score_chart("evaluations", title, caption, alt, panels, across, entry)
 
 
@@ -179,13 +182,15 @@ def _evaluation_table(canary: Array, seed: Array, values: Array, evaluation: Arr
 
 def _evaluation_spread(values: Array) -> Spread:
     """A dot for each model's mean, and a line of one standard deviation to either side."""
-    means, deviations = values.mean(axis=1), values.std(axis=1, ddof=1)
+    means = values.mean(axis=1)
+    deviations = values.std(axis=1, ddof=1)
     return Spread(means - deviations, means + deviations, np.arange(len(values)), means)
 
 
 def _describe_evaluations(values: Array, twin: Array) -> str:
     """Describe the range of the means, and the variation over evaluations and over trainings."""
-    means, deviations = values.mean(axis=1), values.std(axis=1, ddof=1)
+    means = values.mean(axis=1)
+    deviations = values.std(axis=1, ddof=1)
     over_trainings = drawing.format_number(float(twin.std(ddof=1))) if len(twin) > 1 else "unknown"
     return (
         f"from {drawing.format_number(float(means.min()))} to {drawing.format_number(float(means.max()))}, "

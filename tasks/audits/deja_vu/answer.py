@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,12 @@ from tasks.contract.ties import tie_rule
 from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided", NOT_ASSESSABLE)
+    **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided", NOT_ASSESSABLE)},
+    "memorised": replace(
+        ANSWERS["memorised"],
+        implication="Anyone who can use the model can infer which kind of object a training image showed, from a part "
+        "of the image without the object.",
+    ),
 }
 LEVEL = 0.025  # of the one-sided test
 UNLIKE = 0.01  # of the two-sided test of whether the reference distinguishes A from B
@@ -131,14 +137,16 @@ RULES = Rules[Evidence](
 LIMITS = (
     "The score is an average over images: even if the audit finds nothing, some images may be memorised. The answer "
     "describes this pair of trainings and an attacker who compares embeddings with public images; an attacker who "
-    "knows more may learn more. Only the class of the object is inferred. The score is 0 without memorisation only if "
-    "A and B are drawn at random from the same images; near copies within one set violate this."
+    "knows more may learn more. Only the class of the object is inferred. Without memorisation, the score is 0 "
+    "only if the training images and the comparison images are drawn at random from the same source, without near "
+    "copies within either set."
 )
 LIMITS_OF_GIVEN = (
     "The score is an average over images: even if the audit finds nothing, some images may be memorised. The answer "
     "describes this encoder, these images and an attacker who compares embeddings with public images; an attacker who "
     "knows more may learn more. Only the class of the object is inferred. The audit relies on the owner's statement of "
-    "which images the encoder was trained on, and on A and B being drawn at random from the same images."
+    "which images the encoder was trained on, and on a random draw of the training images (A) and the comparison "
+    "images (B) from the same source."
 )
 LIMITS_OF_SENT = (
     f"{LIMITS_OF_GIVEN} Crops are recognisable: the audit does not detect an owner who embeds whole images correctly "

@@ -8,7 +8,7 @@ from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.evidence import REFERENCE, TARGET, Evidence, is_given
 from tasks.audits.deja_vu.measures.scores import BOTH
 from tasks.audits.deja_vu.sentences import describe_view
-from tasks.contract.certificate import Boundary, NumberLine, number_per_hundred
+from tasks.contract.certificate import Boundary, NumberLine, advise_retraining, number_per_hundred
 from tasks.contract.summaries import blank_weak_interval
 
 SYMBOLS: Mapping[str, str] = {
@@ -28,7 +28,9 @@ NO_CONCLUSION = "The data do not support a conclusion."
 
 LIMIT_ACCESS = (
     "Assume that anyone who can query the model can learn which objects appear in the training images.",
-    "Train for fewer epochs or release only the backbone (layers=0 audits it), then audit again.",
+    advise_retraining(
+        first="release only the first layers of the network, without its projector (layers=0 audits them)"
+    ),
 )
 MORE_IMAGES = ("Audit more images (per_class, attack_images), or train again with another seed.",)
 REPEATED_IMAGES = (
@@ -112,7 +114,10 @@ def explain_score(config: DejaVu, evidence: Evidence) -> str:
             f"{_describe_counted(config)}"
         )
     target, reference = accuracies[TARGET, BOTH], accuracies[REFERENCE, BOTH]
-    models = f"a model names the object in {target} images that it was trained on, and another model in {reference}"
+    models = (
+        f"a model names the object in {target} images that it was trained on; another model, which was not trained on "
+        f"these images, names it in {reference} of them"
+    )
     if config.is_null:
         models = f"one model names the object in {target} images, and another model in {reference}"
     return f"{view} {models}. The difference is {size} percentage points ({interval}). {_describe_counted(config)}"
@@ -121,4 +126,4 @@ def explain_score(config: DejaVu, evidence: Evidence) -> str:
 def _describe_counted(config: DejaVu) -> str:
     if config.confident_percent == 100:
         return "All images count."
-    return f"Each model is judged on the {config.confident_percent} % of images for which it is most confident."
+    return f"These numbers count the {config.confident_percent} % of images for which each model is most confident."

@@ -8,6 +8,7 @@ Neither is the published score, which is above 0 even without memorisation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -36,7 +37,12 @@ from tasks.contract.ties import describe_ties, tie_rule
 from tasks.contract.verdict import ANSWERS, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    name: ANSWERS[name] for name in ("memorised", "not detected", "undecided", NOT_ASSESSABLE)
+    **{name: ANSWERS[name] for name in ("memorised", "not detected", "undecided", NOT_ASSESSABLE)},
+    "memorised": replace(
+        ANSWERS["memorised"],
+        implication="Training images left a trace in the models; whether models generate copies of them is a different "
+        "question.",
+    ),
 }
 
 
@@ -83,7 +89,7 @@ TOGETHER = Case[Evidence](
     "more p-values are at most {counted} % than chance explains: by chance alone, at most {surely} of 1,000 audits "
     "have that many (counted only if each p-value uses at least {draws} permutations, or all possible ones)",
     lambda evidence: evidence.by_chance <= SURELY,
-    "By chance alone, {surely} of 1,000 such audits have that many small p-values.",
+    "By chance alone, {surely} of 1,000 such audits have as many images that look memorised.",
     scope=FOLDS,
     applies=_leaves_out_folds,
     because=lambda _config, _evidence: ". The test of all observations together decides the answer.",

@@ -9,7 +9,7 @@ from tasks.audits.density.config import Memorization
 from tasks.audits.density.evidence import Evidence
 from tasks.audits.density.measures.scores import FOUND
 from tasks.audits.density.tail import LEVEL
-from tasks.contract.certificate import Boundary, NumberLine
+from tasks.contract.certificate import Boundary, NumberLine, advise_retraining
 from tasks.contract.summaries import blank_weak_interval
 
 SYMBOLS: Mapping[str, str] = {
@@ -28,8 +28,9 @@ ASKED = "Does a generative model that is trained in this way memorise individual
 NOTICE_OF_NULL = "This is a control run: no model was trained on the tested images. "
 
 REVIEW_IMAGES = (
-    "Review the images reported as memorised (table scores) before you share the model or images that it generates.",
-    "Train with fewer epochs, without near copies or with differential privacy (privacy.epsilon=8), then audit again.",
+    "Review the images reported as memorised before you share the model or images that it generates. The command "
+    "engram results RUN scores lists them.",
+    advise_retraining("privacy.epsilon=8", "remove near copies from the data"),
 )
 NEAR_COPIES = ("Check the data for near copies (question=duplicates): this audit cannot assess them.",)
 MORE_REPETITIONS = ("Run the audit with more repetitions (repetitions=20). Trained models are reused.",)
@@ -48,6 +49,7 @@ def format_factor(nats: float) -> str:
 def explain_count(config: Memorization, evidence: Evidence) -> Iterator[str]:
     """The number of memorised images, their strength and the number of false alarms."""
     count, n = evidence.count, evidence.identified_share["n"]
+    yield "The audit compares models that were trained on an image with models that were not."
     if not count:
         yield f"The audit identified none of the {n:,} tested images as memorised."
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -19,7 +20,11 @@ from tasks.contract.summaries import Name, Row, index_rows
 from tasks.contract.verdict import ANSWERS, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    name: ANSWERS[name] for name in ("forgotten", "not forgotten", "undecided", NOT_ASSESSABLE)
+    **{name: ANSWERS[name] for name in ("forgotten", "not forgotten", "undecided", NOT_ASSESSABLE)},
+    "not forgotten": replace(
+        ANSWERS["not forgotten"],
+        implication="If the data had to be removed from the model, this has not been achieved.",
+    ),
 }
 
 

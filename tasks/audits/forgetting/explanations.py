@@ -31,7 +31,7 @@ def explain_knowledge(_config: Any, evidence: TargetEvidence) -> str:
     if not evidence.lower_limit:
         return sentence
     limit = format_percent(evidence.lower_limit)
-    return f"{sentence} Models that hold at least {limit} of the data show a difference of this size."
+    return f"{sentence} A difference of this size indicates that it was trained on at least {limit} of the data."
 
 
 def explain_missing_answers(_config: Any, _evidence: TargetEvidence) -> str:

@@ -40,7 +40,7 @@ HOLD_BACK = (
 TO_THE_OWNER = (
     "Show this page to the owner of the model, with the tables listed below, and request a model that was trained "
     "without the data.",
-    "Audit the new model in the same way, with images that were not used before.",
+    "Audit the new model in the same way, with control images that were not used before.",
 )
 KEEP_AND_CHECK = (
     "Keep this page with the tables listed below.",

@@ -22,10 +22,10 @@ GIVEN_CONTROL = (
     "forgotten."
 )
 LIMITS = (
-    "The audit judges the data as a whole: a model may hold a share below the limit. It assumes that the control "
-    "images come from the same source as the data and were never used in training, and that the answers are those of "
-    "the model in use. “Forgotten”, unlike “not forgotten”, also assumes that the model was trained like the "
-    "comparison models."
+    "The audit judges the data as a whole: a model may have been trained on a share too small to be detected. It "
+    "assumes that the control images come from the same source as the data and were never used in training, and that "
+    "the answers are those of the model in use. “Forgotten”, unlike “not forgotten”, also assumes that the model was "
+    "trained like the comparison models."
 )
 # Measured with 1,500 draws in each of several worlds of MNIST: docs/forgetting_reference.md, "Error rates".
 SHARED_DRAW = (
@@ -110,8 +110,8 @@ def _describe_target(target: JudgedTarget) -> str:
 def _describe_correctness(evidence: Evidence) -> Iterator[str]:
     if evidence.right_count is not None and len(evidence.targets) > 1:
         yield (
-            f"Of {evidence.known_count} targets with known training, {evidence.right_count} are decided rightly and "
-            f"{evidence.wrong_count} wrongly."
+            f"For {evidence.known_count} targets with known training, the number of correct answers is "
+            f"{evidence.right_count}, and of wrong answers {evidence.wrong_count}."
         )
 
 

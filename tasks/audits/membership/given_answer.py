@@ -34,10 +34,10 @@ def describe_lead(_config: Membership, evidence: GivenEvidence) -> str:
     assert lead is not None  # otherwise the answer is *not assessable*
     assert found_records is not None
     sentence = (
-        f"the given model ranks {100 * lead['estimate']:.1f} percentage points higher on {found_records['n']:,} "
-        "records than on non-members, among models trained here without each record (0 if nothing is memorised; "
-        f"{p_in_words(lead['p_value'])} among these models); {found_records['estimate']:,.0f} records are identified "
-        f"individually (false discovery rate at most {100 * evidence.level:g} %){describe_power(evidence)}"
+        f"the given model ranks {100 * lead['estimate']:.1f} percentage points higher on the records "
+        f"({found_records['n']:,}) than on non-members, among models trained here without each record (0 if nothing is "
+        f"memorised; {p_in_words(lead['p_value'])} among these models); {found_records['estimate']:,.0f} records are "
+        f"identified individually (false discovery rate at most {100 * evidence.level:g} %){describe_power(evidence)}"
     )
     if read_setting(found_records)["score"] == "label":
         sentence += f". {LABELS_ALONE}"

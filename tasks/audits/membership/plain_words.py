@@ -8,7 +8,7 @@ from tasks.audits.membership.canary_evidence import CanaryEvidence
 from tasks.audits.membership.config import Halves, Membership
 from tasks.audits.membership.given_evidence import GivenEvidence
 from tasks.audits.membership.halves_evidence import HalvesEvidence
-from tasks.contract.certificate import NO_CONCLUSION_YET, NOT_ENOUGH, Boundary, NumberLine
+from tasks.contract.certificate import NO_CONCLUSION_YET, NOT_ENOUGH, PRIVACY, Boundary, NumberLine, advise_retraining
 from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.summaries import numerator
 from tasks.external.causes import as_sentence
@@ -17,8 +17,7 @@ CONTROL_RUN = "This is a control run: no model was trained on the tested records
 REMOVE_RECORDS = (
     "Review the identified records, and remove those that must not be identifiable. The command engram results RUN "
     "records lists them.",
-    "Train for fewer epochs, or with differential privacy, which limits the influence of each record "
-    "(privacy.epsilon=4). Then audit again.",
+    advise_retraining("privacy.epsilon=4"),
 )
 CHECK_PRIVACY = (
     "Do not rely on the promised privacy: check the implementation and its settings.",
@@ -26,8 +25,7 @@ CHECK_PRIVACY = (
 )
 LIMIT_PRIVACY = (
     "Treat the training data as disclosed to everyone who can use a model trained in this way.",
-    "Train with differential privacy, which limits the influence of each record, or with a smaller epsilon "
-    "(privacy.epsilon=1). Then audit again.",
+    f"Ask the technical team to train with {PRIVACY}, or with a smaller epsilon (privacy.epsilon=1). Then audit again.",
 )
 MORE_CANARIES = (f"{NO_CONCLUSION_YET} Audit with more canaries (canaries=1000) or more models (models=8).",)
 
@@ -120,13 +118,13 @@ def explain_certainty(_config: Membership, evidence: CanaryEvidence) -> str:
     if evidence.bound["estimate"] <= 0:
         return f"{design} This audit does not show that the model improves these guesses."
     lower_limit = certainty(evidence.bound["estimate"])
-    finding = f"The model lets an observer be at least {lower_limit:.3g} % certain about some test records"
+    finding = f"The model lets an observer be at least {lower_limit:.4g} % certain about some test records"
     if evidence.spent is None:
         return f"{design} {finding}. The training made no promise of privacy."
     promised = certainty(evidence.spent["estimate"])
     if evidence.exceeds_promise:
-        return f"{design} {finding}, although the training promised a limit of {promised:.3g} %."
-    return f"{design} {finding}, which is consistent with the promised limit of {promised:.3g} %."
+        return f"{design} {finding}, although the training promised a limit of {promised:.4g} %."
+    return f"{design} {finding}, which is consistent with the promised limit of {promised:.4g} %."
 
 
 def draw_certainty(_config: Membership, evidence: CanaryEvidence) -> NumberLine:
@@ -196,7 +194,12 @@ def explain_unlike_sets(_config: Membership, _evidence: GivenEvidence) -> str:
 def explain_unlike_model(_config: Membership, evidence: GivenEvidence) -> str:
     causes = as_sentence(evidence.likely_causes)
     if not evidence.is_steady:
-        return f"The model gave two different answers to the same image, so its answers cannot be compared. {causes}"
+        differing = evidence.differing
+        assert differing is not None
+        return (
+            f"The model gave two different answers to {numerator(differing)} of {differing['n']} repeated images, so "
+            f"its answers cannot be compared. {causes}"
+        )
     return (
         "The model differs from the comparison models even on images that no model was trained on. A difference "
         f"on the records could therefore have other reasons. {causes}"

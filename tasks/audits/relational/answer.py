@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -20,7 +21,12 @@ from tasks.contract.summaries import Row, index_rows
 from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided", NOT_ASSESSABLE)
+    **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided", NOT_ASSESSABLE)},
+    "memorised": replace(
+        ANSWERS["memorised"],
+        implication="Anyone who can query the model can obtain answers that are not in the text shown to it, but in "
+        "its training texts.",
+    ),
 }
 
 
@@ -149,9 +155,10 @@ RULES = Rules[Evidence](
 )
 
 LIMITS = (
-    "The result is an average over texts and clears no single one. Training and held-out questions must be drawn "
-    "alike: if training questions are easier to guess, the result is above 0 without memory. It applies only to these "
-    "questions, in this wording. A model that withholds answers, by intent or by design, is cleared."
+    "The result is an average over texts: a single text may be memorised even if the audit finds nothing. Training "
+    "and held-out questions must come from the same source at random: if training questions are easier to guess, the "
+    "result is above 0 without memory. It applies only to these questions, in this wording. The audit cannot detect "
+    "memory if the model withholds its answers."
 )
 LINEAR_LIMITS = "The linear model illustrates how memorisation develops. It is no evidence about any other model."
 

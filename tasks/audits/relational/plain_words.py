@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tasks.audits.relational.config import Relational, given_system, is_null
 from tasks.audits.relational.evidence import Evidence
-from tasks.contract.certificate import NOT_ENOUGH, Boundary, NumberLine, line_of, number_per_hundred
+from tasks.contract.certificate import NOT_ENOUGH, Boundary, NumberLine, advise_retraining, line_of, number_per_hundred
 
 SYMBOLS: Mapping[str, str] = {
     "m": "relational memorization: share of hidden answers that are given to training questions, minus that share for "
@@ -27,7 +27,7 @@ NOTICE_OF_NULL = (
 
 REMOVE_ANSWERS = (
     "Treat the answers in the training texts as disclosed to everyone who can query the model.",
-    "Remove them from the texts, or train for fewer epochs or with differential privacy, then audit again.",
+    advise_retraining(first="remove them from the texts"),
 )
 OTHER_QUESTIONS = ("Keep this page with the files that it names. Also audit other questions about the same texts.",)
 MORE_QUESTIONS = ("Audit with more questions (examples=0, held_out=0), or with more trainings (replicates=5).",)
@@ -54,7 +54,7 @@ def explain_share(_config: Relational, evidence: Evidence) -> str:
     low, high = (number_per_hundred(end) for end in sorted((sign * m["low"], sign * m["high"])))
     share = number_per_hundred(abs(m["estimate"]))
     return (
-        "We removed the answers from the texts and asked again. The model still answered "
+        "We removed the answers from the texts and asked again. The model still answered correctly "
         f"{train} of 100 questions about texts that it was trained on, and {held_out} of 100 about other texts. "
         f"After correction for common answers, it gives {share} {direction} answers in 100 about its training texts "
         f"(95 % interval: {low} to {high}; 0 would mean no memory)."

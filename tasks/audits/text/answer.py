@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -27,6 +28,10 @@ from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE,
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided", NOT_ASSESSABLE)},
+    "memorised": replace(
+        ANSWERS["memorised"],
+        implication="Anyone who can query the model can find out what its training texts contain.",
+    ),
     BROKEN: Meaning("the training is less private than its accountant states", "accused"),
     **REPRODUCTION,
     DISTINGUISHABLE: Meaning(

@@ -16,7 +16,7 @@ from tasks.audits.text.plain_words import interval_per_hundred, share_line
 from tasks.audits.text.question import Continued, Identifiers, Secrets
 from tasks.audits.text.secrets.ranks import UNEVEN
 from tasks.contract.certificate import Finding, number_per_hundred
-from tasks.contract.summaries import Row, p_in_words, row_name
+from tasks.contract.summaries import Row, numerator, p_in_words, row_name
 from tasks.contract.verdict import Answer, Meaning
 
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
@@ -88,11 +88,11 @@ def describe_extraction(copies: Copies, things: str) -> str:
             f", and control models {number_per_hundred(control['estimate'])} of 100 (difference "
             f"{difference['estimate']:.3f}, 95 % interval {difference['low']:.3f} to {difference['high']:.3f})"
         )
-    share = number_per_hundred(trained_row["estimate"])
+    reproduced = f"{numerator(trained_row):,} of {trained_row['n']:,} {things}"
     return (
-        f"Given the preceding text, models reproduce {share} of 100 {things} from their training texts word for word "
-        f"({trained_row['n']:,} {things}, 95 % interval {trained_row['low']:.3f} to {trained_row['high']:.3f}, "
-        f"{p_in_words(trained_row['p_value'])}){comparison}; guessing succeeds at most once in "
+        f"Given the preceding text, models reproduce {reproduced} from their training texts word for word (95 % "
+        f"interval {trained_row['low']:.3f} to {trained_row['high']:.3f}, {p_in_words(trained_row['p_value'])})"
+        f"{comparison}; guessing succeeds at most once in "
         f"{round(1 / trained_row['null']):,}."
     )
 
@@ -105,7 +105,7 @@ def extraction_finding(copies: Copies, things: str, level: float) -> Finding:
     if copies.control is not None:
         comparison = f" A model that never saw them completes {number_per_hundred(copies.control['estimate'])} of 100."
     sentence = (
-        f"Given the text before them, the model completes {round(trained_row['estimate'] * trained_row['n']):,} of "
+        f"Given the text before them, the model completes {numerator(trained_row):,} of "
         f"{trained_row['n']:,} {things} word for word{interval_per_hundred(trained_row)}.{comparison} A guess "
         f"succeeds at most once in {round(1 / trained_row['null']):,} attempts."
     )

@@ -7,6 +7,7 @@ feature in its family or compared with references decides (`single_models`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -24,6 +25,10 @@ from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE,
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **{answer: ANSWERS[answer] for answer in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided")},
+    "memorised": replace(
+        ANSWERS["memorised"],
+        implication="Others can test whether a feature such as this one was in its training images.",
+    ),
     PARTLY: Meaning("the model knows this feature or one that shares a part with it; the evidence does not show which"),
     NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
 }

@@ -205,7 +205,9 @@ class UniqueFeature(Ranged):
         """Who chose the draw of the family, and of a random glyph, in sentences."""
         assert self.given is not None
         subject = (
-            "The draw of the feature and its family" if self.has_bound_glyph else "The draw of the feature's family"
+            "The draw of the feature and of those that it is compared with"
+            if self.has_bound_glyph
+            else "The draw of the features that it is compared with"
         )
         return describe_draw(subject, self.given.commitment, self.given.nonce, self.given.nonce_by)
 

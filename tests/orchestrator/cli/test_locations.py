@@ -49,7 +49,7 @@ def store_commands() -> Iterator[str]:
 
 @pytest.mark.parametrize("name", sorted(store_commands()))
 @pytest.mark.parametrize("location", NOWHERE, ids=repr)
-def test_a_location_that_is_no_store_is_refused(name: str, location: str, tmp_path: Path) -> None:
+def test_invalid_store_location_is_refused(name: str, location: str, tmp_path: Path) -> None:
     arguments = [word.replace("{}", location) for word in ARGUMENTS.get(name, ("--store", "{}"))]
     completed = Here(tmp_path).run(*name.split(), *arguments)
     assert completed.returncode in (1, 2)
@@ -59,7 +59,7 @@ def test_a_location_that_is_no_store_is_refused(name: str, location: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", sorted(set(store_commands()) - {"store copy", "store sync"}))
-def test_an_empty_variable_is_no_store(name: str, tmp_path: Path) -> None:
+def test_empty_variable_is_refused(name: str, tmp_path: Path) -> None:
     here = Here(tmp_path)
     here.env = {"ENGRAM_STORE": ""}
     arguments = [word for word in ARGUMENTS.get(name, ()) if word not in ("--store", "{}")]

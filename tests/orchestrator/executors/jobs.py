@@ -90,7 +90,7 @@ def call(name: str, *values: float, first: int = 1, inputs: Sequence[str] = ()) 
     return Call(first, f"jobs.{name}", items)
 
 
-def _placed(config: Number, waits_for_go: bool = False) -> pa.Table:
+def run_and_locate(config: Number, waits_for_go: bool = False) -> pa.Table:
     """Take `value` seconds, or wait for `go` if `held`, and return the place, time and share of the GPU.
 
     Notes a measurement of the GPU.
@@ -115,17 +115,17 @@ def _placed(config: Number, waits_for_go: bool = False) -> pa.Table:
 
 def _placed_together(configs: Sequence[Number], inputs: Sequence[Inputs]) -> Iterator[tuple[int, pa.Table]]:
     for index, config in enumerate(configs):
-        yield index, _placed(config)
+        yield index, run_and_locate(config)
 
 
 @task(version=1, gpus=1.0, many=_placed_together)
 def on_gpu(config: Number, inputs: Inputs) -> pa.Table:
-    return _placed(config)
+    return run_and_locate(config)
 
 
 @task(version=1, gpus=1.0)
 def held_on_gpu(config: Number, inputs: Inputs) -> pa.Table:
-    return _placed(config, waits_for_go=True)
+    return run_and_locate(config, waits_for_go=True)
 
 
 @task(version=1, gpus=1.0)
@@ -164,7 +164,7 @@ def small_or_large(config: Number, inputs: Inputs) -> pa.Table:
 
 @task(version=1, trains=1)
 def on_cpu(config: Number, inputs: Inputs) -> pa.Table:
-    return _placed(config)
+    return run_and_locate(config)
 
 
 @task(version=1)

@@ -29,14 +29,14 @@ time.sleep(600)
 """
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         return " Z " not in Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
         return False
 
 
-def waits(pid: int) -> int:
+def voluntary_sleeps(pid: int) -> int:
     """The number of voluntary sleeps of a process. The guard sleeps once between two checks."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith("voluntary_ctxt_switches")]
@@ -77,10 +77,10 @@ def test_marked_processes_are_found_with_descendants() -> None:
     family_members = family(mark)
     assert {parent.pid, child} == set(family_members)
     assert sweep("another mark", {child: "another start"}) == 0  # a number that another process has got
-    assert alive(child)
+    assert is_alive(child)
     assert sweep(mark, family_members) == 2
     assert parent.wait() == -signal.SIGKILL
-    while alive(child):
+    while is_alive(child):
         time.sleep(0.01)
     assert sweep(mark, family_members) == 0
     parent.stdout.close()
@@ -112,10 +112,10 @@ def test_killed_driver_takes_marked_processes_along() -> None:
     driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True)
     assert driver.stdout is not None
     sleeper = int(driver.stdout.readline())
-    assert alive(sleeper)
+    assert is_alive(sleeper)
     driver.kill()
     driver.communicate()
-    wait_until_false(lambda: alive(sleeper))
+    wait_until_false(lambda: is_alive(sleeper))
 
 
 PARENT = """
@@ -135,9 +135,9 @@ def test_unmarked_child_ends_with_its_parent() -> None:
     driver = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     assert driver.stdout is not None
     guard, child = int(driver.stdout.readline()), int(driver.stdout.readline())
-    looks = waits(guard) + 3
-    wait_until_false(lambda: waits(guard) < looks)  # it gets to know the child
+    looks = voluntary_sleeps(guard) + 3
+    wait_until_false(lambda: voluntary_sleeps(guard) < looks)  # it gets to know the child
     driver.kill()
     driver.wait()
-    wait_until_false(lambda: alive(child))
+    wait_until_false(lambda: is_alive(child))
     driver.stdout.close()

@@ -27,7 +27,7 @@ FONT = File("/home/ann/fonts/hand.ttf", DIGEST)
 JANE = Words("JANE DOE", FONT, size=9)
 
 
-def written(folder: Path, **about: Any) -> Path:
+def write_run(folder: Path, **about: Any) -> Path:
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps({"audit": "unique_feature", **about}))
     return folder
@@ -99,8 +99,8 @@ def test_sweep_settings_keep_their_form(tmp_path: Path) -> None:
         config, feature=replace(JANE, words="JOHN ROE"), data=Dataset("folder:/home/ann/scans", DIGEST)
     )
     for name, cell_config in (("one", with_settings(config, epochs=3)), ("two", other_config)):
-        written(tmp_path / name, config=plain(cell_config), setting=None)
-    sweep = Disclosure().journal(written(tmp_path / "sweep", cells=["one", "two"], settings=settings))
+        write_run(tmp_path / name, config=plain(cell_config), setting=None)
+    sweep = Disclosure().journal(write_run(tmp_path / "sweep", cells=["one", "two"], settings=settings))
     one, two = sweep.about()["settings"]
     assert one == {
         "feature": "words:<4 and 3 letters>",
@@ -113,13 +113,13 @@ def test_sweep_settings_keep_their_form(tmp_path: Path) -> None:
 
 
 def test_config_of_a_removed_audit_withholds_all_text(tmp_path: Path) -> None:
-    folder = written(tmp_path / "old", config={"feature": {"words": "JANE DOE"}, "gone": [1, "x"], "n": 2.5})
+    folder = write_run(tmp_path / "old", config={"feature": {"words": "JANE DOE"}, "gone": [1, "x"], "n": 2.5})
     disclosed = {"feature": {"words": "<withheld>"}, "gone": [1, "<withheld>"], "n": 2.5}
     assert disclosed == Disclosure().journal(folder).about()["config"]
 
 
 def test_config_without_private_values_is_unchanged(tmp_path: Path) -> None:
-    folder = written(tmp_path / "run", config={"canaries": 3})
+    folder = write_run(tmp_path / "run", config={"canaries": 3})
     assert Journal(folder).about() == Disclosure().journal(folder).about()
 
 
@@ -131,7 +131,7 @@ def test_requested_settings_are_disclosed_like_the_config(tmp_path: Path) -> Non
         "question.canaries": "4",
     }
     request = {"preset": "quickstart", "set": fields, "sweep": {}, "tolerate": 0}
-    disclosed = Disclosure().journal(written(tmp_path / "one", config=config, asked=request)).about()["asked"]
+    disclosed = Disclosure().journal(write_run(tmp_path / "one", config=config, asked=request)).about()["asked"]
     public = {
         "feature.words": "<4 and 3 letters>",
         "question.data": "folder:scans#20x20",
@@ -142,7 +142,7 @@ def test_requested_settings_are_disclosed_like_the_config(tmp_path: Path) -> Non
 
 def test_removed_audit_withholds_requested_text(tmp_path: Path) -> None:
     request = {"set": {"words": "JANE DOE", "size": 5}, "sweep": {}}
-    folder = written(tmp_path / "one", config={"gone": "x"}, asked=request)
+    folder = write_run(tmp_path / "one", config={"gone": "x"}, asked=request)
     assert Disclosure().journal(folder).about()["asked"]["set"] == {"words": "<withheld>", "size": 5}
 
 
@@ -150,9 +150,9 @@ def test_requested_sweep_values_match_their_cells(tmp_path: Path) -> None:
     names = ("JANE DOE", "JOHN ROE")
     for name in names:
         config = plain(UniqueFeature(feature=replace(JANE, words=name)))
-        written(tmp_path / name, config=config, setting={"feature.words": name})
+        write_run(tmp_path / name, config=config, setting={"feature.words": name})
     settings = [{"feature.words": name, "canaries": 2} for name in names]
     request = {"set": {}, "sweep": {"feature.words": list(names), "canaries": ["2", "2.0"]}}
     about = {"cells": list(names), "settings": settings, "asked": request}
-    disclosed = Disclosure().journal(written(tmp_path / "sweep", **about)).about()["asked"]["sweep"]
+    disclosed = Disclosure().journal(write_run(tmp_path / "sweep", **about)).about()["asked"]["sweep"]
     assert disclosed == {"feature.words": ["<4 and 3 letters>", "<4 and 3 letters (2)>"], "canaries": [2]}

@@ -70,7 +70,7 @@ def test_unreadable_run_prevents_deletion(engram: Here) -> None:
 
 
 @pytest.mark.slow
-def test_a_bucket_is_cleared_likewise(s3: Server, tmp_path: Path) -> None:
+def test_garbage_in_a_bucket_is_deleted(s3: Server, tmp_path: Path) -> None:
     location = f"s3://{BUCKET}/audits"
     here = Here(tmp_path)
     here.env |= {**s3.env, "ENGRAM_RUNS": str(tmp_path / "engram-runs")}

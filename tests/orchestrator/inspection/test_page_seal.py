@@ -93,27 +93,27 @@ def test_sweep_lists_items_once_and_all_tables(store: Store) -> None:
     assert {0} == {table.stored for table in tables}
 
 
-def sealed(text: str = "An estimate of 0.37.") -> bytes:
+def sealed_page(text: str = "An estimate of 0.37.") -> bytes:
     element = page_seal.element(["toys-1"], [MODEL], [SUMMARY])
     return page_seal.seal_page(f"<p>{text}</p>{SHOWN}{element}").encode()
 
 
 def test_seal_is_read_back_with_special_characters() -> None:
-    page = sealed()
+    page = sealed_page()
     seal = page_seal.read(page, "report.html")
     assert (seal.runs, seal.audited, seal.tables) == (("toys-1",), (MODEL,), (SUMMARY,))
     assert page.count(seal.page.encode()) == 2
 
 
 def test_page_digest_is_sha256_with_zeros_inserted() -> None:
-    page = sealed()
+    page = sealed_page()
     seal = page_seal.read(page, "report.html")
     assert hashlib.sha256(page.replace(seal.page.encode(), b"0" * 64)).hexdigest() == seal.page
     assert seal.page == page_seal.digest_of_page(page, seal.page)
 
 
 def test_every_changed_character_is_detected() -> None:
-    page = sealed()
+    page = sealed_page()
     for position in range(len(page)):
         changed = page[:position] + (b"1" if page[position : position + 1] != b"1" else b"2") + page[position + 1 :]
         try:
@@ -124,7 +124,7 @@ def test_every_changed_character_is_detected() -> None:
 
 
 def test_zeros_shown_by_the_page_are_kept() -> None:
-    page = sealed("0" * 64)
+    page = sealed_page("0" * 64)
     seal = page_seal.read(page, "report.html")
     assert b"<p>" + b"0" * 64 in page
     assert seal.page == page_seal.digest_of_page(page, seal.page)
@@ -142,12 +142,12 @@ def test_zeros_shown_by_the_page_are_kept() -> None:
     ],
 )
 def test_unreadable_seal_gives_one_line_error(old: bytes, new: bytes) -> None:
-    page = sealed()
+    page = sealed_page()
     assert old in page
     with pytest.raises(page_seal.Unsealed, match=r"^the seal of report\.html cannot be read, so the page has been"):
         page_seal.read(page.replace(old, new), "report.html")
 
 
-def test_the_seal_is_json_as_it_stands() -> None:
-    text = sealed().partition(b'<template id="engram-seal">')[2].removesuffix(b"</template>")
+def test_seal_is_valid_json() -> None:
+    text = sealed_page().partition(b'<template id="engram-seal">')[2].removesuffix(b"</template>")
     assert MODEL.name == json.loads(text)["audited"][0]["name"]

@@ -43,7 +43,7 @@ def test_sweep_table_covers_cells_that_have_it(tmp_path: Path) -> None:
         results.read(journal, store, "part")
 
 
-def test_jointly_varying_columns_are_included(tmp_path: Path) -> None:
+def test_jointly_varying_settings_are_included(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store")
     report = start(resolve_cells(Spec("toys", "three")), store, HERE)
     table_view = results.read(Journal(store.folder("runs", report.run)), store, "summary")

@@ -42,7 +42,7 @@ def key(config: Config, inputs: tuple[str, ...] = (), function: Any = first) -> 
     return key_of(Job(function, config), inputs)
 
 
-def test_one_and_one_point_zero_are_one_value() -> None:
+def test_1_and_1_0_are_equal() -> None:
     assert key(Config(rate=1)) == key(Config(rate=1.0))
 
 
@@ -88,12 +88,12 @@ def test_every_field_is_in_key() -> None:
 
 
 @pytest.mark.parametrize("data", [Dataset("mnist")])
-def test_a_data_set_without_digest_has_no_key(data: Dataset) -> None:
+def test_data_set_without_digest_has_no_key(data: Dataset) -> None:
     with pytest.raises(SpecError, match="'mnist' has no digest yet"):
         key(Config(data=data))
 
 
-def test_a_value_without_a_stable_form_is_refused() -> None:
+def test_value_without_stable_form_is_refused() -> None:
     with pytest.raises(SpecError, match="finite"):
         key(Config(rate=math.nan))
     for config in (Undeclared({1, 2}), Undeclared(object()), object()):

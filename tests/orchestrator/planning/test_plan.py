@@ -218,7 +218,7 @@ def test_long_chain_is_planned_quickly() -> None:
     assert len(Plan.from_roots({"summary": tuple(reversed(a_chain(5000)))}).jobs) == 5000
 
 
-def test_links_that_come_after_each_other_are_refused() -> None:
+def test_circular_links_are_refused() -> None:
     one = Job(leaf, Number(0), after=Job(leaf, Number(1)))
     with pytest.raises(ValueError, match=r"plan\.leaf [0-9a-f]{12} comes after a link that comes after it"):
         Plan.from_roots({"summary": (one, Job(leaf, Number(1), after=one))})

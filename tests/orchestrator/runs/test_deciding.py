@@ -22,7 +22,7 @@ from orchestrator.scheduling.rounds import Rounds
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
-from tests.orchestrator.runs.test_lifecycle import HERE, _file, computed, logged
+from tests.orchestrator.runs.test_lifecycle import HERE, _file, computation_counts, logged_events
 
 # Ranks 20, 21, ... among 201 decide after the sixth, ranks from 150 on never do.
 ASKED = toys.Config(parts=12, first=20, level=0.05)
@@ -44,7 +44,7 @@ def summed(report: Report) -> list[float]:
 def test_run_ends_at_the_deciding_pair(store: Store, tmp_path: Path) -> None:
     report = run(store, replace(ASKED, folder=str(tmp_path)))
     assert (report.state, report.exit_code) == ("decided", 0)
-    assert set(range(20, 26)) == computed(tmp_path).keys()
+    assert set(range(20, 26)) == computation_counts(tmp_path).keys()
     assert [float(sum(range(20, 26)))] == summed(report)
     assert list(range(20, 26)) == report.table("parts")["number"].to_pylist()
     assert report.jobs == {"planned": 14, "stored": 8, "done": 8, "failed": 0}
@@ -102,7 +102,7 @@ def test_failed_pair_blocks_later_pairs(store: Store, tmp_path: Path) -> None:
     config = replace(ASKED, trouble="raise", at=23, folder=str(tmp_path))
     failed = run(store, config)
     assert (failed.state, failed.exit_code) == ("failed", 3)
-    assert not {30, 31} & computed(tmp_path).keys()  # the round of the failure is the last one
+    assert not {30, 31} & computation_counts(tmp_path).keys()  # the round of the failure is the last one
     (tmp_path / "mended").touch()
     assert resume(failed.run, store, HERE).state == "decided"
 
@@ -112,7 +112,7 @@ def test_failure_after_the_deciding_pair_is_irrelevant(
 ) -> None:
     monkeypatch.setattr(Driver, "slots", lambda _: 12)  # a round of all pairs
     report = run(store, replace(ASKED, trouble="raise", at=27, folder=str(tmp_path)))
-    assert set(range(20, 32)) == computed(tmp_path).keys()
+    assert set(range(20, 32)) == computation_counts(tmp_path).keys()
     assert (report.state, report.failures) == ("decided", ())
     assert [float(sum(range(20, 26)))] == summed(report)
 
@@ -179,7 +179,7 @@ def test_more_pairs_continue_and_may_decide(store: Store, tmp_path: Path) -> Non
     assert {**spec.set, "parts": 12} == longer.spec.set
     more = start([longer], store, HERE)
     assert (more.state, more.jobs["done"]) == ("decided", 3)
-    assert {1} == set(computed(tmp_path).values())
+    assert {1} == set(computation_counts(tmp_path).values())
     with pytest.raises(SpecError, match="most is 5; it must be above 5"):
         with_more_pairs(journal, 5)
     with pytest.raises(SpecError, match="this run was not started with --until decided"):
@@ -204,6 +204,6 @@ def test_run_until_decided_tolerates_no_failure(store: Store) -> None:
 
 
 def test_log_lists_unneeded_jobs_once(store: Store) -> None:
-    (event,) = [event for event in logged(store, run(store)) if event["event"] == "curtailed"]
+    (event,) = [event for event in logged_events(store, run(store)) if event["event"] == "curtailed"]
     assert len(event["keys"]) == 8
     assert len(event["instead"]) == 2

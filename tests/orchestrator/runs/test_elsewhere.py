@@ -51,7 +51,7 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-def computed(log: Path) -> Counter[int]:
+def computation_counts(log: Path) -> Counter[int]:
     path = log / "computed.log"
     return Counter(map(int, path.read_text().split())) if path.exists() else Counter()
 
@@ -122,7 +122,7 @@ def test_second_driver_elsewhere_is_refused(s3: Server, machine: Callable[[str],
     assert f"already has a driver: process {first.pid} on" in other_machine(*command, code=1).stderr
     (log / "go").touch()
     assert "finished" in first.communicate(timeout=HANGING)[0]
-    assert Counter(range(5)) == computed(log)
+    assert Counter(range(5)) == computation_counts(log)
     assert other_machine.json("status")["state"] == "finished"
 
 
@@ -137,7 +137,7 @@ def test_killed_run_continues_on_another_machine(s3: Server, machine: Callable[[
     assert other_machine.json("status")["state"] == "interrupted"
     ended = other_machine.json("resume", "--address", "none")
     assert (ended["state"], ended["jobs"]["stored"], ended["jobs"]["done"]) == ("finished", 7, 4)
-    assert Counter([*range(6), 3]) == computed(log)  # one was running when it died
+    assert Counter([*range(6), 3]) == computation_counts(log)  # one was running when it died
     assert here.json("status")["state"] == "finished"
     events = [json.loads(line) for line in s3.get(f"audits/runs/{ended['run']}/events.jsonl").splitlines()]
     assert sum(event["event"] == "started" for event in events) == 2
@@ -170,7 +170,7 @@ def test_decided_run_ends_equally_on_two_machines(
             apart, undisturbed_table = (read(*entry, name).table for entry in zip(journals, stores, strict=True))
             assert apart.equals(undisturbed_table)
     assert ended["state"] == "decided"
-    assert set(range(20, 26)) == computed(log).keys()
+    assert set(range(20, 26)) == computation_counts(log).keys()
 
 
 @pytest.mark.slow
@@ -193,7 +193,7 @@ def test_unreachable_server_pauses_the_run(s3: Server, machine: Callable[[str], 
     finally:
         s3.start()
     assert here.json(*command)["state"] == "finished"
-    assert Counter([*range(6), 3]) == computed(log)
+    assert Counter([*range(6), 3]) == computation_counts(log)
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ def session(store: Store, messages: list[str]) -> Session:
     return Session("both", parts, store, lambda event: messages.append(event["line"]) if "line" in event else None)
 
 
-def ended(run: str, state: State = "finished", done: int = 1) -> Report:
+def ended_report(run: str, state: State = "finished", done: int = 1) -> Report:
     return Report(run, "toys", state, {"planned": 3, "stored": 3, "done": done, "failed": 0})
 
 
@@ -86,7 +86,7 @@ def drawn_pages(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
 def test_cells_and_sweep_get_pages_and_failures_reported(
     session: Session, drawn_pages: list[tuple[str, bool]], messages: list[str], store: Store
 ) -> None:
-    sweep = replace(ended("both", "failed"), cells=(ended("one"), ended("two")))
+    sweep = replace(ended_report("both", "failed"), cells=(ended_report("one"), ended_report("two")))
     report = follow(session, sweep, execution=Execution())
     assert drawn_pages == [("one", False), ("two", False), ("both", False)]
     assert messages == ["the report cannot be drawn"]
@@ -96,7 +96,7 @@ def test_cells_and_sweep_get_pages_and_failures_reported(
 
 
 def test_failed_report_gives_exit_code_1(session: Session, drawn_pages: list[tuple[str, bool]], store: Store) -> None:
-    reports = [follow(session, ended(run), execution=Execution()) for run in ("one", "two")]
+    reports = [follow(session, ended_report(run), execution=Execution()) for run in ("one", "two")]
     assert [(report.state, report.exit_code) for report in reports] == [("finished", 0), ("finished", 1)]
     assert drawn_pages
 
@@ -104,14 +104,14 @@ def test_failed_report_gives_exit_code_1(session: Session, drawn_pages: list[tup
 @pytest.mark.parametrize(
     ("report", "execution", "expected"),
     [
-        (ended("one", done=0), Execution(), []),  # nothing has changed
-        (ended("one", done=1), Execution(), [("one", False)]),
-        (replace(ended("one", done=0), damaged=1), Execution(), [("one", False)]),
-        (ended("one", "failed", done=0), Execution(), [("one", False)]),
-        (ended("one", done=0), Execution(show_images=True), [("one", True)]),
-        (ended("one", "interrupted"), Execution(), []),
-        (ended("one", "paused"), Execution(), []),
-        (ended("one"), QUIET, []),
+        (ended_report("one", done=0), Execution(), []),  # nothing has changed
+        (ended_report("one", done=1), Execution(), [("one", False)]),
+        (replace(ended_report("one", done=0), damaged=1), Execution(), [("one", False)]),
+        (ended_report("one", "failed", done=0), Execution(), [("one", False)]),
+        (ended_report("one", done=0), Execution(show_images=True), [("one", True)]),
+        (ended_report("one", "interrupted"), Execution(), []),
+        (ended_report("one", "paused"), Execution(), []),
+        (ended_report("one"), QUIET, []),
     ],
 )
 def test_page_is_redrawn_only_after_changes(
@@ -129,13 +129,13 @@ def test_page_is_redrawn_only_after_changes(
 
 
 def test_missing_page_is_drawn_without_new_results(session: Session, drawn_pages: list[tuple[str, bool]]) -> None:
-    follow(session, ended("one", done=0), execution=Execution())
+    follow(session, ended_report("one", done=0), execution=Execution())
     assert drawn_pages == [("one", False)]
 
 
 def test_report_links_tracked_runs_and_names_failures(session: Session, messages: list[str]) -> None:
     delivery = Delivered(["not fully tracked"], {"one": "http://host/one", "both": "http://host/both"})
-    report = follow(session, replace(ended("both"), cells=(ended("one"), ended("two"))), delivery)
+    report = follow(session, replace(ended_report("both"), cells=(ended_report("one"), ended_report("two"))), delivery)
     assert messages == ["not fully tracked"]
     assert (report.mlflow, [cell.mlflow for cell in report.cells]) == ("http://host/both", ["http://host/one", None])
 
@@ -145,7 +145,7 @@ def test_tracking_is_abandoned_after_a_while(session: Session, monkeypatch: pyte
     monkeypatch.setattr("orchestrator.runs.finalise.time.monotonic", lambda: now)
     for state, hurried in (("finished", False), ("interrupted", True)):
         delivery, stop = Delivered([], {}), Stop()
-        report = ended("one", cast("State", state))
+        report = ended_report("one", cast("State", state))
         now = 100.0
         finalise.finish_run(report, session, QUIET, cast("Delivery", delivery), stop)
         assert not delivery.impatient()
@@ -166,7 +166,7 @@ def test_failed_sharing_is_reported_with_unchanged_state(
         raise StoreError("the bucket is away")
 
     monkeypatch.setattr(session, "share", share)
-    assert follow(session, ended("one")).state == "finished"
+    assert follow(session, ended_report("one")).state == "finished"
     assert (shared, messages) == ([True], ["the run's folder was not copied to the store yet: the bucket is away"])
 
 

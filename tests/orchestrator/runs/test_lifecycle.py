@@ -41,13 +41,13 @@ def run(
     return start([Cell("toys", toys.Config(**fields))], store, execution, observe)
 
 
-def computed(folder: Path) -> Counter[int]:
+def computation_counts(folder: Path) -> Counter[int]:
     """Count how often each part was computed."""
     log = folder / "computed.log"
     return Counter(map(int, log.read_text().split())) if log.exists() else Counter()
 
 
-def logged(store: Store, report: Report) -> list[dict[str, Any]]:
+def logged_events(store: Store, report: Report) -> list[dict[str, Any]]:
     return list(Journal(Path(store.location) / "runs" / report.run).events())
 
 
@@ -57,7 +57,7 @@ def test_run_computes_its_plan_and_tables(store: Store, tmp_path: Path) -> None:
     assert report.jobs == {"planned": 7, "stored": 7, "done": 7, "failed": 0}
     assert report.table("summary")["estimate"].to_pylist() == [15.0]
     assert list(range(6)) == report.table("parts")["number"].to_pylist()
-    assert Counter(range(6)) == computed(tmp_path)
+    assert Counter(range(6)) == computation_counts(tmp_path)
 
 
 def test_repeated_command_computes_nothing(store: Store, tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ def test_repeated_command_computes_nothing(store: Store, tmp_path: Path) -> None
     second = run(store, folder=str(tmp_path), events=events)
     assert first.run == second.run
     assert second.jobs == {"planned": 7, "stored": 7, "done": 0, "failed": 0}
-    assert Counter(range(6)) == computed(tmp_path)
-    (stored_results,) = [event["results"] for event in logged(store, second) if event["event"] == "stored"]
+    assert Counter(range(6)) == computation_counts(tmp_path)
+    (stored_results,) = [event["results"] for event in logged_events(store, second) if event["event"] == "stored"]
     assert {"toys.part": list(first.roots["parts"]), "toys.total": list(first.roots["summary"])} == stored_results
     assert [event["event"] for event in events] == ["step", "planned", "step", "finished"]
 
@@ -90,7 +90,7 @@ def test_jobs_that_fail_together_are_computed_alone(store: Store, tmp_path: Path
     events: list[Mapping[str, Any]] = []
     report = run(store, replace(HERE, together=4), events, parts=4, trouble="together", folder=str(tmp_path))
     assert report.state == "finished"
-    assert Counter(range(4)) == computed(tmp_path)
+    assert Counter(range(4)) == computation_counts(tmp_path)
     assert "RuntimeError: not all of these at once" in {event.get("cause") for event in events}
 
 
@@ -110,7 +110,7 @@ def test_resume_repeats_only_failed_jobs(store: Store, tmp_path: Path) -> None:
     (tmp_path / "mended").touch()
     report = resume(failed.run, store, HERE)
     assert report.jobs == {"planned": 7, "stored": 7, "done": 2, "failed": 0}
-    assert Counter({**dict.fromkeys(range(6), 1), 2: 2}) == computed(tmp_path)
+    assert Counter({**dict.fromkeys(range(6), 1), 2: 2}) == computation_counts(tmp_path)
     assert store.failure(failed.failures[0][0]) is None
 
 
@@ -144,7 +144,7 @@ def test_more_failures_than_tolerated_leave_no_summary(store: Store) -> None:
 def test_fail_fast_does_not_start_the_rest(store: Store, tmp_path: Path) -> None:
     report = run(store, replace(HERE, fail_fast=True), trouble="raise", at=0, folder=str(tmp_path))
     assert report.state == "failed"
-    assert Counter([0]) == computed(tmp_path)
+    assert Counter([0]) == computation_counts(tmp_path)
 
 
 @pytest.mark.parametrize("harm", ["cut", "flip", "empty", "delete", "swap"])
@@ -166,7 +166,7 @@ def test_damaged_result_is_recomputed_and_reported(store: Store, tmp_path: Path,
     events: list[Mapping[str, Any]] = []
     after = run(store, folder=str(tmp_path), events=events)
     assert after.state == "finished"
-    assert Counter({**dict.fromkeys(range(6), 1), 0: 2}) == computed(tmp_path)
+    assert Counter({**dict.fromkeys(range(6), 1), 0: 2}) == computation_counts(tmp_path)
     assert before.table("parts").column("number") == after.table("parts").column("number")
     if harm != "delete":  # a missing result is planned like a new one
         assert after.damaged == 1
@@ -188,7 +188,7 @@ def test_result_deleted_during_the_run_is_recomputed(store: Store, tmp_path: Pat
     assert report.state == "finished"
     assert report.damaged == 1
     assert {"missing"} == {event["event"] for event in events} - {"planned", "done", "finished", "step", "ready"}
-    assert Counter({**dict.fromkeys(range(6), 1), 0: 2}) == computed(tmp_path)
+    assert Counter({**dict.fromkeys(range(6), 1), 0: 2}) == computation_counts(tmp_path)
 
 
 def test_flipped_bit_costs_one_computation(store: Store, tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_flipped_bit_costs_one_computation(store: Store, tmp_path: Path) -> None
     after = run(store, replace(HERE, together=12), **fields)
     assert (after.state, after.exit_code) == ("finished", 0)
     assert (after.jobs["done"], after.jobs["failed"], after.damaged) == (13, 0, 1)
-    assert Counter(dict.fromkeys(range(13), 2)) == computed(tmp_path)
+    assert Counter(dict.fromkeys(range(13), 2)) == computation_counts(tmp_path)
 
 
 def test_second_driver_is_refused_while_first_lives(store: Store, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_second_driver_is_refused_while_first_lives(store: Store, tmp_path: Path
             refused.append(event["key"])
 
     start([Cell("toys", toys.Config(folder=str(tmp_path)))], store, HERE, observe)
-    assert (7, Counter(range(6))) == (len(refused), computed(tmp_path))
+    assert (7, Counter(range(6))) == (len(refused), computation_counts(tmp_path))
 
 
 def test_replaced_driver_writes_nothing_and_names_its_successor(store: Store) -> None:
@@ -261,7 +261,7 @@ def test_sweep_computes_shared_jobs_once(store: Store, tmp_path: Path) -> None:
     ]
     report = start(cells, store, HERE, None)
     assert report.state == "finished"
-    assert Counter(range(6)) == computed(tmp_path)
+    assert Counter(range(6)) == computation_counts(tmp_path)
     assert [cell.table("summary")["estimate"][0].as_py() for cell in report.cells] == [6.0, 6.0, 15.0, 15.0]
     assert report.jobs == {"planned": 10, "stored": 10, "done": 10, "failed": 0}
     resumed = resume(report.run, store, HERE)
@@ -281,7 +281,7 @@ def test_again_creates_a_new_run_reusing_results(store: Store, tmp_path: Path) -
     first = run(store, folder=str(tmp_path))
     second = run(store, replace(HERE, again=True), folder=str(tmp_path))
     assert f"{first.run}-2" == second.run
-    assert Counter(range(6)) == computed(tmp_path)
+    assert Counter(range(6)) == computation_counts(tmp_path)
 
 
 def test_time_limit_interrupts_and_the_command_continues(store: Store, tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_time_limit_interrupts_and_the_command_continues(store: Store, tmp_path:
     report = start(cells, store, execution, observe, clock=Clock(monotonic=lambda: done[0]))
     assert (report.state, report.exit_code, report.jobs["stored"]) == ("interrupted", 130, 3)
     assert start(cells, store, HERE).state == "finished"
-    assert Counter(range(8)) == computed(tmp_path)
+    assert Counter(range(8)) == computation_counts(tmp_path)
 
 
 def test_unreadable_plan_stops_the_run_unchanged(store: Store) -> None:
@@ -336,7 +336,7 @@ def test_run_with_another_key_format_is_not_resumed(store: Store, is_complete: b
         resume(report.run, store, HERE)
 
 
-def test_an_unknown_run_is_named(store: Store) -> None:
+def test_unknown_run_is_named(store: Store) -> None:
     with pytest.raises(SpecError, match="unknown run 'toys-x'"):
         resume("toys-x", store, HERE)
 
@@ -362,7 +362,7 @@ def ways(store: Store, report: Report) -> set[tuple[str, str]]:
     return {(record["way"], record["chosen_by"]) for record in records}
 
 
-def chosen(folder: Path) -> list[str]:
+def choosing_parts(folder: Path) -> list[str]:
     return (folder / "chosen.log").read_text().split()
 
 
@@ -375,7 +375,7 @@ def test_way_is_chosen_once_per_run(store: Store, tmp_path: Path) -> None:
     resumed = resume(report.run, store, HERE)
     assert resumed.jobs["done"] == 3
     assert {("stack", "part 0")} == ways(store, report)
-    assert chosen(tmp_path) == ["0"]
+    assert choosing_parts(tmp_path) == ["0"]
 
 
 def test_forced_way_changes_neither_choice_nor_run_name(store: Store, tmp_path: Path) -> None:
@@ -395,22 +395,22 @@ def test_forced_way_changes_neither_choice_nor_run_name(store: Store, tmp_path: 
     assert {("loop", "force")} == ways(store, run(store, replace(HERE, way="loop"), **fields))
     lose(auto)
     assert {("stack", "part 0")} == ways(store, resume(auto.run, store, HERE))
-    assert chosen(tmp_path) == ["0"]
+    assert choosing_parts(tmp_path) == ["0"]
 
 
 def test_each_run_or_sweep_chooses_once(store: Store, tmp_path: Path) -> None:
     fields: dict[str, Any] = {"trouble": "choose", "folder": str(tmp_path)}
     cells = [Cell("toys", toys.Config(parts=2, first=first, **fields)) for first in (0, 10)]
     swept = start(cells, store, HERE)
-    assert chosen(tmp_path) == ["0"]
+    assert choosing_parts(tmp_path) == ["0"]
     assert [path.name for path in Path(store.location, "runs", swept.run).glob("way*")] == ["ways"]
     for report in swept.cells:
         for key in Journal(Path(store.location) / "runs" / report.run).roots()["parts"]:
             (Path(store.location) / "results" / key[:2] / f"{key}.arrow").unlink()
     assert {2} == {resume(report.run, store, HERE).jobs["done"] for report in swept.cells}
-    assert chosen(tmp_path) == ["0"]
+    assert choosing_parts(tmp_path) == ["0"]
     run(store, parts=2, first=20, **fields)
-    assert chosen(tmp_path) == ["0", "20"]
+    assert choosing_parts(tmp_path) == ["0", "20"]
 
 
 def test_models_per_step_are_limited_by_call_size(store: Store, tmp_path: Path) -> None:
@@ -445,4 +445,4 @@ def test_killed_run_keeps_its_choice(store: Store, tmp_path: Path) -> None:
     (tmp_path / "slow").touch()
     report = run(store, **fields)
     assert ("finished", {("stack", "part 0")}) == (report.state, ways(store, report))
-    assert chosen(tmp_path) == ["0"]
+    assert choosing_parts(tmp_path) == ["0"]

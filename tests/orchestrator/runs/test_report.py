@@ -35,7 +35,7 @@ def run(store: Store, events: list[Mapping[str, Any]] | None = None, **fields: A
     return start([Cell("toys", toys.Config(**fields))], store, HERE, observe)
 
 
-def ended(report: Report) -> tuple[str, int]:
+def state_and_code(report: Report) -> tuple[str, int]:
     return report.state, report.exit_code
 
 
@@ -43,7 +43,7 @@ def result_path(store: Store, key: str) -> Path:
     return Path(store.location) / "results" / key[:2] / f"{key}.arrow"
 
 
-def computed(folder: Path) -> int:
+def computation_count(folder: Path) -> int:
     """The number of computations of parts, including repetitions."""
     return len((folder / "computed.log").read_text().split())
 
@@ -77,7 +77,7 @@ def test_dangling_link_is_quarantined_and_result_recomputed(store: Store, tmp_pa
     path.unlink()
     path.symlink_to(path.name if target == "itself" else target)
     repeated = run(store, folder=str(tmp_path))
-    assert (ended(repeated), repeated.jobs["done"], computed(tmp_path)) == (("finished", 0), 1, 7)
+    assert (state_and_code(repeated), repeated.jobs["done"], computation_count(tmp_path)) == (("finished", 0), 1, 7)
     assert path.is_file()
     assert list(store.verify(store.keys())) == []
 
@@ -90,14 +90,14 @@ def test_unreadable_result_pauses_the_run(store: Store, tmp_path: Path, monkeypa
         patch.setattr(os, "open", refusing(lambda opened_path, _: opened_path == path, errno.EACCES))
         events: list[Mapping[str, Any]] = []
         repeated = run(store, events, folder=str(tmp_path))
-    assert ended(repeated) == PAUSED
+    assert state_and_code(repeated) == PAUSED
     assert f"cannot read {path}: Permission denied" == repeated.note
     assert repeated.jobs == {"planned": 7, "stored": 6, "done": 0, "failed": 0}
     event_kinds = [event["event"] for event in events if event["event"] != "step"]
     assert event_kinds == ["planned", "paused"]  # no recomputation is announced
     assert status(Journal(store.folder("runs", report.run)), store).state == "paused"
-    assert ended(run(store, folder=str(tmp_path))) == ("finished", 0)
-    assert computed(tmp_path) == 6
+    assert state_and_code(run(store, folder=str(tmp_path))) == ("finished", 0)
+    assert computation_count(tmp_path) == 6
 
 
 def test_damaged_result_without_quarantine_pauses_the_run(store: Store, tmp_path: Path) -> None:
@@ -112,12 +112,12 @@ def test_damaged_result_without_quarantine_pauses_the_run(store: Store, tmp_path
     with pytest.raises(Unwritable):  # at once, if the store is opened again
         open_store(store.location)
     repeated = resume(report.run, store, HERE)
-    assert ended(repeated) == PAUSED
+    assert state_and_code(repeated) == PAUSED
     assert f"result {key} is damaged" in repeated.note
     assert str(quarantine) in repeated.note or "cannot be set aside" in repeated.note
     quarantine.unlink()
-    assert ended(run(open_store(store.location), folder=str(tmp_path))) == ("finished", 0)
-    assert computed(tmp_path) == 7
+    assert state_and_code(run(open_store(store.location), folder=str(tmp_path))) == ("finished", 0)
+    assert computation_count(tmp_path) == 7
 
 
 def test_cell_finishes_despite_anothers_unreadable_result(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,12 +159,12 @@ def test_refused_commit_pauses_the_run_at_once(
     with monkeypatch.context() as patch:
         patch.setattr(os, "link", refusing(lambda path, _: "tmp" in path.parts, number, os.link))
         report = run(store, folder=str(tmp_path))
-    assert ended(report) == PAUSED
+    assert state_and_code(report) == PAUSED
     assert "cannot write" in report.note
     assert f"({errno.errorcode[number]})" in report.note
-    assert computed(tmp_path) == 1
-    assert ended(run(store, folder=str(tmp_path))) == ("finished", 0)
-    assert computed(tmp_path) == 7
+    assert computation_count(tmp_path) == 1
+    assert state_and_code(run(store, folder=str(tmp_path))) == ("finished", 0)
+    assert computation_count(tmp_path) == 7
 
 
 # Logs and tables
@@ -185,11 +185,11 @@ def test_unwritable_log_pauses_the_run(store: Store, tmp_path: Path, monkeypatch
 
         report = start([Cell("toys", toys.Config(folder=str(tmp_path)))], store, HERE, fill)
     log = Path(store.location) / "runs" / report.run / "events.jsonl"
-    assert ended(report) == PAUSED
+    assert state_and_code(report) == PAUSED
     assert f"cannot write {log}: No space left on device" == report.note
     assert report.jobs["stored"] == 7
     repeated = run(store, folder=str(tmp_path))
-    assert (ended(repeated), computed(tmp_path)) == (("finished", 0), 6)
+    assert (state_and_code(repeated), computation_count(tmp_path)) == (("finished", 0), 6)
     assert list(range(6)) == rows(store, repeated)
 
 
@@ -197,12 +197,12 @@ def test_unwritable_tables_pause_the_run(store: Store, tmp_path: Path, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(pq, "write_table", full_disk)
         report = run(store, folder=str(tmp_path))
-    assert ended(report) == PAUSED
+    assert state_and_code(report) == PAUSED
     assert f"cannot write {store.location}/runs/{report.run}/tables/" in report.note
     assert "No space left on device" in report.note
     assert status(Journal(store.folder("runs", report.run)), store).state == "paused"
     repeated = run(store, folder=str(tmp_path))
-    assert (ended(repeated), computed(tmp_path)) == (("finished", 0), 6)
+    assert (state_and_code(repeated), computation_count(tmp_path)) == (("finished", 0), 6)
     assert list(range(6)) == rows(store, repeated)
 
 
@@ -223,7 +223,7 @@ def test_delayed_log_entries_keep_their_order(store: Store, monkeypatch: pytest.
                     patch.undo()
 
         report = start([Cell("toys", toys.Config())], store, HERE, fill)
-    assert ended(report) == ("finished", 0)
+    assert state_and_code(report) == ("finished", 0)
     events = list(Journal(Path(store.location) / "runs" / report.run).events())
     assert done == [event["key"] for event in events if event["event"] == "done"]
     kinds = [event["event"] for event in events if event["event"] not in ("ready", "running", "step")]
@@ -260,7 +260,7 @@ def test_differing_result_is_reported_with_its_location(store: Store, capsys: py
 
     name = run(open_store(str(Path(store.location).with_name("other")))).run
     report = start([Cell("toys", toys.Config())], store, HERE, observe)
-    assert (ended(report), report.differing) == (("finished", 0), 1)
+    assert (state_and_code(report), report.differing) == (("finished", 0), 1)
     assert len(list((Path(store.location) / "conflicts").glob("*.arrow"))) == 1
     assert verdict.display(report, store.location, json=True) == 0
     messages = capsys.readouterr().err

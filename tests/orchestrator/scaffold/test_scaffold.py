@@ -45,7 +45,7 @@ def test_new_audit_runs_and_passes_its_test(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["ab", "word_gap", "a_name_of_thirty_letters_and_no"[:30]])
-def test_a_new_audit_is_clean_for_ruff(tmp_path: Path, name: str) -> None:
+def test_new_audit_is_clean_for_ruff(tmp_path: Path, name: str) -> None:
     new_audit(name, tmp_path)
     for command in (
         ("ruff", "check", "--config", str(ROOT / "pyproject.toml"), str(tmp_path)),

@@ -81,7 +81,7 @@ def test_links_of_different_chains_share_calls(store: Store, tmp_path: Path, tog
     assert values(run_in_one_link(tmp_path, models=5, epochs=3)) == values(report)
 
 
-def test_a_chain_is_finished_before_others_begin(store: Store) -> None:
+def test_chain_is_finished_before_others_begin(store: Store) -> None:
     states_over_time: list[set[str]] = []
     cell = Cell("chains", chains.Config(models=3, epochs=3))
     report = start([cell], store, replace(HERE, together=1), lambda _: states_over_time.append(store.states()))
@@ -176,7 +176,7 @@ def test_tolerated_failure_leaves_out_its_later_links(store: Store, tmp_path: Pa
     assert Counter({"0:1": 1, **{f"1:{epoch}": 1 for epoch in range(1, 5)}}) == training_counts(tmp_path)
 
 
-def test_a_kept_state_lets_another_run_train_longer(store: Store, tmp_path: Path) -> None:
+def test_kept_state_is_extended_by_another_run(store: Store, tmp_path: Path) -> None:
     short = run(store, KEEPING, models=2, epochs=2, folder=str(tmp_path))
     assert set(short.roots["ends"]) == store.states()
     longer = run(store, models=2, epochs=4, folder=str(tmp_path))
@@ -236,7 +236,7 @@ def test_link_without_state_is_not_recomputed(store: Store, tmp_path: Path) -> N
     assert values(run_in_one_link(tmp_path, models=1, epochs=4)) == values(longer)
 
 
-def test_a_chain_runs_in_a_store_elsewhere(s3: Server, tmp_path: Path) -> None:
+def test_chain_runs_with_a_bucket(s3: Server, tmp_path: Path) -> None:
     store = open_store(f"s3://{BUCKET}/audits")
     fields: dict[str, Any] = {"models": 1, "epochs": 3, "folder": str(tmp_path), "trouble": "raise", "at": 3}
     failed = run(store, **fields)

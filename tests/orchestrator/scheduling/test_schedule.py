@@ -73,7 +73,7 @@ def test_stored_jobs_are_not_sent() -> None:
     assert list(plan.jobs)[2:] == [key for call in drain(Schedule(plan, stored_keys)) for key in call]
 
 
-def test_only_alike_jobs_share_a_call() -> None:
+def test_only_jobs_of_one_group_share_calls() -> None:
     plan = leaves_below_total(4, step=1)
     sizes = [len(call) for call in drain(Schedule(plan, set(), together=8))]
     assert sizes == [2, 2, 1]
@@ -109,7 +109,7 @@ def test_fail_fast_sends_nothing_after_a_failure() -> None:
     assert schedule.is_over
 
 
-def test_a_lost_worker_does_not_lose_its_jobs() -> None:
+def test_jobs_of_a_lost_worker_are_resent() -> None:
     plan = leaves_below_total(1)
     schedule = Schedule(plan, set())
     call = schedule.next()
@@ -150,7 +150,7 @@ def test_lost_node_never_counts_against_a_job() -> None:
     assert not schedule.failed
 
 
-def test_a_run_pauses_where_nothing_at_all_succeeds() -> None:
+def test_run_without_any_success_pauses() -> None:
     schedule = Schedule(leaves_below_total(1), set())
     delays = []
     while call := schedule.next():
@@ -170,7 +170,7 @@ def test_back_off_doubles_up_to_a_minute() -> None:
     assert delays == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
 
 
-def test_losses_are_forgotten_whenever_something_succeeds() -> None:
+def test_success_resets_the_count_of_losses() -> None:
     schedule = Schedule(leaves_below_total(2 * MAX_LOSSES), set())
     unlucky = schedule.next()
     for _ in range(2 * MAX_LOSSES - 1):
@@ -234,7 +234,7 @@ def test_missing_input_is_recomputed_before_its_reader() -> None:
     assert schedule.is_over
 
 
-def test_other_readers_of_a_missing_input_wait_too() -> None:
+def test_all_readers_of_a_missing_input_wait() -> None:
     base = Job(leaf, Number(0))
     readers = tuple(Job(total, Number(i), (base,)) for i in range(3))
     plan = Plan.from_roots({"summary": readers})
@@ -582,7 +582,7 @@ def test_unshared_gpu_gets_one_call_at_a_time() -> None:
     assert [(len(call.items), call.sharers, call.gpus) for call in send_all(schedule)] == [(40, 1, 1.0)]
 
 
-def test_gpus_that_come_and_go_are_followed() -> None:
+def test_calls_follow_a_changing_number_of_gpus() -> None:
     schedule = Schedule(trainings(100), set(), slots=4)
     assert (schedule.next() or Call(0, "", (), 1.0)).gpus == 0.0
     schedule.gpus = 1

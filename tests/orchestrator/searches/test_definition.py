@@ -44,7 +44,7 @@ from orchestrator.spec.specification import Spec
         (" log( 4..64 ) ", int, Range(4, 64, log=True, is_whole_number=True)),
     ],
 )
-def test_a_domain_is_read(domain_value: object, field_type: type | None, expected: object) -> None:
+def test_domain_is_parsed(domain_value: object, field_type: type | None, expected: object) -> None:
     parsed = domain("field", domain_value, field_type)
     assert expected == parsed
     assert expected == domain("field", str(parsed), field_type)  # as the folder of a search stores it

@@ -82,7 +82,7 @@ def test_value_of_another_type_is_refused(value: object, to: object, message: st
     assert message == str(caught.value)
 
 
-def test_a_field_is_replaced_by_its_dotted_path() -> None:
+def test_field_is_replaced_by_its_dotted_path() -> None:
     expected = Outer(inner=Inner(7))
     assert expected == replace_fields(Outer(), {"inner.size": "7"})
 
@@ -96,13 +96,13 @@ def test_a_field_is_replaced_by_its_dotted_path() -> None:
         ("count", 0, "count is 0; it must be at least 1"),
     ],
 )
-def test_an_unknown_or_refused_field_is_named(path: str, value: object, message: str) -> None:
+def test_unknown_or_refused_field_is_named(path: str, value: object, message: str) -> None:
     with pytest.raises(SpecError) as caught:
         replace_fields(Outer(), {path: value})
     assert str(caught.value).startswith(message)
 
 
-def test_plain_values_come_back_as_they_were() -> None:
+def test_plain_values_are_read_back_unchanged() -> None:
     config = Outer(rate=0.5, data=Dataset("mnist", "cd"), other=Inner(9), rows=(1, 2))
     assert config == coerce(plain(config), Outer, "config")
 

@@ -13,13 +13,13 @@ from orchestrator.spec.specification import Spec
 from orchestrator.spec.yaml_text import YamlError, parse_yaml
 
 
-def read(folder: Path, text: str | bytes) -> Spec:
+def read_text(folder: Path, text: str | bytes) -> Spec:
     path = folder / "asked.yaml"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return spec_file.read(path)
 
 
-def test_every_part_of_a_file_is_taken_over(tmp_path: Path) -> None:
+def test_every_section_of_a_file_is_read(tmp_path: Path) -> None:
     text = """
         audit: toys
         preset: few
@@ -29,23 +29,23 @@ def test_every_part_of_a_file_is_taken_over(tmp_path: Path) -> None:
     """
     execution = {"address": "none", "together": None, "stop_after": 3600.0, "tolerate": 2, "report": False}
     expected = Spec("toys", "few", {"parts": 3, "training.rate": 0.1}, {"label": ("a", "b")}, execution, "there")
-    assert expected == read(tmp_path, text)
+    assert expected == read_text(tmp_path, text)
 
 
 def test_none_is_text_and_null_sets_nothing(tmp_path: Path) -> None:
     text = "audit: toys\npreset: none\nexecution: {address: none, keep: none, store: null, tolerate: ~}\n"
-    assert Spec("toys", "none", execution={"address": "none", "keep": "none"}) == read(tmp_path, text)
+    assert Spec("toys", "none", execution={"address": "none", "keep": "none"}) == read_text(tmp_path, text)
 
 
 def test_number_or_text_is_read_for_mixed_options(tmp_path: Path) -> None:
     text = "audit: toys\nexecution: {together: 4, timeout: 90, stop_after: 1.5}\n"
-    assert read(tmp_path, text).execution == {"together": 4, "timeout": 90.0, "stop_after": 1.5}
+    assert read_text(tmp_path, text).execution == {"together": 4, "timeout": 90.0, "stop_after": 1.5}
     text = "audit: toys\nexecution: {together: '4', timeout: '90'}\n"
-    assert read(tmp_path, text).execution == {"together": 4, "timeout": 90.0}
+    assert read_text(tmp_path, text).execution == {"together": 4, "timeout": 90.0}
 
 
 def test_empty_section_sets_nothing(tmp_path: Path) -> None:
-    assert Spec("toys") == read(tmp_path, "audit: toys\nset:\nsweep:\nexecution:\n")
+    assert Spec("toys") == read_text(tmp_path, "audit: toys\nset:\nsweep:\nexecution:\n")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_empty_section_sets_nothing(tmp_path: Path) -> None:
 )
 def test_invalid_file_gives_line_with_position(tmp_path: Path, text: str | bytes, message: str) -> None:
     with pytest.raises(SpecError) as error:
-        read(tmp_path, text)
+        read_text(tmp_path, text)
     assert (message in str(error.value), len(str(error.value).splitlines())) == (True, 1)
     assert str(error.value).startswith(str(tmp_path / "asked.yaml"))
 

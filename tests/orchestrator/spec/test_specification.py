@@ -71,7 +71,7 @@ def test_equal_cells_of_a_sweep_are_one() -> None:
     assert [toys.Config(seconds=1.0)] == configs(Spec("toys", sweep={"seconds": ("1", "1.0", "1e0")}))
 
 
-def test_a_sweep_may_vary_the_scale() -> None:
+def test_sweep_can_vary_the_scale() -> None:
     cells = resolve.resolve_cells(Spec("toys", "few", sweep={"scale": ("tiny", "full")}))
     assert [(cell.config.parts, cell.setting) for cell in cells] == [(2, {"scale": "tiny"}), (6, {"scale": "full"})]
 
@@ -122,7 +122,7 @@ def test_configs_of_different_kinds_differ_as_one_part() -> None:
     assert list(config_parts.differing_paths(plain)) == ["a.c", "d"]
 
 
-def test_a_preset_without_a_config_is_refused() -> None:
+def test_preset_without_a_config_is_refused() -> None:
     with pytest.raises(ValueError, match="preset 'none' is an empty tuple"):
         Audit(toys.Config, toys.plan, {"none": ()}, toys.tiny)
 

@@ -19,7 +19,7 @@ from orchestrator.store.atomic_write import NO_LOCK_ERRORS, file_lock
 GUARD = 60  # seconds that only a hang lasts
 
 
-def test_of_two_linked_files_the_first_stays(tmp_path: Path) -> None:
+def test_linking_keeps_the_first_file(tmp_path: Path) -> None:
     path = tmp_path / "a"
     assert [
         atomic_write.link(tmp_path, path, b"fir", b"st"),
@@ -57,7 +57,7 @@ def test_refusal_names_path_reason_and_size(tmp_path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def free(path: Path) -> bool:
+def is_free(path: Path) -> bool:
     """Whether another process could take the lock at once."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -79,8 +79,8 @@ def hold(path: Path, connection: Connection) -> None:
 def test_lock_excludes_others_and_keeps_its_file(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with file_lock(path):
-        assert not free(path)
-    assert free(path)
+        assert not is_free(path)
+    assert is_free(path)
     assert os.listdir(tmp_path) == ["lock"]
 
 
@@ -107,7 +107,7 @@ def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     holder = multiprocessing.get_context("fork").Process(target=hold, args=(tmp_path / "lock", tells))
     holder.start()
     assert hears.poll(GUARD)
-    assert not free(tmp_path / "lock")
+    assert not is_free(tmp_path / "lock")
     holder.kill()
     holder.join()
     with file_lock(tmp_path / "lock"):
@@ -117,10 +117,10 @@ def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
 def test_lock_is_released_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="odd"), file_lock(tmp_path / "lock"):
         raise ValueError("odd")
-    assert free(tmp_path / "lock")
+    assert is_free(tmp_path / "lock")
 
 
-def failing(number: int) -> Callable[..., None]:
+def failing_flock(number: int) -> Callable[..., None]:
     def fail(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -129,14 +129,14 @@ def failing(number: int) -> Callable[..., None]:
 
 @pytest.mark.parametrize("number", sorted(NO_LOCK_ERRORS))
 def test_file_system_without_locks_is_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch.setattr(fcntl, "flock", failing(number))
+    monkeypatch.setattr(fcntl, "flock", failing_flock(number))
     with file_lock(tmp_path / "lock"):
         assert os.listdir(tmp_path) == ["lock"]
 
 
 def test_failing_lock_raises_and_leaks_no_handle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = len(os.listdir("/dev/fd"))
-    monkeypatch.setattr(fcntl, "flock", failing(errno.EIO))
+    monkeypatch.setattr(fcntl, "flock", failing_flock(errno.EIO))
     with pytest.raises(OSError, match="Input/output error"), file_lock(tmp_path / "lock"):
         raise AssertionError("it was not had")
     with pytest.raises(FileNotFoundError), file_lock(tmp_path / "nowhere" / "lock"):

@@ -50,7 +50,7 @@ def put_claim(bucket: Bucket, **changes: object) -> str:
     return holder.token
 
 
-def elsewhere(bucket: Bucket) -> str:
+def put_claim_elsewhere(bucket: Bucket) -> str:
     """Put a claim of a driver on another machine; its token."""
     return put_claim(bucket, **OTHER)
 
@@ -65,7 +65,7 @@ def test_second_driver_is_refused_and_told_the_first(bucket: Bucket) -> None:
 
 
 def test_driver_on_another_machine_is_left_alone(bucket: Bucket) -> None:
-    elsewhere(bucket)
+    put_claim_elsewhere(bucket)
     before = bucket.objects("claims")
     with pytest.raises(Held, match=r"process 77 on other\.cluster, since .*, last heartbeat \d+ s ago"):
         claims.claim(bucket, RUN)
@@ -117,7 +117,7 @@ def test_dead_or_silent_driver_is_replaced(
 
 
 def test_only_one_driver_takes_over_a_run(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere(bucket)
+    put_claim_elsewhere(bucket)
     dead = bucket.objects("claims")[0].tag
     monkeypatch.setattr(claims, "STALE", -1.0)
     with claims.claim(bucket, RUN):
@@ -141,7 +141,7 @@ def test_one_heartbeat_covers_all_runs_of_a_driver(bucket: Bucket) -> None:
 
 
 def test_age_of_a_claim_follows_the_stores_clock(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere(bucket)
+    put_claim_elsewhere(bucket)
     now = time.time()
     for away in (-7200.0, 7200.0):
         monkeypatch.setattr(claims.time, "time", lambda away=away: now + away)
@@ -190,7 +190,7 @@ def test_claim_is_renewed_and_its_loss_noticed(bucket: Bucket) -> None:
         bucket.delete(NAME)
         wait_until(lambda: bucket.holds(NAME))
         assert not claim.lost
-        elsewhere(bucket)
+        put_claim_elsewhere(bucket)
         wait_until(lambda: claim.lost)
         # A heart that kept beating would take the run back after the other driver has released it.
         wait_until(lambda: "claim" not in {thread.name for thread in threading.enumerate()})
@@ -264,6 +264,6 @@ def test_claim_uses_few_requests(served: Bucket, s3: Server) -> None:
 
 
 def test_drivers_elsewhere_are_known_by_run(bucket: Bucket, tmp_path: Path) -> None:
-    elsewhere(bucket)
+    put_claim_elsewhere(bucket)
     with claims.claim(bucket, "toys-mine"):
         assert {run: holder.host for run, holder in claims.living(bucket).items()} == {RUN: "other.cluster"}

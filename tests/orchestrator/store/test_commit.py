@@ -80,7 +80,7 @@ def with_dangling_link(root: Path) -> None:
     result_path(root).symlink_to("/nowhere")
 
 
-def broken(number: int) -> Callable[[], OSError]:
+def broken_call(number: int) -> Callable[[], OSError]:
     return lambda: OSError(number, os.strerror(number))
 
 
@@ -88,7 +88,7 @@ BEFORE = (with_empty_store, with_equal_result, with_other_result, with_damaged_r
 REFUSED = ((Names.FOLDER, errno.ENOSPC), (Names.FILE, errno.EIO))
 
 
-def trials(
+def interrupted_commits(
     tmp_path: Path, before: Callable[[Path], None], error: Callable[[], BaseException], names: Names = Names.FOLDER
 ) -> list[tuple[Path, Outcome | None, Disk]]:
     """One commit per system call, each in a new store in which that call fails."""
@@ -140,7 +140,7 @@ def check_store(root: Path, before: Callable[[Path], None]) -> None:
 def test_refused_commit_pauses_and_the_next_succeeds(
     tmp_path: Path, before: Callable[[Path], None], number: int
 ) -> None:
-    for root, outcome, disk in trials(tmp_path, before, broken(number)):
+    for root, outcome, disk in interrupted_commits(tmp_path, before, broken_call(number)):
         assert isinstance(outcome, Done | Refused), (outcome, disk.calls[-3:])
         if isinstance(outcome, Done):
             assert stored_result_values(LocalStore(root)) is not None
@@ -152,7 +152,7 @@ def test_refused_commit_pauses_and_the_next_succeeds(
 @pytest.mark.parametrize("names", [Names.FILE], indirect=True)
 @pytest.mark.parametrize("before", BEFORE)
 def test_commit_without_file_handles_is_resent(tmp_path: Path, before: Callable[[Path], None]) -> None:
-    for root, outcome, disk in trials(tmp_path, before, broken(errno.EMFILE)):
+    for root, outcome, disk in interrupted_commits(tmp_path, before, broken_call(errno.EMFILE)):
         assert isinstance(outcome, Done | Lost), (outcome, disk.calls[-3:])
         check_store(root, before)
 
@@ -161,7 +161,7 @@ def test_commit_without_file_handles_is_resent(tmp_path: Path, before: Callable[
 def test_crash_during_a_commit_leaves_no_torn_result(
     tmp_path: Path, before: Callable[[Path], None], names: Names
 ) -> None:
-    for root, outcome, disk in trials(tmp_path, before, Crash, names):
+    for root, outcome, disk in interrupted_commits(tmp_path, before, Crash, names):
         assert outcome is None
         restored_folders = [disk.after_power_cut(tmp_path / f"{root.name} {eager}", eager) for eager in (False, True)]
         check_store(root, before)

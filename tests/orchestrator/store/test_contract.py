@@ -104,7 +104,7 @@ def test_result_is_read_as_written(store: Store, location: StoreLocation) -> Non
     assert table("a") == pa.ipc.open_file(location.get(location.result("a"))).read_all()
 
 
-def test_an_absent_result_is_named(store: Store) -> None:
+def test_absent_result_is_named(store: Store) -> None:
     for read_method in (store.read, store.record, lambda name: store.record(name, check=False)):
         with pytest.raises(Absent, match=key("a")):
             read_method(key("a"))
@@ -323,7 +323,7 @@ def test_folder_with_other_files_is_refused(location: StoreLocation, tmp_path: P
     assert location.names("") == ["thesis.tex"]
 
 
-def test_a_newer_store_is_refused(store: Store, location: StoreLocation) -> None:
+def test_newer_store_format_is_refused(store: Store, location: StoreLocation) -> None:
     location.put("engram-store.json", b'{"format": 2}')
     with pytest.raises(StoreError, match="update Engram"):
         open_store(location.location)

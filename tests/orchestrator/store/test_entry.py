@@ -57,11 +57,11 @@ def test_invalid_key_is_refused(key: str) -> None:
     assert f"{key!r} is not a key: keys are 8 or more hexadecimal digits" == str(caught.value)
 
 
-def sealed(table: pa.Table = TABLE, **record: object) -> bytes:
+def seal_table(table: pa.Table = TABLE, **record: object) -> bytes:
     return b"".join(entry.seal(table, {"key": KEY, "task": "t", "version": 1, **record}))
 
 
-def passes(data: bytes) -> bool:
+def passes_check(data: bytes) -> bool:
     try:
         entry.check(memoryview(data))
     except entry.CorruptError:
@@ -70,7 +70,7 @@ def passes(data: bytes) -> bool:
 
 
 def test_sealed_table_is_read_back_with_its_record() -> None:
-    data = pa.py_buffer(sealed(seconds=0.5))
+    data = pa.py_buffer(seal_table(seconds=0.5))
     entry.check(memoryview(data))
     assert TABLE.schema == entry.unseal(data, KEY).schema
     assert str(TABLE.to_pylist()) == str(entry.unseal(data, KEY).to_pylist())
@@ -78,44 +78,46 @@ def test_sealed_table_is_read_back_with_its_record() -> None:
 
 
 def test_any_arrow_reader_reads_a_sealed_table() -> None:
-    assert str(TABLE.to_pylist()) == str(pa.ipc.open_file(pa.py_buffer(sealed())).read_all().to_pylist())
+    assert str(TABLE.to_pylist()) == str(pa.ipc.open_file(pa.py_buffer(seal_table())).read_all().to_pylist())
 
 
 def test_every_bit_flip_is_detected() -> None:
-    data = bytearray(sealed())
+    data = bytearray(seal_table())
     missed = []
     for bit in range(8 * len(data)):
         data[bit // 8] ^= 1 << bit % 8
-        if passes(data):
+        if passes_check(data):
             missed.append(bit)
         data[bit // 8] ^= 1 << bit % 8
     assert missed == []
-    assert passes(data)
+    assert passes_check(data)
 
 
 def test_every_truncation_and_extension_is_detected() -> None:
-    data = sealed()
-    assert [size for size in range(len(data)) if passes(data[:size])] == []
-    assert [more for more in (b"\0", b"ARROW1", data, bytes(64)) if passes(data + more) or passes(more + data)] == []
+    data = seal_table()
+    assert [size for size in range(len(data)) if passes_check(data[:size])] == []
+    assert [
+        more for more in (b"\0", b"ARROW1", data, bytes(64)) if passes_check(data + more) or passes_check(more + data)
+    ] == []
 
 
 def test_zeroed_part_is_detected() -> None:
-    data, generator = sealed(), random.Random(1)
+    data, generator = seal_table(), random.Random(1)
     for _ in range(500):
         start = generator.randrange(len(data) - 8)
         end = start + generator.randrange(1, 64)
         blank = data[:start] + bytes(len(data[start:end])) + data[end:]
-        assert (blank == data) == passes(blank)
+        assert (blank == data) == passes_check(blank)
 
 
 def test_file_of_another_key_is_detected() -> None:
     with pytest.raises(entry.CorruptError, match=KEY):
-        entry.unseal(pa.py_buffer(sealed()), "cd" * 32)
+        entry.unseal(pa.py_buffer(seal_table()), "cd" * 32)
 
 
 def test_marker_inside_values_is_harmless() -> None:
     text = entry.MARKER.decode() + "0" * 64
-    data = pa.py_buffer(sealed(pa.table({"text": [text]}), note=text))
+    data = pa.py_buffer(seal_table(pa.table({"text": [text]}), note=text))
     entry.check(memoryview(data))
     assert [text] == entry.unseal(data, KEY)["text"].to_pylist()
     assert text == entry.record_of(data, KEY)["note"]
@@ -123,26 +125,26 @@ def test_marker_inside_values_is_harmless() -> None:
 
 def test_schema_containing_the_marker_is_refused() -> None:
     with pytest.raises(ValueError, match="marks a stored file"):
-        sealed(pa.table({entry.MARKER.decode(): [1]}))
+        seal_table(pa.table({entry.MARKER.decode(): [1]}))
 
 
 def test_record_without_json_form_is_refused() -> None:
     with pytest.raises(ValueError, match="JSON"):
-        sealed(loss=float("nan"))
+        seal_table(loss=float("nan"))
     with pytest.raises(TypeError, match="serializable"):
-        sealed(config=object())
+        seal_table(config=object())
 
 
 def test_chunks_with_different_dictionaries_are_stored() -> None:
     chunks = pa.chunked_array([pa.array(["a", "b"]).dictionary_encode(), pa.array(["c"]).dictionary_encode()])
-    data = pa.py_buffer(sealed(pa.table({"name": chunks})))
+    data = pa.py_buffer(seal_table(pa.table({"name": chunks})))
     entry.check(memoryview(data))
     assert entry.unseal(data, KEY)["name"].to_pylist() == ["a", "b", "c"]
 
 
 def test_tables_without_rows_or_columns_are_stored() -> None:
     for table in (TABLE.slice(0, 0), TABLE.schema.empty_table(), pa.table({})):
-        data = pa.py_buffer(sealed(table))
+        data = pa.py_buffer(seal_table(table))
         entry.check(memoryview(data))
         assert table.schema == entry.unseal(data, KEY).schema
         assert json.loads(pa.ipc.open_file(data).metadata[b"engram.record"])["key"] == KEY
@@ -201,7 +203,7 @@ def test_floats_are_compared_by_their_bits() -> None:
     assert content(pa.table({"a": [float("nan")]})) == content(pa.table({"a": [float("nan")]}))
 
 
-def test_a_union_is_refused() -> None:
+def test_union_column_is_refused() -> None:
     union = pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])])
     with pytest.raises(TypeError, match="stable form"):
         content(pa.table({"a": union}))

@@ -41,7 +41,7 @@ lease.release()
 """
 
 
-def driver(*arguments: object) -> "subprocess.Popen[str]":
+def start_driver(*arguments: object) -> "subprocess.Popen[str]":
     pipe = subprocess.PIPE
     return subprocess.Popen(
         [sys.executable, "-c", HOLD, *map(str, arguments)],
@@ -67,7 +67,7 @@ def change(folder: Path, silent: float = 0.0, **fields: Any) -> None:
             os.utime(file, (time.time() - silent,) * 2)
 
 
-def alone(folder: Path, **options: Any) -> Lease:
+def acquire_one(folder: Path, **options: Any) -> Lease:
     return acquire([folder], **options)
 
 
@@ -79,7 +79,7 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture
 def killed_lease(tmp_path: Path) -> Path:
     """A folder with the lease of a driver that was killed."""
-    process = driver(tmp_path / "run")
+    process = start_driver(tmp_path / "run")
     assert next_line(process) == "have it"
     process.kill()
     process.communicate()
@@ -89,64 +89,64 @@ def killed_lease(tmp_path: Path) -> Path:
 def test_lease_is_held_until_released(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert holder(folder) is None
-    with alone(folder) as lease:
+    with acquire_one(folder) as lease:
         current_holder = holder(folder)
         assert current_holder
         assert (socket.gethostname(), os.getpid()) == (current_holder.host, current_holder.pid)
         assert not lease.lost
     assert holder(folder) is None
     lease.release()
-    alone(folder).release()
+    acquire_one(folder).release()
 
 
 def test_second_driver_is_refused_and_told_the_first(tmp_path: Path) -> None:
-    process = driver(tmp_path / "run")
+    process = start_driver(tmp_path / "run")
     assert next_line(process) == "have it"
     with pytest.raises(Held) as refused:
-        alone(tmp_path / "run")
+        acquire_one(tmp_path / "run")
     line = str(refused.value)
     assert f"run already has a driver: process {process.pid} on {socket.gethostname()}, since 20" in line
     assert f"stop it (kill {process.pid})" in line
     assert "\n" not in line
     process.communicate("\n")
-    alone(tmp_path / "run").release()
+    acquire_one(tmp_path / "run").release()
 
 
 def test_second_lease_in_one_process_is_refused(run: Path) -> None:
-    with alone(run), pytest.raises(Held):
-        alone(run)
+    with acquire_one(run), pytest.raises(Held):
+        acquire_one(run)
 
 
 def test_suspended_driver_keeps_its_lease(run: Path) -> None:
-    process = driver(run)
+    process = start_driver(run)
     assert next_line(process) == "have it"
     process.send_signal(signal.SIGSTOP)
     change(run, silent=3600)
     with pytest.raises(Held):
-        alone(run)
+        acquire_one(run)
     process.kill()
     process.communicate()
 
 
 def test_lease_of_a_killed_driver_is_taken_over(killed_lease: Path) -> None:
     assert holder(killed_lease) is None
-    with alone(killed_lease) as lease:
+    with acquire_one(killed_lease) as lease:
         assert not lease.lost
 
 
 def test_uncollected_killed_driver_counts_as_dead(run: Path) -> None:
-    process = driver(run)
+    process = start_driver(run)
     assert next_line(process) == "have it"
     os.kill(process.pid, signal.SIGKILL)  # and no wait: its parent is busy
     wait_until(lambda: holder(run) is None)
-    alone(run).release()
+    acquire_one(run).release()
     process.communicate()
 
 
 def test_reused_process_number_is_no_driver(killed_lease: Path) -> None:
     change(killed_lease, pid=os.getpid())
     assert holder(killed_lease) is None
-    alone(killed_lease).release()
+    acquire_one(killed_lease).release()
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def test_reused_process_number_is_no_driver(killed_lease: Path) -> None:
 def test_driver_elsewhere_is_judged_by_its_heartbeat(killed_lease: Path, elsewhere: dict[str, str]) -> None:
     change(killed_lease, silent=50, **elsewhere)
     with pytest.raises(Held, match=r"last heartbeat 5[0-9] s ago"):
-        alone(killed_lease)
+        acquire_one(killed_lease)
     change(killed_lease, silent=70)
     assert holder(killed_lease) is None
-    alone(killed_lease).release()
+    acquire_one(killed_lease).release()
 
 
 def test_silence_is_measured_by_file_system_clock(killed_lease: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,11 +167,11 @@ def test_silence_is_measured_by_file_system_clock(killed_lease: Path, monkeypatc
     for away in (-7200, 7200):
         monkeypatch.setattr(time, "time", lambda away=away: now + away)
         with pytest.raises(Held, match=r"last heartbeat \d s ago"):
-            alone(killed_lease)
+            acquire_one(killed_lease)
     monkeypatch.undo()
     change(killed_lease, silent=70)
     monkeypatch.setattr(time, "time", lambda: now - 7200)
-    alone(killed_lease).release()
+    acquire_one(killed_lease).release()
 
 
 def test_single_heartbeat_from_the_future_is_discarded(killed_lease: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_single_heartbeat_from_the_future_is_discarded(killed_lease: Path, monke
     assert holder(killed_lease)  # a mere reader cannot tell
     monkeypatch.setattr(lease_module, "STALE", 0.05)
     monkeypatch.setattr(lease_module, "BEAT", 0.1)
-    alone(killed_lease, tell=lines.append).release()
+    acquire_one(killed_lease, tell=lines.append).release()
     [line] = lines
     assert re.search(r"run: the last heartbeat of process \d+ on another is 3[56]\d\d s in the future", line)
 
@@ -189,7 +189,7 @@ def test_repeated_heartbeats_from_the_future_count_as_alive(killed_lease: Path) 
     change(killed_lease, silent=-3600, host="another")
     beat = killed_lease.parent / DRIVERS / f"{json.loads((killed_lease / 'lease.json').read_text())['token']}.json"
     with pytest.raises(Held, match="last heartbeat 0 s ago"):
-        alone(killed_lease, tell=lambda line: os.utime(beat, (time.time() + 3605,) * 2))
+        acquire_one(killed_lease, tell=lambda line: os.utime(beat, (time.time() + 3605,) * 2))
 
 
 def test_without_heartbeat_file_the_lease_time_counts(killed_lease: Path) -> None:
@@ -197,9 +197,9 @@ def test_without_heartbeat_file_the_lease_time_counts(killed_lease: Path) -> Non
     beat.unlink()
     change(killed_lease, host="another")
     with pytest.raises(Held):
-        alone(killed_lease)
+        acquire_one(killed_lease)
     os.utime(killed_lease / "lease.json", (time.time() - 70,) * 2)
-    alone(killed_lease).release()
+    acquire_one(killed_lease).release()
 
 
 def test_unreadable_lease_is_held_until_old(run: Path) -> None:
@@ -208,15 +208,15 @@ def test_unreadable_lease_is_held_until_old(run: Path) -> None:
     for text in ("", "{", "[]", "{}", '{"pid": 1}', "null", "1"):
         path.write_text(text)
         with pytest.raises(Held, match="unreadable"):
-            alone(run)
+            acquire_one(run)
         os.utime(path, (time.time() - 61,) * 2)
-        alone(run).release()
+        acquire_one(run).release()
 
 
 @pytest.mark.parametrize("dead", [False, True])
 def test_exactly_one_of_concurrent_drivers_wins(tmp_path: Path, killed_lease: Path, dead: bool) -> None:
     folder = killed_lease if dead else tmp_path / "new"
-    drivers = [driver(folder, tmp_path / "go") for _ in range(8)]
+    drivers = [start_driver(folder, tmp_path / "go") for _ in range(8)]
     assert [next_line(process) for process in drivers] == ["ready"] * 8
     (tmp_path / "go").touch()
     answers = [next_line(process) for process in drivers]
@@ -247,7 +247,7 @@ def test_heartbeat_does_not_wait_for_the_disk(run: Path, monkeypatch: pytest.Mon
     def slow(handle: int) -> None:
         raise AssertionError("a heartbeat was synced")
 
-    lease = alone(run, heart=False)
+    lease = acquire_one(run, heart=False)
     monkeypatch.setattr(os, "fsync", slow)
     lease.renew()
     monkeypatch.undo()
@@ -255,7 +255,7 @@ def test_heartbeat_does_not_wait_for_the_disk(run: Path, monkeypatch: pytest.Mon
 
 
 def test_driver_gets_all_its_runs_or_none(tmp_path: Path) -> None:
-    with alone(tmp_path / "b"):
+    with acquire_one(tmp_path / "b"):
         with pytest.raises(Held, match="b already has a driver"):
             acquire([tmp_path / "a", tmp_path / "b"])
         assert holder(tmp_path / "a") is None
@@ -264,12 +264,12 @@ def test_driver_gets_all_its_runs_or_none(tmp_path: Path) -> None:
 
 def test_drivers_are_listed_without_reading_finished_runs(tmp_path: Path) -> None:
     for i in range(3):
-        alone(tmp_path / f"ended-{i}").release()
-    dead = driver(tmp_path / "dead")
+        acquire_one(tmp_path / f"ended-{i}").release()
+    dead = start_driver(tmp_path / "dead")
     assert next_line(dead) == "have it"
     dead.kill()
     dead.communicate()
-    with alone(tmp_path / "alive") as lease:
+    with acquire_one(tmp_path / "alive") as lease:
         assert [("alive", lease.since)] == [
             (run, current_holder.since) for run, current_holder in living_drivers(tmp_path)
         ]
@@ -292,15 +292,15 @@ def test_driver_in_another_time_namespace_keeps_lease(run: Path) -> None:
     )
     assert next_line(process) == "have it"
     with pytest.raises(Held):
-        alone(run)
+        acquire_one(run)
     process.communicate("\n")
-    alone(run).release()
+    acquire_one(run).release()
 
 
 def test_lost_lease_is_left_to_its_new_holder(run: Path) -> None:
-    with alone(run, heart=False) as lease:
+    with acquire_one(run, heart=False) as lease:
         change(run, silent=70, host="another")  # as another machine sees it, when this one slept
-        with alone(run) as second_lease:
+        with acquire_one(run) as second_lease:
             lease.renew()
             assert lease.lost
             assert ("run", os.getpid()) == (lease.lost[0], lease.lost[1].pid)
@@ -311,9 +311,9 @@ def test_lost_lease_is_left_to_its_new_holder(run: Path) -> None:
 
 def test_suspended_driver_notices_its_lost_lease(run: Path) -> None:
     hours = [0.0]
-    lease = alone(run, now=lambda: time.time() + 3600 * hours[0], beat=60)
+    lease = acquire_one(run, now=lambda: time.time() + 3600 * hours[0], beat=60)
     change(run, silent=70, host="another")
-    with alone(run):
+    with acquire_one(run):
         assert not lease.lost
         hours[0] = 8
         assert lease.lost
@@ -322,9 +322,9 @@ def test_suspended_driver_notices_its_lost_lease(run: Path) -> None:
 
 def test_suspended_driver_notices_an_ended_takeover(run: Path) -> None:
     hours = [0.0]
-    lease = alone(run, now=lambda: time.time() + 3600 * hours[0], beat=60, heart=False)
+    lease = acquire_one(run, now=lambda: time.time() + 3600 * hours[0], beat=60, heart=False)
     change(run, silent=70, host="another")
-    with alone(run):
+    with acquire_one(run):
         pass
     hours[0] = 8
     assert lease.lost == ("run", None)
@@ -336,7 +336,7 @@ def test_full_disk_does_not_stop_the_heartbeat(run: Path, monkeypatch: pytest.Mo
     def full(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with alone(run, beat=0.02) as lease:
+    with acquire_one(run, beat=0.02) as lease:
         [file] = (run.parent / DRIVERS).glob("*.json")
         monkeypatch.setattr(lease_module.atomic_write, "replace", full)
         os.utime(file, (0, 0))
@@ -347,7 +347,7 @@ def test_full_disk_does_not_stop_the_heartbeat(run: Path, monkeypatch: pytest.Mo
 
 
 def test_deleted_lease_files_are_rewritten(run: Path) -> None:
-    with alone(run, heart=False) as lease:
+    with acquire_one(run, heart=False) as lease:
         [file] = (run.parent / DRIVERS).glob("*.json")
         before = [path.read_text() for path in (file, run / "lease.json")]
         file.unlink()
@@ -360,7 +360,7 @@ def test_deleted_lease_files_are_rewritten(run: Path) -> None:
 def test_unwritable_lease_raises(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file")
     with pytest.raises(Unwritable, match="cannot write"):
-        alone(tmp_path / "run" / "below")
+        acquire_one(tmp_path / "run" / "below")
 
 
 def test_forked_child_does_not_release_the_lease(tmp_path: Path) -> None:

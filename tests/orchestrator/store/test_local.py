@@ -42,10 +42,10 @@ def store(tmp_path: Path) -> LocalStore:
 
 def put(store: LocalStore, name: object) -> Path:
     assert store.write(key(name), table(name), {"task": "t", "version": 1}) == WriteEffect.NEW
-    return place(store, name)
+    return result_path(store, name)
 
 
-def place(store: LocalStore, name: object) -> Path:
+def result_path(store: LocalStore, name: object) -> Path:
     return Path(store.location, "results", key(name)[:2], f"{key(name)}.arrow")
 
 
@@ -55,7 +55,7 @@ def flip(path: Path, bit: int) -> None:
     path.write_bytes(data)
 
 
-def inside(store: LocalStore, folder: str, suffix: str = ".arrow") -> list[Path]:
+def files_in(store: LocalStore, folder: str, suffix: str = ".arrow") -> list[Path]:
     return sorted(Path(store.location, folder).rglob(f"*{suffix}"))
 
 
@@ -96,7 +96,7 @@ def test_repeated_write_of_a_result_is_harmless(store: LocalStore) -> None:
     chunked = pa.concat_tables([table("a").slice(0, 3), table("a").slice(3)])
     assert store.write(key("a"), chunked, {"another": "record"}) == WriteEffect.SAME
     assert (before.st_ino, before.st_mtime_ns) == (path.stat().st_ino, path.stat().st_mtime_ns)
-    assert inside(store, "conflicts") == []
+    assert files_in(store, "conflicts") == []
 
 
 def together(count: int, act: Callable[[int], object]) -> None:
@@ -137,7 +137,7 @@ def test_first_of_concurrent_writers_wins(tmp_path: Path, alike: bool) -> None:
     store = LocalStore(tmp_path / "store")
     assert sum(int((tmp_path / str(number)).read_text()) for number in range(4)) == 40
     assert list(store.verify(key(n) for n in range(40))) == []
-    assert (0 if alike else 120) == len(inside(store, "conflicts"))
+    assert (0 if alike else 120) == len(files_in(store, "conflicts"))
 
 
 # Damage
@@ -149,14 +149,14 @@ def test_damaged_result_is_quarantined_with_a_note(store: LocalStore) -> None:
     bad = path.read_bytes()
     with pytest.raises(Damaged, match="do not match"):
         store.read(key("a"))
-    [quarantined], [note] = inside(store, "quarantine"), inside(store, "quarantine", ".txt")
+    [quarantined], [note] = files_in(store, "quarantine"), files_in(store, "quarantine", ".txt")
     assert bad == quarantined.read_bytes()
     assert str(path) in note.read_text()
     assert "do not match" in note.read_text()
 
 
 def test_entry_other_than_a_file_is_quarantined(store: LocalStore) -> None:
-    place(store, "a").mkdir(parents=True)
+    result_path(store, "a").mkdir(parents=True)
     with pytest.raises(Damaged, match="Is a directory"):
         store.read(key("a"))
     for target, why in (
@@ -164,11 +164,11 @@ def test_entry_other_than_a_file_is_quarantined(store: LocalStore) -> None:
         (f"{key('a')}.arrow", "symbolic links"),
     ):
         put(store, "a")
-        place(store, "a").unlink()
-        place(store, "a").symlink_to(target)
+        result_path(store, "a").unlink()
+        result_path(store, "a").symlink_to(target)
         with pytest.raises(Damaged, match=f"{why}.*quarantine"):
             store.read(key("a"))
-    place(store, "a").symlink_to("nowhere")
+    result_path(store, "a").symlink_to("nowhere")
     put(store, "a")
     assert table("a") == store.read(key("a"))
     assert len(os.listdir(Path(store.location, "quarantine"))) // 2 == 4  # each with a note, and the lock
@@ -191,7 +191,7 @@ def test_unreadable_result_is_kept_and_not_damaged(store: LocalStore, monkeypatc
         store.write(key("a"), table("a"), {})
     monkeypatch.undo()
     assert table("a") == store.read(key("a"))
-    assert inside(store, "quarantine") == []
+    assert files_in(store, "quarantine") == []
 
 
 def test_unreadable_record_is_not_called_damaged(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,13 +233,13 @@ def test_concurrent_repair_never_quarantines_sound_results(store: LocalStore) ->
         thread.start()
     put(store, "a")
     for number in range(rounds):
-        flip(place(store, "a"), 1000 + number)
+        flip(result_path(store, "a"), 1000 + number)
         barrier.wait()
         barrier.wait()
         assert table("a") == store.read(key("a"))
     for thread in threads:
         thread.join()
-    assert ([], rounds) == (odd, len(inside(store, "quarantine")))
+    assert ([], rounds) == (odd, len(files_in(store, "quarantine")))
 
 
 def test_late_damage_report_keeps_the_repaired_result(store: LocalStore, tmp_path: Path) -> None:
@@ -262,10 +262,15 @@ def test_run_file_is_quarantined_only_if_unchanged(store: LocalStore) -> None:
     path = Path(store.location, "runs", "one", "ways", "way.json")
     path.write_bytes(b"mended by another")
     store.set_aside_run_file("one", "way.json", b"odd", "it makes no sense")
-    assert (store.read_run_file("one", "way.json"), inside(store, "quarantine", ".json")) == (b"mended by another", [])
+    assert (store.read_run_file("one", "way.json"), files_in(store, "quarantine", ".json")) == (
+        b"mended by another",
+        [],
+    )
     store.set_aside_run_file("one", "way.json", b"mended by another", "it makes no sense")
     assert store.read_run_file("one", "way.json") is None
-    assert [quarantined.read_bytes() for quarantined in inside(store, "quarantine", ".json")] == [b"mended by another"]
+    assert [quarantined.read_bytes() for quarantined in files_in(store, "quarantine", ".json")] == [
+        b"mended by another"
+    ]
 
 
 # Making and opening a store
@@ -335,7 +340,7 @@ def test_unfinished_files_are_ignored_and_finally_removed(store: LocalStore) -> 
         path.write_bytes(b"half a res")
     os.utime(old, (time.time() - 3700,) * 2)
     assert set() == LocalStore(Path(store.location)).keys()
-    assert [new] == inside(store, "tmp", ".unfinished")
+    assert [new] == files_in(store, "tmp", ".unfinished")
 
 
 # Failures, digests, folders
@@ -423,7 +428,7 @@ for point in range(40):
     assert len(NAMES) == sound(store, NAMES)
     if attempt:
         assert before == stored, (before, stored)
-    assert [] == inside(store, "quarantine")
+    assert [] == files_in(store, "quarantine")
 print(json.dumps(seen))
 """
 

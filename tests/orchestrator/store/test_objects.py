@@ -49,7 +49,7 @@ def test_result_is_one_object_written_once(s3: Server) -> None:
     assert ["store/engram-store.json", f"store/results/{key('a')[:2]}/{key('a')}.arrow"] == s3.names()
 
 
-def test_a_missing_bucket_is_named(s3: Server) -> None:
+def test_missing_bucket_is_named(s3: Server) -> None:
     for create in (True, False):
         message = refusal(lambda create=create: open_store("s3://nowhere-at-all/store", create))
         assert "s3://nowhere-at-all/store" in message

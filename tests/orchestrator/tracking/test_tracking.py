@@ -47,7 +47,7 @@ def steps(mlflow: Any, run: Any, metric: str) -> list[int]:
     return [entry.step for entry in mlflow.get_metric_history(run.info.run_id, metric)]
 
 
-def marked(mark: str) -> list[str]:
+def marked_processes(mark: str) -> list[str]:
     """The processes that carry a mark in their environment."""
     command_lines = []
     for proc in Path("/proc").iterdir():
@@ -58,7 +58,7 @@ def marked(mark: str) -> list[str]:
     return command_lines
 
 
-def only(mlflow: Any, status: str) -> Any:
+def only_run(mlflow: Any, status: str) -> Any:
     """The only run, which must have this status."""
     runs = tracked(mlflow)
     assert [status] == [run.info.status for run in runs]
@@ -78,13 +78,13 @@ def test_killed_and_resumed_run_is_tracked_once(tmp_path: Path, copy_database: D
     engram.until(receipt.exists, first)
     mlflow = database(engram)
     engram.until(lambda: [run.info.status for run in tracked(mlflow)] == ["RUNNING"], first)
-    alive = only(mlflow, "RUNNING")
+    alive = only_run(mlflow, "RUNNING")
     assert json.loads(receipt.read_text())["address"] == engram.json("status")["mlflow"]
     assert "already has a driver" in engram(*command, code=1).stderr
     first.kill()
     first.communicate()
     engram.until(lambda: [run.info.status for run in tracked(mlflow)] == ["KILLED"])
-    engram.until(lambda: marked(engram.env["TRACKED"]) == [])
+    engram.until(lambda: marked_processes(engram.env["TRACKED"]) == [])
     engram.go()
     engram.fresh = False
     for _ in range(5):
@@ -94,7 +94,7 @@ def test_killed_and_resumed_run_is_tracked_once(tmp_path: Path, copy_database: D
         report["jobs"]["stored"],
         report["mlflow"],
     )
-    run = only(mlflow, "FINISHED")
+    run = only_run(mlflow, "FINISHED")
     assert alive.info.run_id == run.info.run_id
     for metric in PROGRESS[:2]:
         history = mlflow.get_metric_history(run.info.run_id, metric)
@@ -238,7 +238,7 @@ def test_failed_run_is_marked_and_off_is_silent(tmp_path: Path, copy_database: D
     copy_database(tmp_path)
     engram("resume", "--address", "none", code=3)
     mlflow = database(engram)
-    run = only(mlflow, "FAILED")
+    run = only_run(mlflow, "FAILED")
     assert "engram resume" in run.data.tags["mlflow.note.content"]
     mlflow.delete_experiment(run.info.experiment_id)
     (tmp_path / "mended").touch()

@@ -150,7 +150,7 @@ def runs_in_database(path: Path) -> dict[str, tuple[str, str, str | None]]:
         return {name: tuple(rest) for name, *rest in opened.execute(query)}
 
 
-def limited() -> None:
+def limit_file_size() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
 
 
@@ -167,7 +167,7 @@ def test_runs_of_a_damaged_database_are_delivered_again(tmp_path: Path, copy_dat
     assert "engram resume" in engram("ui", code=1).stderr
     command = [sys.executable, "-m", "orchestrator", "resume", first, "--address", "none"]
     full = subprocess.run(
-        command, env=engram.env, cwd=tmp_path, preexec_fn=limited, capture_output=True, text=True, check=True
+        command, env=engram.env, cwd=tmp_path, preexec_fn=limit_file_size, capture_output=True, text=True, check=True
     )
     assert "not fully tracked" in full.stderr
     assert {"mlflow.db.unusable-1", "owed.json", "artifacts", "id", "lock"} == set(os.listdir(path.parent))

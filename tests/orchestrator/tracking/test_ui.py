@@ -20,7 +20,7 @@ from orchestrator.store.atomic_write import file_lock
 from orchestrator.tracking import ui
 from orchestrator.tracking.tracking_store import Target
 from tests.conftest import DatabaseCopier
-from tests.orchestrator.tracking.test_tracking import marked, shell
+from tests.orchestrator.tracking.test_tracking import marked_processes, shell
 from tests.orchestrator.tracking.test_uploader import TrackedStore
 from tests.support.ports import free_port
 from tests.support.shell import Here, Shell
@@ -100,7 +100,7 @@ def test_link_works_only_locally_until_the_end(tracked_shell: Shell, tmp_path: P
     messages = command.communicate(timeout=HANGING)[1]
     assert command.returncode == 0, messages
     assert f"port {first} is in use" in messages
-    assert marked(engram.env["TRACKED"]) == []
+    assert marked_processes(engram.env["TRACKED"]) == []
     assert os.listdir(engram.folder) == ["engram-store"]
 
 
@@ -113,7 +113,7 @@ def test_killed_command_leaves_no_process(tracked_shell: Shell) -> None:
     assert [command.stdout.readline().split(":")[0].strip() for _ in "ab"] == ['"url"', '"live"']
     command.kill()
     command.communicate()
-    engram.until(lambda: marked(engram.env["TRACKED"]) == [])
+    engram.until(lambda: marked_processes(engram.env["TRACKED"]) == [])
 
 
 def test_pages_do_not_wait_for_the_tracking_lock(tmp_path: Path, copy_database: DatabaseCopier) -> None:

@@ -8,7 +8,7 @@ from studies import decision_rates
 from tasks.contract.decision_rates import DecisionRate, count_of, describe_rates, read_rates, write_rates
 
 AUDITS = sorted({study.audit for study in decision_rates.STUDIES})
-RATE = DecisionRate("density", "simulated", True, "nothing, at all", 0, 19, 1, 0, "1 to 20", "2026-11-28")
+RATE = DecisionRate("density", "", "simulated", True, "nothing, at all", 0, 19, 1, 0, "1 to 20", "2026-11-28")
 
 
 def test_the_file_keeps_every_field(tmp_path: Path) -> None:
@@ -36,11 +36,16 @@ def test_every_audit_states_its_measured_rates(audit: str) -> None:
     assert {rate.is_innocent for rate in rates} == {True, False}
     assert min(rate.audits for rate in rates) >= 20
     innocent = next(rate for rate in rates if rate.is_innocent)
-    assert count_of(innocent.accused, innocent.audits) in describe_rates(audit)
+    assert f"({innocent.subject}): {innocent.accused} false alarm" in describe_rates(audit, innocent.question)
 
 
 def test_an_audit_without_measurements_states_none() -> None:
     assert describe_rates("somebody_elses") == ""
+
+
+def test_rates_describe_the_studied_question_only() -> None:
+    assert "secrets" in describe_rates("text", "secrets")
+    assert describe_rates("text", "documents") == ""
 
 
 def test_counts_have_exact_intervals() -> None:
@@ -49,7 +54,7 @@ def test_counts_have_exact_intervals() -> None:
 
 def test_smallest_amount_is_that_from_which_power_stays() -> None:
     def holder(subject: str, accused: int) -> DecisionRate:
-        return DecisionRate("density", "simulated", False, subject, accused, 0, 20 - accused, 0, "1 to 20", "")
+        return DecisionRate("density", "", "simulated", False, subject, accused, 0, 20 - accused, 0, "1 to 20", "")
 
     rates = [RATE, holder("small", 20), holder("medium", 10), holder("large", 16), holder("larger", 20)]
     (sentence,) = decision_rates.describe_smallest(rates, "density")

@@ -238,7 +238,7 @@ def test_evaluation_loss_is_independent_of_row_count(factory: str) -> None:
 def test_batch_without_draws_is_refused() -> None:
     model = learning("Gaussian")
     batch = Batch(flat(images(2).train_images)[None], torch.zeros(1, 2, dtype=torch.int64), Mode())
-    with pytest.raises(ValueError, match="no draws"):
+    with pytest.raises(ValueError, match="mode has no draws"):
         model.losses(stack(model, [1]), batch)
 
 

@@ -129,7 +129,7 @@ def test_padding_affects_no_other_row() -> None:
 
 def test_bound_without_draws_is_refused() -> None:
     data = batch(SMALL)
-    with pytest.raises(ValueError, match="no draws"):
+    with pytest.raises(ValueError, match="a bound requires a draw"):
         Elbo(SMALL).losses(stack(SMALL, MODELS), Batch(data.pixels, data.labels, Mode()))
 
 

@@ -85,7 +85,7 @@ def test_invalid_training_leaves_others_unchanged(alone: list[pa.Table]) -> None
 
 def test_images_of_another_shape_are_refused() -> None:
     small = pin(Dataset("digits#14x14"))
-    with pytest.raises(DatasetError, match="images of digits#14x14 are 14 x 14 x 1, those of digits 28 x 28 x 1"):
+    with pytest.raises(DatasetError, match="images of digits#14x14 are 14 x 14 x 1, but those of digits 28 x 28 x 1"):
         train(replace(ONE, shares=(Share(Part(small)),)), [])
 
 

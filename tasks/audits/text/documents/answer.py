@@ -25,7 +25,7 @@ from tasks.audits.text.reproduced import describe_copies, reproduction_findings
 from tasks.audits.text.secrets.ranks import UNEVEN
 from tasks.audits.text.thresholds import thresholds
 from tasks.contract.answering import Answering, Null, keep_one_finding
-from tasks.contract.certificate import STEPS, Finding, NumberLine, number_per_hundred
+from tasks.contract.certificate import STEPS, Finding, NumberLine, advise_retraining, number_per_hundred
 from tasks.contract.power import Resolution, single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, Row, name_of, p_in_words, read_setting
@@ -63,8 +63,7 @@ QUESTION_OF_DOCUMENTS = (
 )
 FOUND_DOCUMENTS = disclose(
     "the tested documents",
-    "Remove copies of documents (deduplicate=true), or train with fewer epochs or with differential privacy "
-    "(privacy.epsilon=4), then audit again.",
+    advise_retraining("privacy.epsilon=4", "remove copies of documents (deduplicate=true)"),
 )
 
 
@@ -92,8 +91,8 @@ def _explain_documents(_config: Text, evidence: DocumentEvidence) -> str:
         f"{documents['estimate']:,.0f} of {documents['n']:,} documents can be recognised from the models. Each "
         "document was in the training data of half of the models, selected at random. A model that was trained on a "
         "document rates it as more probable than a model that was not, in "
-        f"{number_per_hundred(won['estimate'])} of 100 pairs{interval_per_hundred(won)}. Without memory, it would be "
-        "50."
+        f"{number_per_hundred(won['estimate'])} of 100 pairs of models{interval_per_hundred(won)}. Without memory, it "
+        f"would be 50."
     )
 
 
@@ -110,7 +109,7 @@ DOCUMENT_RULES = Rules[DocumentEvidence](
             "adjusted for the number of documents, is at most {level} %",
             lambda evidence: evidence.is_memorised,
             "Of 100 audits of models on which no document has an effect, at most {level} answer “memorised”. Among the "
-            "documents that are found, at most {level} % are expected to be false.",
+            "documents that are found, at most {level} of 100 are false on average.",
             steps=FOUND_DOCUMENTS,
         ),
         tie_rule(),

@@ -19,7 +19,7 @@ from tasks.audits.text.reproduced import describe_extraction, extraction_finding
 from tasks.audits.text.secrets.evidence import Evidence, read_evidence
 from tasks.audits.text.thresholds import thresholds
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import STEPS, Finding, NumberLine, number_per_hundred
+from tasks.contract.certificate import STEPS, Finding, NumberLine, advise_retraining, number_per_hundred
 from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.power import SMALLEST, single_item
 from tasks.contract.rules import Case, Rules, undecided
@@ -57,7 +57,7 @@ TABLE_CAUSES = list_causes(
 )
 FOUND_SECRETS = disclose(
     "secrets of this kind in your own training texts",
-    "Remove them, or train with fewer epochs or with differential privacy (privacy.epsilon=4), then audit again.",
+    advise_retraining("privacy.epsilon=4", "remove them"),
 )
 FOUND_PLANTED = disclose(
     "secrets of this kind in the training texts", "Remove or replace them, retrain the model, and audit again."
@@ -255,7 +255,7 @@ def _common_cases(found_steps: tuple[str, ...]) -> tuple[Case[Evidence], ...]:
             "at least one secret is memorised: the p-value of its rank, with its log p reduced by {nats} nats and "
             "adjusted for the number of secrets, is at most {level} %",
             lambda evidence: evidence.is_memorised,
-            "Among the secrets that are found, at most {level} % are expected to be false.",
+            "Among the secrets that are found, at most {level} of 100 are false on average.",
             steps=found_steps,
         ),
         Case[Evidence](

@@ -10,7 +10,7 @@ from tasks.audits.unique_feature.pairs.bets import BETS
 from tasks.audits.unique_feature.pairs.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.pairs.evidence import SURELY, PairEvidence
 from tasks.audits.unique_feature.pairs.sentences import LARGEST, count_canaries, describe_sample, format_factor
-from tasks.contract.certificate import Boundary, NumberLine
+from tasks.contract.certificate import Boundary, NumberLine, advise_retraining
 from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import blank_weak_interval
 from tasks.datasets.features import describe_feature
@@ -19,8 +19,7 @@ FACTOR = "probability of the label, compared with models that never saw the feat
 RELEVANT_FACTOR = f"{math.exp(SMALLEST):.2g}"
 
 REMOVE_FEATURE = (
-    "Remove such features from the training data, or train with a safeguard (fewer epochs, augmentation, differential "
-    "privacy). Then audit again.",
+    advise_retraining(first="remove such features from the training data, to augment the images"),
     "Audit the deployed model itself, by its file or its outputs: given.models=model.pt.",
 )
 OTHER_FEATURES = ("Audit the other features and positions that concern you, with your own network and data.",)

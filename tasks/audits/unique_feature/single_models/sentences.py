@@ -13,10 +13,11 @@ from tasks.datasets.features import describe_feature
 LOOK_ALIKES = 100  # of each part, which the advice asks for
 
 LIMITS = (
-    "The rank is exact if the feature was drawn at random from its family. A feature chosen by a person may differ "
-    "from the others in other ways, so its p-value is reliable only if it resembles them. An owner who alters returned "
-    "outputs can hide a memory, but cannot cause a false accusation. Not detected does not mean safe: one model "
-    "reveals a memory less often than pairs of trainings do, and another feature or position may reveal more."
+    "The error rates hold exactly if the feature was drawn at random from the features that it is compared with. A "
+    "feature chosen by a person may differ from them in other ways; then they hold only if it resembles them. An "
+    "owner who alters returned outputs can hide a memory, but cannot cause a false accusation. Not detected does not "
+    "mean safe: the audit of one model detects less than an audit that trains its own models, and another feature or "
+    "position may reveal more."
 )
 BESIDE_LIMITS = (
     "The reference models must be of the same kind and must never have seen the feature. The more they resemble the "
