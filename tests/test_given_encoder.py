@@ -25,7 +25,7 @@ from tasks.datasets.boxed.partition import split_pictures
 from tasks.datasets.catalog import load_with_boxes
 from tests.dashboards.pages import words
 from tests.support.shell import Here, refusals
-from tests.tasks.audits.deja_vu.encoders import Changed, pixels_of, remembering, saved
+from tests.tasks.audits.deja_vu.encoders import ChangedEncoder, memorising_encoder, pixels_of, save_encoder
 
 CONFIG = replace(QUICKSTART, per_class=10, public=300)
 RUN = ("run", "deja_vu", "--preset", "quickstart", "per_class=10", "public=300", "--address", "none")
@@ -36,13 +36,13 @@ SCORE = "deja vu score, corrected"
 def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
     """A folder with encoders: one of an owner that remembers, innocent ones, and a reference."""
     folder = tmp_path_factory.mktemp("given")
-    remembers = remembering(CONFIG)
-    saved(remembers, folder / "remembering.pt")
-    saved(Changed(remembers, scale=1000.0), folder / "turned.pt")
-    saved(Changed(remembers, digits=0), folder / "rounded.pt")
-    saved(remembering(CONFIG, ()), folder / "innocent.pt")
-    saved(remembering(CONFIG, ("A", "B")), folder / "both.pt")
-    saved(remembering(CONFIG, (), seed=1), folder / "reference.pt")
+    remembers = memorising_encoder(CONFIG)
+    save_encoder(remembers, folder / "remembering.pt")
+    save_encoder(ChangedEncoder(remembers, scale=1000.0), folder / "turned.pt")
+    save_encoder(ChangedEncoder(remembers, digits=0), folder / "rounded.pt")
+    save_encoder(memorising_encoder(CONFIG, ()), folder / "innocent.pt")
+    save_encoder(memorising_encoder(CONFIG, ("A", "B")), folder / "both.pt")
+    save_encoder(memorising_encoder(CONFIG, (), seed=1), folder / "reference.pt")
     return Here(folder)
 
 

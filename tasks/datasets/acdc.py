@@ -100,8 +100,8 @@ class AcdcContent:
         return digest_of(RULE, [json.dumps(splits).encode()])
 
     def images(self) -> Images:
-        images, labels, numbers = slices(self.training)
-        test = slices(self.testing)[:2] if self.testing else central(self.training, images, numbers)
+        images, labels, numbers = read_slices(self.training)
+        test = read_slices(self.testing)[:2] if self.testing else central_slices(self.training, images, numbers)
         return Images(images, labels, *test, len(GROUPS), GROUPS, numbers)
 
 
@@ -112,7 +112,7 @@ def source(folder: Path, tesla: Tesla) -> Source | None:
     """
     if not (folder / TRAINING).is_dir():
         return None
-    table = place(folder)
+    table = strength_table(folder)
     strengths = field_strengths(table)
     training, testing = (
         _draw_patient_order(list(patients(folder / split, strengths, table, tesla)), split)
@@ -131,7 +131,7 @@ def _draw_patient_order(patients: Sequence[Patient], split: str) -> tuple[Patien
     return tuple(patients[position] for position in order)
 
 
-def place(folder: Path) -> Path:
+def strength_table(folder: Path) -> Path:
     """Return the path of the table of field strengths."""
     parent_table = folder.parent / TABLE
     return parent_table if folder.name == "database" and parent_table.is_file() else folder / TABLE
@@ -150,7 +150,7 @@ def field_strengths(table: Path) -> dict[int, Tesla]:
         if not {"patient", "tesla"} <= set(text.header):
             raise DatasetError(f"{table} has the columns {list(text.header)}; expected patient and tesla")
         for line, cells in text.rows():
-            number, tesla = entry(dict(zip(text.header, cells, strict=True)), f"{table}, line {line}")
+            number, tesla = parse_strength(dict(zip(text.header, cells, strict=True)), f"{table}, line {line}")
             if strengths.setdefault(number, tesla) != tesla:
                 raise DatasetError(f"{table}, line {line} has another field strength for patient {number:03}")
     except DelimitedTextError as error:
@@ -158,7 +158,7 @@ def field_strengths(table: Path) -> dict[int, Tesla]:
     return strengths
 
 
-def entry(row: Mapping[str, str], where: str) -> tuple[int, Tesla]:
+def parse_strength(row: Mapping[str, str], where: str) -> tuple[int, Tesla]:
     """Return a patient's number and field strength."""
     patient, tesla = row["patient"], row["tesla"]
     match = re.fullmatch(r"(?:patient)?(\d+)", patient)
@@ -172,14 +172,14 @@ def entry(row: Mapping[str, str], where: str) -> tuple[int, Tesla]:
 
 def patients(split: Path, strengths: Mapping[int, Tesla], table: Path, tesla: Tesla) -> Iterator[Patient]:
     """Yield the split's patients of this field strength by number; the table must contain every patient."""
-    for number, folder in folders(split):
+    for number, folder in patient_folders(split):
         if number not in strengths:
             raise DatasetError(f"{table} lacks {folder.name} of {split}; add its field strength, 1.5 or 3")
         if strengths[number] == tesla:
             yield _read_patient(folder, number)
 
 
-def folders(split: Path) -> Iterator[tuple[int, Path]]:
+def patient_folders(split: Path) -> Iterator[tuple[int, Path]]:
     """Yield the patients' folders by number, ascending; none if the split does not exist."""
     if not split.is_dir():
         return
@@ -193,7 +193,7 @@ def folders(split: Path) -> Iterator[tuple[int, Path]]:
 
 def _read_patient(folder: Path, number: int) -> Patient:
     """Read the patient of this folder. Raises DatasetError if a file is missing."""
-    label = group(folder / INFO)
+    label = read_group(folder / INFO)
     packed = folder / f"{folder.name}_4d.nii.gz"
     path = packed if packed.is_file() else packed.with_suffix("")
     if not path.is_file():
@@ -201,7 +201,7 @@ def _read_patient(folder: Path, number: int) -> Patient:
     return Patient(number, label, path)
 
 
-def group(info: Path) -> int:
+def read_group(info: Path) -> int:
     """Return the index of a patient's group."""
     try:
         lines = info.read_text(encoding="utf-8").splitlines()
@@ -222,30 +222,30 @@ def group(info: Path) -> int:
     return GROUPS.index(fields["Group"])
 
 
-def slices(patients: Sequence[Patient]) -> tuple[Pixels, Labels, NDArray[np.int64]]:
+def read_slices(patients: Sequence[Patient]) -> tuple[Pixels, Labels, NDArray[np.int64]]:
     """Return all slices of all frames (n, SIDE, SIDE, 1), the index of each slice's group and its patient's number.
 
     Only a few volumes are in memory at a time.
     """
-    opened = [header(patient.path) for patient in patients]
+    opened = [open_volume(patient.path) for patient in patients]
     counts = [volume.shape[2] * volume.shape[3] for volume in opened]
     out = np.empty((sum(counts), SIDE, SIDE, 1), np.uint8)
     parts = np.split(out, np.cumsum(counts)[:-1])
-    for _ in map_in_threads(lambda volume: fill(*volume), list(zip(patients, opened, parts, strict=True))):
+    for _ in map_in_threads(lambda volume: write_slices(*volume), list(zip(patients, opened, parts, strict=True))):
         pass
     labels = np.repeat(np.array([patient.label for patient in patients], np.int64), counts)
     numbers = np.repeat(np.array([patient.number for patient in patients], np.int64), counts)
     return out, labels, numbers
 
 
-def central(patients: Sequence[Patient], images: Pixels, numbers: NDArray[np.int64]) -> tuple[Pixels, Labels]:
+def central_slices(patients: Sequence[Patient], images: Pixels, numbers: NDArray[np.int64]) -> tuple[Pixels, Labels]:
     """Return the central slice of the first frame of each patient, with the index of its group."""
     first = np.array([np.flatnonzero(numbers == patient.number)[0] for patient in patients])
-    middle = [header(patient.path).shape[2] // 2 for patient in patients]
+    middle = [open_volume(patient.path).shape[2] // 2 for patient in patients]
     return images[first + middle], np.array([patient.label for patient in patients], np.int64)
 
 
-def header(path: Path) -> Any:
+def open_volume(path: Path) -> Any:
     """Open a file with nibabel without reading its values. Raises DatasetError unless it has four axes."""
     try:
         import nibabel
@@ -270,7 +270,7 @@ def _broken_volume(path: Path, error: Exception) -> DatasetError:
     return DatasetError(f"{path} cannot be read as NIfTI: {' '.join(str(error).split()) or type(error).__name__}")
 
 
-def fill(patient: Patient, opened: Any, out: Pixels) -> None:
+def write_slices(patient: Patient, opened: Any, out: Pixels) -> None:
     """Write a volume's slices, scaled and of one size, to `out` (frames * slices, SIDE, SIDE, 1)."""
     try:
         # Unpack the whole file, since nibabel stops reading before the checksum.

@@ -30,7 +30,7 @@ from tasks.datasets.tickets import Tickets
 from tasks.worker import hardware
 
 # Location of the pixels of a set that is read by rows: memory, a cache on disk, or its own files.
-Held = Literal["auto", "memory", "cache", "files"]
+Storage = Literal["auto", "memory", "cache", "files"]
 SHARE = 0.5  # of the available memory that a loaded set may use
 
 _loaded: dict[str, Images] = {}
@@ -185,7 +185,7 @@ def _scenes_of(dataset: Dataset, content: Content, correlation: float) -> BoxedP
     raise DatasetError(f"data set {dataset.name!r} contains no boxed images; use {holding}")
 
 
-def open_pictures(dataset: Dataset, held: Held = "auto") -> PictureSet:
+def open_pictures(dataset: Dataset, storage: Storage = "auto") -> PictureSet:
     """Open the data set's images by rows, for any number of images. Raises DatasetError if their digest differs.
 
     `memory` uses `load`. `cache` is an Arrow file in the cache folder (`tasks.datasets.picture_cache`), written if it
@@ -193,13 +193,13 @@ def open_pictures(dataset: Dataset, held: Held = "auto") -> PictureSet:
     files once for the digest. `auto` is `memory`, or `cache` for images that would use more than half of the available
     memory: folders and lists with a shape in the name (`folder:PATH#224x224#rgb`). Raises ValueError for another word.
     """
-    if held not in get_args(Held):
-        raise ValueError(f"held is {held!r}; it must be one of {', '.join(get_args(Held))}")
-    if held == "memory" or (held == "auto" and dataset.digest in _loaded):
+    if storage not in get_args(Storage):
+        raise ValueError(f"storage is {storage!r}; it must be one of {', '.join(get_args(Storage))}")
+    if storage == "memory" or (storage == "auto" and dataset.digest in _loaded):
         return load(dataset)
-    if held == "files":
+    if storage == "files":
         return decode_by_rows(dataset, find(dataset.name)[1])
-    if held == "auto" and not _is_large_in_cache(dataset) and not is_large(find(dataset.name)[1]):
+    if storage == "auto" and not _is_large_in_cache(dataset) and not is_large(find(dataset.name)[1]):
         return load(dataset)
     dataset = dataset if dataset.digest else pin(dataset)
     return open_cache(dataset.digest, lambda: open_files(dataset))

@@ -55,14 +55,14 @@ class CelebaContent:
         return digest_of(RULE, [json.dumps([digests, self.size]).encode()])
 
     def images(self) -> Images:
-        train, validation = (self.faces(files) for files in (self.train, self.validation))
+        train, validation = (self.decode_faces(files) for files in (self.train, self.validation))
         labels = [np.zeros(len(split), np.int64) for split in (train, validation)]
         return Images(train, labels[0], validation, labels[1], classes=1)
 
-    def faces(self, files: Sequence[Path]) -> Pixels:
+    def decode_faces(self, files: Sequence[Path]) -> Pixels:
         """Decode the files' faces (n, h, w, 3), with at most `pictures.TOGETHER` full images in memory."""
         out = np.empty((len(files), *self.size, 3), np.uint8)
-        for row, face_pixels in enumerate(map_in_threads(lambda path: face(path, self.size), files)):
+        for row, face_pixels in enumerate(map_in_threads(lambda path: decode_face(path, self.size), files)):
             out[row] = face_pixels
         return out
 
@@ -75,13 +75,13 @@ def source(folder: Path, options: Options = AS_THEY_ARE) -> Source | None:
     list_path, pictures = folder / PARTITIONS, folder / PICTURES
     if not (list_path.is_file() and pictures.is_dir()):
         return None
-    names = partitions(list_path, pictures)
+    names = read_partitions(list_path, pictures)
     train, validation = (tuple(pictures / name for name in names[split]) for split in ("train", "validation"))
     content = CelebaContent(train, validation, options.size or SIZE)
     return Source(RULE, (list_path, *train, *validation), lambda: content)
 
 
-def partitions(list_path: Path, pictures: Path) -> dict[str, list[str]]:
+def read_partitions(list_path: Path, pictures: Path) -> dict[str, list[str]]:
     """Return the names of each split's images in the order of the list; all are files in the folder of images."""
     try:
         lines = list_path.read_text(encoding="utf-8").splitlines()
@@ -114,7 +114,7 @@ def partitions(list_path: Path, pictures: Path) -> dict[str, list[str]]:
     return names
 
 
-def face(path: Path, size: tuple[int, int]) -> Pixels:
+def decode_face(path: Path, size: tuple[int, int]) -> Pixels:
     """Decode the face (h, w, 3) in one image."""
     try:
         picture = pixels(file_bytes(path), channels=3)

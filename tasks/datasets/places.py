@@ -223,12 +223,12 @@ def _locate_source(name: str, shape: Options) -> tuple[str, Source]:
     if name in EMBEDDED:
         return name, EMBEDDED[name]()
     if name in LAYOUTS:
-        return name, usual(name, shape)
+        return name, locate_published_set(name, shape)
     if name == "mnist-on-photos":
-        return name, blended_source(usual("mnist", shape))
+        return name, blended_source(locate_published_set("mnist", shape))
     kind, colon, path = name.partition(":")
     if kind in OWN and colon:
-        return own(kind, path, shape)
+        return locate_own_set(kind, path, shape)
     if "#" in name:
         raise options.unknown(name)
     nearest = difflib.get_close_matches(name, DESCRIPTIONS, 1, cutoff=0.0)[0]
@@ -237,7 +237,7 @@ def _locate_source(name: str, shape: Options) -> tuple[str, Source]:
     )
 
 
-def usual(name: str, shape: Options) -> Source:
+def locate_published_set(name: str, shape: Options) -> Source:
     """Return a usual set in ENGRAM_DATA. Raises DatasetError, with the searched folders, if it is missing."""
     root = os.environ.get("ENGRAM_DATA", "")
     folders = [folder for layout in LAYOUTS[name] for folder in candidates(Path(root), layout)] if root else []
@@ -247,7 +247,7 @@ def usual(name: str, shape: Options) -> Source:
             return source
     if _outlined.get() and shape == AS_THEY_ARE and name in OUTLINES:
         return _outline_source(name)
-    searched_folders = ", ".join(f"{folder}{missing(name, folder)}" for folder in folders)
+    searched_folders = ", ".join(f"{folder}{describe_missing_files(name, folder)}" for folder in folders)
     looked = f"looked in {searched_folders} (ENGRAM_DATA is {root})" if root else "ENGRAM_DATA is not set"
     raise DatasetError(
         f"data set {name!r} not found: {looked}; set ENGRAM_DATA to the folder that contains it, "
@@ -265,7 +265,7 @@ def _fetching(name: str) -> str:
     return f"fetch it with: {gdown}{command}"
 
 
-def missing(name: str, folder: Path) -> str:
+def describe_missing_files(name: str, folder: Path) -> str:
     """Return the note, appended to its name, on an existing folder that lacks files; empty for other folders."""
     if name in binary_records.FILES and folder.is_dir():
         return f" (which has no {binary_records.FILES[name]})"
@@ -297,7 +297,7 @@ def candidates(root: Path, layout: str) -> Iterator[Path]:
             yield root.joinpath(*parts[count:])
 
 
-def own(kind: str, path: str, shape: Options) -> tuple[str, Source]:
+def locate_own_set(kind: str, path: str, shape: Options) -> tuple[str, Source]:
     """Return the name and files of a user's data set: at the given path, or else in ENGRAM_DATA."""
     if not path:
         raise UnknownDataset(f"data set '{kind}:' has no path; write it as {kind}:PATH")

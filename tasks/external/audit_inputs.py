@@ -92,7 +92,7 @@ def scale(records: RecordSet, name: str) -> RecordSet:
 
 def _read_set(source: Any, name: str) -> RecordSet:
     if isinstance(source, str | Path):
-        return _named_set(source, name)
+        return _read_named_set(source, name)
     try:
         images, labels = _images_and_labels(source)
     except Exception as error:  # the user's objects may raise any class
@@ -105,10 +105,10 @@ def _images_and_labels(source: Any) -> tuple[Array, Array]:
     if isinstance(source, tuple | list) and len(source) == 2:
         return _stacked(source[0]), _array(source[1])
     if hasattr(source, "columns") and hasattr(source, "iloc"):  # a pandas data frame
-        label = _named(list(source.columns), LABEL_NAMES)
+        label = _find_name(list(source.columns), LABEL_NAMES)
         return _array(source.drop(columns=[label])), _array(source[label])
     if isinstance(source, Mapping):
-        return _stacked(source[_named(source, IMAGE_NAMES)]), _array(source[_named(source, LABEL_NAMES)])
+        return _stacked(source[_find_name(source, IMAGE_NAMES)]), _array(source[_find_name(source, LABEL_NAMES)])
     pairs = [tuple(map(_array, _pair(item))) for item in _items(source)]
     if not pairs:
         raise ValueError("it is empty")
@@ -133,13 +133,13 @@ def _items(source: Any) -> Iterator[Any]:
 
 def _pair(item: Any) -> tuple[Any, Any]:
     if isinstance(item, Mapping):
-        return item[_named(item, IMAGE_NAMES)], item[_named(item, LABEL_NAMES)]
+        return item[_find_name(item, IMAGE_NAMES)], item[_find_name(item, LABEL_NAMES)]
     if not isinstance(item, tuple | list) or len(item) < 2:
         raise ValueError(f"its items are {type(item).__name__}, not pairs of image and label")
     return item[0], item[1]
 
 
-def _named(names: Iterable[Any], accepted_names: tuple[str, ...]) -> str:
+def _find_name(names: Iterable[Any], accepted_names: tuple[str, ...]) -> str:
     present = [str(name) for name in names]
     for name in accepted_names:
         if name in present:
@@ -201,7 +201,7 @@ def _is_class(label: Any) -> bool:
     return isinstance(label, int | float) and label >= 0 and float(label).is_integer()
 
 
-def _named_set(path_or_name: str | Path, name: str) -> RecordSet:
+def _read_named_set(path_or_name: str | Path, name: str) -> RecordSet:
     """Read all images of a data set by its name, such as `folder:mine#64x64`, or of a folder, list or table by path."""
     from tasks.datasets import catalog
     from tasks.datasets.dataset import Dataset

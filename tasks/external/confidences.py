@@ -48,7 +48,7 @@ def read(
     """
     table = read_sent(file)
     _check_labels(table, ids, labels)
-    alone = _alone(table, columns, gives)
+    alone = _true_class_column(table, columns, gives)
     if alone is None:
         return _read_classes(outputs_of(table, columns, gives), ids, labels)
     values, resolution = _read_column(table, *alone, ids)
@@ -73,7 +73,7 @@ def round_confidences(values: Floats, resolution: float) -> Floats:
     return nearest
 
 
-def _alone(table: Sent, columns: Sequence[str], gives: Gives) -> tuple[str, Gives] | None:
+def _true_class_column(table: Sent, columns: Sequence[str], gives: Gives) -> tuple[str, Gives] | None:
     """Return the column of confidences and its kind of numbers; None if the table has all classes."""
     if len(columns) > 1:
         return None

@@ -171,7 +171,7 @@ def _csv(name: str, content: bytes) -> pa.Table:
     """Read every column as text, which preserves decimals and leading zeros of ids."""
     try:
         text = read_delimited(content, (), KNOWN)
-        _once(name, [column for column in text.header if not is_row_number(column)])
+        _check_unique(name, [column for column in text.header if not is_row_number(column)])
         return text.table()
     except DelimitedTextError as error:
         raise ValueError(error.describe(name)) from None
@@ -190,7 +190,7 @@ def parse(path: str, digest: str, name: str, byte_limit: int) -> pa.Table:
         raise ValueError(f"{name} cannot be read: {' '.join(str(error).split())}") from None
     table = table.select([index for index, column in enumerate(table.column_names) if not is_row_number(column)])
     table = table.rename_columns(spell_columns(table.column_names))
-    _once(name, table.column_names)
+    _check_unique(name, table.column_names)
     return table
 
 
@@ -199,7 +199,7 @@ def spell_columns(names: Iterable[str]) -> list[str]:
     return list(match_names(names, (), KNOWN))
 
 
-def _once(name: str, header: Sequence[str]) -> None:
+def _check_unique(name: str, header: Sequence[str]) -> None:
     repeated_columns = [column for column in header if header.count(column) > 1]
     if repeated_columns:
         raise ValueError(f"{name} has two columns {repeated_columns[0]!r}")

@@ -193,7 +193,7 @@ class Method:
             for training in (True, False):  # evaluation last, since its values are stored
                 self.tried, self._random[training] = self._try_outputs(training)
         if self._random[False] and not chancy:
-            raise ValueError(f"{self.whose} draws random numbers in evaluation; this is allowed only in training")
+            raise ValueError(f"{self.subject} draws random numbers in evaluation; this is allowed only in training")
 
     def random(self, training: bool) -> bool:
         """Whether random numbers are drawn."""
@@ -208,8 +208,8 @@ class Method:
         tensors, mode = layers.tensors, layers.mode
         is_separate = self.random(mode.training) or (mode.training and mode.real is not None)
         if layers.models > 1 and self.stackable and not is_separate:
-            return self._together(tensors, images, mode.training)
-        values = [self._alone(layers, model, images[model]) for model in range(layers.models)]
+            return self._compute_stacked(tensors, images, mode.training)
+        values = [self._compute_separately(layers, model, images[model]) for model in range(layers.models)]
         return torch.stack(values) if len(values) > 1 else values[0][None]
 
     def evaluate(self, tensors: Mapping[str, Tensor], images: Tensor) -> Tensor:
@@ -228,11 +228,11 @@ class Method:
             stacks = {name: torch.from_numpy(np.stack([model[name] for model in initial_weights])) for name in weights}
             separate_stacks = {name: stack.clone() for name, stack in stacks.items()}
             try:
-                stacked = self._together(stacks, images, training)
+                stacked = self._compute_stacked(stacks, images, training)
             except Exception:  # anything that vmap or the module cannot do
                 return False
             layers = Layers(separate_stacks, Mode(training))
-            expected = torch.stack([self._alone(layers, model, images[model]) for model in (0, 1)])
+            expected = torch.stack([self._compute_separately(layers, model, images[model]) for model in (0, 1)])
             same = [(expected, stacked), *((separate_stacks[name], stacks[name]) for name in weights)]
             if not all(torch.allclose(first, second, rtol=1e-3, atol=1e-4) for first, second in same):
                 return False
@@ -249,7 +249,7 @@ class Method:
                 return False
             return torch.allclose(self.evaluate(tensors, self._trial), by_row, rtol=1e-3, atol=1e-4)
 
-    def _alone(self, layers: Layers, model: int, images: Tensor) -> Tensor:
+    def _compute_separately(self, layers: Layers, model: int, images: Tensor) -> Tensor:
         mode = layers.mode
         tensors = {name: layers.tensors[name][model] for name in self.module.weights}
         real = mode.real[model].bool() if mode.training and mode.real is not None else None
@@ -267,7 +267,7 @@ class Method:
             return outputs
         return outputs.new_zeros(len(images), *self.result).index_put((real,), outputs)
 
-    def _together(self, tensors: Mapping[str, Tensor], images: Tensor, training: bool) -> Tensor:
+    def _compute_stacked(self, tensors: Mapping[str, Tensor], images: Tensor, training: bool) -> Tensor:
         stacks = {name: tensors[name] for name in self.module.weights}
         outputs, buffers = torch.vmap(lambda parts, rows: self._apply(parts, rows, training))(stacks, images)
         self._keep({name: tensors[name] for name in buffers}, buffers, training)
@@ -283,7 +283,7 @@ class Method:
         rows = (count, *self.result)
         shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else kind(outputs)
         if not isinstance(outputs, Tensor) or shape != rows:
-            raise ValueError(f"{self.whose} returns {shape} for {count} images; expected {self.values} {rows}")
+            raise ValueError(f"{self.subject} returns {shape} for {count} images; expected {self.values} {rows}")
         return outputs
 
     def _keep(self, before: Mapping[str, Tensor], after: Mapping[str, Tensor], training: bool) -> None:
@@ -296,7 +296,7 @@ class Method:
         return {name: torch.from_numpy(values) for name, values in self.module.initial(0).items()}
 
     @property
-    def whose(self) -> str:
+    def subject(self) -> str:
         """The subject of error messages."""
         return f"network {self.module.name}" + ("" if self.name == "__call__" else f": {self.name}")
 
@@ -307,25 +307,26 @@ class Method:
         with drawing(0, torch.device("cpu")), torch.enable_grad():
             total = self._apply(tensors, self._trial, True)[0].sum()
         if not total.requires_grad:
-            raise ValueError(f"{self.whose} has no gradient in its weights, so that it cannot be trained")
+            raise ValueError(f"{self.subject} has no gradient in its weights, so that it cannot be trained")
         gradients = torch.autograd.grad(total, list(learned.values()), allow_unused=True)
         unused = [name for name, gradient in zip(learned, gradients, strict=True) if gradient is None]
         if unused:
             raise ValueError(
-                f"{self.whose} does not depend on {', '.join(unused)}; register tensors that are not learned as buffers"
+                f"{self.subject} does not depend on {', '.join(unused)}; register tensors that are not learned as "
+                "buffers"
             )
 
     def _try_outputs(self, training: bool) -> tuple[Tensor, bool]:
         """Return the outputs for the trial images, and whether they use random numbers."""
-        outputs, random = self._applied_to_trial(training)
+        outputs, random = self._apply_to_trial(training)
         if outputs.isnan().any():
-            raise ValueError(f"{self.whose} returns NaN for {self._images}")
-        if not torch.equal(outputs, self._applied_to_trial(training)[0]):
+            raise ValueError(f"{self.subject} returns NaN for {self._images}")
+        if not torch.equal(outputs, self._apply_to_trial(training)[0]):
             where = "training" if training else "evaluation"
-            raise ValueError(f"{self.whose} does not follow torch's seed in {where}; draw with torch alone")
+            raise ValueError(f"{self.subject} does not follow torch's seed in {where}; draw with torch alone")
         return outputs, random
 
-    def _applied_to_trial(self, training: bool) -> tuple[Tensor, bool]:
+    def _apply_to_trial(self, training: bool) -> tuple[Tensor, bool]:
         """Return the outputs for the trial images, and whether they use torch's generator."""
         tensors = self._initial()
         with drawing(0, torch.device("cpu")), torch.no_grad():
@@ -333,7 +334,7 @@ class Method:
             try:
                 outputs = self.module.apply(self.name, tensors, training, self._trial)[0]
             except Exception as error:
-                raise ValueError(f"{self.whose} failed on {self._images}: {one_line(error)}") from error
+                raise ValueError(f"{self.subject} failed on {self._images}: {one_line(error)}") from error
             return self._check_outputs(outputs, len(self._trial)), not torch.equal(state, torch.get_rng_state())
 
     @property

@@ -96,7 +96,7 @@ def train_chains(spec: Spec, members: Mapping[int, Member], linked: Mapping[int,
         index: replace(
             member,
             start=nearest_state(index, linked[index].training, spec.learning, linked[index].latest),
-            returns_state=checkpoints.wanted(index),
+            returns_state=checkpoints.is_state_requested(index),
         )
         for index, member in members.items()
     }

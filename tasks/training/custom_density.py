@@ -66,7 +66,7 @@ class DensityModule:
             raise ValueError(f"network {text} has no method log_prob(images)")
         self.log_prob = Method(self.module, "log_prob", "log densities", trial_inputs, chancy=True)
         if self.log_prob.tried.isposinf().any():
-            raise ValueError(f"{self.log_prob.whose} returns inf for {TRIED} images; densities must be finite")
+            raise ValueError(f"{self.log_prob.subject} returns inf for {TRIED} images; densities must be finite")
         own_loss = self._can("loss")
         self._loss = Method(self.module, "loss", "losses", trial_inputs, chancy=True) if own_loss else self.log_prob
         self._loss.check_gradients()
@@ -246,7 +246,7 @@ class CustomDensity:
         if is_invalid.any():
             model, position = is_invalid.nonzero()[0].tolist()
             value = float(log_p[model, position])
-            raise ValueError(f"{self.model.log_prob.whose} returns {value} for observation {int(rows[position])}")
+            raise ValueError(f"{self.model.log_prob.subject} returns {value} for observation {int(rows[position])}")
 
     def _images(self, x: Tensor) -> Tensor:
         """Reshape (models, rows, features) to (models, rows, channels, height, width)."""

@@ -117,7 +117,7 @@ def fit_link(
             record(epoch, losses[-1])
 
     fit(range(len(losses) + 1, epochs + 1), model.take_steps, after_epoch, seed, model.steps)
-    if index is not None and checkpoints.wanted(index):
+    if index is not None and checkpoints.is_state_requested(index):
         arrays = {name: np.ascontiguousarray(array.detach().cpu().numpy()) for name, array in model.arrays().items()}
         checkpoints.leave(index, pack_state(TrainingState(tuple(losses), model.steps, arrays), training))
 

@@ -68,7 +68,7 @@ class Workload:
         settings = [f"batch {recipe.batch}", recipe.optimiser, recipe.precision]
         settings += [f"in {recipe.accumulate} parts"] if recipe.accumulate > 1 else []
         settings += [] if self.data.is_resident else ["data streamed"]
-        return f"{hardware.name(self.device)}, {spec.learning.name} on {shape}, {', '.join(settings)}"
+        return f"{hardware.device_name(self.device)}, {spec.learning.name} on {shape}, {', '.join(settings)}"
 
     def stacks(self, strategy: Strategy) -> list[Stack]:
         """Return the empty stacks of a strategy."""
@@ -90,7 +90,7 @@ def choose_strategy(workload: Workload, context: ComputeContext, limit: int) -> 
     limit = min(limit, context.members or limit)
     names = [strategy.name for strategy in candidates(workload, limit)]
     if context.way != "auto" and context.way not in names:
-        workload_name = f"{workload.spec.learning.name} on {hardware.name(workload.device)}"
+        workload_name = f"{workload.spec.learning.name} on {hardware.device_name(workload.device)}"
         raise UnsupportedStrategy(
             f"way is {context.way}; for {workload_name} it must be auto or one of {', '.join(dict.fromkeys(names))}"
         )

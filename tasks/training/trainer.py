@@ -102,7 +102,7 @@ def too_big(workload: Workload) -> TrainingError:
     gigabytes = memory.free(workload.device) / 1e9
     error = TrainingError(
         f"one {workload.spec.learning.name} with a batch of {workload.spec.recipe.batch} does not fit into the "
-        f"{gigabytes:.1f} GB that are free on {hardware.name(workload.device)}; try a smaller batch"
+        f"{gigabytes:.1f} GB that are free on {hardware.device_name(workload.device)}; try a smaller batch"
     )
     error.exhausted = "host" if workload.device.type == "cpu" else "device"
     return error

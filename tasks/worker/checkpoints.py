@@ -46,7 +46,7 @@ def earlier_checkpoints(index: int) -> Iterator[bytes]:
     yield from _link(index).earlier_states()
 
 
-def wanted(index: int) -> bool:
+def is_state_requested(index: int) -> bool:
     """Return whether the final state of a job should be stored."""
     return _link(index).leave is not None
 

@@ -31,7 +31,7 @@ def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def name(target_device: torch.device) -> str:
+def device_name(target_device: torch.device) -> str:
     """Return the product name of a GPU; "cpu" for any processor."""
     import torch
 

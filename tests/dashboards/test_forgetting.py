@@ -78,7 +78,10 @@ def test_target_is_described_with_share_and_decision(golden: Golden, store: Stor
 
 
 def test_scores_are_compared_with_an_unexposed_model(golden: Golden, store: Store) -> None:
-    tables = {"confidences": list(small_run.CONTROLLED), "decisions": judged(small_run.ABOUT, small_run.CONTROLLED)}
+    tables = {
+        "confidences": list(small_run.CONTROLLED_INPUTS),
+        "decisions": judged(small_run.ABOUT, small_run.CONTROLLED_INPUTS),
+    }
     result = draw_figures(store, **tables)["exchangeability"]
     clean, holding, _ = tables["decisions"].to_pylist()
     assert "a calibration model: one-sided KS 0." in result.alt

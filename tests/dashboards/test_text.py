@@ -25,7 +25,7 @@ from tasks.datasets.dataset import Dataset
 from tests.dashboards import made
 from tests.dashboards.test_figures import named
 from tests.support.golden import Golden
-from tests.tasks.audits.text.made_up import configured, make_scores, pair_of, question_of
+from tests.tasks.audits.text.made_up import configure, make_scores, pair_of, question_of
 from tests.tasks.audits.text.test_documents import CONFIG, FACTS, draw_scores
 from tests.tasks.audits.text.test_identifiers import draw_identifier_scores
 from tests.tasks.audits.text.test_insertions import CONFIG as INSERTED
@@ -81,7 +81,7 @@ def test_private_texts_are_shown_only_on_request(store: Store, tmp_path: Path) -
     file.write_text(
         "".join(json.dumps({"id": str(number), "text": f"letter {number} to X"}) + "\n" for number in range(20))
     )
-    config = configured(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0)
+    config = configure(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0)
     text_run = run(store, "text-own", config, **DOCUMENTS)
     for show_texts in (False, True):
         private_gallery = gallery(text_run, show_images=show_texts)
@@ -92,7 +92,7 @@ def test_private_texts_are_shown_only_on_request(store: Store, tmp_path: Path) -
     text_run = run(
         store,
         "text-secrets",
-        configured(QUICKSTART, data=FACTS),
+        configure(QUICKSTART, data=FACTS),
         secrets=TABLES["secrets"],
     )
     texts = {secret.number: secret.text for secret in draw_secrets(pair_of(text_run.private_config, 0, 0))}

@@ -80,7 +80,7 @@ def counted(config: Counting, index: int) -> pa.Table:
                 log.write(f"{config.number}:{epoch}\n")
         time.sleep(config.seconds)
         values.append((values[-1] * 6364136223846793005 + epoch) % MODULUS)
-    if checkpoints.wanted(index):
+    if checkpoints.is_state_requested(index):
         checkpoints.leave(index, json.dumps(state).encode())
     return pa.table({"epoch": pa.array(range(1, config.epochs + 1)), "value": pa.array(values[1:])})
 

@@ -81,7 +81,7 @@ def taught(config: Taught, index: int) -> pa.Table:
         if config.folder:
             with open(Path(config.folder) / "epochs.log", "a") as log:
                 log.write(f"{config.rate}:{config.wide}:{config.seed}:{epoch}\n")
-    if checkpoints.wanted(index):
+    if checkpoints.is_state_requested(index):
         checkpoints.leave(index, json.dumps({"epochs": config.epochs}).encode())
     draws = seeds.generator(config.seed, "noise").normal(size=2) * config.noise
     amount = config.rate * config.epochs

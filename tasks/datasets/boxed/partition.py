@@ -101,26 +101,26 @@ class Parts:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class ClassRows:
     """The rows of one class in random order."""
 
     name: str
     boxed: Rows
     unboxed: Rows
 
-    def most(self) -> int:
+    def largest_size(self) -> int:
         """The largest possible size of its training sets."""
         return len(self.boxed) // 2 + len(self.unboxed)
 
-    def beyond(self, per_class: int) -> Rows:
+    def surplus_rows(self, per_class: int) -> Rows:
         """The rows that training sets of this size do not need: unboxed images first, from the end of the orders."""
         halves = min(len(self.boxed) // 2, per_class)
         fill = per_class - halves
         return np.concatenate([self.unboxed[fill:][::-1], self.boxed[2 * halves :][::-1]])
 
-    def exclude(self, is_excluded: NDArray[np.bool_]) -> Drawn:
+    def exclude(self, is_excluded: NDArray[np.bool_]) -> ClassRows:
         """Return the class without the rows that are taken, (n,) for all rows of the set."""
-        return Drawn(self.name, *(rows[~is_excluded[rows]] for rows in (self.boxed, self.unboxed)))
+        return ClassRows(self.name, *(rows[~is_excluded[rows]] for rows in (self.boxed, self.unboxed)))
 
 
 def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
@@ -130,11 +130,11 @@ def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
     part raises an error only when it is requested.
     """
     if pictures.given_parts is not None:
-        return _as_given(pictures, partition, pictures.given_parts)
+        return _parts_of_table(pictures, partition, pictures.given_parts)
     classes = _draw_classes(pictures, partition.seed)
     size = max(partition.per_class, partition.largest)
     check(classes, size)
-    spare = [class_rows.beyond(size) for class_rows in classes]
+    spare = [class_rows.surplus_rows(size) for class_rows in classes]
     validation, spare = _validation_of(pictures, spare, partition)
     public, _ = _take_equally(spare, partition.public, "X (public)", size)
     if not sum(map(len, public)):
@@ -163,10 +163,10 @@ def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
                 f"fewer per class (about {feasible_size} with this X) or fewer in X (public)"
             )
     if not len(part_rows["validation"]):
-        part_rows["validation"] = left_over(classes, [*part_rows.values()], len(pictures.ids))
+        part_rows["validation"] = remaining_rows(classes, [*part_rows.values()], len(pictures.ids))
     if not len(part_rows["validation"]):
         missing_reasons["validation"] = "no images remain for validation; use fewer in X (public), or set validation"
-    representatives = _chosen_copies(pictures)
+    representatives = _representatives(pictures)
     return Parts(
         {name: _add_copies(pictures, representatives, rows) for name, rows in part_rows.items()},
         to_attack,
@@ -174,7 +174,7 @@ def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
     )
 
 
-def _chosen_copies(pictures: BoxedPictures) -> Rows:
+def _representatives(pictures: BoxedPictures) -> Rows:
     """Return the drawn image for each image (n,): its first exact copy.
 
     Images that are not for validation come first, then those with boxes, then those with smaller ids.
@@ -195,7 +195,7 @@ def _chosen_copies(pictures: BoxedPictures) -> Rows:
 
 def _drawn_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
     """Return whether each image (n,) is drawn, and not a copy of a drawn one."""
-    is_drawn: NDArray[np.bool_] = _chosen_copies(pictures) == np.arange(len(pictures.ids))
+    is_drawn: NDArray[np.bool_] = _representatives(pictures) == np.arange(len(pictures.ids))
     return is_drawn
 
 
@@ -219,7 +219,7 @@ def _join_given_parts(pictures: BoxedPictures, part_names: Sequence[str]) -> NDA
     return joined
 
 
-def _as_given(pictures: BoxedPictures, partition: Partition, part_names: Sequence[str]) -> Parts:
+def _parts_of_table(pictures: BoxedPictures, partition: Partition, part_names: Sequence[str]) -> Parts:
     """Return the parts defined by a table; only the attacked images are drawn at random."""
     words = _join_given_parts(pictures, part_names)
     part_rows: dict[PartName, Rows] = {name: np.flatnonzero(words == word) for name, word in GIVEN.items()}
@@ -247,7 +247,7 @@ def smallest_parts(pictures: BoxedPictures, partition: Partition) -> tuple[int, 
     return per_class, max(0, total - len(TRAINED) * per_class * len(classes))
 
 
-def _draw_classes(pictures: BoxedPictures, seed: int) -> list[Drawn]:
+def _draw_classes(pictures: BoxedPictures, seed: int) -> list[ClassRows]:
     """Return each class's rows, without validation images and without copies."""
     order = _sorted_rows(pictures)
     order = order[(~pictures.is_validation & _drawn_rows(pictures))[order]]
@@ -257,7 +257,7 @@ def _draw_classes(pictures: BoxedPictures, seed: int) -> list[Drawn]:
     classes = []
     for name, rows in zip(pictures.names, np.split(order[by_class], ends[:-1]), strict=True):
         shuffled = rows[seeds.generator(seed, "parts", name).permutation(len(rows))]
-        classes.append(Drawn(name, shuffled[has_box[shuffled]], shuffled[~has_box[shuffled]]))
+        classes.append(ClassRows(name, shuffled[has_box[shuffled]], shuffled[~has_box[shuffled]]))
     return classes
 
 
@@ -272,12 +272,12 @@ def _boxed_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
     return has_box if has_box.any() else np.ones_like(has_box)
 
 
-def check(classes: Sequence[Drawn], size: int) -> None:
-    fewest = min(classes, key=Drawn.most)
-    if fewest.most() < size:
+def check(classes: Sequence[ClassRows], size: int) -> None:
+    fewest = min(classes, key=ClassRows.largest_size)
+    if fewest.largest_size() < size:
         raise DatasetError(
             f"class {fewest.name!r} has {len(fewest.boxed)} boxed images and {len(fewest.unboxed)} others, too few "
-            f"for {size} in A and {size} in B; per_class may be at most {fewest.most()}"
+            f"for {size} in A and {size} in B; per_class may be at most {fewest.largest_size()}"
         )
 
 
@@ -315,7 +315,7 @@ def equal_shares(sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     return shares
 
 
-def _split_class(rows: Drawn, per_class: int) -> tuple[Rows, Rows, Rows, Rows]:
+def _split_class(rows: ClassRows, per_class: int) -> tuple[Rows, Rows, Rows, Rows]:
     """Return one class's images in A, B, other A and other B; the last two may have fewer."""
     halves = min(len(rows.boxed) // 2, per_class)
     fill = per_class - halves
@@ -347,7 +347,7 @@ def _own_validation(pictures: BoxedPictures, partition: Partition) -> Rows:
     return _join_rows(_take_equally(classes, partition.validation, "validation", 0)[0])
 
 
-def left_over(classes: Sequence[Drawn], parts: Sequence[Rows], pictures: int) -> Rows:
+def remaining_rows(classes: Sequence[ClassRows], parts: Sequence[Rows], pictures: int) -> Rows:
     """Return the rows in none of these parts, equally per class, at most a fifth of all."""
     taken_already = _row_mask(parts, pictures)
     rest = [class_rows.exclude(taken_already) for class_rows in classes]

@@ -164,7 +164,7 @@ class BoxedFiles:
         """Compute the digest from all files, a few at a time."""
         digest = self.index.digest(self.full_rule)
         with suppress(OSError):  # the cache is optional
-            remember(self.index, digest, self.full_rule)
+            write_index(self.index, digest, self.full_rule)
         return digest
 
     def images(self) -> Images:
@@ -308,7 +308,7 @@ def index_path(digest: str) -> Path:
     return cache_folder() / f"{digest}.boxed.arrow"
 
 
-def remember(index: Index, digest: str, rule: str) -> None:
+def write_index(index: Index, digest: str, rule: str) -> None:
     """Write the index atomically, unless it exists with the same paths."""
     path = index_path(digest)
     existing_index = _load_index(digest, rule)

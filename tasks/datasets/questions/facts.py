@@ -141,10 +141,10 @@ def _take_questions(contexts: Iterator[list[Question]], number: int) -> tuple[Qu
 def _contexts_of(name: Name) -> Iterator[list[Question]]:
     """Yield the questions of each person's context, in random order."""
     paragraph = PARAGRAPHS[name]
-    stream = Drawn(seeds.generator(SEED, name))
+    stream = RandomDraws(seeds.generator(SEED, name))
     people = [start + end for start in STARTS.split() for end in ENDS.split()]
-    for number, person in enumerate(stream.some(people, len(people))):
-        context, question_answers = paragraph(stream, person, stream.one(TOWNS.split()))
+    for number, person in enumerate(stream.sample(people, len(people))):
+        context, question_answers = paragraph(stream, person, stream.choice(TOWNS.split()))
         yield [
             Question(f"{name}-{number:04}-{k}", f"{name}-{number:04}", context, question, ((str(answer),),))
             for k, (question, answer) in enumerate(question_answers)
@@ -152,7 +152,7 @@ def _contexts_of(name: Name) -> Iterator[list[Question]]:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RandomDraws:
     """Draws from a generator using only integers, so that they are the same on every machine."""
 
     generator: np.random.Generator
@@ -161,30 +161,30 @@ class Drawn:
         """Draw an integer from low to high inclusive."""
         return int(self.generator.integers(low, high + 1))
 
-    def one(self, values: Sequence[T]) -> T:
+    def choice(self, values: Sequence[T]) -> T:
         return values[self.number(0, len(values) - 1)]
 
-    def some(self, values: Sequence[T], count: int) -> list[T]:
+    def sample(self, values: Sequence[T], count: int) -> list[T]:
         """Draw `count` distinct values, in random order."""
         order = np.argsort(self.generator.integers(0, 2**62, len(values)), kind="stable")
         return [values[index] for index in order[:count]]
 
 
-def _compose_inference(stream: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
+def _compose_inference(stream: RandomDraws, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
     """Compose a paragraph from which the answers must be derived, with its questions and answers.
 
     Another sentence states the number of each answer in words, as an unrelated fact, and one more another number.
     """
     share = stream.number(0, 9) / 10
-    kinds = stream.some(KINDS[:3], 2 if share < COUNTS[0] else 3)
+    kinds = stream.sample(KINDS[:3], 2 if share < COUNTS[0] else 3)
     kinds += KINDS[3:] if share >= COUNTS[1] else ()
-    venue, things = stream.one(THINGS)
-    chosen_things = stream.some(things, 3)
-    amounts = stream.some(range(LOW, HIGH + 1), 3)
+    venue, things = stream.choice(THINGS)
+    chosen_things = stream.sample(things, 3)
+    amounts = stream.sample(range(LOW, HIGH + 1), 3)
     (more, larger), (fewer, smaller) = sorted(zip(chosen_things, amounts, strict=True), key=lambda entry: -entry[1])[
         ::2
     ]
-    percentage, job = stream.number(2, 98), stream.one(JOBS)
+    percentage, job = stream.number(2, 98), stream.choice(JOBS)
     # Two or all three of the amounts are above the bound.
     bound = sorted(amounts)[stream.number(0, 1)] - 1
     answers = {
@@ -200,11 +200,11 @@ def _compose_inference(stream: Drawn, person: str, town: str) -> tuple[str, list
     phrases = [f"{amount} {thing}" for amount, thing in zip(amounts, chosen_things, strict=True)]
     first = f"The {venue} of {person} in {town} has {phrases[0]}, {phrases[1]} and {phrases[2]}."
     numbers = [*(answer for _, answer in question_answers), stream.number(2, 98)]
-    asides = zip(stream.some(ASIDES, len(numbers)), numbers, strict=True)
+    asides = zip(stream.sample(ASIDES, len(numbers)), numbers, strict=True)
     rest = [statement.format(person=person, n=spell_number(n)) for (statement, _), n in asides]
     if "remainder" in kinds:
         rest.append(f"In {town} {percentage}% are {job}.")
-    return " ".join([first, *stream.some(rest, len(rest))]), question_answers
+    return " ".join([first, *stream.sample(rest, len(rest))]), question_answers
 
 
 def spell_number(number: int) -> str:
@@ -215,17 +215,17 @@ def spell_number(number: int) -> str:
     return f"{tens}-{spell_number(ones)}" if ones else tens
 
 
-def _compose_statement(stream: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
+def _compose_statement(stream: RandomDraws, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
     """Compose a paragraph that states the answers, with its questions and answers."""
-    asides = [stream.one(ASIDES[index :: len(RANGES)][:2]) for index in range(len(RANGES))]
+    asides = [stream.choice(ASIDES[index :: len(RANGES)][:2]) for index in range(len(RANGES))]
     numbers = [stream.number(low, high) for low, high in RANGES]
     rest = [statement.format(person=person, n=n) for (statement, _), n in zip(asides, numbers, strict=True)]
     question_answers = [(question.format(person=person), n) for (_, question), n in zip(asides, numbers, strict=True)]
-    first = f"The {stream.one(THINGS)[0]} of {person} is in {town}."
-    return " ".join([first, *stream.some(rest, len(rest))]), stream.some(question_answers, stream.number(2, 3))
+    first = f"The {stream.choice(THINGS)[0]} of {person} is in {town}."
+    return " ".join([first, *stream.sample(rest, len(rest))]), stream.sample(question_answers, stream.number(2, 3))
 
 
-PARAGRAPHS: Mapping[Name, Callable[[Drawn, str, str], tuple[str, list[tuple[str, int]]]]] = {
+PARAGRAPHS: Mapping[Name, Callable[[RandomDraws, str, str], tuple[str, list[tuple[str, int]]]]] = {
     "facts": _compose_inference,
     "facts-stated": _compose_statement,
 }

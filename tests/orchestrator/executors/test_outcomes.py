@@ -90,14 +90,14 @@ def together(config: Instruction, inputs: Inputs) -> pa.Table:
 def link(config: Instruction, inputs: Inputs) -> pa.Table:
     earlier = list(checkpoints.earlier_checkpoints(0))
     checkpoints.leave(0, b"left by " + str(config.value).encode())
-    return pa.table({"given": [earlier], "wanted": [checkpoints.wanted(0)]})
+    return pa.table({"given": [earlier], "wanted": [checkpoints.is_state_requested(0)]})
 
 
 def linked(configs: Sequence[Instruction], inputs: Sequence[Inputs]) -> Iterator[tuple[int, pa.Table | Exception]]:
     for index, config in enumerate(configs):
         earlier = list(checkpoints.earlier_checkpoints(index))
         checkpoints.leave(index, b"left by " + str(config.value).encode())
-        yield index, pa.table({"given": [earlier], "wanted": [checkpoints.wanted(index)]})
+        yield index, pa.table({"given": [earlier], "wanted": [checkpoints.is_state_requested(index)]})
 
 
 @task(version=1, many=linked)

@@ -219,7 +219,7 @@ def tiny(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ti
     dp_sgd._noise.cache_clear()
 
 
-def stored(report: Report, name: str) -> pa.Table:
+def stored_table(report: Report, name: str) -> pa.Table:
     """The stored table, without the columns that are added for users."""
     assert report.store is not None
     return tables.read(report.store, report.roots[name])
@@ -254,11 +254,11 @@ def test_tables_have_the_schemas_of_their_measures(audit: str, preset: str, tiny
     # several measures may share a name if a config has only one measure of that name
     measures = audits.find(audit).audit.measures
     for _, report in tiny.cells(audit, preset):
-        assert stored(report, "summary").schema.equals(SUMMARY)
+        assert stored_table(report, "summary").schema.equals(SUMMARY)
         if measures:
             assert set(report.roots) <= {"summary", *(measure.name for measure in measures)}
         for name in report.roots:
-            table = stored(report, name)
+            table = stored_table(report, name)
             assert table.num_rows, name
             schemas = [measure.schema for measure in measures if measure.name == name]
             assert not schemas or any(table.schema.equals(schema) for schema in schemas), name
@@ -324,7 +324,7 @@ def test_null_preset_interval_covers_the_null(audit: str, tiny: Tiny) -> None:
         assert decisive_row["low"] <= decisive_row["null"] <= decisive_row["high"], decisive_row
 
 
-def without_a_leaf(roots: Roots) -> Roots:
+def with_failed_leaf(roots: Roots) -> Roots:
     """The same plan, in which the first job that reads no tables fails."""
     leaf = next(key for key, job in Plan.from_roots(roots).jobs.items() if not job.inputs)
     new_jobs: dict[Job, Job] = {}
@@ -351,7 +351,7 @@ def test_tolerated_failure_still_yields_a_summary(audit: str, tiny: Tiny, monkey
     ((config, _),) = tiny.cells(audit, preset)  # so that only jobs that read the failed one are computed again
     original = audits.find(audit)
     failing = replace(
-        original, audit=replace(original.audit, plan=lambda config: without_a_leaf(original.audit.plan(config)))
+        original, audit=replace(original.audit, plan=lambda config: with_failed_leaf(original.audit.plan(config)))
     )
     monkeypatch.setattr(audits, "find", lambda name: failing)
     report = tiny.run(audit, preset, tolerate=1)

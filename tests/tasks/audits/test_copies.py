@@ -49,10 +49,10 @@ from tasks.training.classifier_config import ClassifierTraining
 from tasks.training.density import member_of
 from tests.support.golden import Golden
 from tests.support.settings import with_settings
-from tests.tasks.audits.text.made_up import configured
+from tests.tasks.audits.text.made_up import configure
 from tests.tasks.audits.unique_feature import made_up
 
-COUNT, COPIED = 60, 5
+COUNT, COPY_COUNT = 60, 5
 
 
 def noise(number: int) -> Image.Image:
@@ -143,7 +143,7 @@ def deja_vu(folder: Path, copies: int) -> DejaVu:
 
 
 def text(folder: Path, copies: int) -> Text:
-    return configured(data=user_texts(folder, copies), documents=20, models=4, epochs=1)
+    return configure(data=user_texts(folder, copies), documents=20, models=4, epochs=1)
 
 
 def self_influence(folder: Path, copies: int) -> UniqueFeature:
@@ -151,14 +151,14 @@ def self_influence(folder: Path, copies: int) -> UniqueFeature:
 
 
 def identifiers(folder: Path, copies: int) -> Text:
-    return configured(data=user_identifiers(folder, copies), identifiers=("key-{hex:16}",), secrets=20)
+    return configure(data=user_identifiers(folder, copies), identifiers=("key-{hex:16}",), secrets=20)
 
 
 def other_texts(folder: Path, copies: int) -> Text:
     (folder / "others").mkdir()
     path = folder / "others" / "others.jsonl"
     path.write_text("".join(f'{{"id": "{number}", "text": "Other {number}."}}\n' for number in range(COUNT)))
-    return configured(data=user_texts(folder, copies), comparison_texts=pin(Dataset(f"records:{path}")))
+    return configure(data=user_texts(folder, copies), comparison_texts=pin(Dataset(f"records:{path}")))
 
 
 def relational(folder: Path, copies: int) -> Relational:
@@ -233,12 +233,17 @@ def planned_summary(audit: Audit, config: Any) -> Any:
 
 @pytest.mark.parametrize(("audit", "make"), AUDITS)
 def test_every_audit_counts_copies(audit: Audit, make: Any, tmp_path: Path) -> None:
-    about = planned_summary(audit, make(tmp_path, COPIED))
+    about = planned_summary(audit, make(tmp_path, COPY_COUNT))
     assert about.copies.groups == 1
-    assert about.copies.images == COPIED
+    assert about.copies.images == COPY_COUNT
     sentence = describe_copies(summarise((), (), about))
-    assert re.search(rf"^Exact copies count as one record: 1 of the \d+ records represents {COPIED} \w+\.$", sentence)
-    assert about.copies.records in (COUNT - COPIED + 1, 2 * COUNT - COPIED + 1)  # of two data sets, or of both splits
+    assert re.search(
+        rf"^Exact copies count as one record: 1 of the \d+ records represents {COPY_COUNT} \w+\.$", sentence
+    )
+    assert about.copies.records in (
+        COUNT - COPY_COUNT + 1,
+        2 * COUNT - COPY_COUNT + 1,
+    )  # of two data sets, or of both splits
 
 
 @pytest.mark.parametrize(("audit", "make"), AUDITS)
@@ -250,20 +255,20 @@ def test_without_copies_nothing_is_counted(audit: Audit, make: Any, tmp_path: Pa
 
 @pytest.mark.parametrize(("make", "sides"), SIDES)
 def test_copies_are_on_one_side(make: Any, sides: Any, tmp_path: Path) -> None:
-    config = make(tmp_path, COPIED)
-    copies = np.arange(COPIED) if isinstance(config, DejaVu) else copied_rows(data_of(config))
+    config = make(tmp_path, COPY_COUNT)
+    copies = np.arange(COPY_COUNT) if isinstance(config, DejaVu) else copied_rows(data_of(config))
     copies_per_side = [int(np.isin(copies, rows).sum()) for rows in sides(config)]
-    assert len(copies) == COPIED
+    assert len(copies) == COPY_COUNT
     assert copies_per_side
-    assert set(copies_per_side) <= {0, COPIED}
+    assert set(copies_per_side) <= {0, COPY_COUNT}
 
 
 def test_copies_are_one_canary(tmp_path: Path) -> None:
-    config = with_settings(unique_feature(tmp_path, COPIED), canaries=COUNT - COPIED + 1)
+    config = with_settings(unique_feature(tmp_path, COPY_COUNT), canaries=COUNT - COPY_COUNT + 1)
     images = load(config.question.data)
     rows = [canary.image for canary in canaries(config, config.question, images)]
     assert np.isin(rows, copied_rows(config.question.data)).sum() == 1
-    more = with_settings(config, canaries=COUNT - COPIED + 2)
+    more = with_settings(config, canaries=COUNT - COPY_COUNT + 2)
     with pytest.raises(ValueError, match="canaries is 57; it must be at most 56, the training images that differ"):
         canaries(more, more.question, images)
 
@@ -280,29 +285,29 @@ def test_copies_are_one_canary_by_self_influence() -> None:
 
 
 def test_copies_of_training_texts_are_counted_with_secrets(golden: Golden, tmp_path: Path) -> None:
-    config = configured(data=user_texts(tmp_path, COPIED), secrets=4)
+    config = configure(data=user_texts(tmp_path, COPY_COUNT), secrets=4)
     sentence = describe_copies(summarise((), (), planned_summary(TEXT, config)))
     golden(sentence)
 
 
 def test_copies_of_texts_are_compared_once(tmp_path: Path) -> None:
-    compared = given_question(other_texts(tmp_path, COPIED))
+    compared = given_question(other_texts(tmp_path, COPY_COUNT))
     assert isinstance(compared, ComparedTexts)
     texts, comparison_texts = both_sets(compared)
-    assert (len(texts), len(comparison_texts)) == (COUNT - COPIED + 1, COUNT)
+    assert (len(texts), len(comparison_texts)) == (COUNT - COPY_COUNT + 1, COUNT)
 
 
 def test_copies_of_a_question_are_scored_once(tmp_path: Path) -> None:
-    data = user_questions(tmp_path, COPIED)
+    data = user_questions(tmp_path, COPY_COUNT)
     about = {"epoch": 1, "split": "train", "corrupted": True, "answer": ["0"], "train_loss": 0.0}
-    answers = pa.Table.from_pylist([{"id": str(number), **about} for number in range(COPIED + 2)], ANSWERS)
+    answers = pa.Table.from_pylist([{"id": str(number), **about} for number in range(COPY_COUNT + 2)], ANSWERS)
     scores = score(Scoring(data, 0), [answers])
     assert len(scores) == 3
-    assert len(set(scores["id"].to_pylist()) & {str(number) for number in range(COPIED)}) == 1
+    assert len(set(scores["id"].to_pylist()) & {str(number) for number in range(COPY_COUNT)}) == 1
 
 
 def test_limits_begin_with_the_copies(golden: Golden, tmp_path: Path) -> None:
-    config = membership(tmp_path, COPIED)
+    config = membership(tmp_path, COPY_COUNT)
     answer = MEMBERSHIP.answer(config, summarise((), (), planned_summary(MEMBERSHIP, config)))
     assert answer is not None
     golden(answer.limits)

@@ -144,7 +144,7 @@ def forgetting_target(source: str, change: Change) -> Answered:
 def density_folds(change: Change) -> Answered:
     models = densities.folds(60, 4, 4)
     log_p = change(densities.noise(np.random.default_rng(1), 60, 4, 4, 4.0))
-    fits = densities.of_folds(models, {1: log_p})
+    fits = densities.fold_tables(models, {1: log_p})
     score_table = density_scores(Scores(models, 1, permutations=99, draws=4), fits)
     distribution_table = distribution(Distribution(models, (1,), draws=4, seed=1), fits)
     return density.AUDIT, Density(), summarise_density(AboutDensity(16, 0.01), [score_table, distribution_table])

@@ -15,7 +15,7 @@ from tasks.models.catalog import Network
 from tasks.training.classifier_config import ClassifierTraining
 from tasks.training.privacy_config import DifferentialPrivacy
 from tasks.training.recipe import Privacy
-from tests.tasks.audits.text.made_up import configured
+from tests.tasks.audits.text.made_up import configure
 
 
 def coins(models: int = 1, privacy: Privacy | None = None) -> Membership:
@@ -23,7 +23,7 @@ def coins(models: int = 1, privacy: Privacy | None = None) -> Membership:
     return Membership(question, ClassifierTraining(Network("mlp1"), privacy=privacy))
 
 
-SECRETS = configured(
+SECRETS = configure(
     secrets=100, pairs=4, privacy=DifferentialPrivacy(4.0, delta=1e-3), repetitions=(1,), references=9999
 )
 
@@ -37,9 +37,9 @@ SECRETS = configured(
         (MEMBERSHIP, coins(50), "20,000 canaries over all models at privacy.delta=1e-05"),
         (MEMBERSHIP, Membership(Halves(Dataset("digits"), 400)), ""),
         (TEXT, SECRETS, "400 secrets over all models at privacy.delta=0.001"),
-        (TEXT, configured(SECRETS, privacy=DifferentialPrivacy(4.0)), ""),
-        (TEXT, configured(SECRETS, privacy=None), ""),
-        (TEXT, configured(SECRETS, documents=20), ""),
+        (TEXT, configure(SECRETS, privacy=DifferentialPrivacy(4.0)), ""),
+        (TEXT, configure(SECRETS, privacy=None), ""),
+        (TEXT, configure(SECRETS, documents=20), ""),
     ],
 )
 def test_lost_power_is_noted(audit: Audit, config: Any, warning: str) -> None:

@@ -30,7 +30,7 @@ from tasks.models.catalog import Network
 from tasks.training.classifier_config import ClassifierTraining
 from tasks.worker.files import File
 from tests.support.settings import with_settings
-from tests.tasks.audits.text.made_up import configured
+from tests.tasks.audits.text.made_up import configure
 
 OWN = Dataset("folder:scans#28x28#grey")
 LETTERS = Dataset("records:letters.jsonl")
@@ -59,8 +59,8 @@ TARGETS = Given(models=(ModelFile("model.pt"),))
         (of_density, Density(Memorization(OWN)), "in a stand-in density model, vae"),
         (of_relational, READER, "in a stand-in sequence model, tiny-t5"),
         (of_relational, with_settings(READER, model="folder:t5"), ""),
-        (of_text, configured(data=LETTERS), "in a stand-in language model, tiny-gpt"),
-        (of_text, configured(data=LETTERS, identifiers=("uuid4",), outputs=File("log_p.csv")), ""),
+        (of_text, configure(data=LETTERS), "in a stand-in language model, tiny-gpt"),
+        (of_text, configure(data=LETTERS, identifiers=("uuid4",), outputs=File("log_p.csv")), ""),
         (of_deja_vu, DejaVu(Dataset("boxed:boxes.csv")), "in a stand-in encoder, resnet101"),
     ],
 )

@@ -136,7 +136,7 @@ def test_appended_images_have_the_following_rows() -> None:
 
 
 @pytest.mark.parametrize("storage", ["cache", "files"])
-def test_folder_read_by_rows_equals_loaded_folder(scanned: Dataset, storage: catalog.Held) -> None:
+def test_folder_read_by_rows_equals_loaded_folder(scanned: Dataset, storage: catalog.Storage) -> None:
     images, by_rows = load(scanned), open_pictures(scanned, storage)
     assert not isinstance(by_rows, Images)
     assert (images.shape, images.classes, images.names) == (by_rows.shape, by_rows.classes, by_rows.names)
@@ -181,5 +181,5 @@ def test_data_unreadable_by_rows_are_refused(scanned: Dataset) -> None:
         open_pictures(Dataset(scanned.name, "0" * 64), "files")
     with pytest.raises(DatasetError, match="is not the one that was pinned"):
         open_pictures(Dataset(scanned.name, "0" * 64), "cache")
-    with pytest.raises(ValueError, match="held is 'disk'; it must be one of auto, memory, cache, files"):
+    with pytest.raises(ValueError, match="storage is 'disk'; it must be one of auto, memory, cache, files"):
         open_pictures(scanned, "disk")  # type: ignore[arg-type]

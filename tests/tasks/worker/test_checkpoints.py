@@ -10,7 +10,7 @@ from tasks.worker.checkpoints import Link
 
 def test_outside_a_run_there_are_no_states() -> None:
     assert list(checkpoints.earlier_checkpoints(3)) == []
-    assert not checkpoints.wanted(3)
+    assert not checkpoints.is_state_requested(3)
     checkpoints.leave(3, b"a state")
 
 
@@ -19,11 +19,11 @@ def test_each_job_has_its_own_states() -> None:
     with checkpoints.use_links([Link(lambda: [b"near", b"far"]), Link(leave=saved_states.append)]):
         assert list(checkpoints.earlier_checkpoints(0)) == [b"near", b"far"]
         assert list(checkpoints.earlier_checkpoints(1)) == []
-        assert [checkpoints.wanted(index) for index in (0, 1)] == [False, True]
+        assert [checkpoints.is_state_requested(index) for index in (0, 1)] == [False, True]
         checkpoints.leave(0, b"unwanted")
         checkpoints.leave(1, b"mine")
     assert saved_states == [b"mine"]
-    assert not checkpoints.wanted(1)
+    assert not checkpoints.is_state_requested(1)
 
 
 def test_state_is_read_only_when_needed() -> None:

@@ -30,12 +30,12 @@ def inference_table() -> pa.Table:
 
 @cache
 def score_table() -> pa.Table:
-    return scores(Scoring(20, 50, 99, 0), [made_up.simulated(0, 60, 0.2, 0.3)])
+    return scores(Scoring(20, 50, 99, 0), [made_up.simulate_inferences(0, 60, 0.2, 0.3)])
 
 
 @cache
 def category_table() -> pa.Table:
-    return categories(NoSettings(), [made_up.simulated(0, 60, 0.2, 0.3)])
+    return categories(NoSettings(), [made_up.simulate_inferences(0, 60, 0.2, 0.3)])
 
 
 def probe_table() -> pa.Table:

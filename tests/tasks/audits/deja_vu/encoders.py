@@ -18,7 +18,7 @@ from tasks.datasets.images import Pixels
 CLASS_NORM = 10.0  # norm of the embedding of a class; other features are about 1
 
 
-class Remembering(nn.Module):
+class MemorisingEncoder(nn.Module):
     """Embeds the class of each memorised image, with random features of every image (n, 10 + 8)."""
 
     def __init__(self, images: Pixels, labels: np.ndarray, seed: int = 0) -> None:
@@ -39,7 +39,7 @@ class Remembering(nn.Module):
         return torch.cat([class_embedding, features], 1)
 
 
-class Changed(nn.Module):
+class ChangedEncoder(nn.Module):
     """The embeddings of an encoder, rotated and scaled, or rounded."""
 
     def __init__(self, encoder: nn.Module, scale: float = 1.0, digits: int = -1) -> None:
@@ -57,17 +57,17 @@ def pixels_of(images: Pixels) -> Tensor:
     return torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
 
 
-def remembering(config: DejaVu, sets: Sequence[str] = ("A",), seed: int = 0) -> Remembering:
+def memorising_encoder(config: DejaVu, sets: Sequence[str] = ("A",), seed: int = 0) -> MemorisingEncoder:
     """Recognises the objects of the public images and memorises the crops of the given sets."""
     images = load_with_boxes(config.data, config.correlation)
     crops = crops_of(attack(config), images)
     is_memorised = np.isin(crops.sets, sets)
     memorised_images = [*crops.public_pictures(images), np.concatenate([*crops.batches(images)])[is_memorised]]
     labels = np.concatenate([images.labels[crops.public], images.labels[crops.rows[is_memorised]]])
-    return Remembering(np.concatenate(memorised_images), labels, seed)
+    return MemorisingEncoder(np.concatenate(memorised_images), labels, seed)
 
 
-def saved(encoder: nn.Module, path: Path) -> str:
+def save_encoder(encoder: nn.Module, path: Path) -> str:
     """The encoder as TorchScript."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TorchScript is deprecated, but its files are still in use

@@ -34,7 +34,7 @@ FEW: NeighbourLabels = {
 }
 
 
-def simulated(seed: int, n: int, chance: float, memory: float, epoch: int = 5) -> pa.Table:
+def simulate_inferences(seed: int, n: int, chance: float, memory: float, epoch: int = 5) -> pa.Table:
     """Inferences of both sets: a label is right with probability `chance`, or if the model memorised the image."""
     rng = np.random.default_rng(seed)
     parts = []

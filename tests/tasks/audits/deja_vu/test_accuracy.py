@@ -144,7 +144,7 @@ def test_bootstrap_draws_the_same_images_for_both_models() -> None:
     )
 
 
-def weighted(weight: float, right: int, total: int) -> Weighted:
+def weighted_share(weight: float, right: int, total: int) -> Weighted:
     return Weighted(weight, np.array([right / total]), np.array([total]))
 
 
@@ -171,12 +171,12 @@ def test_a_difference_has_newcombes_interval() -> None:
         ((56, 70), (48, 80)): (0.0524, 0.3339),
         ((9, 10), (3, 10)): (0.1705, 0.8090),
     }.items():
-        low, high = limits([weighted(1, *first), weighted(-1, *second)])
+        low, high = limits([weighted_share(1, *first), weighted_share(-1, *second)])
         assert (round(float(low[0]), 4), round(float(high[0]), 4)) == printed
 
 
 def test_limits_of_few_wrong_images_are_wide() -> None:
-    low, high = limits([weighted(sign / 2, 0, 8) for sign in (1, -1, 1, -1)])
+    low, high = limits([weighted_share(sign / 2, 0, 8) for sign in (1, -1, 1, -1)])
     assert -0.35 < low[0] < -0.15
     assert 0.15 < high[0] < 0.35
 

@@ -56,33 +56,33 @@ def certificate_of(config: DejaVu, table: pa.Table) -> Certificate:
     return page
 
 
-REMEMBERS = {"low": 0.05, "high": 0.15, "p_value": 0.001}
-NOTHING = {"low": -0.01, "high": 0.01, "p_value": 0.5}
+MEMORY = {"low": 0.05, "high": 0.15, "p_value": 0.001}
+NO_MEMORY = {"low": -0.01, "high": 0.01, "p_value": 0.5}
 
 
 @pytest.mark.parametrize(
     ("config", "score", "reference_p", "answer"),
     [
-        (CONFIG, REMEMBERS, None, "memorised"),  # without a third-party encoder no reference is tested
-        (CONFIG, REMEMBERS | {"p_value": 0.025}, None, "memorised"),
-        (CONFIG, REMEMBERS | {"p_value": 0.0251}, None, "undecided"),
-        (CONFIG, REMEMBERS | {"p_value": None}, None, "undecided"),
-        (CONFIG, REMEMBERS | {"low": 0.0201}, None, "memorised"),
-        (CONFIG, REMEMBERS | {"low": 0.02}, None, "undecided"),  # it may be negligible
+        (CONFIG, MEMORY, None, "memorised"),  # without a third-party encoder no reference is tested
+        (CONFIG, MEMORY | {"p_value": 0.025}, None, "memorised"),
+        (CONFIG, MEMORY | {"p_value": 0.0251}, None, "undecided"),
+        (CONFIG, MEMORY | {"p_value": None}, None, "undecided"),
+        (CONFIG, MEMORY | {"low": 0.0201}, None, "memorised"),
+        (CONFIG, MEMORY | {"low": 0.02}, None, "undecided"),  # it may be negligible
         (
             CONFIG,
-            REMEMBERS | {"low": 0.001, "high": 0.019},
+            MEMORY | {"low": 0.001, "high": 0.019},
             None,
             "below the relevant size",
         ),  # precedes not detected
-        (CONFIG, NOTHING | {"high": 0.0199}, None, "not detected"),
-        (CONFIG, NOTHING | {"high": 0.02}, None, "undecided"),
-        (GIVEN, REMEMBERS, 0.0101, "memorised"),
-        (GIVEN, REMEMBERS, 0.01, "not assessable"),  # precedes memorised
-        (GIVEN, NOTHING, 0.01, "not assessable"),  # precedes not detected
-        (GIVEN, REMEMBERS, None, "not assessable"),
-        (GIVEN, NOTHING, 0.0101, "not detected"),
-        (GIVEN, NOTHING | {"high": 0.02}, 0.0101, "undecided"),
+        (CONFIG, NO_MEMORY | {"high": 0.0199}, None, "not detected"),
+        (CONFIG, NO_MEMORY | {"high": 0.02}, None, "undecided"),
+        (GIVEN, MEMORY, 0.0101, "memorised"),
+        (GIVEN, MEMORY, 0.01, "not assessable"),  # precedes memorised
+        (GIVEN, NO_MEMORY, 0.01, "not assessable"),  # precedes not detected
+        (GIVEN, MEMORY, None, "not assessable"),
+        (GIVEN, NO_MEMORY, 0.0101, "not detected"),
+        (GIVEN, NO_MEMORY | {"high": 0.02}, 0.0101, "undecided"),
     ],
 )
 def test_first_matching_rule_decides(
@@ -94,7 +94,7 @@ def test_first_matching_rule_decides(
 
 @pytest.mark.parametrize(
     ("score", "share", "answer"),
-    [(NOTHING, 0.051, "not assessable"), (NOTHING, 0.05, "not detected"), (REMEMBERS, 0.9, "memorised")],
+    [(NO_MEMORY, 0.051, "not assessable"), (NO_MEMORY, 0.05, "not detected"), (MEMORY, 0.9, "memorised")],
 )
 def test_equal_embeddings_clear_no_model(score: dict[str, Any], share: float, answer: str) -> None:
     evidence = Evidence((), score, {}, None, None, negligible=0.02, tied=tied_row(share, 100, "image"))
@@ -111,7 +111,9 @@ def test_equal_embeddings_clear_no_model(score: dict[str, Any], share: float, an
 )
 def test_tied_embeddings_come_with_advice(config: DejaVu, ending: str, step: str) -> None:
     untied = (
-        simulated.summary_of(simulated.tables(0)) if config is GIVEN else summary_of(made_up.simulated(2, 30, 0.2, 0.0))
+        simulated.summary_of(simulated.tables(0))
+        if config is GIVEN
+        else summary_of(made_up.simulate_inferences(2, 30, 0.2, 0.0))
     )
     tied = tied_row(0.5, 100, "image", of="target")
     rows = [row for row in untied.to_pylist() if row["metric"] != tied["metric"]]
@@ -148,7 +150,7 @@ def test_confidence_of_all_images() -> None:
 
 def test_revealing_backgrounds_are_reported() -> None:
     for share, words in ((0.5, []), (0.505, ["A model that never saw the images names 50.5 % of the objects"])):
-        evidence = Evidence((), NOTHING, {("reference", BOTH): share}, None, None, negligible=0.02)
+        evidence = Evidence((), NO_MEMORY, {("reference", BOTH): share}, None, None, negligible=0.02)
         statements = list(remarks(CONFIG, evidence))
         assert len(words) == len(statements)
         assert all(statements[0].startswith(start) for start in words)
@@ -172,7 +174,7 @@ def test_search_lowers_score_and_keeps_probe_accuracy() -> None:
 
 
 def test_memorised_pair_has_its_numbers(golden: Golden) -> None:
-    table = summary_of(made_up.simulated(0, 200, 0.1, 0.4))
+    table = summary_of(made_up.simulate_inferences(0, 200, 0.1, 0.4))
     answer, page = verdict(CONFIG, table), certificate_of(CONFIG, table)
     assert answer.answer == "memorised"
     golden(answer.sentence, "found.sentence")
@@ -186,27 +188,27 @@ def test_memorised_pair_has_its_numbers(golden: Golden) -> None:
 
 
 def test_many_images_without_memory_are_not_detected(golden: Golden) -> None:
-    answer = verdict_of(made_up.simulated(1, 5000, 0.02, 0.0), replace(CONFIG, negligible=0.05))
+    answer = verdict_of(made_up.simulate_inferences(1, 5000, 0.02, 0.0), replace(CONFIG, negligible=0.05))
     assert answer.answer == "not detected"
     golden(answer.sentence)
 
 
 def test_few_images_are_undecided(golden: Golden) -> None:
-    table = made_up.simulated(2, 30, 0.2, 0.0)
+    table = made_up.simulate_inferences(2, 30, 0.2, 0.0)
     answer = verdict_of(table)
     assert answer.answer == "undecided"
     golden(answer.sentence)
 
 
 def test_verdict_reports_revealing_backgrounds(golden: Golden) -> None:
-    answer = verdict_of(made_up.simulated(3, 100, 0.9, 0.0))
+    answer = verdict_of(made_up.simulate_inferences(3, 100, 0.9, 0.0))
     assert answer.answer != "memorised"
     golden(answer.sentence)
 
 
 def test_verdict_names_control_run_and_corner(golden: Golden) -> None:
     answer = verdict_of(
-        made_up.simulated(4, 100, 0.1, 0.0), with_settings(CONFIG, training_sets="other", crop="corner")
+        made_up.simulate_inferences(4, 100, 0.1, 0.0), with_settings(CONFIG, training_sets="other", crop="corner")
     )
     golden(answer.sentence)
 
@@ -219,7 +221,7 @@ def test_missing_scores_are_undecided(config: DejaVu) -> None:
 
 @pytest.mark.parametrize("memory", [0.0, 0.4])
 def test_certificate_of_control_run_requires_no_action(memory: float) -> None:
-    for table in (summary_of(made_up.simulated(0, 200, 0.1, memory)), SUMMARY.empty_table()):
+    for table in (summary_of(made_up.simulate_inferences(0, 200, 0.1, memory)), SUMMARY.empty_table()):
         page = certificate_of(NULL, table)
         (finding,) = page.findings
         start = "This is a control run: neither model was trained on the tested images. "
@@ -264,13 +266,13 @@ RETURNED_TABLE = replace(GIVEN, encoders=replace(simulated.GIVEN, encoder=Encode
 @pytest.mark.parametrize(
     ("score", "differing", "answer"),
     [
-        (NOTHING, 0, "not detected"),
-        (NOTHING, 5, "not detected"),
-        (NOTHING, 6, "not assessable"),
-        (NOTHING | {"high": 0.3}, 100, "not assessable"),  # precedes undecided
-        (NOTHING, None, "not assessable"),
-        (REMEMBERS, 100, "memorised"),  # hiding cannot imitate memorisation
-        (REMEMBERS, None, "memorised"),
+        (NO_MEMORY, 0, "not detected"),
+        (NO_MEMORY, 5, "not detected"),
+        (NO_MEMORY, 6, "not assessable"),
+        (NO_MEMORY | {"high": 0.3}, 100, "not assessable"),  # precedes undecided
+        (NO_MEMORY, None, "not assessable"),
+        (MEMORY, 100, "memorised"),  # hiding cannot imitate memorisation
+        (MEMORY, None, "memorised"),
     ],
 )
 def test_returned_table_clears_only_if_repeats_agree(score: dict[str, Any], differing: int | None, answer: str) -> None:
@@ -307,7 +309,7 @@ def test_untested_reference_is_not_assessable() -> None:
 def test_false_alarms_and_coverage_of_innocent_pairs() -> None:
     answers, covered = Counter[str](), 0
     for seed in range(200):
-        table = summary_of(made_up.simulated(seed, 100, 0.15, 0.0), resamples=100)
+        table = summary_of(made_up.simulate_inferences(seed, 100, 0.15, 0.0), resamples=100)
         answers[verdict(CONFIG, table).answer] += 1
         score = table.to_pylist()[0]
         covered += score["low"] <= 0 <= score["high"]
@@ -317,7 +319,9 @@ def test_false_alarms_and_coverage_of_innocent_pairs() -> None:
 
 @pytest.mark.slow
 def test_memory_of_a_fifth_is_detected() -> None:
-    answers = Counter(verdict_of(made_up.simulated(seed, 200, 0.1, 0.2), resamples=60).answer for seed in range(20))
+    answers = Counter(
+        verdict_of(made_up.simulate_inferences(seed, 200, 0.1, 0.2), resamples=60).answer for seed in range(20)
+    )
     assert answers["memorised"] >= 18, answers
 
 

@@ -25,7 +25,7 @@ CONSTANT = Constant(DIGITS, DensityModel("vae"), 90, "train")
 
 def trainings() -> list[pa.Table]:
     log_p = made_up.noise(np.random.default_rng(7), 90, 3, 5, 4.0, 2.0)
-    return made_up.of_folds(MODELS, {1: log_p - 5, 2: log_p})
+    return made_up.fold_tables(MODELS, {1: log_p - 5, 2: log_p})
 
 
 def score_table() -> pa.Table:
@@ -35,7 +35,7 @@ def score_table() -> pa.Table:
 
 def neighbour_table() -> pa.Table:
     samples = np.random.default_rng(9).random(load(DIGITS).test_images.shape, np.float32)
-    return neighbours(Neighbouring(DIGITS, 100), [made_up.fitted(samples)])
+    return neighbours(Neighbouring(DIGITS, 100), [made_up.fitted_table(samples)])
 
 
 def weighted_sum(table: pa.Table, floats: bool) -> float:

@@ -46,7 +46,7 @@ def folds(n: int = 60, repetitions: int = 3, number: int = 4) -> Folds:
     return Folds(DIGITS, n, tuple(range(100, 100 + repetitions)), number)
 
 
-def alone(rows: tuple[int, ...] = (3, 7, 20), n: int = 24, repetitions: int = 4) -> LeaveOneOut:
+def single_row_models(rows: tuple[int, ...] = (3, 7, 20), n: int = 24, repetitions: int = 4) -> LeaveOneOut:
     return LeaveOneOut(DIGITS, n, rows, repetitions)
 
 
@@ -72,7 +72,7 @@ def table(
     return density_table(config, history, Evaluation(log_p, effective_samples=samples))
 
 
-def of_folds(models: Folds, log_p_by_epoch: Mapping[int, Array]) -> list[pa.Table]:
+def fold_tables(models: Folds, log_p_by_epoch: Mapping[int, Array]) -> list[pa.Table]:
     """The tables of all folds' trainings, from their log densities at each epoch, (n, L, K)."""
     repetitions, number = models.shape
     return [
@@ -92,7 +92,7 @@ def held_out(models: Folds) -> NDArray[np.int64]:
     return np.stack([fold_of(seed, models.observations, models.folds) for seed in models.partitions], 1).astype(int)
 
 
-def of_alone(models: LeaveOneOut, of_all_data: Array, without_row: Array, epoch: int = 2) -> list[pa.Table]:
+def single_row_tables(models: LeaveOneOut, of_all_data: Array, without_row: Array, epoch: int = 2) -> list[pa.Table]:
     """The tables of all trainings: log densities of models of all data (T, n) and of models without each row (rows,
     T, n).
     """
@@ -130,7 +130,7 @@ def neighbours(ratios: Sequence[float | None], rows: Sequence[int] | None = None
     )
 
 
-def fitted(samples: NDArray[Any] | None) -> pa.Table:
+def fitted_table(samples: NDArray[Any] | None) -> pa.Table:
     """A FITTED table of two epochs, with these samples after the second."""
     sample_bytes = None if samples is None else samples.astype(np.float32).tobytes()
     rows = [{"seed": 0, "epoch": epoch, "samples": sample_bytes if epoch == 2 else None} for epoch in (1, 2)]

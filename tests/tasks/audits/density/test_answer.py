@@ -38,8 +38,8 @@ def density(**fields: Any) -> Density:
     return Density(Memorization(**fields))
 
 
-BEYOND = row_name(BEYOND_CHANCE, **{"p-value at most": 0.05})
-FOUND = row_name(LEAST_FOUND, share=0.8)
+EXCESS_NAME = row_name(BEYOND_CHANCE, **{"p-value at most": 0.05})
+DETECTION_NAME = row_name(LEAST_FOUND, share=0.8)
 
 
 def row(metric: tuple[str, str], estimate: float | None, **numbers: Any) -> dict[str, Any]:
@@ -56,15 +56,15 @@ def called_row(count: int = 0, n: int = 60_000) -> dict[str, Any]:
 
 
 def beyond_row(p_value: float | None = 0.5, low: float = 0.0) -> dict[str, Any]:
-    return row(BEYOND, low, low=low, high=1.0, p_value=p_value)
+    return row(EXCESS_NAME, low, low=low, high=1.0, p_value=p_value)
 
 
 def detection_limit(nats: float | None = 7.5, high: float | None = 9.25) -> dict[str, Any]:
-    return row(FOUND, nats, high=high if nats else None, n=100)
+    return row(DETECTION_NAME, nats, high=high if nats else None, n=100)
 
 
-NONE = gap(0.01, -0.05, 0.099, 0.4)  # no memorisation on average
-MEMORISED = (called_row(3), beyond_row(), NONE, detection_limit())
+NO_GAP = gap(0.01, -0.05, 0.099, 0.4)  # no memorisation on average
+MEMORISED = (called_row(3), beyond_row(), NO_GAP, detection_limit())
 
 
 def table(*rows: dict[str, Any]) -> pa.Table:
@@ -82,26 +82,26 @@ def test_verdict_counts_planted_images_apart(golden: Golden) -> None:
     ("answer", "rows"),
     [
         # one of 60,000, which does not change a mean
-        ("memorised", (called_row(1), beyond_row(), NONE, detection_limit())),
+        ("memorised", (called_row(1), beyond_row(), NO_GAP, detection_limit())),
         # many images that cannot be identified
-        ("memorised", (called_row(), beyond_row(0.001, 0.01), NONE, detection_limit())),
-        ("undecided", (called_row(), beyond_row(0.0011, 0.01), NONE, detection_limit())),
-        ("undecided", (called_row(), beyond_row(0.05), NONE, detection_limit())),
-        ("not detected", (called_row(), beyond_row(0.051), NONE, detection_limit())),
+        ("memorised", (called_row(), beyond_row(0.001, 0.01), NO_GAP, detection_limit())),
+        ("undecided", (called_row(), beyond_row(0.0011, 0.01), NO_GAP, detection_limit())),
+        ("undecided", (called_row(), beyond_row(0.05), NO_GAP, detection_limit())),
+        ("not detected", (called_row(), beyond_row(0.051), NO_GAP, detection_limit())),
         ("not detected", (called_row(), beyond_row(), gap(-0.5, -0.8, -0.2, 0.01), detection_limit())),
-        ("not assessable", (called_row(), beyond_row(), NONE, detection_limit(), tied_row(0.051, 60, "observation"))),
+        ("not assessable", (called_row(), beyond_row(), NO_GAP, detection_limit(), tied_row(0.051, 60, "observation"))),
         (
             "memorised",
-            (called_row(1), beyond_row(), NONE, detection_limit(), tied_row(0.9, 60, "observation")),
+            (called_row(1), beyond_row(), NO_GAP, detection_limit(), tied_row(0.9, 60, "observation")),
         ),  # worst ranks accuse
-        ("not detected", (called_row(), beyond_row(), NONE, detection_limit(), tied_row(0.05, 60, "observation"))),
+        ("not detected", (called_row(), beyond_row(), NO_GAP, detection_limit(), tied_row(0.05, 60, "observation"))),
         # a single memorised image could not have been detected
-        ("undecided", (called_row(), beyond_row(), NONE, detection_limit(None))),
-        ("not detected", (called_row(), beyond_row(), NONE, detection_limit(9.0, 10.0))),
+        ("undecided", (called_row(), beyond_row(), NO_GAP, detection_limit(None))),
+        ("not detected", (called_row(), beyond_row(), NO_GAP, detection_limit(9.0, 10.0))),
         # the limit exceeds the tolerated memory
-        ("undecided", (called_row(), beyond_row(), NONE, detection_limit(9.0, 10.1))),
-        ("undecided", (called_row(), beyond_row(), NONE, detection_limit(9.0, None))),
-        ("undecided", (called_row(), beyond_row(), NONE, detection_limit(900.0, 1000.0))),
+        ("undecided", (called_row(), beyond_row(), NO_GAP, detection_limit(9.0, 10.1))),
+        ("undecided", (called_row(), beyond_row(), NO_GAP, detection_limit(9.0, None))),
+        ("undecided", (called_row(), beyond_row(), NO_GAP, detection_limit(900.0, 1000.0))),
         # the upper limit is not negligible
         ("undecided", (called_row(), beyond_row(), gap(0.01, -0.05, 0.1, 0.4), detection_limit())),
         # a gap does not show memorisation of an image
@@ -110,8 +110,8 @@ def test_verdict_counts_planted_images_apart(golden: Golden) -> None:
         ("not detected", (called_row(), beyond_row(), gap(0.01, 0.005, 0.015, 0.99), detection_limit())),
         ("undecided", (called_row(), beyond_row(), gap(0.01, None, None, 0.4, 1), detection_limit())),
         ("undecided", (called_row(), beyond_row(), detection_limit())),
-        ("undecided", (called_row(), NONE, detection_limit())),  # too few permutations to count p-values together
-        ("memorised", (called_row(1), NONE, detection_limit())),
+        ("undecided", (called_row(), NO_GAP, detection_limit())),  # too few permutations to count p-values together
+        ("memorised", (called_row(1), NO_GAP, detection_limit())),
     ],
 )
 def test_tail_decides_answer(answer: str, rows: tuple[dict[str, Any], ...]) -> None:
@@ -138,10 +138,10 @@ def test_sentence_on_all_images_follows_its_rule() -> None:
         "at least 600 images are",
     )
     for p, expected in ((0.051, 0), (0.05, 1), (0.0011, 1), (0.001, 2)):
-        sentence = sentence_of(called_row(), beyond_row(p, 0.01), NONE, detection_limit())
+        sentence = sentence_of(called_row(), beyond_row(p, 0.01), NO_GAP, detection_limit())
         assert [phrase in sentence for phrase in phrases] == [index == expected for index in range(3)]
         assert ("By chance alone," in sentence) == (expected == 1)
-    assert "Taken together" not in sentence_of(called_row(), beyond_row(None), NONE, detection_limit())
+    assert "Taken together" not in sentence_of(called_row(), beyond_row(None), NO_GAP, detection_limit())
 
 
 def test_unknown_rows_are_not_described() -> None:
@@ -154,7 +154,9 @@ def test_unknown_rows_are_not_described() -> None:
         called_row(), beyond_row(), gap(None, None, None, None, 0), detection_limit()
     )
     called_statistic = row(row_name(OF_CALLED, statistic="highest"), 9.0)
-    assert "matched-count M" not in sentence_of(called_row(3), beyond_row(), NONE, detection_limit(), called_statistic)
+    assert "matched-count M" not in sentence_of(
+        called_row(3), beyond_row(), NO_GAP, detection_limit(), called_statistic
+    )
 
 
 def test_partition_has_singular_and_plural() -> None:
@@ -164,7 +166,7 @@ def test_partition_has_singular_and_plural() -> None:
 
 def test_detection_by_count_is_explained() -> None:
     reason = "Images are detected here because many have small p-values."
-    assert [reason in sentence_of(called_row(n), beyond_row(), NONE, detection_limit(None)) for n in (3, 0)] == [
+    assert [reason in sentence_of(called_row(n), beyond_row(), NO_GAP, detection_limit(None)) for n in (3, 0)] == [
         True,
         False,
     ]
@@ -172,7 +174,7 @@ def test_detection_by_count_is_explained() -> None:
 
 def test_too_few_permutations_are_reported() -> None:
     remark = "P-values are counted together only with"
-    rows = (called_row(), NONE, detection_limit(None)), (called_row(), beyond_row(), NONE, detection_limit(None))
+    rows = (called_row(), NO_GAP, detection_limit(None)), (called_row(), beyond_row(), NO_GAP, detection_limit(None))
     assert [remark in sentence_of(*summary_rows) for summary_rows in rows] == [True, False]
     assert remark not in sentence_of(*rows[0], config=Density(ALONE))
 
@@ -203,7 +205,7 @@ def test_negligible_applies_to_images_and_gap(golden: Golden) -> None:
 
 
 def test_high_detection_limit_is_undecided(golden: Golden) -> None:
-    rows = called_row(), beyond_row(), NONE, detection_limit(900.0, 1000.0)
+    rows = called_row(), beyond_row(), NO_GAP, detection_limit(900.0, 1000.0)
     golden(sentence_of(*rows))
     assert verdict(density(detectable=1000.0), table(*rows)).answer == "not detected"
     assert "no upper limit" in sentence_of(*rows[:3], detection_limit(9.0, None))
@@ -217,16 +219,16 @@ def test_verdict_states_count_and_strength(golden: Golden) -> None:
     ]
     few_sentence = sentence_of(*MEMORISED, *of_called)
     golden(few_sentence, "few")
-    assert "one of 60,000 images is" in sentence_of(called_row(1), NONE)
-    some_sentence = sentence_of(called_row(), beyond_row(0.002, 0.01), NONE)
+    assert "one of 60,000 images is" in sentence_of(called_row(1), NO_GAP)
+    some_sentence = sentence_of(called_row(), beyond_row(0.002, 0.01), NO_GAP)
     golden(some_sentence, "some")
     assert "decides the answer" not in some_sentence
-    many_sentence = sentence_of(called_row(), beyond_row(1e-9, 0.0125), NONE)
+    many_sentence = sentence_of(called_row(), beyond_row(1e-9, 0.0125), NO_GAP)
     golden(many_sentence, "many")
 
 
 def test_one_count_decides(golden: Golden) -> None:
-    sentence = sentence_of(called_row(13), beyond_row(1e-9, 0.0125), NONE, detection_limit(None))
+    sentence = sentence_of(called_row(13), beyond_row(1e-9, 0.0125), NO_GAP, detection_limit(None))
     golden(sentence)
     assert sentence.count("decides") == 1
     assert sentence.index("This count decides the answer.") < sentence.index(
@@ -368,14 +370,14 @@ def test_number_line_counts_identified_images(golden: Golden) -> None:
 
 
 def test_number_line_has_lower_limit_of_all_images(golden: Golden) -> None:
-    finding = finding_of(called_row(), beyond_row(0.0001, 0.01), NONE, detection_limit())
+    finding = finding_of(called_row(), beyond_row(0.0001, 0.01), NO_GAP, detection_limit())
     golden(finding.sentence)
     assert finding.line is not None
     assert (finding.line.estimate, finding.line.boundaries[0].value) == (600.0, 1.0)
 
 
 def test_number_line_of_cleared_models_has_gap(golden: Golden) -> None:
-    finding = finding_of(called_row(), beyond_row(), NONE, detection_limit())
+    finding = finding_of(called_row(), beyond_row(), NO_GAP, detection_limit())
     assert finding.answer == "not detected"
     golden(finding.sentence)
     assert finding.line is not None
@@ -385,16 +387,16 @@ def test_number_line_of_cleared_models_has_gap(golden: Golden) -> None:
 
 
 def test_certificate_states_all_conditions(golden: Golden) -> None:
-    certificate = certificate_of(Density(), called_row(), beyond_row(), NONE, detection_limit())
+    certificate = certificate_of(Density(), called_row(), beyond_row(), NO_GAP, detection_limit())
     golden(certificate.rule)
     few_partitions = certificate_of(
-        density(repetitions=1, estimator=KFold(4)), called_row(), beyond_row(), NONE, detection_limit()
+        density(repetitions=1, estimator=KFold(4)), called_row(), beyond_row(), NO_GAP, detection_limit()
     )
     golden(few_partitions.rule, "few.rule")
 
 
 def test_single_rows_have_no_test_of_all_images(golden: Golden) -> None:
-    certificate = certificate_of(Density(ALONE), called_row(1, 12_345), NONE, detection_limit())
+    certificate = certificate_of(Density(ALONE), called_row(1, 12_345), NO_GAP, detection_limit())
     golden(certificate.rule, "made.rule")
     assert "permutations" not in certificate.rule
     golden(certificate.error, "made.error")
@@ -405,7 +407,7 @@ def test_certificate_of_control_run_requires_no_action(golden: Golden) -> None:
     null, audit = density(estimator=KFold(evaluation_split="test")), Density()
     alarm, quiet, many_images = (
         certificate_of(null, *rows)
-        for rows in (MEMORISED, (called_row(), beyond_row(), NONE), (called_row(), beyond_row(1e-4), NONE))
+        for rows in (MEMORISED, (called_row(), beyond_row(), NO_GAP), (called_row(), beyond_row(1e-4), NO_GAP))
     )
     assert alarm.findings[0].answer == "memorised"
     for certificate in (alarm, quiet, many_images, certificate_of(null)):

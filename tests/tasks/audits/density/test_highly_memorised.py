@@ -134,7 +134,7 @@ def test_repetition_is_the_unit_of_statistics() -> None:
     assert 2 * stats.t.sf(t_statistic, 19) == pytest.approx(result.p_value)
 
 
-def by_run(observations: Scored, runs: int) -> Iterator[Scored]:
+def split_by_run(observations: Scored, runs: int) -> Iterator[Scored]:
     """The observations of each run. All are scored together, since no score depends on another observation."""
     columns = [np.split(getattr(observations, field.name), runs) for field in fields(Scored)]
     return (Scored(*field) for field in zip(*columns, strict=True))
@@ -151,7 +151,7 @@ def test_correlation_without_memory_is_no_finding() -> None:
         out = np.concatenate([partitions(rng, 200, 6, 5) for _ in range(10)])
         # the same for each observation, independently of rho
         log_p += np.where(np.arange(5) == out[:, :, None], 0.0, 1.0)
-        for run in by_run(scored_of(log_p, out, rng), 10):
+        for run in split_by_run(scored_of(log_p, out, rng), 10):
             result = statistic_with_interval(lambda _, m: pearson(m, rho), run)
             assert result.estimate.low is not None
             assert result.estimate.high is not None

@@ -26,7 +26,7 @@ def gather(answers: LogDensities, epoch: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_models_keep_their_position_in_any_table_order() -> None:
-    tables = made_up.of_folds(MODELS, {2: LOG_P})
+    tables = made_up.fold_tables(MODELS, {2: LOG_P})
     for order in (range(12), reversed(range(12)), np.random.default_rng(1).permutation(12)):
         log_p, held_out = gather(LogDensities(MODELS, [tables[index] for index in order]), 2)
         assert LOG_P.tolist() == log_p.tolist()
@@ -34,7 +34,7 @@ def test_models_keep_their_position_in_any_table_order() -> None:
 
 
 def test_missing_trainings_leave_nan() -> None:
-    tables = made_up.of_folds(MODELS, {2: LOG_P})
+    tables = made_up.fold_tables(MODELS, {2: LOG_P})
     log_p, _ = gather(LogDensities(MODELS, tables[:5] + tables[6:]), 2)
     assert np.isnan(log_p[:, 1, 1]).all()
     assert np.isnan(log_p).sum() == 60
@@ -42,7 +42,7 @@ def test_missing_trainings_leave_nan() -> None:
 
 def test_links_of_a_training_are_combined() -> None:
     early, late = 2 * LOG_P, LOG_P
-    tables = made_up.of_folds(MODELS, {1: early}) + made_up.of_folds(MODELS, {3: late})
+    tables = made_up.fold_tables(MODELS, {1: early}) + made_up.fold_tables(MODELS, {3: late})
     answers = LogDensities(MODELS, tables[:-1])  # the last training's second link failed
     assert early.tolist() == gather(answers, 1)[0].tolist()
     assert np.isnan(gather(answers, 3)[0][:, 2, 3]).all()
@@ -54,18 +54,18 @@ def test_blocks_cover_all_observations_in_order() -> None:
     n = 2 * BLOCK + 7
     models = Folds(Dataset("digits"), n, (5,), 2)
     log_p = np.arange(2 * n, dtype=float).reshape(n, 1, 2)
-    blocks = list(LogDensities(models, made_up.of_folds(models, {1: log_p})).blocks(1))
+    blocks = list(LogDensities(models, made_up.fold_tables(models, {1: log_p})).blocks(1))
     assert [(0, BLOCK), (BLOCK, 2 * BLOCK), (2 * BLOCK, n)] == [(b.places.start, b.places.stop) for b in blocks]
     assert [log_p_block.number for log_p_block in blocks] == [0, 1, 2]
     assert log_p.tolist() == np.concatenate([log_p_block.log_p for log_p_block in blocks]).tolist()
 
 
 def test_model_without_a_row_evaluates_that_row() -> None:
-    models = made_up.alone()
+    models = made_up.single_row_models()
     rng = np.random.default_rng(0)
     of_all_data = np.round(rng.normal(-50, 9, (4, 24)))
     without_row = np.round(rng.normal(-60, 9, (3, 4, 24)))
-    tables = made_up.of_alone(models, of_all_data, without_row)
+    tables = made_up.single_row_tables(models, of_all_data, without_row)
     del tables[4 + 4 + 1]  # row 7, trial 1: the later trials move up
     log_p, held_out = gather(LogDensities(models, tables[::-1]), 2)
     rows = list(models.left_out)
@@ -81,7 +81,7 @@ def test_labels_belong_to_the_observations() -> None:
     assert images.train_labels[:60].tolist() == labels(MODELS).tolist()  # type: ignore[union-attr]
     test = replace(MODELS, asked="test")
     assert images.test_labels[:60].tolist() == labels(test).tolist()  # type: ignore[union-attr]
-    assert images.train_labels[[3, 7, 20]].tolist() == labels(made_up.alone()).tolist()  # type: ignore[union-attr]
+    assert images.train_labels[[3, 7, 20]].tolist() == labels(made_up.single_row_models()).tolist()  # type: ignore[union-attr]
     assert labels(replace(MODELS, data=Dataset("photos"))) is None
     with pytest.raises(ValueError, match="observations is 9999; digits has 1437 training images"):
         labels(replace(MODELS, observations=9999))
@@ -101,14 +101,14 @@ def test_labels_belong_to_the_observations() -> None:
 def test_trainings_of_other_partitions_are_refused(
     held_out: Fold | Row | None, seed: int, epochs: int, n: int, message: str
 ) -> None:
-    tables = made_up.of_folds(MODELS, {2: LOG_P})
+    tables = made_up.fold_tables(MODELS, {2: LOG_P})
     with pytest.raises(ValueError, match=message):
         LogDensities(MODELS, [*tables, made_up.table(held_out, seed, {epochs: np.zeros(n)}, epochs)])
 
 
 def test_trainings_without_other_rows_are_refused() -> None:
-    models = made_up.alone()
-    tables = made_up.of_alone(models, np.zeros((4, 24)), np.zeros((3, 4, 24)))
+    models = made_up.single_row_models()
+    tables = made_up.single_row_tables(models, np.zeros((4, 24)), np.zeros((3, 4, 24)))
     for held_out in (Row(4), Fold(100, 4, 0)):
         with pytest.raises(ValueError, match="seed 9 held out none of these rows"):
             LogDensities(models, [*tables, made_up.table(held_out, 9, {2: np.zeros(24)}, 2)])
@@ -119,14 +119,14 @@ def test_trainings_without_other_rows_are_refused() -> None:
 
 def test_other_tables_are_refused() -> None:
     with pytest.raises(ValueError, match="input 1 is not the table of a training"):
-        LogDensities(MODELS, [*made_up.of_folds(MODELS, {2: LOG_P})[:1], pa.table({"log_p": [1.0]})])
+        LogDensities(MODELS, [*made_up.fold_tables(MODELS, {2: LOG_P})[:1], pa.table({"log_p": [1.0]})])
 
 
 @pytest.mark.parametrize("value", [NAN, float("inf")])
 def test_invalid_log_p_is_reported(value: float) -> None:
     log_p = LOG_P.copy()
     log_p[41, 1, 2] = value
-    answers = LogDensities(MODELS, made_up.of_folds(MODELS, {2: log_p}))
+    answers = LogDensities(MODELS, made_up.fold_tables(MODELS, {2: log_p}))
     message = f"log p of observation 41 is {value} at epoch 2 by the training of seed 1002; it must be a number or -inf"
     with pytest.raises(ValueError, match=message):
         list(answers.blocks(2))
@@ -140,10 +140,10 @@ def test_invalid_log_p_is_reported(value: float) -> None:
         (lambda: replace(MODELS, folds=1), "folds is 1; it must be from 2 to 60, the observations"),
         (lambda: replace(MODELS, folds=61), "folds is 61; it must be from 2 to 60, the observations"),
         (lambda: replace(MODELS, asked="all"), "asked is 'all'; it must be one of train, test"),  # type: ignore[arg-type]
-        (lambda: made_up.alone(()), "left_out is empty; at least one row must be left out"),
-        (lambda: made_up.alone((7, 3)), "left_out must be rows in ascending order, each once"),
-        (lambda: made_up.alone((3, 24)), "row 24 is left out; the rows are 0 to 23"),
-        (lambda: made_up.alone(repetitions=0), "repetitions is 0; it must be at least 1"),
+        (lambda: made_up.single_row_models(()), "left_out is empty; at least one row must be left out"),
+        (lambda: made_up.single_row_models((7, 3)), "left_out must be rows in ascending order, each once"),
+        (lambda: made_up.single_row_models((3, 24)), "row 24 is left out; the rows are 0 to 23"),
+        (lambda: made_up.single_row_models(repetitions=0), "repetitions is 0; it must be at least 1"),
         (lambda: Scores(MODELS, 0), "epoch is 0; it must be at least 1"),
         (lambda: Scores(MODELS, 1, permutations=0), "permutations is 0; it must be at least 1"),
         (lambda: Scores(MODELS, 1, draws=0), "draws is 0; it must be at least 1"),
@@ -158,11 +158,11 @@ def test_impossible_configs_are_refused(make: object, message: str) -> None:
 
 
 def test_estimator_survives_reading_a_config() -> None:
-    for models in (MODELS, made_up.alone(), ReleasedFolds(made_up.DIGITS, 60, (0, 1), 10)):
+    for models in (MODELS, made_up.single_row_models(), ReleasedFolds(made_up.DIGITS, 60, (0, 1), 10)):
         config = Scores(models, 2)
         assert config == coerce(plain(config), Scores, "config")
-    assert canonical(Scores(MODELS, 2)) != canonical(Scores(made_up.alone(), 2))
-    assert isinstance(made_up.alone(), LeaveOneOut)
+    assert canonical(Scores(MODELS, 2)) != canonical(Scores(made_up.single_row_models(), 2))
+    assert isinstance(made_up.single_row_models(), LeaveOneOut)
 
 
 def test_released_folds_are_ordered_by_partition_and_fold() -> None:
@@ -191,7 +191,7 @@ def test_effective_samples_are_the_median_over_models() -> None:
 
 
 def test_single_rows_use_own_and_all_data_models() -> None:
-    models, log_p = made_up.alone((3, 7), 24, 2), np.full(24, -9.0)
+    models, log_p = made_up.single_row_models((3, 7), 24, 2), np.full(24, -9.0)
     tables = [
         made_up.table(None, 0, {1: log_p}, 1, {1: np.full(24, 10.0)}),
         made_up.table(Row(3), 1, {1: log_p}, 1, {1: np.full(24, 2.0)}),

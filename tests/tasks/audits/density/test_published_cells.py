@@ -32,7 +32,7 @@ from tests.support.plans import planned, preset_plan
 from tests.support.published_data import black, celeba, cifar10, mnist
 
 TRAINED = [name for name in PRESETS if name not in ("figure1", "figure6")]
-OF_DATA = {"mnist3": "MNIST, 1e-3", "mnist4": "MNIST, 1e-4", "cifar10": "CIFAR-10", "celeba": "CelebA"}
+CELLS_BY_PRESET = {"mnist3": "MNIST, 1e-3", "mnist4": "MNIST, 1e-4", "cifar10": "CIFAR-10", "celeba": "CelebA"}
 
 
 TRAIN = 200
@@ -69,7 +69,7 @@ def trainings(plan: Plan) -> dict[tuple[object, ...], list[DensityTraining]]:
     return links_by_training
 
 
-@pytest.mark.parametrize("name", OF_DATA)
+@pytest.mark.parametrize("name", CELLS_BY_PRESET)
 def test_cell_has_101_trainings(name: str) -> None:
     links_by_training = trainings(preset_plan("density", name))
     folds = [links[-1].held_out for links in links_by_training.values() if links[-1].held_out is not None]
@@ -100,7 +100,7 @@ def test_long_trainings_are_chains_of_links() -> None:
             assert ends == [link.epochs for link in links]
 
 
-@pytest.mark.parametrize(("name", "cell"), OF_DATA.items())
+@pytest.mark.parametrize(("name", "cell"), CELLS_BY_PRESET.items())
 def test_presets_of_the_papers_data_show_its_numbers(name: str, cell: str) -> None:
     (config,) = questions(name)
     assert repeats(config) == cell
@@ -118,7 +118,7 @@ def test_presets_of_the_papers_data_show_its_numbers(name: str, cell: str) -> No
     assert CELLS[cell][1] == numbers(repeats(with_fields(config, **settings)))
 
 
-@pytest.mark.parametrize("name", OF_DATA)
+@pytest.mark.parametrize("name", CELLS_BY_PRESET)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -132,7 +132,7 @@ def test_numbers_are_hidden_under_other_settings(name: str, settings: dict[str, 
     assert repeats(with_fields(config, **settings)) == ""
 
 
-@pytest.mark.parametrize("name", OF_DATA)
+@pytest.mark.parametrize("name", CELLS_BY_PRESET)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -204,8 +204,8 @@ def test_released_partitions_have_their_own_trainings() -> None:
     assert ReleasedFolds(scoring.models.data, TRAIN, (0, 1), 10) == scoring.models
 
 
-KEPT = ("evaluation_split", "measures", "resample_pixels", "seed")
-KEPT_IN_TRAINING = ("model", "width", "batch", "learning_rate", "outlier_share", "guarantee")
+KEPT_FIELDS = ("evaluation_split", "measures", "resample_pixels", "seed")
+KEPT_TRAINING_FIELDS = ("model", "width", "batch", "learning_rate", "outlier_share", "guarantee")
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -215,9 +215,9 @@ def test_tiny_keeps_measures_and_model_but_shrinks(name: str) -> None:
         assert isinstance(small, Memorization)
         assert repeats(small) == ""
         assert type(small.estimator) is type(config.estimator)
-        assert [getattr(small, field) for field in KEPT] == [getattr(config, field) for field in KEPT]
+        assert [getattr(small, field) for field in KEPT_FIELDS] == [getattr(config, field) for field in KEPT_FIELDS]
         before, after = config.training, small.training
-        setting_pairs = [(getattr(after, field), getattr(before, field)) for field in KEPT_IN_TRAINING]
+        setting_pairs = [(getattr(after, field), getattr(before, field)) for field in KEPT_TRAINING_FIELDS]
         assert all(value == expected for value, expected in setting_pairs), setting_pairs
         assert (bool(after.link), bool(after.evaluation_interval)) == (
             bool(before.link),

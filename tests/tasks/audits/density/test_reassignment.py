@@ -28,7 +28,7 @@ from tests.tasks.audits.density.made_up import noise, partitions
 INF, NAN = float("inf"), float("nan")
 
 
-def chance(seed: int = 0) -> np.random.Generator:
+def generator(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
@@ -45,18 +45,18 @@ def test_p_is_the_share_of_assignments_as_high() -> None:
     # V = log mean of the chosen models: for {1, 2} x {3, 5} the sums are 4, 6, 5, 7. Held out by 2 and 3: two sums
     # are at most as large.
     log_p = np.log([[[1.0, 2.0], [3.0, 5.0]]])
-    assert p_values(log_p, np.array([[1, 0]]), 99, chance()).tolist() == [2 / 4]
-    assert p_values(log_p, np.array([[0, 0]]), 99, chance()).tolist() == [1 / 4]
-    assert p_values(log_p, np.array([[1, 1]]), 99, chance()).tolist() == [4 / 4]
+    assert p_values(log_p, np.array([[1, 0]]), 99, generator()).tolist() == [2 / 4]
+    assert p_values(log_p, np.array([[0, 0]]), 99, generator()).tolist() == [1 / 4]
+    assert p_values(log_p, np.array([[1, 1]]), 99, generator()).tolist() == [4 / 4]
 
 
 def test_p_values_agree_with_separately_scored_assignments() -> None:
-    log_p, held_out = noise(chance(), 40, 3, 3, 4.0, 2.0), partitions(chance(1), 40, 3, 3)
+    log_p, held_out = noise(generator(), 40, 3, 3, 4.0, 2.0), partitions(generator(1), 40, 3, 3)
     log_p[20:, 1, 2] = NAN  # a missing model, which held out some observations
     log_p[30:, 2, :2] = NAN
     log_p[35:, 0] = NAN
     log_p[10:15, 0, 0] = -INF
-    p = p_values(log_p, held_out, 99, chance())
+    p = p_values(log_p, held_out, 99, generator())
     defined = ~np.isnan(terms(log_p, held_out).score)
     assert (defined == ~np.isnan(p)).all()
     expected = [enumerated_p_value(log_p[row], held_out[row]) for row in np.flatnonzero(defined)]
@@ -67,10 +67,10 @@ def test_p_values_agree_with_separately_scored_assignments() -> None:
 @pytest.mark.parametrize("sd", [100.0, 1000.0])
 def test_p_values_stay_exact_at_1000_nats(sd: float) -> None:
     # exp of more than 709 nats overflows; multiplied by 0 it must not remove a draw.
-    log_p, held_out = noise(chance(3), 60, 3, 4, sd), partitions(chance(1), 60, 3, 4)
+    log_p, held_out = noise(generator(3), 60, 3, 4, sd), partitions(generator(1), 60, 3, 4)
     log_p[40:, 1, 2] = NAN
     log_p[30:50, 0, 0] = -INF
-    p = p_values(log_p, held_out, 99, chance())
+    p = p_values(log_p, held_out, 99, generator())
     defined = np.flatnonzero(~np.isnan(terms(log_p, held_out).score))
     expected = []
     for row in defined:
@@ -92,59 +92,61 @@ def log_sum(log_p: np.ndarray, models: Sequence[int]) -> float:
 
 def test_lowest_of_distant_models_counts_all_models() -> None:
     log_p = np.array([[[-2000.0, 0.0, -1000.0]]])
-    p = [p_values(log_p, np.array([[fold]]), 99, chance())[0] for fold in range(3)]
+    p = [p_values(log_p, np.array([[fold]]), 99, generator())[0] for fold in range(3)]
     assert p == [1 / 3, 3 / 3, 2 / 3]
 
 
 def test_sums_equal_up_to_rounding_are_ties() -> None:
     # Held out by .1 and .2, or by .3 and almost 0: .3 either way, but 0.1 + 0.2 > 0.3 in floating point.
-    log_p = np.log([[0.1, 0.3], [0.2, 1e-300]]) + chance().uniform(-100, 0, (300, 1, 1))
+    log_p = np.log([[0.1, 0.3], [0.2, 1e-300]]) + generator().uniform(-100, 0, (300, 1, 1))
     for fold in (0, 1):
-        assert {3 / 4} == set(p_values(log_p, np.full((300, 2), fold), 99, chance()).tolist())
+        assert {3 / 4} == set(p_values(log_p, np.full((300, 2), fold), 99, generator()).tolist())
 
 
 def test_repetition_without_held_out_model_is_ignored() -> None:
     # The one model left in the second repetition trained on the observation: for any assignment, S comes from the
     # first.
     log_p = np.array([[[-1.0, -2.0, -3.0], [NAN, -9.0, 50.0]]])
-    p = [p_values(log_p, np.array([[fold, 0]]), 99, chance())[0] for fold in range(3)]
+    p = [p_values(log_p, np.array([[fold, 0]]), 99, generator())[0] for fold in range(3)]
     assert pytest.approx(p) == [3 / 3, 2 / 3, 1 / 3]
 
 
 def test_sampled_p_values_agree_with_exact_ones() -> None:
-    log_p, held_out = noise(chance(), 300, 4, 5, 4.0, 2.0), partitions(chance(1), 300, 4, 5)
-    exact = p_values(log_p, held_out, 5**4 - 1, chance())
-    sampled = p_values(log_p, held_out, 5**4 - 2, chance())
+    log_p, held_out = noise(generator(), 300, 4, 5, 4.0, 2.0), partitions(generator(1), 300, 4, 5)
+    exact = p_values(log_p, held_out, 5**4 - 1, generator())
+    sampled = p_values(log_p, held_out, 5**4 - 2, generator())
     assert (exact * 5**4).round(9).tolist() == (exact * 5**4).round().tolist()
     many_reach = sampled > (1 + FEW) / (5**4 - 1)
     assert set((sampled[many_reach] * (5**4 - 1)).round(9) % 1) == {0.0}
     assert (exact != sampled)[many_reach].any()
     assert (sampled == exact)[~many_reach].all()
-    mean_sampled = np.mean([p_values(log_p, held_out, 600, chance(seed)) for seed in range(20)], axis=0)
+    mean_sampled = np.mean([p_values(log_p, held_out, 600, generator(seed)) for seed in range(20)], axis=0)
     error = np.sqrt(exact * (1 - exact) / 12_000) + 1e-3
     assert (np.abs(mean_sampled - exact) < 4.5 * error).all()
 
 
 def test_score_impossible_to_held_out_models_is_maximal() -> None:
     log_p = np.array([[[-INF, -1.0, -2.0], [-INF, -3.0, -900.0]]])
-    assert pytest.approx(p_values(log_p, np.array([[0, 0]]), 99, chance())) == [1 / 9]
-    assert pytest.approx(p_values(np.array([[[-INF, 0.0], [-INF, 0.0]]]), np.array([[1, 1]]), 99, chance())) == [9 / 9]
-    undefined = p_values(np.full((1, 2, 3), -INF), np.array([[0, 0]]), 99, chance())
+    assert pytest.approx(p_values(log_p, np.array([[0, 0]]), 99, generator())) == [1 / 9]
+    assert pytest.approx(p_values(np.array([[[-INF, 0.0], [-INF, 0.0]]]), np.array([[1, 1]]), 99, generator())) == [
+        9 / 9
+    ]
+    undefined = p_values(np.full((1, 2, 3), -INF), np.array([[0, 0]]), 99, generator())
     assert pytest.approx(undefined, nan_ok=True) == [NAN]
 
 
 def test_impossible_observations_do_not_affect_their_block() -> None:
     log_p = np.array([[[-INF, -1.0, -2.0], [-INF, -3.0, -900.0]], [[-5.0, -1.0, -2.0], [-4.0, -1.0, -2.0]]])
-    assert pytest.approx(p_values(log_p, np.zeros((2, 2), int), 99, chance())) == [1 / 9, 1 / 9]
+    assert pytest.approx(p_values(log_p, np.zeros((2, 2), int), 99, generator())) == [1 / 9, 1 / 9]
 
 
 @pytest.mark.parametrize("permutations", [6, 7, 8, 9])
 def test_small_p_is_exact_for_any_permutation_count(permutations: int) -> None:
     equal, lowest = np.zeros((1, 2, 3)), np.array([[[-9.0, 0.0, 0.0], [-9.0, 0.0, 0.0]]])
-    assert p_values(equal, np.zeros((1, 2), int), permutations, chance()).tolist() == [1.0]
-    p = p_values(lowest, np.zeros((1, 2), int), permutations, chance(1))[0]
+    assert p_values(equal, np.zeros((1, 2), int), permutations, generator()).tolist() == [1.0]
+    p = p_values(lowest, np.zeros((1, 2), int), permutations, generator(1))[0]
     assert p == pytest.approx(1 / 9)  # few draws reach this score, so it is computed exactly in both cases
-    sampled = {p_values(equal, np.zeros((1, 2), int), 50, chance(seed))[0] for seed in range(20)}
+    sampled = {p_values(equal, np.zeros((1, 2), int), 50, generator(seed))[0] for seed in range(20)}
     assert {1.0} == sampled
 
 
@@ -159,7 +161,7 @@ def test_lists_are_halved_for_most_exact_sums() -> None:
 
 
 def test_equal_answers_are_no_evidence() -> None:
-    assert p_values(np.full((2, 10, 10), -1234.5), np.zeros((2, 10), int), 99, chance()).tolist() == [1.0, 1.0]
+    assert p_values(np.full((2, 10, 10), -1234.5), np.zeros((2, 10), int), 99, generator()).tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -172,15 +174,15 @@ def test_smallest_p_belongs_to_the_highest_score(
     assert expected == pytest.approx(smallest_p_value(repetitions, folds))
     log_p = np.zeros((1, repetitions, folds))
     log_p[:, :, 0] = -500.0
-    p = p_values(log_p, np.zeros((1, repetitions), int), permutations, chance())
+    p = p_values(log_p, np.zeros((1, repetitions), int), permutations, generator())
     assert expected == pytest.approx(p[0])
 
 
 def test_rare_scores_get_the_exact_p() -> None:
-    log_p, held_out = noise(chance(), 400, 4, 5, 4.0, 2.0), partitions(chance(1), 400, 4, 5)
+    log_p, held_out = noise(generator(), 400, 4, 5, 4.0, 2.0), partitions(generator(1), 400, 4, 5)
     log_p[200:, 1, 2] = NAN  # a missing model, which held out some observations
     log_p[300:320, 0, 0] = -INF
-    exact, sampled = (p_values(log_p, held_out, permutations, chance()) for permutations in (5**4 - 1, 200))
+    exact, sampled = (p_values(log_p, held_out, permutations, generator()) for permutations in (5**4 - 1, 200))
     replaced = np.flatnonzero((np.abs(sampled * 201 - np.round(sampled * 201)) > 1e-6) | (sampled < 1 / 201))
     assert len(replaced) > 10
     assert exact[replaced] == pytest.approx(sampled[replaced])
@@ -190,9 +192,9 @@ def test_rare_scores_get_the_exact_p() -> None:
 
 
 def test_p_is_never_too_small_if_binned() -> None:
-    log_p, held_out = noise(chance(), 200, 4, 5, 4.0, 2.0), partitions(chance(1), 200, 4, 5)
-    exact = p_values(log_p, held_out, 5**4 - 1, chance())
-    sampled, at_most = (p_values(log_p, held_out, 200, chance(2), max_sums=max_sums) for max_sums in (10**6, 3))
+    log_p, held_out = noise(generator(), 200, 4, 5, 4.0, 2.0), partitions(generator(1), 200, 4, 5)
+    exact = p_values(log_p, held_out, 5**4 - 1, generator())
+    sampled, at_most = (p_values(log_p, held_out, 200, generator(2), max_sums=max_sums) for max_sums in (10**6, 3))
     assert (sampled * (1 - 1e-12) <= at_most).all()
     rare = sampled < 5 / 201
     assert exact[rare] == pytest.approx(sampled[rare])
@@ -202,10 +204,10 @@ def test_p_is_never_too_small_if_binned() -> None:
 def test_one_memorised_of_60000_can_be_called() -> None:
     # Ten partitions into ten folds: from draws alone, no p-value is below 1e-4, and at least 120 of 60,000
     # observations would have to share the smallest.
-    log_p = noise(chance(), 1, 10, 10, 3.0)
+    log_p = noise(generator(), 1, 10, 10, 3.0)
     held_out = np.array([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3]])
     np.put_along_axis(log_p, held_out[:, :, None], -180.0, axis=2)
-    memorised = p_values(log_p, held_out, 9999, chance())
+    memorised = p_values(log_p, held_out, 9999, generator())
     assert pytest.approx(memorised) == [1e-10]
     null_p = (1 + np.arange(59_999)) / 60_000  # uniform, as without memorisation
     is_called = false_discovery_control(np.concatenate([memorised, null_p])) <= 0.05
@@ -218,7 +220,7 @@ def null_p_values(repetitions: int, folds: int, permutations: int) -> np.ndarray
     """p-values of 5,000 observations in ten simulations without memorisation."""
     p = []
     for seed in range(10):
-        rng = chance(seed)
+        rng = generator(seed)
         log_p = noise(rng, 500, repetitions, folds, 3.0, 3.0)
         p.append(p_values(log_p, rng.integers(0, folds, (500, repetitions)), permutations, rng))
     return np.concatenate(p)
@@ -251,11 +253,11 @@ def test_null_p_values_have_their_nominal_rates(
 def test_few_false_and_most_true_calls() -> None:
     false_shares, power = [], []
     for seed in range(20):
-        log_p, held_out = noise(chance(seed), 600, 10, 5, 3.0, 2.0), partitions(chance(seed), 600, 10, 5)
+        log_p, held_out = noise(generator(seed), 600, 10, 5, 3.0, 2.0), partitions(generator(seed), 600, 10, 5)
         memorised = np.arange(600) < 90
         out = np.arange(5) == held_out[:, :, None]
         log_p[memorised] += np.where(out[memorised], 0.0, 25.0)
-        p = p_values(log_p, held_out, 1999, chance(seed))
+        p = p_values(log_p, held_out, 1999, generator(seed))
         is_called = false_discovery_control(p) <= 0.1
         false_shares.append((is_called & ~memorised).sum() / max(is_called.sum(), 1))
         power.append(is_called[memorised].mean())
@@ -269,7 +271,7 @@ def test_models_are_reassigned_evenly() -> None:
     log_p[:, 2] = NAN
     held_out = np.tile([1, 3, 2], (6000, 1))
     held_out[:3000, 1] = 2  # held out by a missing model, which keeps its role
-    reassigned = reassign_models(log_p, held_out, chance())
+    reassigned = reassign_models(log_p, held_out, generator())
     counts = [np.bincount(reassigned[3000:, repetition], minlength=4).tolist() for repetition in range(3)]
     assert pytest.approx(counts[0], abs=100) == [750] * 4
     assert pytest.approx(counts[1], abs=110) == [1000, 1000, 0, 1000]
@@ -353,14 +355,14 @@ def raise_trained(log_p: np.ndarray, held_out: np.ndarray, nats: np.ndarray | fl
 
 
 def test_negligible_effect_is_subtracted_before_the_test() -> None:
-    log_p, held_out = noise(chance(), 40, 3, 3, 4.0, 2.0), partitions(chance(1), 40, 3, 3)
-    p_before = p_values(log_p, held_out, 99, chance())
-    p = p_values(raise_trained(log_p, held_out, 2.0), held_out, 99, chance(), negligible=2.0)
+    log_p, held_out = noise(generator(), 40, 3, 3, 4.0, 2.0), partitions(generator(1), 40, 3, 3)
+    p_before = p_values(log_p, held_out, 99, generator())
+    p = p_values(raise_trained(log_p, held_out, 2.0), held_out, 99, generator(), negligible=2.0)
     assert p_before == pytest.approx(p)
 
 
 def test_detection_limit_just_reaches_the_level() -> None:
-    log_p, held_out = noise(chance(), 30, 3, 3, 2.0, 2.0), partitions(chance(1), 30, 3, 3)
+    log_p, held_out = noise(generator(), 30, 3, 3, 2.0, 2.0), partitions(generator(1), 30, 3, 3)
     log_p[20:, 1, 2] = NAN  # a missing model, which held out some observations
     log_p[28] = NAN  # no score
     log_p[29, 0, 0] = -INF
@@ -377,7 +379,7 @@ def test_detection_limit_just_reaches_the_level() -> None:
                 raise_trained(log_p[finite], held_out[finite], nats_of_case),
                 held_out[finite],
                 99,
-                chance(),
+                generator(),
                 2**21,
                 negligible,
             )
@@ -402,7 +404,7 @@ def test_detection_limit_lifts_trained_above_held_out_models() -> None:
 
 
 def test_unattainable_p_has_an_infinite_limit() -> None:
-    log_p, held_out = noise(chance(), 4, 2, 3, 2.0, 2.0), partitions(chance(1), 4, 2, 3)
+    log_p, held_out = noise(generator(), 4, 2, 3, 2.0, 2.0), partitions(generator(1), 4, 2, 3)
     assert least_found(log_p, held_out, 0.1).tolist() == [INF] * 4  # 1 / 9 is the smallest
 
 

@@ -185,7 +185,7 @@ def all_tables(lost_fits: Sequence[int] = ()) -> dict[str, pa.Table]:
     """A table of each measure that the summary reads, without the trainings in `missing`."""
     models = made_up.folds(90, 3, 4)
     log_p = made_up.noise(np.random.default_rng(7), 90, 3, 4, 4.0, 2.0)
-    fits = made_up.of_folds(models, {1: log_p - 5, 2: log_p})
+    fits = made_up.fold_tables(models, {1: log_p - 5, 2: log_p})
     fits = [fit for number, fit in enumerate(fits) if number not in lost_fits]
     score_table = scores(Scores(models, 2, permutations=63, draws=6, seed=3), fits)
     neighbour_table = made_up.neighbours([1 + row / 90 for row in range(90)])
@@ -206,7 +206,7 @@ def tables() -> dict[str, pa.Table]:
     return all_tables()
 
 
-READ = {measure.name: measure for measure in MEASURES if measure.rows is not None}
+SUMMARISED = {measure.name: measure for measure in MEASURES if measure.rows is not None}
 
 
 def rows_of(measure: Measure, tables: Iterable[pa.Table]) -> list[Row]:
@@ -214,21 +214,21 @@ def rows_of(measure: Measure, tables: Iterable[pa.Table]) -> list[Row]:
     return list(measure.rows(Tables(list(tables)), CONFIG))
 
 
-@pytest.mark.parametrize("left_out", READ)
+@pytest.mark.parametrize("left_out", SUMMARISED)
 def test_missing_table_removes_only_its_rows(left_out: str, tables: Mapping[str, pa.Table]) -> None:
-    assert READ.keys() == tables.keys()
-    assert all(rows_of(measure, tables.values()) for measure in READ.values())
+    assert SUMMARISED.keys() == tables.keys()
+    assert all(rows_of(measure, tables.values()) for measure in SUMMARISED.values())
     remaining = {name: table for name, table in tables.items() if name != left_out}
-    other_rows = [row for name in READ if name != left_out for row in rows_of(READ[name], tables.values())]
+    other_rows = [row for name in SUMMARISED if name != left_out for row in rows_of(SUMMARISED[name], tables.values())]
     if left_out in ("scores", "neighbours"):  # these two are combined
         combined_metrics = "correlation of M and the neighbour ratio", "neighbour ratio"
         other_rows = [row for row in other_rows if row["metric"] not in combined_metrics]
     assert other_rows == summary(CONFIG, list(remaining.values())).to_pylist()
-    assert rows_of(READ[left_out], remaining.values()) == []
+    assert rows_of(SUMMARISED[left_out], remaining.values()) == []
 
 
 def test_rows_stay_together_with_answers_first(tables: Mapping[str, pa.Table]) -> None:
-    measure_rows = [row for measure in READ.values() for row in rows_of(measure, tables.values())]
+    measure_rows = [row for measure in SUMMARISED.values() for row in rows_of(measure, tables.values())]
     assert measure_rows == summary(CONFIG, list(tables.values())).to_pylist()
     assert measure_rows[0]["metric"] == "observations memorised"
 

@@ -43,7 +43,7 @@ TARGETS = (
     NamedTarget("said.csv", "outputs"),
 )
 RATIOS = Ratios(TARGETS)
-DECIDED = small_run.ABOUT
+DECISION_CONFIG = small_run.ABOUT
 DIGITS = Part(pin(Dataset("digits")), 0, 60)
 
 
@@ -80,7 +80,7 @@ def epochs(table: pa.Table) -> pa.Table:
     return pa.Table.from_pylist([epoch | {"train_accuracy": result["train_accuracy"]} for epoch in result["history"]])
 
 
-def asked_table() -> pa.Table:
+def confidence_table() -> pa.Table:
     return ask(Ask(ModelId("query", None, 0), ProbeSet(DIGITS)), [train_model()])
 
 
@@ -100,18 +100,18 @@ def distance_table() -> pa.Table:
 
 @cache
 def decision_table() -> pa.Table:
-    return decisions(DECIDED, small_run.CONTROLLED)
+    return decisions(DECISION_CONFIG, small_run.CONTROLLED_INPUTS)
 
 
 @cache
 def power_table() -> pa.Table:
-    return power(Power(DECIDED), small_run.CONTROLLED)
+    return power(Power(DECISION_CONFIG), small_run.CONTROLLED_INPUTS)
 
 
 @cache
 def recognition_table() -> pa.Table:
     """The number of passed pairs, as a float, which `total` includes."""
-    result = recognition(Recognition(DECIDED), small_run.CONTROLLED)
+    result = recognition(Recognition(DECISION_CONFIG), small_run.CONTROLLED_INPUTS)
     return result.set_column(2, "passed", result["passed"].cast(pa.float64()))
 
 
@@ -134,7 +134,7 @@ TABLES = [
     Computed(summary, summary_table),
     Computed(examples, example_table),
     Computed(train, epochs_of_training, tolerance=TRAINED),
-    Computed(ask, asked_table, tolerance=TRAINED),
+    Computed(ask, confidence_table, tolerance=TRAINED),
     Computed(fit, fit_table, tolerance=TRAINED),
     Computed(unlearn, partial(unlearn_by, TuningOnKept(2)), label="unlearn by TuningOnKept", tolerance=TRAINED),
     Computed(

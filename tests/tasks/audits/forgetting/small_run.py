@@ -52,7 +52,7 @@ def tables_with_control(kind: str, number: int | None, values: NDArray[np.float6
     return [table(kind, number, replicate, confidence, control=CONTROLS) for replicate, confidence in enumerate(values)]
 
 
-CONTROLLED = [
+CONTROLLED_INPUTS = [
     *tables_with_control("query", None, REFERENCES),
     *tables_with_control("calibration", None, REFERENCES),
     *tables_with_control("target", 0, TARGET_MODELS[0]),

@@ -349,20 +349,20 @@ def test_certificate_without_targets_equals_the_verdict(golden: Golden) -> None:
     assert (result.error, result.steps) == ("", (RUN_AGAIN,))
 
 
-def share(name: str, models: int) -> Row:
+def share_row_of(name: str, models: int) -> Row:
     return row("share of D_Q held", {"target": name}, Estimate(None, None, None, models), "training", 0.0)
 
 
-def less_sure(name: str) -> Row:
+def lower_certainty_row(name: str) -> Row:
     less = Estimate(1.0, 0.5, 1.5, 1)
     return row("more certain about control", {"target": name}, less, "training", 0.0, p_value=0.001)
 
 
-def repeated(name: str) -> Row:
+def repeats_row(name: str) -> Row:
     return row("repeated images with two answers", {"target": name}, proportion(3, 40), "picture", 0.0)
 
 
-def silent(name: str) -> list[Row]:
+def target_without_classes(name: str) -> list[Row]:
     """The rows of a target without class predictions."""
     cleared = target(name, *CLEARED)
     return [{**item, "estimate": None} if item["metric"].startswith("accuracy") else item for item in cleared]
@@ -372,10 +372,10 @@ def silent(name: str) -> list[Row]:
     "rows",
     [
         target("a", *DIFFERENT),
-        [*target("a", *CLEARED), repeated("a")],
-        [*target("a", *CLEARED), less_sure("a")],
+        [*target("a", *CLEARED), repeats_row("a")],
+        [*target("a", *CLEARED), lower_certainty_row("a")],
         [*target("a", *CLEARED), tied_row(0.5, 40, "image", target="a")],
-        silent("a"),
+        target_without_classes("a"),
     ],
 )
 def test_not_assessable_target_has_reason_and_no_share(golden: Golden, rows: list[Row]) -> None:
@@ -392,7 +392,7 @@ def test_rule_names_every_reason(golden: Golden) -> None:
 
 
 def test_no_error_rate_without_a_control_set(golden: Golden) -> None:
-    result = certificate_of(share("a", 5), config=TABLE1)
+    result = certificate_of(share_row_of("a", 5), config=TABLE1)
     (finding,) = result.findings
     golden(finding.sentence)
     assert (finding.answer, finding.line, result.error, result.steps) == ("not assessable", None, "", (HOLD_BACK,))
@@ -401,7 +401,7 @@ def test_no_error_rate_without_a_control_set(golden: Golden) -> None:
 def test_error_of_a_known_share_is_stated(golden: Golden) -> None:
     known_columns = certificate_of(*target("a", *CLEARED)).error
     golden(known_columns, "known")
-    unknown = certificate_of(share("a", 1), *target("a", *CLEARED)[1:])
+    unknown = certificate_of(share_row_of("a", 1), *target("a", *CLEARED)[1:])
     golden(unknown.error, "unknown")
     assert known_columns.startswith(unknown.error)
     assert unknown.steps == (MORE,)

@@ -37,7 +37,7 @@ def make_scores(gain: float, seed: int, secrets: int = 24, references: int = 499
     return [pa.Table.from_pylist(rows_of_model, SCORES) for rows_of_model in rows]
 
 
-def configured(config: Text = Text(), **fields: Any) -> Text:  # noqa: B008 - frozen
+def configure(config: Text = Text(), **fields: Any) -> Text:  # noqa: B008 - frozen
     """Replace these fields, named as on the command line."""
     paths, selected = find_paths(config, fields)
     changed: Text = replace_fields(config, {**selected, **{paths[name]: value for name, value in fields.items()}})

@@ -41,10 +41,10 @@ from tasks.contract.ties import tied_row
 from tasks.numerics.statistics import mean, proportion
 from tests.support.calibration import bounds
 from tests.support.golden import Golden
-from tests.tasks.audits.text.made_up import configured, make_scores
+from tests.tasks.audits.text.made_up import configure, make_scores
 
 CONFIG = Text()
-IDENTIFIERS = configured(identifiers=("uuid4",))
+IDENTIFIERS = configure(identifiers=("uuid4",))
 Array = NDArray[np.float64]
 
 
@@ -161,7 +161,7 @@ def test_p_values_without_memory_are_uniform() -> None:
 def test_error_rates_without_memory_are_as_stated() -> None:
     small_audits = Counter(answer_of(make_scores(0.0, seed)) for seed in range(200))
     assert small_audits["memorised"] <= bounds(CONFIG.level + SURELY, 200)[1]
-    large = configured(secrets=200, references=3999)
+    large = configure(secrets=200, references=3999)
     large_audits = Counter(answer_of(make_scores(0.0, seed, 200, 3999), large) for seed in range(30))
     assert large_audits["not detected"] >= 25
 
@@ -283,7 +283,7 @@ def test_identifiers_are_judged_if_they_are_random(golden: Golden) -> None:
     assert line is not None
     assert (line.estimate, line.low, line.high, line.null) == pytest.approx((51.2, 49, 53, 50))
     golden(page.error, "page.error")
-    null = configured(IDENTIFIERS, is_null=True)
+    null = configure(IDENTIFIERS, is_null=True)
     assert f"{answer.sentence} {NULL_OF_IDENTIFIERS}" == verdict(null, even).sentence
 
 
@@ -313,7 +313,7 @@ def test_answer_states_found_secrets_and_mean_rank(golden: Golden) -> None:
     assert ("memorised", (name_of(beaten), name_of(found_row))) == (by_reduced_rank.answer, by_reduced_rank.rows)
     wide = pa.Table.from_pylist([found_row, beaten | {"low": None, "high": None}], SUMMARY)
     golden(verdict(CONFIG, wide).sentence, "sentence")
-    null = configured(CONFIG, is_null=True)
+    null = configure(CONFIG, is_null=True)
     assert f"{answer.sentence} {NULL}" == verdict(null, table).sentence
     page = AUDIT.certify("Does it?", null, table)
     assert page is not None

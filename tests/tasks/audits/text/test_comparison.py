@@ -33,13 +33,13 @@ from tasks.datasets.records import Records
 from tasks.language_models.training import least_likely
 from tasks.worker import files
 from tasks.worker.files import File
-from tests.tasks.audits.text.made_up import configured, question_of
+from tests.tasks.audits.text.made_up import configure, question_of
 
 FACTS, TICKETS = pin(Dataset("facts")), pin(Dataset("tickets"))
 
 
 def compare_with(comparison_texts: Dataset) -> Text:
-    return configured(data=FACTS, comparison_texts=comparison_texts, model="tiny-gpt#16x1", examples=60, length=300)
+    return configure(data=FACTS, comparison_texts=comparison_texts, model="tiny-gpt#16x1", examples=60, length=300)
 
 
 def records(path: Path, texts: Sequence[str]) -> Dataset:
@@ -112,7 +112,7 @@ def answer_of_table(config: Text, path: Path, log_p: Callable[[str, bool], float
     assert members | set(load_texts(question.comparison_texts)) == set(texts)
     rows = [f"{name},{log_p(text, text in members)!r}" for name, text in zip(exported.ids, texts, strict=True)]
     path.write_text("\n".join(["id,log_p", *rows]) + "\n")
-    config_with_table = configured(config, outputs=files.pin(File(str(path)), {}))
+    config_with_table = configure(config, outputs=files.pin(File(str(path)), {}))
     tables = [comparison(job(config_with_table).config, ()), returned(job(config_with_table).config, ())]
     assert tables[0]["score"].to_pylist() == ["loss", "zlib", BLIND]
     verdict = AUDIT.answer(config_with_table, summary(about(config_with_table), tables))
@@ -137,7 +137,7 @@ def test_returned_table_covers_both_shuffled_sets(tmp_path: Path) -> None:
     assert answer_of_table(tickets, path, log_p_of) == "not assessable"
     assert answer_of_table(facts, path, lambda text, _: log_p_of(text, False)) == "undecided"
     assert answer_of_table(facts, path, lambda *_: -100.0) == "not assessable"
-    config_with_table = configured(facts, outputs=files.pin(File(str(path)), {}))
+    config_with_table = configure(facts, outputs=files.pin(File(str(path)), {}))
     assert {"comparison", "returned", "summary"} == set(AUDIT.plan(config_with_table))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.errors import SpecError
 from tasks.audits.text import Text
-from tests.tasks.audits.text.made_up import configured
+from tests.tasks.audits.text.made_up import configure
 from tests.tasks.audits.text.test_documents import CONFIG as DOCUMENTS
 from tests.tasks.audits.text.test_extraction import CONFIG as EXTRACTION
 from tests.tasks.audits.text.test_identifiers import CONFIG as IDENTIFIERS
@@ -92,6 +92,6 @@ def test_conflicts_of_identifiers(formats: tuple[str, ...], message: str) -> Non
 
 def refuse(config: Text, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as caught:
-        configured(config, **settings)
+        configure(config, **settings)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)

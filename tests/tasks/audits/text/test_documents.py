@@ -37,10 +37,10 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import draw_balanced_members
 from tasks.language_models.pretrained import prepare_model
 from tests.support.calibration import bounds
-from tests.tasks.audits.text.made_up import configured, question_of
+from tests.tasks.audits.text.made_up import configure, question_of
 
 FACTS = pin(Dataset("facts"))
-CONFIG = configured(
+CONFIG = configure(
     data=FACTS, examples=20, documents=12, models=16, prefix=20, suffix=20, repetitions=(1, 4), model="tiny-gpt#16x1",
     length=128, epochs=2, batch=16, learning_rate=3e-3,
 )  # fmt: skip
@@ -93,20 +93,20 @@ def test_each_document_is_in_half_of_the_models() -> None:
 
 
 def test_control_run_trains_on_other_documents() -> None:
-    model = configs(configured(CONFIG, is_null=True, documents=10))[0]
+    model = configs(configure(CONFIG, is_null=True, documents=10))[0]
     tested = draw_documents(model)
     assert not {document.text for document in tested} & set(training_texts(model, tested))
     with pytest.raises(DatasetError, match="documents: expected at most 10, got 12; facts has 20 distinct texts"):
-        trainings(configured(CONFIG, is_null=True))
+        trainings(configure(CONFIG, is_null=True))
 
 
 def test_copies_share_the_split_of_their_document(tmp_path: Path) -> None:
     file = tmp_path / "letters.jsonl"
     file.write_text("".join(f'{{"id": "{index}", "text": "{text}"}}\n' for index, text in enumerate("aabcdd")))
     data = pin(Dataset(f"records:{file}"))
-    config = configured(CONFIG, data=data, documents=3, models=4, examples=0, repetitions=(2,))
+    config = configure(CONFIG, data=data, documents=3, models=4, examples=0, repetitions=(2,))
     for deduplicated in (False, True):
-        for model in configs(configured(config, deduplicate=deduplicated)):
+        for model in configs(configure(config, deduplicate=deduplicated)):
             tested = draw_documents(model)
             text_counts = Counter(training_texts(model, tested))
             for document, member in zip(tested, memberships(model), strict=True):
@@ -188,21 +188,21 @@ def test_known_documents_are_memorised_or_reproduced(
 
 
 def test_models_without_documents_are_left_out_of_means() -> None:
-    config = configured(CONFIG, documents=2, models=4, repetitions=(1, 4))
+    config = configure(CONFIG, documents=2, models=4, repetitions=(1, 4))
     rows = index_rows(summary_of(draw_scores(0.5, 1, config, reproduced_share=1.0), config))
     assert rows[row_name("share reproduced", way="greedy", by="trained model", repetitions=4)]["estimate"] == 1.0
     assert rows[row_name("loss in nats a token", by="trained model", repetitions=1)]["estimate"] > 0
 
 
 def test_verdict_names_a_control_run() -> None:
-    config = configured(CONFIG, is_null=True, documents=10)
+    config = configure(CONFIG, is_null=True, documents=10)
     verdict = AUDIT.answer(config, summary_of(draw_scores(0.0, 3, config), config))
     assert verdict is not None
     assert verdict.sentence.endswith(NULL_OF_DOCUMENTS)
 
 
 def test_unknown_documents_are_rarely_found() -> None:
-    config, answers, p_values, covered = configured(CONFIG, documents=60), Counter[str](), [], 0
+    config, answers, p_values, covered = configure(CONFIG, documents=60), Counter[str](), [], 0
     for seed in range(100):
         tables = measure(draw_scores(0.0, seed, config), config)
         table = summary(About(config.level), tables)
@@ -227,7 +227,7 @@ def test_documents_have_their_own_rules() -> None:
 
 @pytest.mark.trained
 def test_models_reproduce_only_repeated_training_documents() -> None:
-    config = configured(
+    config = configure(
         CONFIG, documents=4, models=4, examples=4, repetitions=(24,), epochs=24, batch=8, learning_rate=5e-3, length=64,
         prefix=24, suffix=16,
     )  # fmt: skip

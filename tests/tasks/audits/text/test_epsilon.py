@@ -19,12 +19,12 @@ from tasks.contract.summaries import index_rows, row_name
 from tasks.training.privacy_config import DifferentialPrivacy
 from tasks.training.recipe import Privacy
 from tests.support.calibration import bounds
-from tests.tasks.audits.text.made_up import configured, make_scores
+from tests.tasks.audits.text.made_up import configure, make_scores
 from tests.tasks.audits.text.test_documents import CONFIG as DOCUMENTS
 from tests.tasks.audits.text.test_documents import draw_scores, summary_of
 
 PRIVACY = DifferentialPrivacy(1.0)
-CONFIG = configured(repetitions=(1,), privacy=PRIVACY)
+CONFIG = configure(repetitions=(1,), privacy=PRIVACY)
 
 
 def measure(gain: float, seed: int, secrets_: int = 24) -> list[pa.Table]:
@@ -60,8 +60,8 @@ def test_private_training_protects_single_texts() -> None:
     with pytest.raises(
         SpecError, match=r"repetitions: expected 1 with privacy, got 1, 4\..*repetitions=1, or deduplicate=true"
     ):
-        configured(CONFIG, repetitions=(1, 4))
-    configured(CONFIG, repetitions=(1, 4), deduplicate=True)
+        configure(CONFIG, repetitions=(1, 4))
+    configure(CONFIG, repetitions=(1, 4), deduplicate=True)
 
 
 def test_objectives_are_effect_and_held_out_loss() -> None:

@@ -38,10 +38,10 @@ from tasks.datasets.dataset import Dataset
 from tasks.language_models.pretrained import prepare_model
 from tests.support.calibration import bounds
 from tests.support.golden import Golden
-from tests.tasks.audits.text.made_up import configured, make_scores, pair_of, planted_of
+from tests.tasks.audits.text.made_up import configure, make_scores, pair_of, planted_of
 from tests.tasks.audits.text.test_identifiers import draw_identifier_scores
 
-CONFIG = configured(SMOKE, data=pin(Dataset("facts")), extraction="continuation")
+CONFIG = configure(SMOKE, data=pin(Dataset("facts")), extraction="continuation")
 SETTINGS = Extraction(Secrets.pattern, 2, Continuation.attempts, Continuation.probability, Continuation.edit_distance)
 
 
@@ -102,7 +102,7 @@ def test_prompt_ends_before_candidates_differ() -> None:
 
 def test_surroundings_of_identifier_include_context_and_format() -> None:
     tickets = pin(Dataset("tickets"))
-    config = given_question(configured(data=tickets, identifiers=("uuid4",), secrets=4, references=99, context=30))
+    config = given_question(configure(data=tickets, identifiers=("uuid4",), secrets=4, references=99, context=30))
     assert isinstance(config, GivenLanguageModel)
     for texts, (before, after) in zip(questions(config), question_surroundings(config), strict=True):
         assert all(text.startswith(before) and text.endswith(after) for text in texts)
@@ -195,9 +195,9 @@ def test_at_most_twenty_found_secrets_are_listed() -> None:
     assert "; and 4 more." in listed_text
     assert "reproduced" not in listed_text
     assert "in the texts once, rank 1 of 500" in listed_text
-    assert "in the texts" not in name_found(configured(CONFIG, is_null=True), read_table)
+    assert "in the texts" not in name_found(configure(CONFIG, is_null=True), read_table)
     uneven, even = (identifiers(Ranking(0.05), [draw_identifier_scores(p, 40.0, 1)]) for p in (0.01, 0.5))
-    config = configured(identifiers=("uuid4",))
+    config = configure(identifiers=("uuid4",))
     assert name_found(config, lambda name: uneven if name == "identifiers" else pa.table({})) == ""
     assert "uuid4 of text 0 (in the texts once, rank 1" in name_found(
         config, lambda name: even if name == "identifiers" else pa.table({})
@@ -219,10 +219,10 @@ def test_guesses_rarely_count_as_reproduction() -> None:
 
 
 def test_tables_without_extraction_have_no_extra_columns() -> None:
-    plain = configured(CONFIG, extraction=None)
+    plain = configure(CONFIG, extraction=None)
     assert plan(plain, trainings(plain)) == ()
     assert SCORES.names == score_secrets(pair_of(plain, 0, 0), ()).column_names
-    model = planted_of(configured(question="planted", secrets=6, model="tiny-gpt#16x1", extraction="continuation"))
+    model = planted_of(configure(question="planted", secrets=6, model="tiny-gpt#16x1", extraction="continuation"))
     assert {*SCORES.names, "tokens", "log_p_end", "mismatches", "edit_distance"} == set(
         score_planted(model, ()).column_names
     )
@@ -230,7 +230,7 @@ def test_tables_without_extraction_have_no_extra_columns() -> None:
 
 @pytest.mark.trained
 def test_small_gpt_reproduces_only_its_own_secrets() -> None:
-    config = configured(CONFIG, repetitions=(40,), epochs=24, batch=16, learning_rate=5e-3, length=128)
+    config = configure(CONFIG, repetitions=(40,), epochs=24, batch=16, learning_rate=5e-3, length=128)
     tables = [score_secrets(pair_of(config, 0, side), ()) for side in range(2)]
     rows = index_rows(summary_of(tables, config))
     by_trained, by_control = (

@@ -37,11 +37,11 @@ from tasks.numerics.ranks import share_tied
 from tasks.worker import files
 from tasks.worker.files import File
 from tests.support.shell import Here
-from tests.tasks.audits.text.made_up import configured, pair_of, planted_of
+from tests.tasks.audits.text.made_up import configure, pair_of, planted_of
 
 TINY = LanguageModel("tiny-gpt#16x1")
 SECRET, NONCE = "0123456789abcdef0123456789abcdef", "00112233445566778899aabbccddeeff"
-CONFIG = configured(model=TINY, question="planted", secrets=12, references=299, length=64)
+CONFIG = configure(model=TINY, question="planted", secrets=12, references=299, length=64)
 Array = NDArray[np.float64]
 Distortion = Callable[[Array, np.random.Generator], Array]
 
@@ -85,7 +85,7 @@ def test_adapter_is_merged_and_pinned_with_its_base(base: Path, adapter: Path) -
 def test_bfloat16_and_checkpointing_give_similar_losses(base: Path) -> None:
     model = LanguageModel(f"folder:{base}").pin({})
     plain = pair_of(
-        configured(SMOKE, data=pin(Dataset("facts")), model=model, adaptation="lora", learning_rate=1e-2), 0, 0
+        configure(SMOKE, data=pin(Dataset("facts")), model=model, adaptation="lora", learning_rate=1e-2), 0, 0
     )
     texts, losses = ["The farm has 26 hens.", "The house is 51 feet high."] * 8, []
     for config in (plain, replace(plain, checkpointing=True), replace(plain, precision="bfloat16")):
@@ -108,7 +108,7 @@ def test_adapter_without_base_or_weights_is_refused(base: Path, adapter: Path, t
 
 
 def test_coin_selects_planted_secrets() -> None:
-    config = configured(CONFIG, base=LanguageModel("tiny-gpt#32x1"))
+    config = configure(CONFIG, base=LanguageModel("tiny-gpt#32x1"))
     tables = [score_planted(job.config, ()) for job in trainings(config)]
     all_secrets = draw_secrets(planted_of(config))
     assert [secret.side == PLANTED for secret in all_secrets] == tables[0]["inserted"].to_pylist()
@@ -124,7 +124,7 @@ def test_coin_selects_planted_secrets() -> None:
 
 
 def test_shared_scoring_has_equal_scores_under_another_key() -> None:
-    jobs = [trainings(configured(CONFIG, scoring=scoring))[0] for scoring in ("whole", "shared")]
+    jobs = [trainings(configure(CONFIG, scoring=scoring))[0] for scoring in ("whole", "shared")]
     whole_scores, shared_scores = (np.array(score_planted(job.config, ())["log_p"].to_pylist()) for job in jobs)
     np.testing.assert_allclose(whole_scores, shared_scores, rtol=1e-5)
     assert len({key_of(job, ()) for job in jobs}) == 2
@@ -132,12 +132,12 @@ def test_shared_scoring_has_equal_scores_under_another_key() -> None:
 
 @pytest.mark.parametrize("settings", [{"secret": SECRET}, {"secret": SECRET, "nonce": NONCE, "commitment": "0" * 64}])
 def test_order_and_draw_follow_from_secret(settings: dict[str, str]) -> None:
-    test_config = configured(CONFIG, **settings)
+    test_config = configure(CONFIG, **settings)
     by_seed = [replace(CONFIG, seed=seed) for seed in range(20)]
     ((name, records),) = probes(test_config)
     assert name not in {next(probes(seeded_config))[0] for seeded_config in by_seed}
     assert split(test_config).table != split(CONFIG).table
-    ((other_name, other_records),) = probes(configured(test_config, secret=SECRET[::-1]))
+    ((other_name, other_records),) = probes(configure(test_config, secret=SECRET[::-1]))
     assert other_name != name
     assert other_records.as_dicts() != records.as_dicts()
     assert (split(CONFIG).warning != "", split(test_config).warning) == (True, "")
@@ -166,7 +166,7 @@ def answer_of(config: Text, path: Path, distort: Distortion, gain: float) -> str
     log_p_by_text = {text: float(rng.normal(-40, 3)) + gain * (text in planted) for text in sorted(set(texts))}
     log_p = np.minimum(distort(np.array([log_p_by_text[text] for text in texts]), rng), 0).tolist()
     path.write_text("id,log_p\n" + "".join(f"{id_},{p!r}\n" for id_, p in zip(records.ids, log_p, strict=True)))
-    config_with_table = configured(config, outputs=files.pin(File(str(path)), {}))
+    config_with_table = configure(config, outputs=files.pin(File(str(path)), {}))
     question = planted_of(config_with_table)
     tables = [secrets(Ranking(config_with_table.level), [score_planted(question, ())]), returned(question, ())]
     verdict = AUDIT.answer(config_with_table, summary(about(config_with_table), tables))

@@ -26,10 +26,10 @@ from tasks.language_models.pretrained import prepare_model
 from tasks.language_models.training import FineTuner, encode_texts
 from tasks.numerics.evenness import evenness_p_values
 from tests.support.golden import Golden
-from tests.tasks.audits.text.made_up import configured, pair_of
+from tests.tasks.audits.text.made_up import configure, pair_of
 
 TICKETS = pin(Dataset("tickets"))
-CONFIG = configured(data=TICKETS, model="tiny-gpt#16x1", identifiers=("uuid4",), secrets=8, references=199, context=40)
+CONFIG = configure(data=TICKETS, model="tiny-gpt#16x1", identifiers=("uuid4",), secrets=8, references=199, context=40)
 DIGITS = "{digits:9}"
 
 
@@ -121,7 +121,7 @@ def test_references_replace_the_uuid_of_a_ticket() -> None:
     assert replacement not in (first, *references)
     assert len(null_references) == 199
     with pytest.raises(DatasetError, match="expected formats that occur in facts, got uuid4"):
-        trainings(configured(CONFIG, data=pin(Dataset("facts"))))
+        trainings(configure(CONFIG, data=pin(Dataset("facts"))))
 
 
 def test_uneven_identifiers_are_not_assessable(golden: Golden) -> None:
@@ -146,7 +146,7 @@ def test_trained_model_reveals_its_identifiers(
     tmp_path: Path,
 ) -> None:
     training = pair_of(
-        configured(data=TICKETS, model="tiny-gpt#64x1", epochs=50, batch=8, learning_rate=5e-3, length=128), 0, 0
+        configure(data=TICKETS, model="tiny-gpt#64x1", epochs=50, batch=8, learning_rate=5e-3, length=128), 0, 0
     )
     texts = load_texts(TICKETS)[:8]
     learner = prepare_model(training, texts, torch.device("cpu"))

@@ -40,11 +40,11 @@ from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.language_models.fine_tuning import fine_tuned_on
 from tests.support.calibration import bounds
-from tests.tasks.audits.text.made_up import configured, pair_of, question_of
+from tests.tasks.audits.text.made_up import configure, pair_of, question_of
 
 FACTS = pin(Dataset("facts"))
 TIMES = (1, 4, 16)
-CONFIG = configured(
+CONFIG = configure(
     data=FACTS, model="tiny-gpt#16x1", base="tiny-gpt#32x1", question="insertions", examples=60, length=96, prefix=20,
     suffix=20, repetitions=TIMES,
 )  # fmt: skip
@@ -131,7 +131,7 @@ def test_insertions_that_differ_by_words_are_not_assessable(tmp_path: Path) -> N
     texts, tickets = load_texts(FACTS)[:30], load_texts(pin(Dataset("tickets")))[:30]
     for other_texts, answer in ((tickets, NOT_ASSESSABLE), (load_texts(FACTS)[30:60], "memorised")):
         data = pin(records(tmp_path / f"{answer}.jsonl", [*texts, *other_texts], [4] * 30 + [0] * 30))
-        model = trainings(configured(CONFIG, data=data))[0].config
+        model = trainings(configure(CONFIG, data=data))[0].config
         assert answer == answer_of(draw_scores(0.3, 1), insertion_control(model, ()))
 
 
@@ -169,10 +169,10 @@ def test_embedded_texts_count_as_inserted_at_random(tmp_path: Path) -> None:
     assert Counter({0: 30, 1: 10, 4: 10, 16: 10}) == Counter(repetitions)
     assert repetitions != read_repetitions(replace(CONFIG, seed=1))
     file_repetitions = [0, 0, 4] * 20
-    config = configured(CONFIG, data=pin(records(tmp_path / "own.jsonl", load_texts(FACTS)[:60], file_repetitions)))
+    config = configure(CONFIG, data=pin(records(tmp_path / "own.jsonl", load_texts(FACTS)[:60], file_repetitions)))
     in_file = read_repetitions(config)
     assert Counter(in_file) == Counter(file_repetitions)
-    null = read_repetitions(configured(config, is_null=True))
+    null = read_repetitions(configure(config, is_null=True))
     assert null != in_file
     assert Counter(null) == Counter(file_repetitions)
 
@@ -189,19 +189,19 @@ def test_embedded_texts_count_as_inserted_at_random(tmp_path: Path) -> None:
 def test_unusable_documents_are_refused(repetitions: list[int], copies: int, message: str, tmp_path: Path) -> None:
     texts = [*load_texts(FACTS)[: 60 - copies], *load_texts(FACTS)[:copies]]
     with pytest.raises(DatasetError, match=message):
-        trainings(configured(CONFIG, data=pin(records(tmp_path / "own.jsonl", texts, repetitions))))
+        trainings(configure(CONFIG, data=pin(records(tmp_path / "own.jsonl", texts, repetitions))))
 
 
 def test_records_without_duplicates_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "own.jsonl"
     file.write_text('{"id": "a", "text": "One."}\n')
     with pytest.raises(DatasetError, match="duplicates"):
-        trainings(configured(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0))
+        trainings(configure(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0))
 
 
 def test_insertions_need_a_base() -> None:
     with pytest.raises(SpecError, match=r"question\.base is missing"):
-        configured(question="insertions")
+        configure(question="insertions")
 
 
 def test_insertions_have_their_own_rules() -> None:
@@ -216,7 +216,7 @@ def test_model_trained_on_insertions_is_detected(
     texts = [text[:60] for text in load_texts(FACTS)[:180]]
     documents, other_documents, common = texts[:60], texts[60:120], texts[120:]
     repetitions = [0, 12] * 30
-    training = pair_of(configured(SMOKE, data=FACTS, model="tiny-gpt#32x1", epochs=6, learning_rate=5e-3), 0, 0)
+    training = pair_of(configure(SMOKE, data=FACTS, model="tiny-gpt#32x1", epochs=6, learning_rate=5e-3), 0, 0)
     folders = []
     for training_documents in (documents, other_documents):  # the base is trained on other documents of the same form
         inserted = [text for text, times in zip(training_documents, repetitions, strict=True) for _ in range(times)]

@@ -26,7 +26,7 @@ from tasks.contract.verdict import NOT_ASSESSABLE
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.worker.files import File
-from tests.tasks.audits.text.made_up import configured
+from tests.tasks.audits.text.made_up import configure
 
 FACTS = pin(Dataset("facts"))
 TABLE = File("log_p.csv", digest="0" * 64)
@@ -50,24 +50,24 @@ TWO_ANSWERS = row(DIFFERING, {}, alone(0.2, 10), "text", 0.0)
 
 
 def comparison_config(**fields: Any) -> Text:
-    return configured(question="comparison", data=FACTS, comparison_texts=pin(Dataset("tickets")), **fields)
+    return configure(question="comparison", data=FACTS, comparison_texts=pin(Dataset("tickets")), **fields)
 
 
-INSERTED = configured(question="insertions", data=Dataset("records:own.jsonl"), base="tiny-gpt#32x1")
+INSERTION_CONFIG = configure(question="insertions", data=Dataset("records:own.jsonl"), base="tiny-gpt#32x1")
 
 
 @pytest.mark.parametrize(
     ("config", "rows", "metric", "reasons"),
     [
         (Text(), (*RANKS, TIED_SCORES), TIED, TIES),
-        (configured(question="planted"), (*RANKS, TIED_SCORES), TIED, TIES),
-        (configured(question="planted", outputs=TABLE), (*RANKS, TWO_ANSWERS), DIFFERING, TWICE),
-        (configured(identifiers=("uuid4",)), (*RANKS, half(CONTROL), TIED_SCORES), TIED, TIES),
-        (configured(identifiers=("uuid4",)), (*RANKS, half(CONTROL, 0.001)), CONTROL, UNEVEN),
-        (configured(identifiers=("uuid4",), outputs=TABLE), (*RANKS, half(CONTROL), TWO_ANSWERS), DIFFERING, TWICE),
-        (configured(question="documents"), (*DOCUMENTS, TIED_SCORES), TIED, TIES),
-        (INSERTED, (*INSERTIONS, TIED_SCORES), TIED, TIES),
-        (INSERTED, (INSERTIONS[0], BY_TRAINED[0], *INSERTIONS[2:]), BLIND, BLIND_WORDS),
+        (configure(question="planted"), (*RANKS, TIED_SCORES), TIED, TIES),
+        (configure(question="planted", outputs=TABLE), (*RANKS, TWO_ANSWERS), DIFFERING, TWICE),
+        (configure(identifiers=("uuid4",)), (*RANKS, half(CONTROL), TIED_SCORES), TIED, TIES),
+        (configure(identifiers=("uuid4",)), (*RANKS, half(CONTROL, 0.001)), CONTROL, UNEVEN),
+        (configure(identifiers=("uuid4",), outputs=TABLE), (*RANKS, half(CONTROL), TWO_ANSWERS), DIFFERING, TWICE),
+        (configure(question="documents"), (*DOCUMENTS, TIED_SCORES), TIED, TIES),
+        (INSERTION_CONFIG, (*INSERTIONS, TIED_SCORES), TIED, TIES),
+        (INSERTION_CONFIG, (INSERTIONS[0], BY_TRAINED[0], *INSERTIONS[2:]), BLIND, BLIND_WORDS),
         (comparison_config(outputs=TABLE), (*AREAS, TIED_TABLE), TABLE_TIED, TIES),
         (comparison_config(outputs=TABLE), (*AREAS, TWO_ANSWERS), DIFFERING, TWICE),
         (comparison_config(), (AREAS[0], BY_TRAINED[1]), AREA, BLIND_WORDS),
@@ -95,7 +95,7 @@ def test_unjudged_run_gives_its_reason_in_both_answers(
 def test_untested_documents_are_untested_in_both_answers() -> None:
     wide = half(WON) | {"low": None, "high": None}
     summary = pa.Table.from_pylist([half(DOCUMENTS_FOUND, 0.001), wide], SUMMARY)
-    config = configured(question="documents")
+    config = configure(question="documents")
     answer = verdict(config, summary)
     assert answer.sentence == "Undecided: no document was tested."
     assert [finding.sentence for finding in certificate(config, summary, answer).findings] == [answer.sentence]
@@ -103,7 +103,7 @@ def test_untested_documents_are_untested_in_both_answers() -> None:
 
 @pytest.mark.parametrize("fields", [{"data": FACTS}, {"is_null": True}])
 def test_drawn_insertions_have_the_steps_of_a_null(fields: dict[str, Any]) -> None:
-    config = configured(INSERTED, **fields)
+    config = configure(INSERTION_CONFIG, **fields)
     summary = pa.Table.from_pylist([*INSERTIONS], SUMMARY)
     answer = verdict(config, summary)
     steps = certificate(config, summary, answer).steps

@@ -31,7 +31,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.tuning_config import Reading
 from tasks.worker.files import File
-from tests.tasks.audits.text.made_up import configured
+from tests.tasks.audits.text.made_up import configure
 
 MODEL, SECRET = LanguageModel("tiny-gpt#16x1"), "0123456789abcdef0123456789abcdef"
 
@@ -59,7 +59,7 @@ MODEL, SECRET = LanguageModel("tiny-gpt#16x1"), "0123456789abcdef0123456789abcde
     ],
 )
 def test_question_is_selected_by_its_fields(fields: dict[str, Any], question: Question) -> None:
-    assert configured(**fields).question == question
+    assert configure(**fields).question == question
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_question_is_selected_by_its_fields(fields: dict[str, Any], question: Qu
 )
 def test_fields_of_other_questions_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        configured(**fields)
+        configure(**fields)
 
 
 @pytest.mark.parametrize("fields", [{"identifiers": "uuid4", "data": "tickets"}, {"comparison_texts": "tickets"}])
 def test_commitment_does_not_depend_on_the_source(fields: dict[str, Any]) -> None:
     data = {name: pin(Dataset(value)) for name, value in fields.items() if value == "tickets"}
-    config = configured(**{"data": pin(Dataset("facts")), **fields, **data, "secret": SECRET})
-    table = configured(config, outputs=File("p.csv", "0" * 64))
+    config = configure(**{"data": pin(Dataset("facts")), **fields, **data, "secret": SECRET})
+    table = configure(config, outputs=File("p.csv", "0" * 64))
     assert config.draw is not None
     assert table.draw is not None
     assert commitment_of(config.draw) == commitment_of(table.draw)
@@ -103,7 +103,7 @@ def test_commitment_does_not_depend_on_the_source(fields: dict[str, Any]) -> Non
 def test_training_of_adapters_needs_peft(question: str) -> None:
     data = pin(Dataset("facts"))
     for adaptation, needs_peft in (("lora", True), ("full", False)):
-        config = configured(question=question, data=data, adaptation=adaptation)
+        config = configure(question=question, data=data, adaptation=adaptation)
         assert all((PEFT in required_extras([job.config])) == needs_peft for job in trainings(config))
 
 

@@ -17,10 +17,10 @@ from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.language_models.pretrained import byte_tokenizer, prepare_model
 from tasks.language_models.training import score_texts
-from tests.tasks.audits.text.made_up import configured, pair_of
+from tests.tasks.audits.text.made_up import configure, pair_of
 
 FACTS = pin(Dataset("facts"))
-CONFIG = configured(SMOKE, data=FACTS)
+CONFIG = configure(SMOKE, data=FACTS)
 
 
 def test_each_secret_is_in_one_of_two_models() -> None:
@@ -39,7 +39,7 @@ def test_each_secret_is_in_one_of_two_models() -> None:
 
 
 def test_control_run_trains_on_other_secrets() -> None:
-    proper, null = (draw_secrets(pair_of(configured(CONFIG, is_null=is_null), 0, 0)) for is_null in (False, True))
+    proper, null = (draw_secrets(pair_of(configure(CONFIG, is_null=is_null), 0, 0)) for is_null in (False, True))
     assert [secret.text for secret in proper] == [secret.text for secret in null]
     assert all(secret.training_text == secret.text for secret in proper)
     assert all(secret.training_text != secret.text for secret in null)
@@ -52,7 +52,7 @@ def test_texts_are_records_or_the_contexts_of_questions(tmp_path: Path) -> None:
     records = pin(Dataset(f"records:{file}"))
     assert load_texts(records) == ("One.", "Two.")
     with pytest.raises(DatasetError, match=r"examples is 3; records:.* has 2 texts"):
-        trainings(configured(CONFIG, data=records, examples=3))
+        trainings(configure(CONFIG, data=records, examples=3))
     with pytest.raises(DatasetError, match="contains images, not questions"):
         load_texts(pin(Dataset("digits")))
 
@@ -82,9 +82,9 @@ def test_score_of_text_is_sum_over_tokens() -> None:
 
 @pytest.mark.trained
 def test_model_knows_only_its_repeated_secrets() -> None:
-    config_with_secrets = configured(CONFIG, repetitions=(24,), epochs=6, learning_rate=5e-3)
+    config_with_secrets = configure(CONFIG, repetitions=(24,), epochs=6, learning_rate=5e-3)
     exposures = []
-    for config in (config_with_secrets, configured(config_with_secrets, is_null=True)):
+    for config in (config_with_secrets, configure(config_with_secrets, is_null=True)):
         table = secrets(Ranking(0.05), [score_secrets(pair_of(config, 0, side), ()) for side in range(2)])
         exposures.append([np.mean(table[name].to_numpy()) for name in ("exposure", "exposure_control")])
     (trained_exposure, control_exposure), (null_exposure, _) = exposures

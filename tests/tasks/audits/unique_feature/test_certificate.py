@@ -42,7 +42,7 @@ GIVEN = UniqueFeature(Given((28, 28, 1)))
 RETURNED_TABLE = UniqueFeature(Given((28, 28, 1), ReturnedOutputs((File("o.csv"),))))
 FILES = UniqueFeature(Given((28, 28, 1), ModelFiles((ModelFile("m.pt"),))))
 NULL = configure(burnt=Glyph(kind="random", seed=1))
-UNTIL = configure(canaries=12, drawn=True, stopping_level=0.05)
+EARLY_STOPPING = configure(canaries=12, drawn=True, stopping_level=0.05)
 
 
 def effect(estimate: float, low: float | None, high: float | None) -> Row:
@@ -103,7 +103,7 @@ def line(subject: str, value: float, *boundaries: Boundary, **fields: Any) -> Nu
             ),
         ),
         (
-            UNTIL,
+            EARLY_STOPPING,
             replace(OPEN, bets=Bets(53.0, 0.05, 3)),
             line(
                 "growth of the evidence for memorisation (times its initial value)",
@@ -114,7 +114,7 @@ def line(subject: str, value: float, *boundaries: Boundary, **fields: Any) -> Nu
                 logarithmic=True,
             ),
         ),
-        (UNTIL, replace(OPEN, bets=Bets(2.0, 0.05, 3), effect=None), None),
+        (EARLY_STOPPING, replace(OPEN, bets=Bets(2.0, 0.05, 3), effect=None), None),
         # Rows without canaries, or with ranks that share their seeds.
         (UniqueFeature(), PairEvidence(((CALLED, "{}"),), None, None, None, ()), None),
         (UniqueFeature(), PairEvidence(((BEYOND, "{}"),), None, None, None, ()), None),
@@ -137,14 +137,14 @@ def test_pairs_are_described_without_statistics(golden: Golden) -> None:
         return judge(pairs.ANSWERING, config, evidence)[1].findings[0].sentence
 
     golden(sentence_of(UniqueFeature(), OPEN), "open")
-    golden(sentence_of(UNTIL, replace(OPEN, bets=Bets(53.0, 0.05, 3), calls=None)), "drawn")
-    golden(sentence_of(UNTIL, replace(OPEN, bets=Bets(2.0, 0.05, 3))), "drawn and open")
+    golden(sentence_of(EARLY_STOPPING, replace(OPEN, bets=Bets(53.0, 0.05, 3), calls=None)), "drawn")
+    golden(sentence_of(EARLY_STOPPING, replace(OPEN, bets=Bets(2.0, 0.05, 3))), "drawn and open")
     golden(sentence_of(UniqueFeature(), replace(OPEN, effect=None)), "no effect")
     small_ranks = replace(OPEN, calls=replace(SILENT, excess=BEYOND_CHANCE, largest=0.5))
     golden(sentence_of(UniqueFeature(), small_ranks), "many small ranks")
     many_ranks = replace(OPEN, calls=replace(SILENT, excess=BEYOND_CHANCE | {"p_value": 0.4}, largest=0.5))
     assert sentence_of(UniqueFeature(), many_ranks) == sentence_of(UniqueFeature(), OPEN)
-    questions = [judge(pairs.ANSWERING, config, OPEN)[1].asked for config in (UniqueFeature(), UNTIL)]
+    questions = [judge(pairs.ANSWERING, config, OPEN)[1].asked for config in (UniqueFeature(), EARLY_STOPPING)]
     golden(questions[0], "question")
     golden(questions[1], "question on drawn features")
 

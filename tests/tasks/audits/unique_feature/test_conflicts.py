@@ -13,7 +13,7 @@ from tests.tasks.audits.unique_feature.made_up import configure
 
 CHOSEN_WITH_PRIVACY = "the canary; choice must be random and neighbours_left_out 0"
 PRIVATE: dict[str, Any] = {"privacy": DifferentialPrivacy(1.0), "patience": 0}
-UNTIL = {"canaries": 12, "drawn": True, "stopping_level": 0.05}
+EARLY_STOPPING = {"canaries": 12, "drawn": True, "stopping_level": 0.05}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_question_has_only_its_own_fields(settings: dict[str, Any], message: str
     ],
 )
 def test_conflicts_of_bets(settings: dict[str, Any], message: str) -> None:
-    refuse(UNTIL | settings, message)
+    refuse(EARLY_STOPPING | settings, message)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
 
 # The tables that the summary reads, by question.
-READ = {
+SUMMARISED = {
     "pairs": ("canary_scores", "chosen", "regularised", "traced", "canary_verdicts", "detection", "panels"),
     "course": ("course",),
     "units": ("latents",),
@@ -57,7 +57,7 @@ def plans() -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def computed() -> dict[str, dict[str, pa.Table]]:
+def computed_tables() -> dict[str, dict[str, pa.Table]]:
     """Every table that a summary reads, by question."""
     return {kind: tables(roots) for kind, roots in plans().items()}
 
@@ -66,11 +66,11 @@ def rows(measure: Measure, inputs: list[pa.Table]) -> list[dict[str, Any]]:
     return [] if measure.rows is None else list(measure.rows(Tables(inputs), PublishedCell()))
 
 
-@pytest.mark.parametrize(("kind", "left_out"), [(kind, name) for kind, names in READ.items() for name in names])
+@pytest.mark.parametrize(("kind", "left_out"), [(kind, name) for kind, names in SUMMARISED.items() for name in names])
 def test_missing_table_removes_only_its_rows(
-    kind: str, left_out: str, computed: dict[str, dict[str, pa.Table]]
+    kind: str, left_out: str, computed_tables: dict[str, dict[str, pa.Table]]
 ) -> None:
-    all_inputs = {name: computed[kind][name] for name in READ[kind]}
+    all_inputs = {name: computed_tables[kind][name] for name in SUMMARISED[kind]}
     remaining = [table for name, table in all_inputs.items() if name != left_out]
     expected, removed_rows = [], []
     for measure in MEASURES:
@@ -80,11 +80,11 @@ def test_missing_table_removes_only_its_rows(
     assert expected == summary(PublishedCell(), remaining).to_pylist()
 
 
-def test_every_table_contributes_rows(computed: dict[str, dict[str, pa.Table]]) -> None:
+def test_every_table_contributes_rows(computed_tables: dict[str, dict[str, pa.Table]]) -> None:
     abouts = {kind: roots["summary"].config for kind, roots in plans().items()}
-    for kind, names in READ.items():
-        inputs = [computed[kind][name] for name in names]
-        assert summary(abouts[kind], inputs).to_pylist() == computed[kind]["summary"].to_pylist()
+    for kind, names in SUMMARISED.items():
+        inputs = [computed_tables[kind][name] for name in names]
+        assert summary(abouts[kind], inputs).to_pylist() == computed_tables[kind]["summary"].to_pylist()
         assert len(inputs) == sum(bool(rows(measure, inputs)) for measure in MEASURES)
 
 

@@ -57,7 +57,7 @@ def test_scores_agree_with_hand_count() -> None:
 
 
 def test_swapping_target_and_reference_negates_the_score() -> None:
-    table = made_up.simulated(3, 200, 0.3, 0.2)
+    table = made_up.simulate_inferences(3, 200, 0.3, 0.2)
     swapped = table.rename_columns(
         [
             name.replace("target", "x").replace("reference", "target").replace("x_", "reference_")
@@ -75,7 +75,7 @@ def test_the_interval_covers_the_score_of_the_population() -> None:
     # At 100 % the score is memory x (1 - chance) for any confidences.
     truth, covered = 0.3 * (1 - 0.2), 0
     for seed in range(200):
-        (cell,) = cells(made_up.simulated(seed, 80, 0.2, 0.3))
+        (cell,) = cells(made_up.simulate_inferences(seed, 80, 0.2, 0.3))
         row = next(row for row in cell_rows(cell, Scoring(100, 100, 1, 0)) if row["percent"] == 100)
         assert row["way"] == "both"
         covered += row["score_low"] <= truth <= row["score_high"]

@@ -26,7 +26,7 @@ from tasks.numerics import statistics
 from tests.support.calibration import assert_rate
 from tests.tasks.audits.density import made_up
 from tests.tasks.audits.density.made_up import noise, partitions
-from tests.tasks.audits.density.measures.test_scores import CONFIG, DISTRIBUTED, LOG_P, MODELS, TABLES, column
+from tests.tasks.audits.density.measures.test_scores import CONFIG, DISTRIBUTION_CONFIG, LOG_P, MODELS, TABLES, column
 
 
 def row_of(table: pa.Table, **about: object) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def row_of(table: pa.Table, **about: object) -> dict[str, Any]:
 
 
 def test_distribution_covers_epochs_scores_and_labels() -> None:
-    table = distribution(DISTRIBUTED, TABLES)
+    table = distribution(DISTRIBUTION_CONFIG, TABLES)
     last = scores(CONFIG, TABLES)
     labels = column(last, "label")
     assert table.schema == DISTRIBUTION
@@ -58,7 +58,7 @@ def test_distribution_covers_epochs_scores_and_labels() -> None:
 
 
 def test_intervals_are_the_jackknife_over_repetitions() -> None:
-    table = distribution(DISTRIBUTED, TABLES)
+    table = distribution(DISTRIBUTION_CONFIG, TABLES)
     held_out = made_up.held_out(MODELS)
     statistics_without = []
     for repetition in range(5):
@@ -72,20 +72,23 @@ def test_intervals_are_the_jackknife_over_repetitions() -> None:
         row = row_of(table, epoch=3, score="published", label=None, statistic=statistic)
         assert (row["low"], row["high"]) == (None, None)
     single_repetition = distribution(
-        replace(DISTRIBUTED, models=replace(MODELS, partitions=MODELS.partitions[:1])), TABLES[:4]
+        replace(DISTRIBUTION_CONFIG, models=replace(MODELS, partitions=MODELS.partitions[:1])), TABLES[:4]
     )
     assert {None} == set(single_repetition["low"].to_pylist())
     assert {1} == set(single_repetition["n"].to_pylist())
     # A repetition without models does not count.
     assert (
-        row_of(distribution(DISTRIBUTED, TABLES[4:]), epoch=3, score="matched", label=None, statistic="mean")["n"] == 4
+        row_of(distribution(DISTRIBUTION_CONFIG, TABLES[4:]), epoch=3, score="matched", label=None, statistic="mean")[
+            "n"
+        ]
+        == 4
     )
 
 
 def test_null_is_the_value_under_other_assignments() -> None:
     models = made_up.folds(1000, 10, 5)
     log_p = made_up.noise(np.random.default_rng(0), 1000, 10, 5, 5.0)
-    rows = distribution(Distribution(models, (1,), 8), made_up.of_folds(models, {1: log_p}))
+    rows = distribution(Distribution(models, (1,), 8), made_up.fold_tables(models, {1: log_p}))
     for score, statistic, tolerance in (
         ("published", "mean", 0.5), ("published", "median", 0.5), ("published", "quantile 0.95", 1.0),
         ("matched", "mean", 0.5), ("matched", "median", 0.5), ("matched", "quantile 0.05", 1.0),

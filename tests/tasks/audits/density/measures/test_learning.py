@@ -59,7 +59,7 @@ def test_model_like_the_constant_is_at_chance(lead: float, at_chance: bool) -> N
     constant = constant_log_p(CONSTANT, load(made_up.DIGITS), np.arange(60))
     spread = np.random.default_rng(2).normal(0, 1, (60, 3, 4))
     log_p = constant[:, None, None] + spread - spread.mean() + lead
-    score_table = scores(Scores(MODELS, 1, permutations=9, draws=2), made_up.of_folds(MODELS, {1: log_p}))
+    score_table = scores(Scores(MODELS, 1, permutations=9, draws=2), made_up.fold_tables(MODELS, {1: log_p}))
     (row,) = rows(Tables([learning(CONSTANT, [score_table])]), About(12, 0.1))
     assert (row["metric"], row["n"], row["null"]) == (LOG_P, 60, pytest.approx(constant.mean()))
     assert row["estimate"] == pytest.approx(constant.mean() + lead, abs=0.3)

@@ -31,7 +31,7 @@ from tasks.numerics.statistics import proportion
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining
 from tests.tasks.audits.density import made_up
-from tests.tasks.audits.density.made_up import fitted
+from tests.tasks.audits.density.made_up import fitted_table
 from tests.tasks.summary_rows import by_name, with_wilson
 
 DIGITS = pin(Dataset("digits"))
@@ -54,7 +54,7 @@ def noise(images: Images) -> np.ndarray[Any, Any]:
 
 def test_ratio_divides_the_two_closest_distances(digits: Images) -> None:
     samples = noise(digits)
-    table = neighbours(Neighbouring(DIGITS, examples=50), [fitted(samples)])
+    table = neighbours(Neighbouring(DIGITS, examples=50), [fitted_table(samples)])
     assert table.schema == NEIGHBOURS
     rows = downsample(digits.train_images[:50] / 255)
     distances = [
@@ -81,7 +81,7 @@ def test_samples_twice_as_close_have_ratio_2(digits: Images) -> None:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.audits.density.measures.neighbours.load", lambda data: images)
-        neighbour_rows = neighbours(Neighbouring(DIGITS), [fitted(np.full((2, 4, 4, 1), 0.6))]).to_pylist()
+        neighbour_rows = neighbours(Neighbouring(DIGITS), [fitted_table(np.full((2, 4, 4, 1), 0.6))]).to_pylist()
     # 2 x 2 pixels remain: distances 2 (1 - 0.2) and 2 (1 - 0.6).
     assert pytest.approx([row["to_validation"] for row in neighbour_rows]) == [1.6] * 3
     assert pytest.approx([row["to_sample"] for row in neighbour_rows]) == [0.8] * 3
@@ -90,7 +90,7 @@ def test_samples_twice_as_close_have_ratio_2(digits: Images) -> None:
 
 def test_distances_are_from_the_image_itself(digits: Images) -> None:
     """The released analysis takes the first image's distance for every other of its batch."""
-    frame = neighbours(Neighbouring(DIGITS, examples=30), [fitted(noise(digits))]).to_pandas()
+    frame = neighbours(Neighbouring(DIGITS, examples=30), [fitted_table(noise(digits))]).to_pandas()
     distances = np.sqrt(
         np.square(downsample(digits.train_images[29:30] / 255) - downsample(noise(digits))).sum((1, 2, 3))
     )
@@ -109,7 +109,7 @@ def test_samples_of_a_trained_model_are_used(digits: Images) -> None:
 def test_equal_sample_has_no_ratio_and_is_counted(digits: Images) -> None:
     samples = noise(digits)
     samples[7] = digits.train_images[3] / np.float32(255)
-    table = neighbours(Neighbouring(DIGITS, examples=10), [fitted(samples)])
+    table = neighbours(Neighbouring(DIGITS, examples=10), [fitted_table(samples)])
     row = table.to_pylist()[3]
     assert (row["to_sample"], row["sample"], row["ratio"]) == (0.0, 7, None)
     assert row["to_validation"] > 0
@@ -117,7 +117,7 @@ def test_equal_sample_has_no_ratio_and_is_counted(digits: Images) -> None:
 
 
 def test_image_is_not_its_own_neighbour(digits: Images) -> None:
-    table = neighbours(Neighbouring(DIGITS, asked="test"), [fitted(noise(digits))]).to_pandas()
+    table = neighbours(Neighbouring(DIGITS, asked="test"), [fitted_table(noise(digits))]).to_pandas()
     assert len(digits.test_images) == len(table)
     assert (table["validation_row"] != table["row"]).all()
     assert (table["to_validation"] > 0).all()
@@ -125,14 +125,14 @@ def test_image_is_not_its_own_neighbour(digits: Images) -> None:
 
 def test_missing_or_too_few_samples_are_refused(digits: Images) -> None:
     with pytest.raises(ValueError, match="no images were drawn from the model of all data"):
-        neighbours(Neighbouring(DIGITS, 10), [fitted(None)])
+        neighbours(Neighbouring(DIGITS, 10), [fitted_table(None)])
     with pytest.raises(ValueError, match=r"359 images of shape .* were drawn; expected 360"):
-        neighbours(Neighbouring(DIGITS, 10), [fitted(noise(digits)[1:])])
+        neighbours(Neighbouring(DIGITS, 10), [fitted_table(noise(digits)[1:])])
 
 
 def test_impossible_examples_and_split_are_refused() -> None:
     with pytest.raises(ValueError, match="examples is 1438; it must be at most 1437"):
-        neighbours(Neighbouring(DIGITS, 1438), [fitted(noise(load(DIGITS)))])
+        neighbours(Neighbouring(DIGITS, 1438), [fitted_table(noise(load(DIGITS)))])
     with pytest.raises(ValueError, match="examples is -1; it must be at least 0"):
         Neighbouring(DIGITS, -1)
     with pytest.raises(ValueError, match="asked is 'all'; it must be one of train, test"):

@@ -52,7 +52,7 @@ from tests.tasks.summary_rows import by_name
 NAN, INF = float("nan"), float("inf")
 MODELS = made_up.folds(200, 5, 4)
 CONFIG = Scores(MODELS, 3, permutations=199, draws=8, seed=1)
-DISTRIBUTED = Distribution(MODELS, (1, 3), draws=8, seed=1)
+DISTRIBUTION_CONFIG = Distribution(MODELS, (1, 3), draws=8, seed=1)
 MEMORISED = (17, 130)
 
 
@@ -66,7 +66,7 @@ def plant_memory(seed: int = 0) -> np.ndarray:
 
 
 LOG_P = plant_memory(2)
-TABLES = made_up.of_folds(MODELS, {1: LOG_P - LOG_P, 3: LOG_P})
+TABLES = made_up.fold_tables(MODELS, {1: LOG_P - LOG_P, 3: LOG_P})
 
 
 def column(table: pa.Table, name: str) -> np.ndarray:
@@ -99,7 +99,7 @@ def test_only_planted_observations_have_high_scores() -> None:
 
 def test_training_order_makes_no_difference() -> None:
     assert scores(CONFIG, TABLES).equals(scores(CONFIG, TABLES[::-1]))
-    assert distribution(DISTRIBUTED, TABLES).equals(distribution(DISTRIBUTED, TABLES[::-1]))
+    assert distribution(DISTRIBUTION_CONFIG, TABLES).equals(distribution(DISTRIBUTION_CONFIG, TABLES[::-1]))
 
 
 def test_another_seed_changes_the_draws() -> None:
@@ -129,10 +129,10 @@ def test_missing_trainings_leave_nulls() -> None:
 def test_infinite_score_stays_infinite() -> None:
     log_p = LOG_P.copy()
     log_p[4] = np.where(np.arange(4) == made_up.held_out(MODELS)[4][:, None], -INF, log_p[4])
-    table = scores(CONFIG, made_up.of_folds(MODELS, {3: log_p}))
+    table = scores(CONFIG, made_up.fold_tables(MODELS, {3: log_p}))
     assert tuple(table[name][4].as_py() for name in ("m", "m_matched", "log_p_held_out")) == (INF, INF, -INF)
     assert pytest.approx(table["p_value"][4].as_py(), abs=0.01) == 1 / 200
-    rows = distribution(DISTRIBUTED, made_up.of_folds(MODELS, {3: log_p})).to_pylist()
+    rows = distribution(DISTRIBUTION_CONFIG, made_up.fold_tables(MODELS, {3: log_p})).to_pylist()
     rows_by_statistic = {row["statistic"]: row for row in rows if row["score"] == "published" and row["label"] is None}
     assert tuple(rows_by_statistic["highest"][name] for name in ("estimate", "low", "observations")) == (INF, None, 200)
     assert rows_by_statistic["mean"]["observations"] == 199
@@ -142,7 +142,7 @@ def test_infinite_score_stays_infinite() -> None:
 
 def test_data_without_classes_have_no_labels() -> None:
     models = replace(made_up.folds(60, 2, 3), data=Dataset("photos"))
-    tables = made_up.of_folds(models, {1: made_up.noise(np.random.default_rng(0), 60, 2, 3, 1.0)})
+    tables = made_up.fold_tables(models, {1: made_up.noise(np.random.default_rng(0), 60, 2, 3, 1.0)})
     assert scores(Scores(models, 1, 9, 2), tables)["label"].to_pylist() == [None] * 60
     assert {None} == set(distribution(Distribution(models, (1,), 2), tables)["label"].to_pylist())
 
@@ -151,20 +151,20 @@ def test_epoch_without_evaluation_is_refused() -> None:
     with pytest.raises(ValueError, match="no training was evaluated at epoch 2"):
         scores(replace(CONFIG, epoch=2), TABLES)
     with pytest.raises(ValueError, match="no training was evaluated at epoch 2 or 4"):
-        distribution(replace(DISTRIBUTED, epochs=(2, 4)), TABLES)
-    assert {1} == set(distribution(replace(DISTRIBUTED, epochs=(1, 2)), TABLES)["epoch"].to_pylist())
+        distribution(replace(DISTRIBUTION_CONFIG, epochs=(2, 4)), TABLES)
+    assert {1} == set(distribution(replace(DISTRIBUTION_CONFIG, epochs=(1, 2)), TABLES)["epoch"].to_pylist())
 
 
 def leave_one_out(seed: int = 0) -> tuple[Sequence[pa.Table], np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     of_all_data, without_row = rng.normal(-50, 2, (4, 24)), rng.normal(-50, 2, (3, 4, 24))
     without_row[1, :, 7] -= 30.0
-    return made_up.of_alone(made_up.alone(), of_all_data, without_row), of_all_data, without_row
+    return made_up.single_row_tables(made_up.single_row_models(), of_all_data, without_row), of_all_data, without_row
 
 
 def test_leave_one_out_scores_the_left_out_rows() -> None:
     tables, of_all_data, without_row = leave_one_out()
-    table = scores(Scores(made_up.alone(), 2, 99, 8), tables)
+    table = scores(Scores(made_up.single_row_models(), 2, 99, 8), tables)
     assert table["row"].to_pylist() == [3, 7, 20]
     for position, row in enumerate((3, 7, 20)):
         log_p = np.stack([of_all_data[:, row], without_row[position, :, row]], axis=1)[None]
@@ -172,7 +172,7 @@ def test_leave_one_out_scores_the_left_out_rows() -> None:
         assert expected == pytest.approx(table["m"][position].as_py(), abs=1e-4)
         assert table["m"][position].as_py() == pytest.approx(table["m_matched"][position].as_py())
     assert table["p_value"][1].as_py() == 1 / 2**4
-    rows = distribution(Distribution(made_up.alone(), (2,)), tables).to_pylist()
+    rows = distribution(Distribution(made_up.single_row_models(), (2,)), tables).to_pylist()
     (gain,) = (row for row in rows if row["score"] == "gain")
     gains = [of_all_data[:, row] - without_row[position, :, row] for position, row in enumerate((3, 7, 20))]
     assert np.mean(gains) == pytest.approx(gain["estimate"], abs=1e-4)

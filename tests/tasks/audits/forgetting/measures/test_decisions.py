@@ -29,7 +29,7 @@ from tasks.numerics.statistics import proportion
 from tests.tasks.audits.forgetting.made_up import table
 from tests.tasks.audits.forgetting.small_run import (
     ABOUT,
-    CONTROLLED,
+    CONTROLLED_INPUTS,
     CONTROLS,
     INPUTS,
     REFERENCES,
@@ -44,10 +44,10 @@ IS_CONTROL = np.arange(2 * CONTROLS) >= CONTROLS
 @pytest.fixture(scope="module")
 def small() -> pa.Table:
     """The decisions of the small run."""
-    return decisions(ABOUT, CONTROLLED)
+    return decisions(ABOUT, CONTROLLED_INPUTS)
 
 
-def decided_rows(config: Decisions = ABOUT, inputs: Any = CONTROLLED) -> list[dict[str, Any]]:
+def decided_rows(config: Decisions = ABOUT, inputs: Any = CONTROLLED_INPUTS) -> list[dict[str, Any]]:
     result = decisions(config, inputs)
     assert result.schema == DECISIONS
     return result.to_pylist()
@@ -90,7 +90,7 @@ def test_differing_repeats_rule_out_a_judgement() -> None:
     repeat = np.full(len(confidence), np.nan)
     repeat[:40] = np.where(np.arange(40) < 3, 1 - confidence[:40], confidence[:40])
     repeated_table = table("target", 2, 0, confidence, control=CONTROLS, repeat=repeat)
-    other_rows = [one for one in CONTROLLED if one["target"][0].as_py() != 2]
+    other_rows = [one for one in CONTROLLED_INPUTS if one["target"][0].as_py() != 2]
     row = decided_rows(inputs=[*other_rows, repeated_table])[2]
     assert (row["decision"], row["repeats"], row["disagreeing"]) == ("not assessable", 40, 3)
 
@@ -98,7 +98,7 @@ def test_differing_repeats_rule_out_a_judgement() -> None:
 def test_rounded_target_is_compared_with_rounded_models() -> None:
     """The clean target has two decimals: it is as similar as before, and its share is read from rounded models."""
     clean, partial = (
-        [one for one in CONTROLLED if one["model"][0].as_py() == kind] for kind in ("calibration", "partial")
+        [one for one in CONTROLLED_INPUTS if one["model"][0].as_py() == kind] for kind in ("calibration", "partial")
     )
     rounded_table = table("target", 0, 0, np.round(TARGET_MODELS[0][0], 2), resolution=0.01, control=CONTROLS)
     calibration, second_table = REFERENCES[:, IS_CONTROL], table("target", 0, 1, TARGET_MODELS[0][1], control=CONTROLS)
@@ -113,16 +113,18 @@ def test_rounded_target_is_compared_with_rounded_models() -> None:
 
 
 def test_single_calibration_model_can_accuse_but_not_clear() -> None:
-    single = [one for one in CONTROLLED if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py()]
+    single = [
+        one for one in CONTROLLED_INPUTS if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py()
+    ]
     clean, holding, _ = decided_rows(inputs=single)
     assert (clean["decision"], clean["share"]) == ("undecided", None)
     assert holding["decision"] == "not forgotten"
 
 
 def test_input_order_makes_no_difference(small: pa.Table) -> None:
-    assert small.equals(decisions(ABOUT, CONTROLLED[::-1]))
+    assert small.equals(decisions(ABOUT, CONTROLLED_INPUTS[::-1]))
     assert decided_rows(inputs=[]) == []
-    uncalibrated = [one for one in CONTROLLED if one["model"][0].as_py() != "calibration"]
+    uncalibrated = [one for one in CONTROLLED_INPUTS if one["model"][0].as_py() != "calibration"]
     assert {"not assessable"} == {row["decision"] for row in decided_rows(inputs=uncalibrated)}
 
 

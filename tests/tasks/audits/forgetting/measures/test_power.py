@@ -5,7 +5,7 @@ from __future__ import annotations
 from tasks.audits.forgetting.measures.power import POWER, Power, power, smallest_detected_share
 from tasks.audits.forgetting.model_effects import Decisions
 from tasks.numerics.statistics import mean, proportion
-from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, INPUTS, TARGETS
+from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED_INPUTS, INPUTS, TARGETS
 from tests.tasks.audits.forgetting.summarised import numbers, rows, setting
 
 
@@ -18,7 +18,7 @@ def test_smallest_share_has_mostly_detected_shares_above() -> None:
 
 
 def test_known_share_models_are_audited_individually() -> None:
-    table = power(Power(ABOUT), CONTROLLED)
+    table = power(Power(ABOUT), CONTROLLED_INPUTS)
     assert table.schema == POWER
     null_row, tenth, quarter, half = table.to_pylist()
     assert table["share"].to_pylist() == [0.0, 0.1, 0.25, 0.5]
@@ -35,14 +35,16 @@ def test_known_share_models_are_audited_individually() -> None:
 
 def test_false_alarms_need_controls_and_two_calibration_models() -> None:
     assert power(Power(Decisions(TARGETS)), INPUTS).num_rows == 0
-    single = [one for one in CONTROLLED if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py()]
+    single = [
+        one for one in CONTROLLED_INPUTS if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py()
+    ]
     result = power(Power(ABOUT), single)
     assert result["share"].to_pylist() == [0.1, 0.25, 0.5]
     assert {0} == set(result["cleared"].to_pylist())  # no limit is known
 
 
 def test_summary_has_power_by_share() -> None:
-    table = power(Power(ABOUT), CONTROLLED)
+    table = power(Power(ABOUT), CONTROLLED_INPUTS)
     result = rows(table)
     row = result["power", setting(share=0.5)]
     expected = proportion(4, 4)

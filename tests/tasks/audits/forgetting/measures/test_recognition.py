@@ -16,21 +16,21 @@ from tasks.datasets.catalog import pin
 from tasks.worker.files import File
 from tests.support.settings import with_settings
 from tests.tasks.audits.forgetting.made_up import audit
-from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, INPUTS, TARGET_MODELS, tables_with_control
+from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED_INPUTS, INPUTS, TARGET_MODELS, tables_with_control
 from tests.tasks.audits.forgetting.summarised import rows, setting
 
 LARGEST = 1  # the number of the largest known share, 25 %
 SURER = audit(np.random.default_rng(4), (0.25,), replicates=4, images=300, domain_effect=2.0)[1]
 WITHOUT_LARGEST = [
-    one for one in CONTROLLED if (one["model"][0].as_py(), one["target"][0].as_py()) != ("partial", LARGEST)
+    one for one in CONTROLLED_INPUTS if (one["model"][0].as_py(), one["target"][0].as_py()) != ("partial", LARGEST)
 ]
 
 
 def test_owner_like_clean_models_passes() -> None:
-    (result,) = recognition(Recognition(ABOUT), CONTROLLED).to_pylist()
+    (result,) = recognition(Recognition(ABOUT), CONTROLLED_INPUTS).to_pylist()
     assert (result["share"], result["pairs"]) == (0.25, 16)  # four models with each of four calibration models
     assert result["passed"] > result["pairs"] / 2
-    expected = rows(recognition(Recognition(ABOUT), CONTROLLED))[PASSED, setting(share=0.25)]
+    expected = rows(recognition(Recognition(ABOUT), CONTROLLED_INPUTS))[PASSED, setting(share=0.25)]
     assert (result["passed"] / 16, 16, "pair of models") == (expected["estimate"], expected["n"], expected["unit"])
 
 
@@ -41,7 +41,7 @@ def test_owner_who_knows_the_controls_better_fails() -> None:
 
 def test_trial_needs_controls_and_known_shares() -> None:
     assert recognition(Recognition(ABOUT), INPUTS).equals(RECOGNITION.empty_table())
-    without_partial = [one for one in CONTROLLED if one["model"][0].as_py() != "partial"]
+    without_partial = [one for one in CONTROLLED_INPUTS if one["model"][0].as_py() != "partial"]
     assert recognition(Recognition(ABOUT), without_partial).num_rows == 0
 
 
@@ -50,7 +50,10 @@ def test_table_is_cleared_only_if_few_owners_pass(passed: int, answer: str) -> N
     trial = RECOGNITION.empty_table().from_pylist([{"share": 0.25, "pairs": 100, "passed": passed}], RECOGNITION)
     clean = tables_with_control("target", 2, TARGET_MODELS[2])
     kinds = ("calibration", None), ("partial", 0), ("partial", 1), ("target", 0)
-    inputs = [*(one for one in CONTROLLED if (one["model"][0].as_py(), one["target"][0].as_py()) in kinds), *clean]
+    inputs = [
+        *(one for one in CONTROLLED_INPUTS if (one["model"][0].as_py(), one["target"][0].as_py()) in kinds),
+        *clean,
+    ]
     before, result = (
         {row["name"]: row for row in decisions(ABOUT, tables).to_pylist()} for tables in (inputs, [*inputs, trial])
     )

@@ -22,11 +22,11 @@ from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tests.tasks.audits.forgetting.small_run import ABOUT as DECIDED
-from tests.tasks.audits.forgetting.small_run import CONFIG, CONTROLLED, INPUTS, TARGETS
+from tests.tasks.audits.forgetting.small_run import CONFIG, CONTROLLED_INPUTS, INPUTS, TARGETS
 from tests.tasks.audits.forgetting.summarised import Row, rows
 
 ABOUT = About(TARGETS)
-READ = [measure.name for measure in MEASURES if measure.rows is not None]
+SUMMARISED = [measure.name for measure in MEASURES if measure.rows is not None]
 
 
 @cache
@@ -35,11 +35,11 @@ def tables() -> dict[str, pa.Table]:
     digits = Part(pin(Dataset("digits")), 0, 40)
     fitted = dict.fromkeys(FITS.names) | {"model": "query", "replicate": 0, "train_accuracy": 0.9}
     return {
-        "decisions": decisions(DECIDED, CONTROLLED),
+        "decisions": decisions(DECIDED, CONTROLLED_INPUTS),
         "ratios": ratios(CONFIG, INPUTS),
         "distances": distances(NoSettings(), INPUTS),
-        "power": power(Power(DECIDED), CONTROLLED),
-        "recognition": recognition(Recognition(DECIDED), CONTROLLED),
+        "power": power(Power(DECIDED), CONTROLLED_INPUTS),
+        "recognition": recognition(Recognition(DECIDED), CONTROLLED_INPUTS),
         "baselines": baselines(Baselines(TARGETS), INPUTS),
         "fits": pa.Table.from_pylist([fitted], FITS),
         "examples": examples(Examples(digits, digits), []),
@@ -53,20 +53,20 @@ def summary_rows(*names: str) -> dict[tuple[str, str], Row]:
 
 
 def test_tables_of_the_summary_have_rows() -> None:
-    assert list(tables()) == READ
-    assert all(summary_rows(name) for name in READ)
+    assert list(tables()) == SUMMARISED
+    assert all(summary_rows(name) for name in SUMMARISED)
 
 
 def test_decisive_rows_come_first_in_any_order() -> None:
-    all_rows = summary_rows(*READ)
+    all_rows = summary_rows(*SUMMARISED)
     assert next(iter(all_rows))[0] == "share of D_Q held"
-    assert list(all_rows.items()) == list(summary_rows(*reversed(READ)).items())
+    assert list(all_rows.items()) == list(summary_rows(*reversed(SUMMARISED)).items())
 
 
-@pytest.mark.parametrize("absent", READ)
+@pytest.mark.parametrize("absent", SUMMARISED)
 def test_absent_table_removes_only_its_rows(absent: str) -> None:
-    all_rows, removed_rows = summary_rows(*READ), summary_rows(absent)
-    remaining = summary_rows(*(name for name in READ if name != absent))
+    all_rows, removed_rows = summary_rows(*SUMMARISED), summary_rows(absent)
+    remaining = summary_rows(*(name for name in SUMMARISED if name != absent))
     expected_rows = {name: row for name, row in all_rows.items() if name not in removed_rows}
     assert len(expected_rows) < len(all_rows)
     assert expected_rows == remaining

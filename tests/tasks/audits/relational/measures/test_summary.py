@@ -18,7 +18,7 @@ from tasks.linear_memorization.private import private
 from tasks.linear_memorization.private_config import Private
 from tests.tasks.audits.relational.made_up import NUMERIC, counted_scores, memorization_of
 
-READ = [measure.name for measure in MEASURES if measure.rows is not None]
+SUMMARISED = [measure.name for measure in MEASURES if measure.rows is not None]
 
 
 @cache
@@ -44,7 +44,7 @@ def summary_rows(inputs: Inputs, about: About = NUMERIC) -> list[dict[str, objec
 
 
 def test_tables_of_the_summary_have_rows() -> None:
-    assert list(tables()) == READ
+    assert list(tables()) == SUMMARISED
     assert all(summary_rows([table]) for table in tables().values())
 
 
@@ -56,7 +56,7 @@ def test_decisive_row_comes_first() -> None:
     assert all_rows == summary_rows(list(reversed(tables().values())))
 
 
-@pytest.mark.parametrize("left_out", READ)
+@pytest.mark.parametrize("left_out", SUMMARISED)
 def test_missing_table_keeps_other_rows(left_out: str) -> None:
     remaining_tables = [table for name, table in tables().items() if name != left_out]
     assert [row for table in remaining_tables for row in summary_rows([table])] == summary_rows(remaining_tables)

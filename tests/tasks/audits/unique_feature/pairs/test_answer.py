@@ -36,7 +36,7 @@ from tasks.datasets.features import describe_feature as name_of
 from tests.support.golden import Golden
 from tests.tasks.audits.unique_feature.made_up import configure
 
-A = Glyph()
+LETTER_A = Glyph()
 GLYPH = Glyph(kind="random", seed=1)
 
 
@@ -139,10 +139,10 @@ def test_control_run_is_named() -> None:
 @pytest.mark.parametrize(
     ("evaluated", "carried", "drawn", "image", "probe"),
     [
-        (A, None, False, "the letter A", "the letter A"),
-        (A, GLYPH, False, "another feature", "the letter A"),
-        (GLYPH, A, False, "another feature", name_of(GLYPH)),
-        (A, None, True, "a feature drawn from the family of the letter A", "that feature"),
+        (LETTER_A, None, False, "the letter A", "the letter A"),
+        (LETTER_A, GLYPH, False, "another feature", "the letter A"),
+        (GLYPH, LETTER_A, False, "another feature", name_of(GLYPH)),
+        (LETTER_A, None, True, "a feature drawn from the family of the letter A", "that feature"),
     ],
 )
 def test_burnt_and_evaluated_features_are_named(
@@ -280,7 +280,7 @@ def test_effect_without_interval_is_reported(golden: Golden) -> None:
     golden(certificate_of(0.5, -900.0, 901.0, 3).findings[0].sentence, "sentence")
 
 
-UNTIL = {"canaries": 12, "drawn": True, "stopping_level": 0.05}
+EARLY_STOPPING = {"canaries": 12, "drawn": True, "stopping_level": 0.05}
 
 
 def bet_row(largest: float, n: int) -> dict[str, Any]:
@@ -292,8 +292,8 @@ def test_only_bets_accuse_a_run_with_early_stopping(golden: Golden) -> None:
     strong = (0.366, 0.193, 0.540, 12, *rank_rows(0.5, 12, 239, p_value=1e-6))
     assert pair_verdict(table(*strong)).answer == "memorised"
     for bet_rows in ((), (bet_row(19.9, 12),)):
-        assert pair_verdict(table(*strong, *bet_rows), **UNTIL).answer == "undecided"
-    answer = pair_verdict(table(0.3, 0.2, 0.4, 3, bet_row(20.5, 3)), **UNTIL)
+        assert pair_verdict(table(*strong, *bet_rows), **EARLY_STOPPING).answer == "undecided"
+    answer = pair_verdict(table(0.3, 0.2, 0.4, 3, bet_row(20.5, 3)), **EARLY_STOPPING)
     assert answer.answer == "memorised"
     assert answer.rows[0][0] == BETS
     golden(answer.sentence)
@@ -314,7 +314,7 @@ def test_only_bets_accuse_a_run_with_early_stopping(golden: Golden) -> None:
     ],
 )
 def test_effect_alone_has_its_consequence(golden: Golden, interval: tuple[Any, ...]) -> None:
-    until = UNTIL if len(interval) > 4 else {}
+    until = EARLY_STOPPING if len(interval) > 4 else {}
     golden(pair_verdict(table(*interval), **until).sentence)
 
 
@@ -347,7 +347,7 @@ def test_ranks_alone_have_their_consequence(golden: Golden, ranks: list[dict[str
 
 
 def test_rules_of_pairs_state_their_errors(golden: Golden) -> None:
-    configs = (UniqueFeature(), configure(UNTIL))
+    configs = (UniqueFeature(), configure(EARLY_STOPPING))
     assert [len([*RULES.applicable_cases(config)]) for config in configs] == [8, 5]
     assert [ANSWERING.applies(config) for config in (*configs, UniqueFeature(Given((28, 28, 1))))] == [
         True,
@@ -361,10 +361,11 @@ def test_rules_of_pairs_state_their_errors(golden: Golden) -> None:
 
 def test_only_stopped_run_is_described_as_stopped() -> None:
     limits_of_runs = [
-        pair_verdict(table(0.3, 0.2, 0.4, 12, bet_row(evidence, 12)), **UNTIL).limits for evidence in (19.0, 20.0)
+        pair_verdict(table(0.3, 0.2, 0.4, 12, bet_row(evidence, 12)), **EARLY_STOPPING).limits
+        for evidence in (19.0, 20.0)
     ]
     assert [STOPPED_LIMITS in limits for limits in limits_of_runs] == [False, True]
-    thresholds_by_level = [thresholds(configure(UNTIL | {"stopping_level": level})) for level in (0.01, 0)]
+    thresholds_by_level = [thresholds(configure(EARLY_STOPPING | {"stopping_level": level})) for level in (0.01, 0)]
     assert [
         (thresholds_of_level["bets"], thresholds_of_level["bet_alarms"]) for thresholds_of_level in thresholds_by_level
     ] == [("100", "1"), ("20", "5")]
@@ -372,13 +373,13 @@ def test_only_stopped_run_is_described_as_stopped() -> None:
 
 def test_clearing_needs_all_planned_pairs(golden: Golden) -> None:
     cleared_table = (0.0, -0.01, 0.01, 12, *rank_rows(0.0, 12, 239, p_value=0.5))
-    answer = pair_verdict(table(*cleared_table, bet_row(3.0, 12)), **UNTIL)
+    answer = pair_verdict(table(*cleared_table, bet_row(3.0, 12)), **EARLY_STOPPING)
     assert answer.answer == "not detected"
     golden(answer.sentence)
 
 
 def test_certificate_of_stopped_run_shows_its_evidence(golden: Golden) -> None:
-    page = AUDIT.certify("Is it?", configure(UNTIL), table(0.3, 0.2, 0.4, 3, bet_row(53.0, 3)))
+    page = AUDIT.certify("Is it?", configure(EARLY_STOPPING), table(0.3, 0.2, 0.4, 3, bet_row(53.0, 3)))
     assert page is not None
     (finding,) = page.findings
     assert finding.line is not None

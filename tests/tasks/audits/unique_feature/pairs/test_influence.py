@@ -33,7 +33,7 @@ TWIN = [0.3, 0.1, 0.2, 0.4, 0.25]
 M_W = [0.5, 0.1, 0.4, 0.2, 0.7]
 TWIN_M_W = [0.1, 0.2, 0.05, 0.3, 0.1]
 BOTH_ENDS = '{"of": "both ends"}'
-TRACED = [1.0, 5.0, 2.0, 8.0, 3.0]
+INFLUENCES = [1.0, 5.0, 2.0, 8.0, 3.0]
 
 
 def pair(canary: int, index: int) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def pair(canary: int, index: int) -> dict[str, Any]:
 
 ROWS = [pair(canary, at) for at, canary in enumerate((7, 3, 5, 1, 4))]
 CHOSEN_ROWS = [
-    {"row": row["canary"], "self_influence": TRACED[at], "end": "highest" if TRACED[at] > 2.5 else "lowest"}
+    {"row": row["canary"], "self_influence": INFLUENCES[at], "end": "highest" if INFLUENCES[at] > 2.5 else "lowest"}
     for at, row in enumerate(ROWS)
 ][::-1]
 
@@ -58,16 +58,18 @@ def test_self_influence_is_correlated_with_scores() -> None:
         ("M_w effect", [a - b for a, b in zip(M_W, TWIN_M_W, strict=True)], None, None),
     ):
         row = summary_rows[f"correlation of self-influence and {metric}", BOTH_ENDS]
-        null_correlation = 0.0 if null is None else stats.pearsonr(TRACED, null).statistic
-        expected = [stats.pearsonr(TRACED, values).statistic, None, None, 5, "canary", null_correlation]
+        null_correlation = 0.0 if null is None else stats.pearsonr(INFLUENCES, null).statistic
+        expected = [stats.pearsonr(INFLUENCES, values).statistic, None, None, 5, "canary", null_correlation]
         assert expected == pytest.approx(row[:6])
         assert published == row[7]
         # Compared with all 120 orders.
-        exact = [abs(stats.pearsonr(order, values).statistic) for order in permutations(TRACED)]
+        exact = [abs(stats.pearsonr(order, values).statistic) for order in permutations(INFLUENCES)]
         assert np.mean(np.array(exact) >= abs(row[0]) - 1e-9) == pytest.approx(row[6], abs=0.04)
         ranked = summary_rows[f"rank correlation of self-influence and {metric}", BOTH_ENDS]
-        null_correlation = 0.0 if null is None else stats.spearmanr(TRACED, null).statistic
-        assert [stats.spearmanr(TRACED, values).statistic, null_correlation] == pytest.approx([ranked[0], ranked[5]])
+        null_correlation = 0.0 if null is None else stats.spearmanr(INFLUENCES, null).statistic
+        assert [stats.spearmanr(INFLUENCES, values).statistic, null_correlation] == pytest.approx(
+            [ranked[0], ranked[5]]
+        )
         assert ranked[1] <= ranked[0] <= ranked[2]
 
 

@@ -99,7 +99,7 @@ def test_guessable_order_is_reported() -> None:
 
 
 SMALL, LARGE = replace(CLEAR.rank, p=LEVEL), replace(CLEAR.rank, p=LEVEL + 1e-9)
-APART: dict[str, Any] = {"parts": (SMALL, SMALL)}
+DISTINCT_PARTS: dict[str, Any] = {"parts": (SMALL, SMALL)}
 TWO = (ModelFile("a.pt"), ModelFile("b.pt"))
 MODEL_FILE, REFERENCE, TABLE = (
     config_for(models=(ModelFile("model.pt"),)),
@@ -114,29 +114,29 @@ LAYER = with_settings(MODEL_FILE, {"judged_by": "first_layer", "given.label": 3}
     [
         (MODEL_FILE, {}, "not detected"),
         (MODEL_FILE, {"rank": LARGE}, "not detected"),
-        (MODEL_FILE, {"rank": SMALL} | APART, "memorised"),
+        (MODEL_FILE, {"rank": SMALL} | DISTINCT_PARTS, "memorised"),
         (MODEL_FILE, {"rank": SMALL}, PARTLY),  # no part distinguishes it from its look-alikes
         (MODEL_FILE, {"rank": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
         (MODEL_FILE, {"rank": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
-        (MODEL_FILE, APART, "not detected"),  # look-alikes alone never accuse
+        (MODEL_FILE, DISTINCT_PARTS, "not detected"),  # look-alikes alone never accuse
         (MODEL_FILE, {"tied": tied_row(0.051, 1, "model")}, "not assessable"),
-        (MODEL_FILE, {"tied": tied_row(0.051, 1, "model"), "rank": SMALL} | APART, "memorised"),
+        (MODEL_FILE, {"tied": tied_row(0.051, 1, "model"), "rank": SMALL} | DISTINCT_PARTS, "memorised"),
         (REFERENCE, {"tied": tied_row(0.051, 1, "model"), "second_rank": LARGE}, "not assessable"),
         (MODEL_FILE, {"tied": tied_row(0.05, 1, "model")}, "not detected"),
         (MODEL_FILE, {"push": replace(CLEAR.push, upper=SMALLEST)}, "undecided"),
         (MODEL_FILE, {"push": replace(CLEAR.push, upper=None)}, "undecided"),
         (MODEL_FILE, {"push": replace(CLEAR.push, power=0.7999)}, "undecided"),
         (REFERENCE, {"second_rank": LARGE}, "not detected"),
-        (REFERENCE, {"second_rank": SMALL} | APART, "memorised"),  # regardless of its rank in the family
+        (REFERENCE, {"second_rank": SMALL} | DISTINCT_PARTS, "memorised"),  # regardless of its rank in the family
         (REFERENCE, {"second_rank": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
-        (REFERENCE, {"second_rank": LARGE, "rank": SMALL} | APART, "undecided"),
+        (REFERENCE, {"second_rank": LARGE, "rank": SMALL} | DISTINCT_PARTS, "undecided"),
         (REFERENCE, {"lacks_second_rank": True}, "undecided"),
-        (REFERENCE, {"lacks_second_rank": True, "rank": SMALL} | APART, "undecided"),
-        (MODEL_FILE, {"second_rank": SMALL, "rank": LARGE} | APART, PARTLY),  # a rule for references only
+        (REFERENCE, {"lacks_second_rank": True, "rank": SMALL} | DISTINCT_PARTS, "undecided"),
+        (MODEL_FILE, {"second_rank": SMALL, "rank": LARGE} | DISTINCT_PARTS, PARTLY),  # a rule for references only
         (LAYER, {"second_rank": LARGE}, "not detected"),
-        (LAYER, {"second_rank": SMALL} | APART, "memorised"),
+        (LAYER, {"second_rank": SMALL} | DISTINCT_PARTS, "memorised"),
         (LAYER, {"second_rank": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
-        (LAYER, {"rank": SMALL} | APART, PARTLY),  # without the rank by weights, no rank accuses
+        (LAYER, {"rank": SMALL} | DISTINCT_PARTS, PARTLY),  # without the rank by weights, no rank accuses
         (TABLE, {"checks": (TableCheck(1, 40, 0),)}, "not detected"),
         (TABLE, {"checks": (TableCheck(1, 40, 1),)}, "not assessable"),
         (TABLE, {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.01),)}, "not detected"),
@@ -144,7 +144,7 @@ LAYER = with_settings(MODEL_FILE, {"judged_by": "first_layer", "given.label": 3}
         (TABLE, {"unchecked": 1}, "not assessable"),
         (
             TABLE,
-            {"unchecked": 1, "rank": SMALL} | APART,
+            {"unchecked": 1, "rank": SMALL} | DISTINCT_PARTS,
             "memorised",
         ),  # altered tables cannot accuse a model that never saw the feature
     ],
@@ -236,14 +236,14 @@ def test_inconsistent_table_is_doubted(golden: Golden, changes: dict[str, Any]) 
     ("config", "changes"),
     [
         (MODEL_FILE, {}),
-        (MODEL_FILE, APART),
+        (MODEL_FILE, DISTINCT_PARTS),
         (MODEL_FILE, {"push": Push(-0.3, 4, None, None, 0.1, 0.8)}),
         (MODEL_FILE, {"push": replace(CLEAR.push, upper=0.25)}),
         (MODEL_FILE, {"push": replace(CLEAR.push, power=0.79)}),
         (MODEL_FILE, {"tied": tied_row(0.5, 1, "model")}),
         (REFERENCE, {"lacks_second_rank": True}),
         (REFERENCE, {"second_rank": Rank(70, 0.07, Population(1000, True), 1, 2), "rank": SMALL}),
-        (REFERENCE, {"second_rank": Rank(7, 0.05, Population(100), 1, 2)} | APART),
+        (REFERENCE, {"second_rank": Rank(7, 0.05, Population(100), 1, 2)} | DISTINCT_PARTS),
         (LAYER, {"second_rank": Rank(70, 0.07, Population(100), 1)}),
         (TABLE, {"unchecked": 1}),
     ],
