@@ -75,10 +75,10 @@ def of_training() -> frozenset[str]:
 def test_toy_that_remembers_answers_is_called_memorised(here: Here) -> None:
     predictions = answer_questions(here, "remembering", "facts", remembers, *ASKED)
     output = here(*RUN, *ASKED, predictions).stdout
-    assert "Memorised: with digits removed from the contexts, relational m is 0.9" in output
+    assert "Memorised: with digits removed from the contexts, relational m, corrected for" in output
     assert "the model answers 100.0 % of training questions" in output
     assert "and 0.0 % of held-out ones" in output
-    assert 0.95 < float(output.split("relational m is ")[1].split()[0]) < 1  # minus the value of common answers
+    assert 0.95 < float(output.split(" for common answers, is ")[1].split()[0]) < 1  # minus the value of common answers
 
 
 @cache

@@ -75,7 +75,7 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
 def select_pictures(table: pa.Table) -> dict[str, list[Layers]]:
     """The first images of each kind over all classes, by layer."""
     listed_rows = [row for row in table.to_pylist() if row["scope"] == "all" and row["rank"] <= EACH]
-    images_by_kind = {}
+    images_by_kind: dict[str, list[Layers]] = {}
     for kind in KINDS:
         rows = sorted((row for row in listed_rows if row["kind"] == kind), key=_rank_key)
         if rows:

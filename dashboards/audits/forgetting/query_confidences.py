@@ -257,8 +257,8 @@ def read_confidences(table: pa.Table) -> list[ModelConfidences]:
     models = []
     for (role, target, replicate), of_model in sorted(parts.items()):
         confidence = np.sort(np.concatenate([values for values, _ in of_model]))
-        resolution = max(resolution for _, resolution in of_model)
-        models.append(ModelConfidences((role, target), replicate, confidence, resolution))
+        lowest_precision = max(precision for _, precision in of_model)
+        models.append(ModelConfidences((role, target), replicate, confidence, lowest_precision))
     return models
 
 

@@ -102,8 +102,7 @@ def test_light_commands_load_no_heavy_packages(shell: Shell) -> None:
         "import sys\n"
         "from orchestrator.cli.commands import app\n"
         "from orchestrator.pricing import reference\n"
-        "reference.machine_speed = lambda kept: None\
-        "  # measuring it would start a process
+        "reference.machine_speed = lambda folder: None\n"  # measuring it would start a process
         "for words in ('list', 'show unique_feature', 'plan unique_feature --preset smoke'):\n"
         "    app(words.split(), standalone_mode=False)\n"
         "print([m for m in ('torch', 'scipy', 'ray', 'mlflow', 'pandas') if m in sys.modules])"

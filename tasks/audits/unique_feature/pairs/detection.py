@@ -25,6 +25,7 @@ networks", section 2. The ranks are ours.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -151,7 +152,7 @@ def call_rates(detection: Sequence[Row]) -> Iterator[Row]:
     Trainings that share a canary or a seed are no independent sample: their rates have no interval and no p-value.
     """
     for estimator, rows in group_rows(detection, "estimator").items():
-        by_model: dict[str, dict[tuple[int, int], bool | None]] = {"canary": {}, "twin": {}}
+        by_model: dict[str, dict[tuple[int, int], Any]] = {"canary": {}, "twin": {}}
         for outcome in rows:
             by_model[outcome["model"]][outcome["canary"], outcome["seed"]] = outcome["called"]
         shared_keys = [key for key in by_model["canary"] if key in by_model["twin"]]
