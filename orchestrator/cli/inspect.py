@@ -19,7 +19,7 @@ from orchestrator.cli.options import (
     take_run_options,
 )
 from orchestrator.cli.store import command_store, one_line, output_file, store_option
-from orchestrator.cli.terminal import cell, emit, paragraph, say, show, stdout, summary, table
+from orchestrator.cli.terminal import cell, emit, filled_columns, paragraph, say, show, stdout, summary, table
 from orchestrator.errors import EngramError
 from orchestrator.quantities import format_count, printable
 from orchestrator.store import store_location
@@ -40,13 +40,17 @@ def list_audits(json: Json = False) -> None:
             loaded.append(audits.find(name))
         except EngramError as error:  # another package's error must not hide our audits
             say(f"engram: {one_line(error)}")
-    cells = {entry.name: {preset: len(entry.audit.cells(preset)) for preset in entry.audit.presets} for entry in loaded}
+    cells: dict[str, dict[str, int]] = {}
+    for entry in loaded:
+        cells[entry.name] = {preset: len(entry.audit.cells(preset)) for preset in entry.audit.presets}
     rows = [{"name": entry.name, "question": entry.question} for entry in loaded]
     extras = {entry.name: extras_by_preset(entry) for entry in loaded}
     if json:
         audit_descriptions = []
         for row in rows:
-            packages = {name: [extra.package for extra in required] for name, required in extras[row["name"]].items()}
+            packages = {}
+            for preset, required in extras[row["name"]].items():
+                packages[preset] = [extra.package for extra in required]
             audit_descriptions.append(
                 row | {"presets": list(cells[row["name"]]), "cells": cells[row["name"]], "extras": packages}
             )
@@ -97,7 +101,7 @@ def runs(
         emit({"runs": run_descriptions})
     elif statuses:
         rows = [verdict.row(run, answers.get(run.run, "")) for run in statuses]
-        table(rows, [name for name in rows[0] if any(row[name] for row in rows)])
+        table(rows, filled_columns(rows))
         if hidden:
             say(f"not listed: {format_count(len(hidden), 'trial')} of searches; engram runs --all lists all runs")
     else:
@@ -238,8 +242,11 @@ def rerun(
         emit(answer)
     else:
         comparison_texts = {None: "no stored result to compare with", True: "equal to the stored result, bit for bit"}
-        differs = "; ".join(", ".join(f"{k} {cell(v)}" for k, v in column.items()) for column in answer["differs"])
-        result = comparison_texts.get(answer["same"], f"different from the stored result: {differs}")
+        differences = []
+        for column in answer["differs"]:
+            differences.append(", ".join(f"{name} {cell(value)}" for name, value in column.items()))
+        unequal = f"different from the stored result: {'; '.join(differences)}"
+        result = comparison_texts.get(answer["same"], unequal)
         show(f"{answer['task']} {name[:12]}: {answer['rows']} rows in {answer['seconds']:.3g} s, {result}")
     return 1 if answer["same"] is False else 0
 
@@ -265,9 +272,9 @@ def gc(
         if delete:
             for file in garbage:
                 opened_store.remove(file.name)
-    kinds = {
-        kind: [file.size for file in garbage if file.kind == kind] for kind in dict.fromkeys(f.kind for f in garbage)
-    }
+    kinds: dict[str, list[int]] = {}
+    for file in garbage:
+        kinds.setdefault(file.kind, []).append(file.size)
     if json:
         totals = [{"kind": kind, "files": len(sizes), "bytes": sum(sizes)} for kind, sizes in kinds.items()]
         emit({"deleted": delete, "files": [file.name for file in garbage], "kinds": totals})

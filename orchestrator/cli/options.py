@@ -223,9 +223,9 @@ TO_THE_END = StoppingOptions()
 class GateOptions:
     """The gate of a pipeline: each field is an option of `run`, `resume`, `report` and `results`."""
 
-    fail_on: Annotated[
-        str | None, typer.Option(metavar="ANSWER,...", help="Exit with code 4 if the answer is one of these.")
-    ] = None
+    fail_on: Annotated[str | None, typer.Option(metavar="ANSWER,...", help="Exit with code 4 for these answers.")] = (
+        None
+    )
     junit: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Write the answers as JUnit XML, one test case per cell of a sweep."),

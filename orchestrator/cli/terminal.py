@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from orchestrator import rounding
@@ -115,19 +116,35 @@ def table(
     Columns of numbers, and those in `right_aligned`, are right-aligned.
     """
     names = list(names or (rows[0] if rows else ()))
-    numeric = {name for name in names if any(isinstance(row.get(name), int | float) for row in rows)}
-    _show_table([[{name: cell(row.get(name)) for name in names} for row in rows]], {*numeric, *right_aligned})
+    numeric: set[str] = set()
+    cells = []
+    for row in rows:
+        numeric.update(name for name in names if isinstance(row.get(name), int | float))
+        cells.append({name: cell(row.get(name)) for name in names})
+    _show_table([cells], {*numeric, *right_aligned})
+
+
+def filled_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The columns that are not empty in every row, in the order in which the rows name them."""
+    filled: set[str] = set()
+    for row in rows:
+        filled.update(name for name, value in row.items() if value)
+    return [name for name in dict.fromkeys(chain.from_iterable(rows)) if name in filled]
 
 
 def _show_table(forms: Sequence[Sequence[Mapping[str, str]]], right_aligned: Collection[str]) -> None:
     """Print the shortest of these forms of the same rows that fits; the last one, stacked, if none does."""
     width = columns(sys.stdout)
-    forms = [[{name: printable(text) for name, text in row.items()} for row in rows] for rows in forms]
+    forms = [list(map(_printable_row, rows)) for rows in forms]
     fitting = [lines for rows in forms if (lines := align_columns(rows, right_aligned, width)) is not None]
     table_lines = min(fitting, key=len) if fitting else stack_rows(forms[-1], width)
     if fitting and table_lines:
         table_lines[0] = _apply_style(table_lines[0], "bold")
     _write("\n".join(table_lines))
+
+
+def _printable_row(row: Mapping[str, str]) -> dict[str, str]:
+    return {name: printable(text) for name, text in row.items()}
 
 
 def cell(value: Any) -> str:
@@ -156,7 +173,7 @@ def summary(rows: Sequence[Mapping[str, Any]], leading_columns: Sequence[str] = 
         | numbers(row)
         for row in rows
     ]
-    names = [name for name in (table_rows[0] if table_rows else ()) if any(row[name] for row in table_rows)]
+    names = filled_columns(table_rows)
     wide = [{name: row[name] for name in names} for row in table_rows]
     narrow = [_merge_setting(row) for row in wide]
     _show_table([wide, narrow], {"estimate", "null", "p", "published"})
@@ -209,16 +226,16 @@ def align_columns(rows: Sequence[Mapping[str, str]], right_aligned: Collection[s
 
     The columns are the keys of the rows; those named by `right_aligned` are right-aligned.
     """
-    columns = [
-        Column(name, tuple(row[name] for row in rows), name in right_aligned) for name in (rows[0] if rows else ())
-    ]
+    names = list(rows[0]) if rows else []
+    columns = []
+    for name in names:
+        columns.append(Column(name, tuple(row[name] for row in rows), name in right_aligned))
     widths = _widths(columns, width)
     if widths is None:
         return None
-    cells = [
-        [column.name for column in columns],
-        *([column.cells[index] for column in columns] for index in range(len(rows))),
-    ]
+    cells = [names]
+    for row in rows:
+        cells.append([row[name] for name in names])
     return _line_up(cells, columns, widths)
 
 

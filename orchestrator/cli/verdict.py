@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator import rounding
 from orchestrator.cli.store import store_option
-from orchestrator.cli.terminal import cell, emit, numbers, paragraph, say, setting_text, show, summary, table
+from orchestrator.cli.terminal import (
+    cell,
+    emit,
+    filled_columns,
+    numbers,
+    paragraph,
+    say,
+    setting_text,
+    show,
+    summary,
+    table,
+)
 from orchestrator.errors import StoreError
 from orchestrator.inspection.compare import Comparison, Difference, Row
 from orchestrator.quantities import format_count
@@ -221,8 +232,7 @@ def _print_sweep_answers(report: Report, journal: Journal) -> int:
     answered = [cell for cell in cells if cell.row is not None]
     if answered:
         rows = [_cell_row(cell) for cell in answered[:LISTED]]
-        names = dict.fromkeys(name for row in rows for name in row)
-        table(rows, [name for name in names if any(row.get(name) for row in rows)], right_aligned=("estimate", "p"))
+        table(rows, filled_columns(rows), right_aligned=("estimate", "p"))
     _show_sweep_error(report)
     if len(answered) > LISTED:
         show(f"... and {format_count(len(answered) - LISTED, 'more cell')}")
@@ -298,7 +308,7 @@ def display_trials(rows: Sequence[Row], names: tuple[str, str] = OBJECTIVES, lim
     """Print trials, the first `limit` of them, with both objectives under these names and their 95 % intervals."""
     table_rows = [_trial_row(row, names) for row in rows[:limit]]
     if table_rows:
-        table(table_rows, [name for name in table_rows[0] if any(row[name] for row in table_rows)], right_aligned=names)
+        table(table_rows, filled_columns(table_rows), right_aligned=names)
     if len(rows) > len(table_rows):
         show(f"... and {format_count(len(rows) - len(table_rows), 'more trial')}")
 

@@ -59,9 +59,10 @@ def compare(store: Store, a: Journal, b: Journal) -> Comparison:
             raise SpecError(f"{journal.run} is a {kind}; compare two of its runs ({cells}), or read its own report")
     configs = [dict(flatten(about["config"])) | {"preset": about["preset"]} for about in abouts]
     environments = [{"commit": about.get("commit"), **about.get("versions", {})} for about in abouts]
-    tables = [
-        {_name(row): row for row in results.read(journal, store, "summary").table.to_pylist()} for journal in journals
-    ]
+    tables = []
+    for journal in journals:
+        rows = results.read(journal, store, "summary").table.to_pylist()
+        tables.append({_name(row): row for row in rows})
     return Comparison(
         runs=(a.run, b.run),
         audits=(abouts[0]["audit"], abouts[1]["audit"]),

@@ -48,15 +48,16 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
         "failed": events["failed"] - stored_keys,
         "absent": set(tasks) - stored_keys,
     }
-    counts = {name: Counter(tasks.get(key, "") for key in keys) for name, keys in sets.items()}
-    return {
-        "run": journal.run,
-        "audit": journal.about()["audit"],
-        "tasks": [
-            {"task": task} | {name: counts[name][task] for name in sets} for task in dict.fromkeys(tasks.values())
-        ],
-        "code": [line for part in journal.parts() for line in _code_lines(part, len(set(part.tasks()) & stored_keys))],
-    }
+    counts: dict[str, Counter[str]] = {}
+    for name, keys in sets.items():
+        counts[name] = Counter(tasks.get(key, "") for key in keys)
+    rows: list[dict[str, Any]] = []
+    for task in dict.fromkeys(tasks.values()):
+        rows.append({"task": task} | {name: counts[name][task] for name in sets})
+    code: list[str] = []
+    for part in journal.parts():
+        code.extend(_code_lines(part, len(set(part.tasks()) & stored_keys)))
+    return {"run": journal.run, "audit": journal.about()["audit"], "tasks": rows, "code": code}
 
 
 def _code_lines(journal: Journal, stored_count: int) -> Iterator[str]:

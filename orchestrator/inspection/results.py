@@ -73,13 +73,14 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
     if problem is not None and not by_cell:
         raise problem
     fields = list(dict.fromkeys(field for setting in settings.values() for field in setting))
-    columns = {"run": list(settings)}
-    columns |= {field: tables.uniform([setting.get(field) for setting in settings.values()]) for field in fields}
-    parts = [
-        _prepend_columns(by_cell[cell].table, {field: values[index] for field, values in columns.items()})
-        for index, cell in enumerate(settings)
-        if cell in by_cell and by_cell[cell].table.num_columns
-    ]
+    columns: dict[str, list[Any]] = {"run": list(settings)}
+    for field in fields:
+        columns[field] = tables.uniform([setting.get(field) for setting in settings.values()])
+    parts = []
+    for index, cell in enumerate(settings):
+        if cell in by_cell and by_cell[cell].table.num_columns:
+            values = {field: column[index] for field, column in columns.items()}
+            parts.append(_prepend_columns(by_cell[cell].table, values))
     table = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
     distinguishing_fields = {"run", *resolve.distinguishing_fields(list(settings.values()))}
     column_names = list(zip(columns, table.schema.names, strict=False))  # a column's name may differ from its field's

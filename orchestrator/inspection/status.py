@@ -221,11 +221,11 @@ def follow_reads(journal: Journal, store: Store, seconds: float) -> Iterator[lis
         else:
             planned_events = []
         # Here jobs are planned by task, not by kind.
-        job_events = [event for event in events if event["event"] not in ("started", "stored")]
-        yield [
-            *planned_events,
-            *({name: value for name, value in event.items() if name != "kind"} for event in job_events),
-        ]
+        job_events: list[Event] = []
+        for event in events:
+            if event["event"] not in ("started", "stored"):
+                job_events.append({name: value for name, value in event.items() if name != "kind"})
+        yield [*planned_events, *job_events]
 
 
 def read_events(journal: Journal, store: Store, seconds: float | None) -> Iterator[list[Event]]:

@@ -80,7 +80,10 @@ def price_plan(
         for key in spans:
             if plan.groups[key] not in mean_seconds:
                 spans[key] = spans[key].times(factor, 1 / spread, spread)
-    ends = [_wall_clock(plan, {key: getattr(span, name) for key, span in spans.items()}, slots, gpus) for name in ENDS]
+    ends = []
+    for name in ENDS:
+        seconds_by_key = {key: getattr(span, name) for key, span in spans.items()}
+        ends.append(_wall_clock(plan, seconds_by_key, slots, gpus))
     total = Span(*ends)
     if key_list and (spans or not unknown):
         total = total + _startup_span(mean_seconds, address, reference, factor)
@@ -100,11 +103,11 @@ def prices_by_group(plan: Plan, missing_keys: Iterable[str]) -> dict[str, float]
     spans: dict[str, list[Span | None]] = {}
     for key in missing_keys:
         spans.setdefault(plan.groups[key], []).append(_job_span(plan, key, reference))
-    return {
-        group: sum(span.expected for span in group_spans if span) / len(group_spans)
-        for group, group_spans in spans.items()
-        if all(group_spans)
-    }
+    prices: dict[str, float] = {}
+    for group, group_spans in spans.items():
+        if all(group_spans):
+            prices[group] = sum(span.expected for span in group_spans if span) / len(group_spans)
+    return prices
 
 
 def highest_price(plan: Plan, group: str) -> float | None:

@@ -199,7 +199,7 @@ class Execution:
     )
     same_code: bool = _option(
         False,
-        "Reuse results of earlier versions of your code, if its changes do not affect them. The report says so.",
+        "Reuse results of earlier versions of your code, if its changes do not affect them. The report mentions this.",
         bool,
         not_of=("search",),
         is_in_file=False,

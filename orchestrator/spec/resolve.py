@@ -110,14 +110,13 @@ def resolve_cells(spec: Spec) -> list[Cell]:
     bases = _preset(spec, audit)
     spec = _with_full_names(spec, audit.tiny(bases[0]) if spec.set.get(SCALE) == "tiny" else bases[0])
     grid = [dict(zip(spec.sweep, values, strict=True)) for values in itertools.product(*spec.sweep.values())]
-    configs = [
-        [build_config(audit, base, _settings_of_base({**spec.set, **varied}, base, bases)) for varied in grid]
-        for base in bases
-    ]
-    variants_of_preset = zip(*configs, strict=True)  # for each combination of swept values, the configs of the preset
-    fields = dict.fromkeys(
-        name for variants in variants_of_preset for name in differing_paths([plain(config) for config in variants])
-    )
+    configs = []
+    for base in bases:
+        settings = [_settings_of_base({**spec.set, **varied}, base, bases) for varied in grid]
+        configs.append([build_config(audit, base, setting) for setting in settings])
+    fields: dict[str, None] = {}
+    for variants in zip(*configs, strict=True):  # for each combination of swept values, the configs of the preset
+        fields |= dict.fromkeys(differing_paths([plain(config) for config in variants]))
     cells: list[Cell] = []
     for base_configs in configs:
         for config, varied in zip(base_configs, grid, strict=True):

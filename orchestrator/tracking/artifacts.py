@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -66,21 +67,20 @@ def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) 
             f"tables/{name}.json" if is_complete else f"tables/{name}, first {ROWS} of {table.num_rows} rows.json"
         )
         columns = [column for column in table.schema.names if column not in redundant_columns]
-        rows = [[jsonable(row[column], encodable) for column in columns] for row in table.slice(0, ROWS).to_pylist()]
+        rows = []
+        for row in table.slice(0, ROWS).to_pylist():
+            rows.append([jsonable(row[column], encodable) for column in columns])
         yield Artifact(path_in_mlflow, json.dumps({"columns": columns, "data": rows}).encode(), table=True)
 
 
 def _answers_of_cells(journal: Journal, store: Store) -> pa.Table:
     """A row for each cell of a sweep: its distinguishing fields, answer and supporting row; empty for a run."""
-    rows = [
-        {
-            **cell.varied,
-            "answer": cell.verdict.answer if cell.verdict else None,
-            **{name: (cell.row or {}).get(name) for name in SUMMARY.names},
-            "run": cell.run,
-        }
-        for cell in answers.cell_answers(journal, store)
-    ]
+    rows = []
+    for cell in answers.cell_answers(journal, store):
+        summary_row = cell.row or {}
+        row: dict[str, Any] = {**cell.varied, "answer": cell.verdict.answer if cell.verdict else None}
+        row |= {name: summary_row.get(name) for name in SUMMARY.names}
+        rows.append({**row, "run": cell.run})
     return pa.Table.from_pylist(rows) if rows else pa.table({})
 
 

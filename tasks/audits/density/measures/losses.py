@@ -88,10 +88,10 @@ def rows(tables: Tables, _: object) -> Iterator[Row]:
 def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:
     """The mean loss per image after each epoch, of the models with held-out data."""
     means = [mean for mean in table.sort_by("epoch").to_pylist() if mean["models"] == "folds"]
-    return {
-        f"{split}_loss": [(mean["epoch"], mean["estimate"]) for mean in means if mean["split"] == split]
-        for split in ("train", "test")
-    }
+    curves = {}
+    for split in ("train", "test"):
+        curves[f"{split}_loss"] = [(mean["epoch"], mean["estimate"]) for mean in means if mean["split"] == split]
+    return curves
 
 
 def _plan_fits(_: Density, trainings: Trainings | None) -> tuple[Job, ...]:

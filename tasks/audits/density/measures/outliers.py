@@ -109,11 +109,13 @@ def _shares_of(observations: Scored, bin_numbers: NDArray[np.int64], bins: int) 
         with np.errstate(invalid="ignore"):
             return np.asarray(np.bincount(bin_numbers[highly_memorised_mask(m)], minlength=bins) / of_bin)
 
-    all_shares, without = shares(observations.m), [shares(m) for m in observations.m_without.T]
-    return [
-        statistics.jackknife(all_shares[number], [shares_without_one[number] for shares_without_one in without])
-        for number in range(bins)
-    ]
+    all_shares = shares(observations.m)
+    without_each = [shares(m) for m in observations.m_without.T]
+    estimates = []
+    for number in range(bins):
+        shares_of_bin = [shares_without_one[number] for shares_without_one in without_each]
+        estimates.append(statistics.jackknife(all_shares[number], shares_of_bin))
+    return estimates
 
 
 def examples(config: Outliers, group: str, number: int, rows: NDArray[np.int64]) -> list[int]:

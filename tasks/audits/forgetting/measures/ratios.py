@@ -226,10 +226,8 @@ def _distance_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG
     measured = tables.rows(DISTANCES)
     for score, prefix in METRIC_PREFIX.items():
         column = COLUMN[score]
-        by_kind = {
-            kind: [pair[column] for pair in measured if pair["model"] == kind] for kind in ("calibration", "query")
-        }
-        for kind, values in by_kind.items():
+        for kind in ("calibration", "query"):
+            values = [pair[column] for pair in measured if pair["model"] == kind]
             if values:
                 mean = alone(sum(values) / len(values), len(values))
                 yield row(f"{prefix}KS to query models", {"models": kind}, mean, "pair of trainings")

@@ -267,7 +267,8 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     moments = {"before training": _epoch_selector(0), "first epoch": _epoch_selector(1), "kept": _kept_epoch}
     for moment, select_epoch in moments.items():
         for metric, name in (("M", "m"), ("M_w", "m_w_probe")):
-            canary, twin = ([select_epoch(pair[model])[name] for pair in pairs] for model in ("canary", "twin"))
+            canary = [select_epoch(pair["canary"])[name] for pair in pairs]
+            twin = [select_epoch(pair["twin"])[name] for pair in pairs]
             yield row(metric, {"epoch": moment}, mean(canary), "training", mean(twin).value)
             effects = [a - b for a, b in zip(canary, twin, strict=True)]
             yield row(f"{metric} effect", {"epoch": moment}, mean(effects), "pair of trainings", 0.0)
@@ -333,10 +334,13 @@ def _plan_history(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:
-    """The losses and the accuracy after each epoch, the mean over the models that were trained as long."""
+    """The losses and the accuracy after each epoch, the mean over the models that reached the epoch."""
     names = ("train_loss", "validation_loss", "validation_accuracy")
     means = table.group_by("epoch").aggregate([(name, "mean") for name in names]).sort_by("epoch").to_pylist()
-    return {name: [(mean["epoch"], mean[f"{name}_mean"]) for mean in means] for name in names}
+    curves = {}
+    for name in names:
+        curves[name] = [(mean["epoch"], mean[f"{name}_mean"]) for mean in means]
+    return curves
 
 
 MEASURE = Measure("course", LEARNING_CURVE, plan, rows)

@@ -215,7 +215,7 @@ def _black_box_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
     yield row("M", {"model": "canary"}, mean(canary), units.model, null=mean(twin).value)
     yield row("M", {"model": "twin"}, mean(twin), units.model)
     yield effect_row("M effect", {}, units.rows, "m", units.pair)
-    above = {model: [m for m in values if m > 0] for model, values in (("canary", canary), ("twin", twin))}
+    above = {"canary": [m for m in canary if m > 0], "twin": [m for m in twin if m > 0]}
     means = {model: mean(values) for model, values in above.items()}
     yield row(
         "M where positive",
@@ -325,11 +325,20 @@ def seed_range_rows(scores: Sequence[Row]) -> Iterator[Row]:
     if all(len(group) == 1 for group in by_canary):
         return
     for metric, name in REPLICATED.items():
-        canaries, twins = ([column(group, prefix + name) for group in by_canary] for prefix in PREFIXES.values())
-        ranges, of_twins = (mean([float(np.ptp(values)) for values in scores]) for scores in (canaries, twins))
-        yield row(f"range of {metric} over seeds", {}, ranges, "canary", of_twins.value)
-        crossing, by_chance = (proportion(sum(map(_changes_sign, scores)), len(scores)) for scores in (canaries, twins))
-        yield row(f"rate of {metric} on both sides of 0", {}, crossing, "canary", by_chance.value)
+        own_scores = [column(group, PREFIXES["canary"] + name) for group in by_canary]
+        twin_scores = [column(group, PREFIXES["twin"] + name) for group in by_canary]
+        null = _mean_range(twin_scores).value
+        yield row(f"range of {metric} over seeds", {}, _mean_range(own_scores), "canary", null)
+        null = _share_crossing_zero(twin_scores).value
+        yield row(f"rate of {metric} on both sides of 0", {}, _share_crossing_zero(own_scores), "canary", null)
+
+
+def _mean_range(score_lists: Sequence[Sequence[float]]) -> Estimate:
+    return mean([float(np.ptp(values)) for values in score_lists])
+
+
+def _share_crossing_zero(score_lists: Sequence[Sequence[float]]) -> Estimate:
+    return proportion(sum(min(values) < 0 < max(values) for values in score_lists), len(score_lists))
 
 
 def evaluation_spread_rows(scores: Sequence[Row]) -> Iterator[Row]:
@@ -337,12 +346,10 @@ def evaluation_spread_rows(scores: Sequence[Row]) -> Iterator[Row]:
     by_pair = [group for group in group_rows(scores, "canary", "seed").values() if len(group) > 1]
     for metric, name in REPLICATED.items():
         if by_pair:
-            canaries, twins = (
-                mean([float(np.std(column(group, prefix + name), ddof=1)) for group in by_pair])
-                for prefix in PREFIXES.values()
-            )
-            yield row(f"sd of {metric} over evaluations", {}, canaries, "training", twins.value)
+            canary_spread = _mean_spread(by_pair, PREFIXES["canary"] + name)
+            null = _mean_spread(by_pair, PREFIXES["twin"] + name).value
+            yield row(f"sd of {metric} over evaluations", {}, canary_spread, "training", null)
 
 
-def _changes_sign(values: Sequence[float]) -> bool:
-    return min(values) < 0 < max(values)
+def _mean_spread(by_pair: Sequence[Sequence[Row]], name: str) -> Estimate:
+    return mean([float(np.std(column(group, name), ddof=1)) for group in by_pair])

@@ -151,12 +151,12 @@ def call_rates(detection: Sequence[Row]) -> Iterator[Row]:
     Trainings that share a canary or a seed are no independent sample: their rates have no interval and no p-value.
     """
     for estimator, rows in group_rows(detection, "estimator").items():
-        by_model = {
-            model: {(word["canary"], word["seed"]): word["called"] for word in rows if word["model"] == model}
-            for model in ("canary", "twin")
-        }
+        by_model: dict[str, dict[tuple[int, int], bool | None]] = {"canary": {}, "twin": {}}
+        for outcome in rows:
+            by_model[outcome["model"]][outcome["canary"], outcome["seed"]] = outcome["called"]
         shared_keys = [key for key in by_model["canary"] if key in by_model["twin"]]
-        canary, twin = ([by_model[model][key] for key in shared_keys] for model in ("canary", "twin"))
+        canary = [by_model["canary"][key] for key in shared_keys]
+        twin = [by_model["twin"][key] for key in shared_keys]
         if shared_keys and None not in canary + twin:
             independent = all(len(set(names)) == len(shared_keys) for names in zip(*shared_keys, strict=True))
             rate = call_rate(canary, independent)
@@ -168,44 +168,47 @@ def call_rates(detection: Sequence[Row]) -> Iterator[Row]:
 def detection_rates(detection: Sequence[Row]) -> Iterator[Row]:
     """The share of models detected by thresholds from other canaries' control models; null: that of control models.
 
-    An estimator with fewer than 20 canaries has no row, since none of its control models can lie at a twentieth. Where
-    canaries share training seeds they are no independent sample, so that there is no interval.
+    An estimator with fewer than 20 canaries has no row, since its control models give no threshold at 5 %. If canaries
+    share training seeds, they are not an independent sample, and the rate has no interval.
     """
     for estimator, rows in group_rows(detection, "estimator").items():
-        canary, twin = (
-            _statistics_by_canary([word for word in rows if word["model"] == model]) for model in ("canary", "twin")
-        )
+        canary = _statistics_by_canary(rows, "canary")
+        twin = _statistics_by_canary(rows, "twin")
         shared = [canary_row for canary_row in canary if canary_row in twin]
         if len(shared) < LEAST:
             continue
-        detected, wrongly = (
-            [
-                _detected_share(
-                    models[canary_row], [s for other_row in shared if other_row != canary_row for s in twin[other_row]]
-                )
-                for canary_row in shared
-            ]
-            for models in (canary, twin)
-        )
-        setting, rate = {"estimator": estimator}, _mean_share(detected)
-        if share_seeds((word["canary"], word["seed"]) for word in rows):
+        detected: list[float] = []
+        false_alarms: list[float] = []
+        for canary_row in shared:
+            unseen: list[float] = []
+            for other_row in shared:
+                if other_row != canary_row:
+                    unseen += twin[other_row]
+            detected.append(_detected_share(canary[canary_row], unseen))
+            false_alarms.append(_detected_share(twin[canary_row], unseen))
+        rate = _mean_share(detected)
+        if share_seeds((outcome["canary"], outcome["seed"]) for outcome in rows):
             rate = Estimate(rate.value, None, None, rate.n)
-        yield row("detection rate at 5 % false positives", setting, rate, "canary", _mean_share(wrongly).value)
+        null = _mean_share(false_alarms).value
+        yield row("detection rate at 5 % false positives", {"estimator": estimator}, rate, "canary", null)
 
 
-def _statistics_by_canary(rows: Sequence[Row]) -> dict[int, list[float]]:
-    """The statistics of each canary's models, one for each training seed."""
-    by_canary = group_rows(rows, "canary")
-    return {canary: [row["statistic"] for row in canary_words] for canary, canary_words in by_canary.items()}
+def _statistics_by_canary(rows: Sequence[Row], model: str) -> dict[int, list[float]]:
+    """The statistics of each canary's models of one kind, one for each training seed."""
+    by_canary: dict[int, list[float]] = {}
+    for outcome in rows:
+        if outcome["model"] == model:
+            by_canary.setdefault(outcome["canary"], []).append(outcome["statistic"])
+    return by_canary
 
 
 def _detected_share(statistics: Sequence[float], unseen: Sequence[float]) -> float:
     """The share of a canary's models above at least 95 % of the control models of others, itself included."""
-    detected = [
-        1 + sum(null_value >= statistic for null_value in unseen) <= LEVEL * (len(unseen) + 1)
-        for statistic in statistics
-    ]
-    return sum(detected) / len(detected)
+    detected = 0
+    for statistic in statistics:
+        rank = 1 + sum(null_value >= statistic for null_value in unseen)
+        detected += rank <= LEVEL * (len(unseen) + 1)
+    return detected / len(statistics)
 
 
 def _mean_share(shares: Sequence[float]) -> Estimate:
@@ -234,9 +237,8 @@ def curves(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A curve for every estimator (CURVES), from the table of DETECTION (the one input)."""
     points: list[Row] = []
     for estimator, rows in group_rows(inputs[0].to_pylist(), "estimator").items():
-        canary, twin = (
-            np.array([row["statistic"] for row in rows if row["model"] == model]) for model in ("canary", "twin")
-        )
+        canary = np.array([row["statistic"] for row in rows if row["model"] == "canary"])
+        twin = np.array([row["statistic"] for row in rows if row["model"] == "twin"])
         if len(canary) and len(twin):
             points += ({"estimator": estimator} | point for point in curve(canary, twin))
     return pa.Table.from_pylist(points, CURVES)

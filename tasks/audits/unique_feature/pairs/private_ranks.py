@@ -114,7 +114,8 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     promised = Privacy(private_rows[0]["epsilon"], private_rows[0]["delta"])
     shared = share_seeds((row["canary"], row["seed"]) for row in private_rows)
     ranked = first_trainings(row for row in private_rows if row["p_value"] is not None)
-    levels = [level for level in LEVELS if ranked and all(rank["among"] * level >= 1 for rank in ranked)]
+    smallest_population = min((rank["among"] for rank in ranked), default=0)
+    levels = [level for level in LEVELS if smallest_population * level >= 1]
     yield from bounded_share_rows(ranked, promised, shared, levels)
     bounds = rank_bounds(ranked, promised.delta, levels) if levels and not shared else ()
     spent = Spent(max(row["spent"] for row in private_rows), len(private_rows))
@@ -127,12 +128,15 @@ def rank_bounds(ranked: Sequence[Row], delta: float, levels: Sequence[float]) ->
     All levels together have the confidence. The false positive rate is the level, since the feature was drawn.
     """
     n, alpha = len(ranked), LEVEL / len(levels)
-    called_counts = {level: sum(rank["p_value"] <= level for rank in ranked) for level in levels}
     for name, bound in MANY_RUNS.items():
-        achieved_bound, largest_bound = (
-            max(bound((calls[level], n), level, delta, alpha) for level in levels)
-            for calls in (called_counts, dict.fromkeys(levels, n))
-        )
+        achieved_bounds = []
+        largest_bounds = []
+        for level in levels:
+            found_count = sum(rank["p_value"] <= level for rank in ranked)
+            achieved_bounds.append(bound((found_count, n), level, delta, alpha))
+            largest_bounds.append(bound((n, n), level, delta, alpha))
+        achieved_bound = max(achieved_bounds)
+        largest_bound = max(largest_bounds)
         yield Bound(name, achieved_bound, n, "training", most=largest_bound)
 
 
@@ -141,7 +145,7 @@ def bounded_share_rows(
 ) -> Iterator[Row]:
     """The found share and the largest allowed share at each level.
 
-    If canaries share training seeds they are no independent sample: no interval, no test.
+    If canaries share training seeds, they are not an independent sample, and there is neither interval nor test.
     """
     for level in levels:
         setting = {"delta": promised.delta, "epsilon": promised.epsilon, "level": level}

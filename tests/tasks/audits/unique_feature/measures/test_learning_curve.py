@@ -178,8 +178,8 @@ def test_courses_with_other_seeds_share_a_call() -> None:
         (TWIN, CANARY, "canary", None, r"training burns features into rows \[\]; for this canary it must be \[7\]"),
         (CARRYING, CANARY, "twin", None, r"training burns features into rows \[7\]; for this twin it must be \[\]"),
         (TWIN, RankedImage("lowest", 1), "canary", None, "carried is none; it must be the feature of a canary"),
-        (CARRYING, CANARY, "canary", LETTER, "carried is for a canary that is named by its rank"),
-        (TWIN, RankedImage("lowest", 1), "twin", LETTER, "carried is for a canary that is named by its rank"),
+        (CARRYING, CANARY, "canary", LETTER, "carried is only for a canary that is named by its rank"),
+        (TWIN, RankedImage("lowest", 1), "twin", LETTER, "carried is only for a canary that is named by its rank"),
     ],
 )
 def test_impossible_course_is_refused(
