@@ -39,7 +39,7 @@ from tasks.datasets.catalog import load_with_boxes
 from tasks.external.model_file import ModelFile
 from tasks.numerics.statistics import exact_interval
 from tasks.worker.files import File
-from tests.tasks.audits.deja_vu.encoders import pixels_of, remembering
+from tests.tasks.audits.deja_vu.encoders import memorising_encoder, pixels_of
 
 Rows = NDArray[np.float32]
 ANSWERS = ("memorised", "not assessable", "undecided", "not detected")
@@ -119,7 +119,7 @@ def write_tables(config: DejaVu, memory: bool, change: str, seed: int, folder: P
     (_, crops), (_, public) = order.sets(pictures)
     pixel_sets = [np.concatenate([*item.pixels()]) for item in (crops, public)]
     encoders = [
-        remembering(config, sets, seed + index) for index, sets in enumerate((("A",) if memory else (), (), ()))
+        memorising_encoder(config, sets, seed + index) for index, sets in enumerate((("A",) if memory else (), (), ()))
     ]
     with torch.no_grad():
         embeddings_by_encoder = []
