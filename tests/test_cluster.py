@@ -130,8 +130,8 @@ def test_requirements_include_the_library_for_aws() -> None:
 
 
 AWS = """#!{python}
-# `aws s3 sync` between a folder and what stands for the bucket.
 # `aws s3 sync` between a folder and a stand-in for the bucket.
+import shutil, sys
 from pathlib import Path
 *_, origin, target = sys.argv
 folders = [Path(each.replace("s3:/", {bucket!r})) for each in (origin, target)]
