@@ -16,7 +16,7 @@ SCRIPT = """
 set -eu
 export ENGRAM_BIN={bin} ENGRAM_STORE=$W/store MLFLOW_TRACKING_URI=off PYTHONPATH={root}:{root}/tests/toys
 mkdir toys
-await() {{ for _ in $(seq 1000); do eval "$1" && return; sleep 0.25; done; echo "never: $1"; exit 1; }}
+await() {{ for _ in $(seq 2400); do eval "$1" && return; sleep 0.25; done; echo "never: $1"; exit 1; }}
 begun() {{ wc -l < toys/began.log 2>/dev/null || echo 0; }}
 state() {{ scontrol show job "$1" | sed -n 's/.*JobState=\\([A-Z]*\\).*/\\1/p'; }}
 ended() {{ state "$1" | grep -qE 'COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL'; }}

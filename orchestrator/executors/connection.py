@@ -25,6 +25,8 @@ from orchestrator.executors.session_folder import session_variables
 from orchestrator.spec.specification import host_and_port
 
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes are transferred
+STARTS = 3  # attempts to start a private cluster
+SLOW_START = "timed out during startup"  # in the message of Ray's node.py
 # By default Ray ends this process when the head has been away for a minute, before it has closed its run.
 RAY_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
 PROBE_SECONDS = 3.0
@@ -159,11 +161,25 @@ def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
             if address != "local" and not address.startswith("ray://"):
                 with no_stderr():
                     private_ray.connect_to_head(address)
-            ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL, **options)
+            _start(address, log_to_driver=False, logging_level=logging.CRITICAL, **options)
         except SystemExit:
             raise KeyboardInterrupt from None
         except Exception as error:
             raise ClusterError(_refusal(address, error)) from error
+
+
+def _start(address: str, **options: Any) -> None:
+    """Call ray.init, and again if the private cluster was slow: Ray waits only 30 s for it, even on a busy machine."""
+    for _ in range(STARTS - 1):
+        try:
+            ray.init(address, **options)
+        except Exception as error:
+            if address != "local" or SLOW_START not in str(error):
+                raise
+            _shut_down()
+        else:
+            return
+    ray.init(address, **options)
 
 
 def _shut_down() -> None:

@@ -73,6 +73,22 @@ def test_sigterm_while_connecting_counts_as_interrupt(
     assert before is signal.getsignal(signal.SIGTERM)
 
 
+@pytest.mark.parametrize(("problem", "starts"), [("The current node timed out during startup.", 3), ("no memory", 1)])
+def test_slow_private_cluster_is_started_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch, problem: str, starts: int
+) -> None:
+    attempts: list[str] = []
+
+    def start(address: str, **_: object) -> None:
+        attempts.append(address)
+        raise RuntimeError(problem)
+
+    monkeypatch.setattr("ray.init", start)
+    with pytest.raises(ClusterError, match=problem):
+        RayExecutor(store.location, address="local")
+    assert attempts == ["local"] * starts
+
+
 def test_sigterm_handler_stays_after_connecting(ray_cluster: Any, store: Store) -> None:
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
