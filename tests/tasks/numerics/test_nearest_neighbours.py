@@ -223,7 +223,7 @@ except ImportError as error:
     assert done.stdout.strip() == "absent", done.stderr
 
 
-LARGE = {"pairs": 10_000 * 128_000, "columns": 128, "most": 2048}
+LARGE = {"pairs": 10_000 * 128_000, "columns": 128, "candidate_count": 2048}
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ LARGE = {"pairs": 10_000 * 128_000, "columns": 128, "most": 2048}
         ("cuda", True, 1, LARGE, "faiss"),
         ("cuda", True, 1, LARGE | {"columns": 129}, "torch"),
         ("cuda", True, 1, LARGE | {"pairs": 10_000 * 127_999}, "torch"),
-        ("cuda", True, 1, LARGE | {"most": 2049}, "torch"),
+        ("cuda", True, 1, LARGE | {"candidate_count": 2049}, "torch"),
         ("cuda", True, 0, LARGE, "torch"),
         ("cuda", True, None, LARGE, "torch"),
     ],
