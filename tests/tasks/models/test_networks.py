@@ -181,7 +181,7 @@ DEEP = [
 ]
 
 
-def test_id(value: object) -> str:
+def case_id(value: object) -> str:
     if isinstance(value, Regularisers):
         return "+".join(name for name in ("dropout", "batch_norm") if getattr(value, name)) or "plain"
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
@@ -239,7 +239,7 @@ def rows_of(shape: tuple[int, int, int]) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "options", "mode"), [*((*case, mode) for case in CASES for mode in MODES), *DEEP], ids=test_id
+    ("name", "shape", "options", "mode"), [*((*case, mode) for case in CASES for mode in MODES), *DEEP], ids=case_id
 )
 def test_network_and_gradients_equal_torchs_modules(
     name: str, shape: tuple[int, int, int], options: Regularisers, mode: str
@@ -273,7 +273,7 @@ def test_network_and_gradients_equal_torchs_modules(
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
-@pytest.mark.parametrize("shape", [GREY, COLOUR], ids=test_id)
+@pytest.mark.parametrize("shape", [GREY, COLOUR], ids=case_id)
 def test_every_network_accepts_the_usual_images(name: str, shape: tuple[int, int, int]) -> None:
     architecture = Architecture(name, shape, 10)
     tensors = {name: torch.from_numpy(values)[None] for name, values in architecture.initial(0).items()}
@@ -283,7 +283,7 @@ def test_every_network_accepts_the_usual_images(name: str, shape: tuple[int, int
 
 
 @pytest.mark.parametrize("name", ["cnn1", "cnn2"])
-@pytest.mark.parametrize("shape", [GREY, COLOUR], ids=test_id)
+@pytest.mark.parametrize("shape", [GREY, COLOUR], ids=case_id)
 def test_float32_model_equals_torchs_modules(name: str, shape: tuple[int, int, int]) -> None:
     architecture = Architecture(name, shape, 7)
     exact = stack(architecture, 1)
@@ -314,7 +314,7 @@ def test_float32_model_equals_torchs_modules(name: str, shape: tuple[int, int, i
         ("densenet100", COLOUR, PLAIN, 769_162),  # 0.8 M in Huang et al. 2018, table 2
         ("resnet18", COLOUR, PLAIN, 11_173_962),
     ],
-    ids=test_id,
+    ids=case_id,
 )
 def test_network_has_its_published_parameter_count(
     name: str, shape: tuple[int, int, int], options: Regularisers, count: int
