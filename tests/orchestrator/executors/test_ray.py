@@ -376,7 +376,9 @@ def test_trainings_wait_for_autoscaled_gpus(
     gpu = {"num_cpus": 0, "num_gpus": 1, "object_store_memory": 80 * 2**20}
     executor = RayExecutor(store.location, address=autoscaled.address)
     with driven(executor, store, Job(jobs.held_on_gpu, jobs.Number(1))) as (plan, messages):
-        wait_until(lambda: wanted_gpus(autoscaled.address) == [1.0] and any("no GPU" in line for line in messages))
+        wait_until(
+            lambda: wanted_gpus(autoscaled.address) == [1.0] and any("for a GPU, which" in line for line in messages)
+        )
         assert executor.running() == []  # so no time limit runs
         node = autoscaled.add_node(**gpu)
         wait_until((start_folder / "began-1").exists)
