@@ -126,10 +126,10 @@ def test_tables_are_written_while_the_driver_continues(store: Store, monkeypatch
     waiting, release = Event(), Event()
     publish = Publisher.publish
 
-    def slowly(self: Publisher, available: Container[str], look: bool = False) -> None:
+    def slowly(self: Publisher, stored_keys: Container[str], reads_parts: bool = False) -> None:
         waiting.set()
         assert release.wait(60)
-        publish(self, available, look)
+        publish(self, stored_keys, reads_parts)
 
     monkeypatch.setattr(Publisher, "publish", slowly)
     for number, key in enumerate((first, second)):
