@@ -91,7 +91,7 @@ def test_command_repeats_the_search() -> None:
     parameters = typer.main.get_command(app).commands["search"].make_context("search", words[2:]).params  # type: ignore[attr-defined]
     given_again = {name: parameters[name] for name in settings if name != "rungs"}
     repeated = definition.search_from_spec(
-        Spec(parameters["what"], parameters["preset"], specification.settings(parameters["fields"])),
+        Spec(parameters["audit_or_file"], parameters["preset"], specification.settings(parameters["fields"])),
         parse_domains(parameters["over"]),
         {**given_again, "rungs": tuple(map(int, parameters["rungs"].split(",")))},
     )
