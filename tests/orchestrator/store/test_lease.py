@@ -180,7 +180,7 @@ def test_single_heartbeat_from_the_future_is_discarded(killed_lease: Path, monke
     assert holder(killed_lease)  # a mere reader cannot tell
     monkeypatch.setattr(lease_module, "STALE", 0.05)
     monkeypatch.setattr(lease_module, "BEAT", 0.1)
-    acquire_one(killed_lease, tell=lines.append).release()
+    acquire_one(killed_lease, report=lines.append).release()
     [line] = lines
     assert re.search(r"run: the last heartbeat of process \d+ on another is 3[56]\d\d s in the future", line)
 
@@ -189,7 +189,7 @@ def test_repeated_heartbeats_from_the_future_count_as_alive(killed_lease: Path) 
     change(killed_lease, silent=-3600, host="another")
     beat = killed_lease.parent / DRIVERS / f"{json.loads((killed_lease / 'lease.json').read_text())['token']}.json"
     with pytest.raises(Held, match="last heartbeat 0 s ago"):
-        acquire_one(killed_lease, tell=lambda line: os.utime(beat, (time.time() + 3605,) * 2))
+        acquire_one(killed_lease, report=lambda line: os.utime(beat, (time.time() + 3605,) * 2))
 
 
 def test_without_heartbeat_file_the_lease_time_counts(killed_lease: Path) -> None:
