@@ -47,8 +47,8 @@ def names(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Na
 
 
 def commit(store: LocalStore) -> Outcome:
-    item = Item(KEY, f"{__name__}:trained", Number(), leaves=True)
-    return perform(Call(1, "trained", (item,)), store).outcomes[0]
+    item = Item(KEY, f"{__name__}:train_with_state", Number(), leaves=True)
+    return perform(Call(1, "train_with_state", (item,)), store).outcomes[0]
 
 
 def result_path(root: Path) -> Path:
