@@ -315,7 +315,10 @@ def test_limits_name_who_chose_the_feature() -> None:
         f"commitment {'ab' * 32} and the nonce {'n' * 16} of the other party" in limits_of_config
         for limits_of_config in limits
     )
-    assert ["The draw of the feature and its family is bound" in limits_of_config for limits_of_config in limits] == [
+    assert [
+        "The draw of the feature and of those that it is compared with is bound" in limits_of_config
+        for limits_of_config in limits
+    ] == [
         True,
         False,
     ]
