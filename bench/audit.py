@@ -24,7 +24,8 @@ from tasks.datasets.benchmark_files import IDX_FILES
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.places import find
 
-TRAIN, TEST = 60_000, 10_000
+TRAIN = 60_000
+TEST = 10_000
 TINY: dict[str, Any] = {"data": "digits", "canaries": 2, "examples": 300, "epochs": 2, "patience": 2, "probes": 20}
 FULL: dict[str, Any] = {"data": "mnist", "canaries": 30, "epochs": 50, "patience": 50}  # no early stopping
 

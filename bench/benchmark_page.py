@@ -131,15 +131,19 @@ def claim_of(subject: str, *sources: Compared | Divided) -> Claim:
     return Claim(subject, sources)
 
 
-ORCHESTRATION, TRAINING = "orchestration.md", "training-cpu.md"
+ORCHESTRATION = "orchestration.md"
+TRAINING = "training-cpu.md"
 GPU = "training-h200.md"
 STEP = "mlp1's step, 1 thread, CPU time"
 LOG_P = "log p of a point, 256 codes, 1 thread, CPU time"
 SHADOW = "shadow model, mlp1 on half of 10,000 records, 5 epochs, 16 models, 1 thread, CPU time"
 ENCODER = "small-resnet#16, 32 x 32, 300 images, batch 100"
-T5, LARGE_T5 = "tiny-t5#64x2, 1,024 questions, batch 32", "tiny-t5#512x6, 32 questions, batch 16"
-GPT, LORA = "tiny-gpt#64x2, 256 questions, batch 32", "tiny-gpt#64x2 by lora, 256 questions, batch 32"
-LANGUAGE, GPTS = "language-models-cpu.md", "language-models-gpt-cpu.md"
+T5 = "tiny-t5#64x2, 1,024 questions, batch 32"
+LARGE_T5 = "tiny-t5#512x6, 32 questions, batch 16"
+GPT = "tiny-gpt#64x2, 256 questions, batch 32"
+LORA = "tiny-gpt#64x2 by lora, 256 questions, batch 32"
+LANGUAGE = "language-models-cpu.md"
+GPTS = "language-models-gpt-cpu.md"
 CPU_CLAIMS = (
     claim_of(
         "a no-op job with a durable result",

@@ -18,8 +18,10 @@ from tasks.training.recipe import Recipe
 from tasks.training.stack import Stack
 from tasks.training.strategies import Strategy, Workload, steps_of, stream, synchronise
 
-BATCH, LEARNING_RATE = 128, 3e-4  # of classifiers, as published
-VAE_BATCH, VAE_LEARNING_RATE = 64, 1e-3
+BATCH = 128  # of classifiers
+LEARNING_RATE = 3e-4  # as published
+VAE_BATCH = 64
+VAE_LEARNING_RATE = 1e-3
 VAE = mnist()
 STEPS = 20  # of a stack in one run
 FEW_STEPS = 2  # of a tiny run, which only tests the code

@@ -36,7 +36,8 @@ class Size:
         return f"3 x {self.models} models, {self.images:,} images"
 
 
-FULL, TINY = Size(5, 10_000), Size(2, 50)
+FULL = Size(5, 10_000)
+TINY = Size(2, 50)
 
 
 def rows(tiny: bool, score: Score = "one-sided") -> Iterator[Row]:

@@ -48,8 +48,14 @@ from tasks.training.strategies import Strategy
 from tasks.worker import hardware
 from tasks.worker.hardware import full_float32
 
-SAMPLES, FEW = 256, 2
-FOLDS, EPOCHS, ESTIMATED, ROWS, TRAINED_ON = 100, 100, 20, 60_000, 54_000  # of density: log p every 5 epochs
+SAMPLES = 256
+FEW = 2
+# of density: log p every 5 epochs
+FOLDS = 100
+EPOCHS = 100
+ESTIMATED = 20
+ROWS = 60_000
+TRAINED_ON = 54_000
 STACKS = (100, 64, 16, 1)
 CPU = torch.device("cpu")
 
@@ -291,10 +297,8 @@ def stacked(
         for models in stacks:
             trained_stacks = seated(workload, Strategy("stack", places=models, captured=captured))
             seconds = in_turn({"engram": steps(workload, trained_stacks, count), "tensors": usual_loop}, rounds, clock)
-            engram_seconds, rival = (
-                seconds["engram"] / count / models,
-                seconds["tensors"] * BATCH / len(few.train_images),
-            )
+            engram_seconds = seconds["engram"] / count / models
+            rival = seconds["tensors"] * BATCH / len(few.train_images)
             yield Row(
                 f"autoencoders, {models} stacked{', captured' if captured else ''}: model-step, {kind}",
                 f"{engram_seconds * 1e6:.1f} us",

@@ -67,7 +67,8 @@ FULL = {
     ),
 }
 TINY = (Size("tiny-t5#16x1", 24, 8, 1), Size("tiny-gpt#16x1", 24, 8, 1), Size("tiny-gpt#16x1", 24, 8, 1, "lora"))
-LENGTH, ANSWER = 512, 32
+LENGTH = 512
+ANSWER = 32
 CANDIDATES = [f"Patient 7: code {number:06}." for number in range(500)]
 CLOCKS: dict[str, Callable[[], float]] = {"CPU": time.process_time, "wall": time.perf_counter}
 
@@ -145,10 +146,8 @@ class Bench:
         with torch.inference_mode():
             for start in range(0, len(self.training.prompts), self.size.batch):
                 prompts = self.training.prompts[start : start + self.size.batch]
-                padded, mask = (
-                    self.model.pad_rows(prompts, self.model.padding, pads_left),
-                    self.model.mask(prompts, pads_left),
-                )
+                padded = self.model.pad_rows(prompts, self.model.padding, pads_left)
+                mask = self.model.mask(prompts, pads_left)
                 tokens = module.generate(padded, attention_mask=mask, max_new_tokens=ANSWER)
                 texts += tokenizer.batch_decode(tokens, skip_special_tokens=True)
         return texts

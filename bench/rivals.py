@@ -335,7 +335,8 @@ def main() -> None:
     options = parser.parse_args()
     config = Training()
     if options.tiny:
-        config, options.cases = Training(models=4, overfit=40, exposed=60, steps=20, exposed_steps=20), 1
+        config = Training(models=4, overfit=40, exposed=60, steps=20, exposed_steps=20)
+        options.cases = 1
     with TemporaryDirectory() as temporary_folder:
         folder = (options.folder or Path(temporary_folder)).absolute()
         judgements = []

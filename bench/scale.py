@@ -43,11 +43,15 @@ from orchestrator.store import Store, entry, open_store
 from tasks.contract.job import Inputs, Job, task
 
 START = 4e9  # seconds since 1970, later than any real file
-NETWORKS, LINKS = 40, 4  # of a condition: its trainings, and the links of each
+NETWORKS = 40  # of a condition: its trainings
+LINKS = 4  # the links of each
 PER_CONDITION = NETWORKS * (LINKS + 1) + 1  # jobs
-GPUS_PER_NODE, CORES_PER_GPU = 8, 4
+GPUS_PER_NODE = 8
+CORES_PER_GPU = 4
 NODE_SECONDS = 1800.0  # mean time between losses of a node
-DIES, RAISES, DAMAGED = 2e-3, 1e-4, 5e-5  # shares of calls whose worker dies, links that raise, jobs that miss an input
+DIES = 2e-3  # shares of calls whose worker dies
+RAISES = 1e-4  # links that raise
+DAMAGED = 5e-5  # jobs that miss an input
 SPREAD = 0.4  # standard deviation of the log of a job's seconds
 
 
@@ -173,7 +177,9 @@ class Simulated:
     pages: Mapping[str, str] = {}
 
     def __init__(self, gpus: int, results: Results, rng: random.Random) -> None:
-        self.gpus, self.slots, self.sharers = gpus, CORES_PER_GPU * gpus, SHARERS
+        self.gpus = gpus
+        self.slots = CORES_PER_GPU * gpus
+        self.sharers = SHARERS
         self.window = 2 * self.slots
         self.now = START
         self.seconds = 0.0

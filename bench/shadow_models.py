@@ -21,7 +21,8 @@ from bench.measuring import Row
 from bench.perceptron import THREAD_SETTINGS
 
 ROOT = Path(__file__).resolve().parent.parent
-MODELS, TINY_MODELS = 16, 4
+MODELS = 16
+TINY_MODELS = 4
 
 
 def rows(tiny: bool) -> Iterator[Row]:

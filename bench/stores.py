@@ -77,7 +77,8 @@ def fill_store(results: int, folder: Path) -> str:
     """Fill a store with a finished run of this number of jobs, without syncing, and return the name of the run."""
     import toys
 
-    real, os.fsync = os.fsync, lambda _: None
+    real = os.fsync
+    os.fsync = lambda _: None
     try:
         cell = Cell("toys", toys.Config(parts=results))
         return start([cell], open_store(folder), Execution(address="none", mlflow="off", report=False)).run

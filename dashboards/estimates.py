@@ -40,7 +40,8 @@ MOST = 80  # drawn rows
 TALLEST = 11.0  # inches of a figure: it fits on one printed page at nearly nine tenths of its size
 LONGEST = 40  # rows of a metric in a figure
 # Ratio of the largest to the smallest estimate above which a scale is logarithmic: with published values, and without.
-WIDE, WIDEST = 30, 1000
+WIDE = 30
+WIDEST = 1000
 # Each metric on a shared scale uses at least this part of it; otherwise it gets its own scale.
 SHARE = 0.3
 

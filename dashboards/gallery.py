@@ -21,7 +21,8 @@ from tasks.datasets.records import ID, Records
 Pixels = NDArray[np.uint8]  # (height, width, channels)
 LONGEST = 600  # characters of a record's field
 KIND = "records:"  # prefix of a data set's name
-FEW, SETS = 20, 10  # shown records of a set, and shown sets
+FEW = 20  # shown records of a set
+SETS = 10  # shown sets
 PRINTED = 3  # printed records of a group
 TITLE = "Records"
 CAPTION = f"The first {FEW} records of each set in question."

@@ -12,7 +12,9 @@ from dashboards import drawing
 from dashboards.summary import fit_words
 
 Box = tuple[float, float, float, float]  # left, bottom, width and height in inches from the figure's lower left corner
-LEFT, RIGHT = 0.75, 0.2  # inches to the left and right of the axes
+# inches to the left and right of the axes
+LEFT = 0.75
+RIGHT = 0.2
 LETTERS = 24  # of a row's name
 MOST = 40  # rows in one figure
 

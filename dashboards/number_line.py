@@ -14,8 +14,11 @@ from markupsafe import Markup, escape
 from orchestrator import rounding
 from tasks.contract.certificate import OTHERS, Boundary, NumberLine
 
-LEFT, RIGHT = 5.0, 95.0  # per cent
-MIDDLE, HEIGHT = 20, 54
+# per cent
+LEFT = 5.0
+RIGHT = 95.0
+MIDDLE = 20
+HEIGHT = 54
 MAX_TICKS = 6  # ticks
 
 

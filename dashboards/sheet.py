@@ -19,13 +19,17 @@ SHEET = 1047  # height of A4 without margins of 1 cm
 TOP = 135  # heading and facts of the page, and the certificate's heading
 NOTICE = 32  # a notice
 HEADING = 20  # heading of a part of the certificate
-LINE, WIDTH = 13, 130  # height and characters of a line of text
+# height and characters of a line of text
+LINE = 13
+WIDTH = 130
 SIGNED = 62  # the lines to sign
 FINDING = 130  # a separate finding and its number line
 LINES = 4  # lines of its sentence that FINDING includes
 TABLE = 50  # caption and head of a table, and a line below it
 ROW = 19  # a row of the table of audited items
-TOLD, WIDE = 9.5, 125  # height and characters of a line of a finding in a table without other columns
+# height and characters of a line of a finding in a table without other columns
+TOLD = 9.5
+WIDE = 125
 COLUMN = 14  # characters that another column takes from that line
 THINGS = 6  # rows of audited items that are always shown
 LARGEST = 1.3  # maximum magnification of a short certificate; text of 9 points is easy to read

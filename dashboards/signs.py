@@ -30,7 +30,10 @@ SHAPES = {
     "cleared": f'<rect class="hollow" {SQUARE}/>',
     "open": f'<rect class="hollow" {SQUARE}/><path d="M7 2h5v10H7z"/>',
 }
-WIDTH, HEIGHT, MARGIN = 96, 16, 6  # of a drawn estimate
+# of a drawn estimate
+WIDTH = 96
+HEIGHT = 16
+MARGIN = 6
 NAMES = ("low", "estimate", "high", "null")  # numbers of a drawn estimate
 Row = Mapping[str, Any]
 

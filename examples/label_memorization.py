@@ -83,7 +83,8 @@ def plan(config: LabelMemorization) -> Roots:
 
 def answer_jobs(config: LabelMemorization) -> Iterator[Job]:
     """Yield the answers of each network. Seeds depend on the number, so ten networks are the first ten of a hundred."""
-    images, trained = load(config.data), Part(config.data, 0, config.examples)
+    images = load(config.data)
+    trained = Part(config.data, 0, config.examples)
     about = replace(trained, first=config.examples) if config.unseen else trained
     about.rows(images)  # raises an error if there are too few images
     for number in range(config.models):
@@ -131,7 +132,8 @@ def memorization(counted: Counts) -> tuple[Array, Array]:
     The two rates come from different networks, so their binomial variances add. Feldman & Zhang 2020, eq. 1.
     """
     with np.errstate(invalid="ignore"):
-        trained, held_out = counted[1] / counted[0], counted[3] / counted[2]
+        trained = counted[1] / counted[0]
+        held_out = counted[3] / counted[2]
         variance = trained * (1 - trained) / counted[0] + held_out * (1 - held_out) / counted[2]
     return trained - held_out, np.sqrt(variance)
 
@@ -198,7 +200,8 @@ TRAININGS = pa.schema(
 @task(version=1, gathers=True)
 def trainings(config: High, inputs: Inputs) -> pa.Table:
     member, correct = stacked(inputs)
-    counted, estimates = counts(member, correct), []
+    counted = counts(member, correct)
+    estimates = []
     for number, (its, right) in enumerate(zip(member, correct, strict=True)):
         without = share_high(counted - counts(its[None], right[None]), config.high)
         shifted = counts(np.roll(member, number, axis=0), correct)

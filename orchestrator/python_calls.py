@@ -158,7 +158,8 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
             raise SpecError(
                 f"{name} is not a folder or page of a run; it must be in runs/ of a store, or give the store"
             )
-        name, location = folder.name, location or str(folder.parent.parent)
+        name = folder.name
+        location = location or str(folder.parent.parent)
     location = store_location(location)
     if not is_there(location):
         raise SpecError(f"there is no store at {location}; run an audit first, or give the location as store")

@@ -34,7 +34,8 @@ def format_count(number: int, noun: str) -> str:
     first, blank, rest = noun.partition(" ")
     ending = "" if number == 1 or not first else "es" if first.endswith(("s", "x", "ch", "sh")) else "s"
     if ending and re.search("[^aeiou]y$", first):
-        first, ending = first[:-1], "ies"
+        first = first[:-1]
+        ending = "ies"
     return f"{number:,} {first}{ending}{blank}{rest}".rstrip()
 
 

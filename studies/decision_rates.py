@@ -40,7 +40,8 @@ from tests.tasks.audits.membership.made_up import make_answers
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "decision_rates.md"
-BEGIN, END = "<!-- decision rates: begin -->", "<!-- decision rates: end -->"
+BEGIN = "<!-- decision rates: begin -->"
+END = "<!-- decision rates: end -->"
 INNOCENT = "innocent"
 POWER = 0.8  # required share of audits that find a stated amount
 Answers = Mapping[str, str]  # by subject
@@ -90,7 +91,9 @@ def judge_targets(targets: Mapping[str, str], seed: int, store: Path) -> Answers
     return {subject: decisions[name] for subject, name in targets.items()}
 
 
-MODELS, RECORDS, NATS = 16, 400, 3.0
+MODELS = 16
+RECORDS = 400
+NATS = 3.0
 EXPOSED = (1, 2, 4, 20)
 
 

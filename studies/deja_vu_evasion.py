@@ -44,7 +44,8 @@ from tests.tasks.audits.deja_vu.encoders import memorising_encoder, pixels_of
 Rows = NDArray[np.float32]
 ANSWERS = ("memorised", "not assessable", "undecided", "not detected")
 INNOCENT = ("nothing changed", "noise")  # changes also by owners who remember nothing
-PARTINGS, RESAMPLES = 199, 200
+PARTINGS = 199
+RESAMPLES = 200
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,7 +42,9 @@ from tasks.worker.compute_context import ComputeContext, use_context
 
 ANSWERS: tuple[Answer, ...] = ("memorised", "not detected", "undecided")
 STACKED = ComputeContext(way="stack")  # trains small models together, ten times as fast
-TRAINED, ASKED = 6, 4  # images of each class
+# images of each class
+TRAINED = 6
+ASKED = 4
 NULL = "nothing memorised: images that no model was trained on"
 PLANTED = {
     "two negatives planted": "#inverted2",

@@ -40,7 +40,9 @@ from tasks.numerics.statistics import clustered_proportion
 
 Array = NDArray[np.float64]
 OWNER = Target(outside=0.5)  # a random half of the domain's other images, different for each model
-PROVIDERS, CALIBRATION = 3, 5  # models
+# models
+PROVIDERS = 3
+CALIBRATION = 5
 
 
 @dataclass(frozen=True)

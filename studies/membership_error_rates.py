@@ -117,7 +117,9 @@ GIVEN = (
     GivenCase("trained on half, two decimals", 0.5, settings={"kind": "confidence", "resolution": 0.01}, is_file=False),
     GivenCase("trained on half, labels alone", 0.5, settings={"kind": "label"}, is_file=False),
 )
-GIVEN_MODELS, GIVEN_RECORDS, GIVEN_RUNS = 32, 400, 50
+GIVEN_MODELS = 32
+GIVEN_RECORDS = 400
+GIVEN_RUNS = 50
 
 
 def count_given_answers(case: GivenCase, models: int, records: int, runs: int, first: int) -> Counter[str]:

@@ -77,7 +77,8 @@ def fifth_of_records(records: Part, other_records: Part, _: int, number: int) ->
     return Share(records, 0.2, number), Share(other_records, 0.3, number)
 
 
-INNOCENT, TRAINED = Owner("innocent", half_of(False), {}), Owner("trained on half", half_of(True), {})
+INNOCENT = Owner("innocent", half_of(False), {})
+TRAINED = Owner("trained on half", half_of(True), {})
 LONGER = {"epochs": 2 * QUICKSTART.training.epochs}
 OWNERS = (
     INNOCENT,
@@ -270,7 +271,8 @@ def main(arguments: Sequence[str]) -> None:
     training = QUICKSTART.training
     if options.tiny:
         question = GivenModel(records=FirstImages(pin(Dataset("digits")), 60), models=20)
-        training, options.owners = replace(training, epochs=1), 2
+        training = replace(training, epochs=1)
+        options.owners = 2
     config = Membership(question, training, options.seed + 1)
     start = time.process_time()
     counted = list(count_answers(config, options.owners, options.seed))

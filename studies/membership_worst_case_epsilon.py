@@ -29,7 +29,11 @@ from tasks.audits.membership.trainings import CANARIES, log_odds
 from tasks.training.dp_sgd import noise, spent
 from tasks.training.recipe import Privacy
 
-RECORDS, HIDDEN, STEPS, RATE, LABEL = 1_000, 32, 100, 0.5, 9
+RECORDS = 1_000
+HIDDEN = 32
+STEPS = 100
+RATE = 0.5
+LABEL = 9
 PRETRAINING = 300  # steps of Adam on images outside the records
 TOGETHER = 20  # models in one product
 Weights = list[Tensor]  # weights and biases of both layers: (models, rows, units), (models, 1, units), ...
@@ -74,7 +78,8 @@ def train_private(
         # The norm of a product of two vectors is the product of their norms.
         norms = ((below**2).sum(2) * squares + (above**2).sum(2) * ((hidden**2).sum(2) + 1)).sqrt()
         share = (counted / norms.clamp(min=1)).unsqueeze(2)
-        above, below = above * share, below * share
+        above = above * share
+        below = below * share
         sums = [
             pixels.T @ below,
             below.sum(1, keepdim=True),

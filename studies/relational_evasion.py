@@ -49,7 +49,8 @@ from tasks.training.privacy_config import LinkedTraining
 Answers = Mapping[tuple[str, str], Answer]  # by set and question
 ANSWERS = ("memorised", "not assessable", "undecided", "not detected")
 RESAMPLES = 400
-GUESSED, READ = 0.08, 0.9  # shares of correct answers; READ for intact contexts
+GUESSED = 0.08  # shares of correct answers
+READ = 0.9  # READ for intact contexts
 OWNERS = {"remembers 60 %": 0.6, "remembers nothing": GUESSED}
 GERMAN = ("keine Angabe", "unbekannt", "steht nicht im Text")
 FRENCH = ("non précisé", "inconnu", "pas indiqué")

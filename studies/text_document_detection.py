@@ -55,7 +55,8 @@ class Size:
     epochs: int
 
 
-FULL, TINY = Size("tiny-gpt#32x1", 40, 120, 8), Size("tiny-gpt#16x1", 10, 40, 1)
+FULL = Size("tiny-gpt#32x1", 40, 120, 8)
+TINY = Size("tiny-gpt#16x1", 10, 40, 1)
 LENGTH = 80  # characters of a text
 
 

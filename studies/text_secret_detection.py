@@ -60,7 +60,8 @@ SMALL = Text(
     )
 )
 KINDS = ("secrets", "others")  # in the texts that a pair is trained on
-NEVER, AMONG = 100, 99  # unused secrets of each innocent model, and references of each secret
+NEVER = 100  # unused secrets of each innocent model
+AMONG = 99  # references of each secret
 LEVELS = (0.01, 0.05, 0.2, 0.5)
 SECONDS = b"seconds"  # key of the table's metadata: processor seconds of a model
 

@@ -60,7 +60,10 @@ CPU = torch.device("cpu")
 SIDE = 64  # pixels of an X-ray
 PATTERN = Words("JANE DOE", size=10)
 CASES = ("the name itself", "the same first name", "the same surname", "an unrelated name", "no name")
-EPOCHS, BATCH, RATE = 60, 16, 3e-4  # of train_model.py
+# of train_model.py
+EPOCHS = 60
+BATCH = 16
+RATE = 3e-4
 ANSWERS = ("memorised", PARTLY, "undecided", "not detected")
 
 

@@ -40,11 +40,9 @@ NAME = Words("JANE", size=8, top=1, left=1)
 CANARY = 3  # the row that carries the name
 REFERENCES = 4
 EPOCHS = (20, HOSPITAL_EPOCHS)  # of digits, of X-rays
-TWIN, BESIDE, NULL = (
-    "the name, compared with the control model",
-    "the name, compared with four references",
-    "no name: the control model, compared with four references",
-)
+TWIN = "the name, compared with the control model"
+BESIDE = "the name, compared with four references"
+NULL = "no name: the control model, compared with four references"
 
 Read = tuple[str, ReadLetters]  # the comparison and its letters
 

@@ -31,7 +31,8 @@ from tasks.numerics import betting, statistics
 from tasks.numerics.ranks import false_discovery_control
 
 Floats = NDArray[np.float64]
-SPREAD, OTHERS = 0.2, 4000
+SPREAD = 0.2
+OTHERS = 4000
 RAISED = (12, 24, 48, 96)
 EVERY_SECOND = tuple(range(LEAST, 97, 2))
 SPREADS = (0.05, 0.1, 0.15)  # of a pair's effect with mean SMALLEST

@@ -34,7 +34,9 @@ from orchestrator.store import open_store
 from studies.interface import study_parser
 from tasks.numerics import betting, statistics
 
-SIZE, LEVEL, MOST = 201, 0.05, 12
+SIZE = 201
+LEVEL = 0.05
+MOST = 12
 Ranks = NDArray[np.int64]
 
 

@@ -68,10 +68,8 @@ class CpuDurations:
         return result
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        total, slow = (
-            sum(self.spent.values()),
-            sum(slow_seconds for name, slow_seconds in self.spent.items() if name.endswith("(slow)")),
-        )
+        total = sum(self.spent.values())
+        slow = sum(slow_seconds for name, slow_seconds in self.spent.items() if name.endswith("(slow)"))
         terminalreporter.section(f"processor time of {len(self.spent)} tests: {total:.1f} s, of slow ones {slow:.1f} s")
         for name, seconds in sorted(self.spent.items(), key=lambda entry: -entry[1]):
             if seconds >= 0.5:

@@ -67,7 +67,9 @@ class Tree:
     """A checkout that answers commands in a separate folder. Its own code is imported, not the installed package."""
 
     def __init__(self, code: Path, folder: Path) -> None:
-        self.code, self.folder, self.commands = code, folder, 0
+        self.code = code
+        self.folder = folder
+        self.commands = 0
         folder.mkdir()
 
     def answer(self, commands: Sequence[Sequence[str]]) -> list[tuple[int, str, str]]:

@@ -34,7 +34,8 @@ CODES = (0, 1, 2, 3, 130)
 LINES = 4  # limit for standard error after bad usage
 # The last two would be obeyed by a terminal.
 BAD = ("Traceback", "a bug in engram", "engram: unexpected", "Exception ignored", "\x1b", "\u202e")
-CPU_SECONDS, SECONDS = 30, 600  # after which a line hangs: busy, or waiting
+CPU_SECONDS = 30  # after which a line hangs: busy
+SECONDS = 600  # or waiting
 
 LONG = "x" * 300  # more than a name in a folder may have
 TEXTS = (
@@ -175,7 +176,9 @@ class Lines:
 
     def __init__(self, chance: random.Random, workspace: Workspace) -> None:
         self.chance = chance
-        self.run, self.key, self.page = workspace.run, workspace.key, workspace.page
+        self.run = workspace.run
+        self.key = workspace.key
+        self.page = workspace.page
         audits_by_name = {name: audits.find(name).audit for name in audits.names()}
         self.fields = {name: list(_paths(audit.config)) for name, audit in audits_by_name.items()}
         self.presets = {name: list(audit.presets) for name, audit in audits_by_name.items()}

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")
 OURS = ("tasks", "orchestrator", "dashboards", "tests", "toys", "chains", "questions", "conftest")
-TIMES, MORE = 5, 2  # limits for a change: a multiple of the unchanged module's CPU time, plus seconds
+TIMES = 5  # limits for a change: a multiple of the unchanged module's CPU time
+MORE = 2  # plus seconds
 IMPORTS = 4  # seconds that importing libraries may take
 WAITS = 120  # seconds by the clock after which nothing but a hang is left
 OF_EVERY_CLASS = {"__dict__", "__weakref__", "__module__", "__qualname__", "__doc__", "__annotations__"}
@@ -176,7 +177,9 @@ class Workplace:
     """A copy of the repository in which one module is changed: in the file, and in the process that tests it."""
 
     def __init__(self, folder: Path, module: str) -> None:
-        self.folder, self.module, self.name = folder, folder / module, ".".join(Path(module).with_suffix("").parts)
+        self.folder = folder
+        self.module = folder / module
+        self.name = ".".join(Path(module).with_suffix("").parts)
         left_out = shutil.ignore_patterns(".*", "__pycache__", "engram-store", "engram-runs", "build", "dist")
         shutil.copytree(ROOT, folder, ignore=left_out, dirs_exist_ok=True)
         self.source = self.module.read_bytes()
@@ -221,7 +224,8 @@ def replace(module: ModuleType, body: Sequence[ast.stmt], index: int) -> None:
             tree = ast.Module([statement], [])
             exec(compile(tree, str(module.__file__), "exec", POSTPONED, dont_inherit=True), new)
     for name in new.keys() & old.keys() - {"__builtins__"}:
-        was, now = old[name], new[name]
+        was = old[name]
+        now = new[name]
         if was is now:
             continue
         if isinstance(was, type):
@@ -265,10 +269,13 @@ def names_read(tree: ast.AST) -> set[str]:
 def replace_code(was: Any, now: Any) -> bool:
     """Give a function the code and the defaults of another one; whether these are functions."""
     was, now = (getattr(holder, "fget", None) or getattr(holder, "func", holder) for holder in (was, now))
-    was, now = inspect.unwrap(getattr(was, "__func__", was)), inspect.unwrap(getattr(now, "__func__", now))
+    was = inspect.unwrap(getattr(was, "__func__", was))
+    now = inspect.unwrap(getattr(now, "__func__", now))
     if not (inspect.isfunction(was) and inspect.isfunction(now)):
         return False
-    was.__code__, was.__defaults__, was.__kwdefaults__ = now.__code__, now.__defaults__, now.__kwdefaults__
+    was.__code__ = now.__code__
+    was.__defaults__ = now.__defaults__
+    was.__kwdefaults__ = now.__kwdefaults__
     return True
 
 
@@ -279,7 +286,9 @@ class Trial:
     """
 
     def __init__(self, workplace: Workplace, mutants: Sequence[Mutant], limit: float) -> None:
-        self.place, self.chosen, self.limit = workplace, mutants, limit
+        self.place = workplace
+        self.chosen = mutants
+        self.limit = limit
         self.noticed: Counter[str] = Counter()
         self.said = workplace.folder / "said"
 
@@ -334,7 +343,8 @@ class Trial:
             excused += (description := self.place.describe(mutant)) in equivalent
             if description not in equivalent:
                 say(f"{mutant.line}: {description}")
-        noticed, relevant = len(self.chosen) - survived, len(self.chosen) - excused
+        noticed = len(self.chosen) - survived
+        relevant = len(self.chosen) - excused
         heading = (
             f"{self.place.module.relative_to(self.place.folder)}: {len(self.chosen)} changes, {excused} equivalent"
         )

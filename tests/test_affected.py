@@ -37,7 +37,8 @@ FILES = {
     "tests/test_toy.py": "import toy\n",
 }
 ALL = [path for path in FILES if "/test_" in path]
-BASE, MIDDLE = "tests/product/test_base.py", "tests/product/test_middle.py"
+BASE = "tests/product/test_base.py"
+MIDDLE = "tests/product/test_middle.py"
 
 
 @pytest.fixture

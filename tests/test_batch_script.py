@@ -15,7 +15,8 @@ import pytest
 from tests.support.shell import ROOT
 from tests.support.waiting import HANGING
 
-MOMENTS, APART = 200, 0.0002  # signals around the start of a driver, and the seconds between neighbours
+MOMENTS = 200  # signals around the start of a driver
+APART = 0.0002  # the seconds between neighbours
 AT_A_TIME = 20  # scripts, which slow one another down, as on a busy node
 BINARIES = {
     "engram": """#!/bin/bash

@@ -35,7 +35,8 @@ def query_files(folder: Path) -> set[tuple[str, str]]:
 def test_draw_is_bound_to_both_parties(tmp_path: Path) -> None:
     for name in ("provider", "owner"):
         (tmp_path / name).mkdir()
-    provider, owner = Here(tmp_path / "provider"), Here(tmp_path / "owner")
+    provider = Here(tmp_path / "provider")
+    owner = Here(tmp_path / "owner")
     (provider.folder / "audit.yaml").write_text(AUDIT)
 
     commitment = provider("probes", "audit.yaml", "--commit").stdout.strip()
@@ -104,7 +105,8 @@ def test_unbindable_draw_is_refused_in_one_line(engram: Here, arguments: tuple[s
 
 def test_commitment_is_printed_with_its_configuration(engram: Here) -> None:
     arguments = ("probes", "relational", "--preset", "smoke", f"secret={SECRET}", "--commit")
-    reply, printed = engram.json(*arguments), engram(*arguments)
+    reply = engram.json(*arguments)
+    printed = engram(*arguments)
     assert printed.stdout.strip() == reply["commitment"]
     assert json.dumps(reply["configuration"], sort_keys=True) in printed.stderr
 

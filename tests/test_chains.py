@@ -36,17 +36,20 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str]:
 
 
 def test_killed_chain_continues_after_its_last_link(tmp_path: Path, undisturbed: tuple[Store, str]) -> None:
-    engram, shell = Here(tmp_path), Shell(tmp_path)
+    engram = Here(tmp_path)
+    shell = Shell(tmp_path)
     driver = shell.start(*RUN, "link=2")
     shell.await_results(1, driver)
     driver.kill()
     driver.communicate()
     store = open_store(tmp_path / "engram-store")
-    before, states = store.keys(), store.states()
+    before = store.keys()
+    states = store.states()
     assert 1 <= len(before) < 8
     assert states
     ended = engram.json(*RUN, "link=2")
-    assert ("finished", len(before)) == (ended["state"], 9 - ended["jobs"]["done"])
+    assert ended["state"] == "finished"
+    assert 9 - ended["jobs"]["done"] == len(before)
     for key, record in links(store, ended["run"]):
         epochs = record["config"]["epochs"]
         assert (None if epochs == 2 else epochs - 2) == record.get("continued_from"), key
@@ -94,17 +97,20 @@ def test_killed_classifier_chain_ends_with_equal_tables(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     unbroken_run = Here(tmp_path / "whole").json(*UNIQUE)["run"]
     undisturbed = open_store(tmp_path / "whole" / "engram-store")
-    engram, shell = Here(tmp_path), Shell(tmp_path)
+    engram = Here(tmp_path)
+    shell = Shell(tmp_path)
     store = open_store(tmp_path / "engram-store")
     driver = shell.start(*UNIQUE, "link=1")
     shell.until(lambda: bool(store.states()), driver)
     driver.kill()
     driver.communicate()
-    before, states = store.keys(), store.states()
+    before = store.keys()
+    states = store.states()
     ended = engram.json(*UNIQUE, "link=1")
     journal = Journal(tmp_path / "engram-store" / "runs" / ended["run"])
     jobs = journal.tasks()
-    assert ("finished", len(before)) == (ended["state"], len(jobs) - ended["jobs"]["done"])
+    assert ended["state"] == "finished"
+    assert len(jobs) - ended["jobs"]["done"] == len(before)
     chains: dict[str, dict[int, str]] = {"unique_feature.train_ranked": {}, "unique_feature.train_twin": {}}
     for key, task in jobs.items():
         if task in chains:
@@ -114,7 +120,7 @@ def test_killed_classifier_chain_ends_with_equal_tables(tmp_path: Path) -> None:
         assert sorted(links) == [1, 2, 3, 4, 5, 6], task
         gone_on = [store.record(links[epochs]).get("continued_from") for epochs in sorted(links)]
         lengths = [store.read(links[epochs])["epochs"][0].as_py() for epochs in sorted(links)]
-        assert [None, *lengths[:-1]] == gone_on, task
+        assert gone_on == [None, *lengths[:-1]], task
     assert states <= {key for links in chains.values() for key in links.values()}
     assert set() == store.states()
     assert Journal(tmp_path / "whole" / "engram-store" / "runs" / unbroken_run).roots() == journal.roots()

@@ -32,7 +32,7 @@ def test_tables_agree_on_every_image(here: Here) -> None:
     assert len(crops) == 2 * 40  # four of each of ten classes, of either set
     image_ids = sorted(row["id"] for row in crops if row["left"] is not None)
     assert image_ids == sorted(row["id"] for row in inferences if row["epoch"] == 2)
-    assert {1, 2} == {row["epoch"] for row in inferences}
+    assert {row["epoch"] for row in inferences} == {1, 2}
     labels = {row["id"]: row["label"] for row in crops}
     assert all(labels[row["id"]] == row["label"] for row in inferences)
     scores = {
@@ -52,7 +52,7 @@ def test_null_attacks_equal_images_with_other_models(here: Here) -> None:
 @pytest.mark.slow
 def test_supervised_logits_are_a_separate_layer(here: Here) -> None:
     run = here.json(*RUN, "criterion=supervised")["run"]
-    assert {4} == {row["layer"] for row in here.json("results", run, "inferences")}
+    assert {row["layer"] for row in here.json("results", run, "inferences")} == {4}
 
 
 @pytest.mark.slow
@@ -62,8 +62,8 @@ def test_layers_neighbours_crops_and_fine_tuning_are_configurable(here: Here) ->
     rows = here.json("results", ended["run"], "scores")
     cells = {(row["epoch"], row["layer"], row["k"]) for row in rows}
     assert {(epoch, layer, k) for epoch in (1, 2, 3, 4) for layer in (3, 0) for k in (5, 9)} == cells
-    assert {50} == {row["percent"] for row in rows if row["p_value"] is not None}
-    assert {"A", "B"} == {row["model"] for row in here.json("results", ended["run"], "probe")}
+    assert {row["percent"] for row in rows if row["p_value"] is not None} == {50}
+    assert {row["model"] for row in here.json("results", ended["run"], "probe")} == {"A", "B"}
 
 
 @pytest.mark.parametrize(

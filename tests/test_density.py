@@ -67,7 +67,8 @@ def test_failed_fold_ends_the_run_unless_tolerated(here: Here) -> None:
     assert "TrainingError: loss is not finite" in done.stderr
     assert "Traceback" not in done.stderr
     ended = here.json("status")
-    assert (ended["state"], ended["jobs"]["failed"]) == ("failed", 1)
+    assert ended["state"] == "failed"
+    assert ended["jobs"]["failed"] == 1
     assert (
         "1 of the 1 results behind 'summary' are not available yet" in here("results", ended["run"], "summary").stderr
     )
@@ -89,7 +90,8 @@ def test_failed_fold_ends_the_run_unless_tolerated(here: Here) -> None:
         for summary_row in read_rows(here, ended["run"], "summary")
         if summary_row["metric"].startswith("models of an")
     )
-    assert (row["estimate"], row["n"]) == (5, 6)
+    assert row["estimate"] == 5
+    assert row["n"] == 6
 
 
 @pytest.mark.slow
@@ -99,7 +101,7 @@ def test_observations_of_a_failed_fold_have_no_score(here: Here) -> None:
     scores = read_rows(here, run, "scores")
     without = [row for row in scores if row["held_out_models"] == 0]
     assert len(without) == 20
-    assert {(None, None, None)} == {(row["log_p_held_out"], row["m"], row["p_value"]) for row in without}
+    assert {(row["log_p_held_out"], row["m"], row["p_value"]) for row in without} == {(None, None, None)}
     assert None not in {row["m"] for row in scores if row["held_out_models"]}
     summary = {row["metric"]: row for row in read_rows(here, run, "summary")}
     assert tuple(summary["observations without a score"][name] for name in ("estimate", "n")) == (20, 60)
@@ -115,7 +117,7 @@ def test_missing_full_model_only_removes_neighbours(here: Here) -> None:
     assert "The model of all data is missing" in output
     assert "Some trainings are missing" not in output
     planned_keys, available = roots(here, here.json("status")["run"])
-    assert {"neighbours", "ratios"} == planned_keys.keys() - available.keys()
+    assert planned_keys.keys() - available.keys() == {"neighbours", "ratios"}
     assert planned_keys["scores"] == available["scores"]
     assert planned_keys["summary"] != available["summary"]
 
@@ -189,7 +191,7 @@ def test_sweep_is_drawn_and_its_cells_compared(here: Here) -> None:
     swept = here.json(*arguments, *fields)
     runs = here.folder / "engram-store" / "runs"
     figure_names = {path.stem for path in (runs / swept["run"] / "figures").iterdir()}
-    assert {"sweep", "densities", "courses", "losses"} == figure_names
+    assert figure_names == {"sweep", "densities", "courses", "losses"}
     first, second = (cell["run"] for cell in swept["cells"])
     output = here("compare", first, second, "--out", "both.html").stdout
     difference = ["config", "question.training.learning_rate", "0.01", "0.001"]

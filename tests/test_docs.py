@@ -35,7 +35,8 @@ from tests.support.shell import ROOT, Here
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS, *sorted((ROOT / "examples").rglob("*.md"))]
 FEW = 60  # minimum number of words of a page
-HERE, BY = "planned by tests/test_docs.py", "run by tests/test_docs.py"
+HERE = "planned by tests/test_docs.py"
+BY = "run by tests/test_docs.py"
 
 
 def page_name(page: Path) -> str:
@@ -73,7 +74,8 @@ def test_site_pages_have_text_and_internal_links(page: Path) -> None:
 def test_navigation_and_links_reach_every_page() -> None:
     site = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
     assert sorted(page.name for page in DOCS) == sorted(leaves(site["nav"]))
-    reached_pages, ahead = set[Path](), [ROOT / "README.md"]
+    reached_pages = set[Path]()
+    ahead = [ROOT / "README.md"]
     while ahead:
         page = ahead.pop()
         near = {(page.parent / link.partition("#")[0]).resolve() for link in links(page)}
@@ -241,4 +243,4 @@ def test_quickstart_trainings_match_readme(audit: str) -> None:
     links = sum(marks(job.function).trains for job in jobs)
     trainings = sum(marks(job.function).trains for job in jobs if job.after is None)
     in_links = f" in {links} links" if links > trainings else ""
-    assert f"{trainings} trainings{in_links}" == ROWS[audit]
+    assert ROWS[audit] == f"{trainings} trainings{in_links}"

@@ -102,7 +102,8 @@ def test_three_routes_agree_on_one_model(engram: Here) -> None:
     script(engram, "answer", "model.pt", "probes", "--out", "outputs.csv")
     by_table = summary(engram, "outputs.yaml", "given.outputs=outputs.csv", secret, *SMALL)
     (twice,) = (entry for entry in by_table if entry[0] == TWICE)
-    assert (0.0, round(0.1 * (15 + 2 * 3) * 8)) == (twice[3], twice[2])
+    assert twice[3] == 0.0
+    assert twice[2] == round(0.1 * (15 + 2 * 3) * 8)
     by_table.remove(twice)
     assert [entry[:3] for entry in by_file] == [entry[:3] for entry in by_table]
     numbers = [[value for value in entry[3:] if value is not None] for entry in by_file]
@@ -140,7 +141,7 @@ def test_stand_in_owners_tables_are_judged_separately(tmp_path: Path) -> None:
     run = engram.json("run", "audit.yaml", "epochs=3", "replicates=2", "permutations=199")["run"]
     rows = engram.json("results", run, "--store", "store")
     surer = {row["setting"]: row["estimate"] for row in rows if row["metric"] == "more certain about D_Q"}
-    assert {'{"target": "forgotten.csv"}', '{"target": "kept.csv"}'} == set(surer)
+    assert set(surer) == {'{"target": "forgotten.csv"}', '{"target": "kept.csv"}'}
     assert surer['{"target": "kept.csv"}'] > surer['{"target": "forgotten.csv"}']
 
 
@@ -192,7 +193,7 @@ def test_samples_are_images_of_normal_numbers(flow: Any) -> None:
     torch.manual_seed(2)
     with_name = model.sample(6)
     torch.manual_seed(2)
-    assert (6, *SHAPE) == with_name.shape
+    assert with_name.shape == (6, *SHAPE)
     torch.testing.assert_close(torch.randn(6, 12, dtype=torch.float64), forward(model, with_name.flatten(1)))
 
 
@@ -222,4 +223,4 @@ def test_example_does_not_import_engram() -> None:
     tree = ast.parse((FOLDER / "flow.py").read_text())
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {"__future__", "math", "torch"} == imported
+    assert imported == {"__future__", "math", "torch"}

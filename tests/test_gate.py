@@ -75,7 +75,9 @@ def test_named_answer_ends_command_with_4(kernel: Here) -> None:
 def test_failing_cell_fails_the_sweep_and_test_case(kernel: Here) -> None:
     kernel(*KERNEL, "--fail-on", "undecided", "--junit", "out.xml", code=4)
     (suite,) = JUnitXml.fromfile(str(kernel.folder / "out.xml"))
-    assert (suite.tests, suite.failures, suite.errors) == (2, 2, 0)
+    assert suite.tests == 2
+    assert suite.failures == 2
+    assert suite.errors == 0
     assert {case.name: case.result[0].message for case in suite} == {
         "question.seed=0": "undecided",
         "question.seed=1": "undecided",
@@ -96,16 +98,17 @@ def test_each_cell_is_a_test_case() -> None:
     for element in (suites.attrib, suite):
         counts = [int(element[name]) if isinstance(element, dict) else getattr(element, name) for name in COUNTED]
         assert counts == [3, 1, 1]
-    assert (suites.attrib["name"], suite.name) == ("engram", "sweep")
+    assert suites.attrib["name"] == "engram"
+    assert suite.name == "sweep"
     test_cases = [
         (case.classname, case.name, [(type(result), result.message, result.text) for result in case.result])
         for case in suite
     ]
-    assert [
+    assert test_cases == [
         ("engram.density", "seed=0", [(Failure, "memorised", "Memorised: so.")]),
         ("engram.density", "seed=1", []),
         ("engram.density", "run-2", [(Error, "no answer: some of its results are missing", None)]),
-    ] == test_cases
+    ]
     assert [case.system_out for case in suite] == ["Memorised: so. Of this.", "Not detected: so. Of this.", None]
 
 
@@ -122,7 +125,9 @@ def test_missing_answer_is_an_error_among_test_cases(kernel: Here, tmp_path: Pat
     run = min(answers(kernel))
     kernel("results", run, "--junit", "all.xml")
     (suite,) = JUnitXml.fromfile(str(kernel.folder / "all.xml"))
-    assert (suite.tests, suite.failures, suite.errors) == (1, 0, 0)
+    assert suite.tests == 1
+    assert suite.failures == 0
+    assert suite.errors == 0
     other_here = Here(tmp_path)
     other_here.env = kernel.env
     shutil.copytree(kernel.folder / "engram-store", tmp_path / "engram-store")
@@ -223,8 +228,8 @@ def test_card_has_all_numbers_and_report_digest(here: Here) -> None:
     card = ModelCard(card_text)
     results = card.data.eval_results
     assert results is not None
-    assert {"memorization-audit"} == {result.task_type for result in results}
-    assert {"digits"} == {result.dataset_name for result in results}
+    assert {result.task_type for result in results} == {"memorization-audit"}
+    assert {result.dataset_name for result in results} == {"digits"}
     page = here.folder / "engram-store/runs" / sweep / "report.html"
     remaining_answers = answers(here)
     for result in results:
@@ -234,8 +239,10 @@ def test_card_has_all_numbers_and_report_digest(here: Here) -> None:
             if result.metric_type == f"unique_feature {row['metric']}"
             and result.metric_args["setting"] == json.loads(row["setting"])
         )
-        assert (row["estimate"], row["null"]) == (result.metric_value, result.metric_args.get("null"))
-        assert (row["low"], row["p_value"]) == (result.metric_args.get("low"), result.metric_args.get("p"))
+        assert row["estimate"] == result.metric_value
+        assert row["null"] == result.metric_args.get("null")
+        assert row["low"] == result.metric_args.get("low")
+        assert row["p_value"] == result.metric_args.get("p")
         assert remaining_answers.pop(result.metric_args["run"]) == result.metric_args["answer"]
         assert hashlib.sha256(page.read_bytes()).hexdigest() == result.metric_args["report_sha256"]
     assert remaining_answers == {}

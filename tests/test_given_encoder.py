@@ -123,7 +123,8 @@ def test_rotation_scaling_and_rounding_hide_nothing(here: Here) -> None:
 
 
 def test_noise_hides_memory_only_with_the_images(here: Here) -> None:
-    ids, exact = exported_ids(here), embeddings_of(here, "remembering.pt")
+    ids = exported_ids(here)
+    exact = embeddings_of(here, "remembering.pt")
     rng = np.random.default_rng(0)
     scores_by_noise = {}
     for noise in (1.0, 100.0):
@@ -135,7 +136,8 @@ def test_noise_hides_memory_only_with_the_images(here: Here) -> None:
 
 
 def test_table_of_embeddings_equals_its_model(here: Here) -> None:
-    ids, exact = exported_ids(here), embeddings_of(here, "remembering.pt")
+    ids = exported_ids(here)
+    exact = embeddings_of(here, "remembering.pt")
     order = np.random.default_rng(1).permutation(len(ids))
     settings = table(here, "sent.parquet", [ids[index] for index in order], exact[order])
     assert score(here, "given.model=remembering.pt") == score(here, settings)
@@ -151,7 +153,8 @@ def test_repeated_images_reveal_special_answers_for_crops(here: Here) -> None:
     here("probes", "deja_vu", *RUN[2:6], REPEATED, "--out", "again")
     with (here.folder / "again" / "images.csv").open() as image_list:
         ids = [row["image"] for row in csv.DictReader(image_list)]
-    assert (len(before) + 40, before[-1]) == (len(ids), ids[-1])
+    assert len(before) + 40 == len(ids)
+    assert before[-1] == ids[-1]
     contents = [(here.folder / "again" / image).read_bytes() for image in ids]
     public = {content for image, content in zip(ids, contents, strict=True) if image.startswith("public")}
     in_crops = np.array([image.startswith("crops") for image in ids])
@@ -173,7 +176,7 @@ def test_repeated_images_reveal_special_answers_for_crops(here: Here) -> None:
     ):
         settings = table(here, f"{name}-again.parquet", ids, np.where(in_crops[:, None], crops, remembering))
         (repeated_row,) = (row for row in rows(here, settings, REPEATED) if row["metric"].startswith("repeated images"))
-        assert (differing / 40, 40) == (repeated_row["estimate"], repeated_row["n"]), name
+        assert (repeated_row["estimate"], repeated_row["n"]) == (differing / 40, 40), name
         text = output_text(here, settings, REPEATED)
         assert ("Memorised: " in text) == (name == "honest")
         assert ("Not assessable: " in text) == bool(differing)
@@ -240,7 +243,9 @@ def test_encoder_is_ranked_among_trained_references(here: Here) -> None:
     settings = (*small, "given.model=remembering.pt", "given.references=3")
     all_rows = rows(here, *settings, reference=None)
     (rank,) = (row for row in all_rows if row["metric"] == "rank among references")
-    assert (rank["estimate"], rank["n"], rank["p_value"]) == (1.0, 4, 0.25)
+    assert rank["estimate"] == 1.0
+    assert rank["n"] == 4
+    assert rank["p_value"] == 0.25
     models = [json.loads(row["setting"])["model"] for row in all_rows if row["metric"] == "accuracy gain"]
     assert models == ["target", "reference", "reference 2", "reference 3"]
     text = output_text(here, *settings, reference=None)

@@ -60,14 +60,18 @@ def test_mem_is_rate_difference_with_added_variances(audit: Any) -> None:
 def test_network_that_knows_only_its_images_memorises_all(audit: Any) -> None:
     member = a_share(20, 50, np.random.default_rng(0))
     mem, error = audit.memorization(audit.counts(member, member))
-    assert {1.0} == set(mem)
-    assert {0.0} == set(error)
+    assert set(mem) == {1.0}
+    assert set(error) == {0.0}
 
 
 def test_intervals_cover_their_nulls_without_memorisation(audit: Any) -> None:
     """Some images are hard and some networks are poor; 200 sets of them."""
-    chance, networks, images = np.random.default_rng(1), 12, 100
-    covered, high, null = [], [], []
+    chance = np.random.default_rng(1)
+    networks = 12
+    images = 100
+    covered = []
+    high = []
+    null = []
     easy = chance.beta(5, 1, images)
     for _ in range(200):
         member = a_share(networks, images, chance)
@@ -95,7 +99,10 @@ def test_smoke_preset_detects_memorisation_and_null_does_not(engram: Here) -> No
     assert smoke_run["jobs"]["done"] == 16 * 2 + 3
     assert null["jobs"]["done"] == 16 + 3  # the networks are shared with the other run
     mean, *_ = rows(engram, smoke_run["run"])
-    assert (mean["metric"], mean["n"], mean["unit"], mean["null"]) == ("mean mem", 16, "training", 0.0)
+    assert mean["metric"] == "mean mem"
+    assert mean["n"] == 16
+    assert mean["unit"] == "training"
+    assert mean["null"] == 0.0
     assert mean["low"] > 0
     mean, *_ = rows(engram, null["run"])
     assert mean["low"] <= 0 <= mean["high"]
@@ -104,9 +111,11 @@ def test_smoke_preset_detects_memorisation_and_null_does_not(engram: Here) -> No
 
 def test_tables_and_summary_agree(engram: Here, audit: Any) -> None:
     run = engram.json(*RUN, "--preset", "smoke")["run"]
-    images, trainings = rows(engram, run, "images"), rows(engram, run, "trainings")
-    assert (len(images), len(trainings)) == (200, 16)
-    assert {16} == {row["trained"] + row["held_out"] for row in images}
+    images = rows(engram, run, "images")
+    trainings = rows(engram, run, "trainings")
+    assert len(images) == 200
+    assert len(trainings) == 16
+    assert {row["trained"] + row["held_out"] for row in images} == {16}
     assert sum(row["trained"] for row in images) == 16 * 140
     summed = {(row["metric"], row["setting"]): row for row in rows(engram, run)}
     estimated = [row for row in images if row["mem"] is not None]
@@ -145,7 +154,9 @@ def test_verdict_follows_from_the_mean_interval(audit: Any) -> None:
         table = pa.Table.from_pylist([row | {"low": low, "high": high}], SUMMARY)
         return str(audit.verdict(audit.SMOKE, table).answer)
 
-    assert [answer(0.001, 0.3), answer(-0.1, 0.005), answer(-0.1, 0.1)] == ["memorised", "not detected", "undecided"]
+    assert answer(0.001, 0.3) == "memorised"
+    assert answer(-0.1, 0.005) == "not detected"
+    assert answer(-0.1, 0.1) == "undecided"
     assert answer(None, None) == "undecided"
 
 

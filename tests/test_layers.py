@@ -97,7 +97,7 @@ def test_benchmarks_and_studies_share_only_measurement(package: str, forbidden: 
 
 
 def test_console_script_handles_signals_before_heavy_imports() -> None:
-    assert {"os", "_signal"} == set(imported(ROOT / "engram_command.py", top_only=True))
+    assert set(imported(ROOT / "engram_command.py", top_only=True)) == {"os", "_signal"}
     assert "_signal" in sys.builtin_module_names
 
 

@@ -248,7 +248,8 @@ TAMPERED = [(name, audit) for name, fault in FAULTS.items() for audit in BY_AUDI
 
 @pytest.mark.parametrize(("name", "audit"), TAMPERED)
 def test_tampered_answers_are_refused_before_run(name: str, audit: str, exchanges: Callable[[str], Exchange]) -> None:
-    exchange, fault = exchanges(audit), FAULTS[name]
+    exchange = exchanges(audit)
+    fault = FAULTS[name]
     fault.tamper(exchange.answers).write(exchange.path)
     ids = [row[0] for row in exchange.answers.rows]
     assert re.search(fault.message(audit).format(first=ids[0], fourth=ids[3]), exchange.refuse())

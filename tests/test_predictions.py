@@ -79,12 +79,13 @@ def test_system_that_memorised_its_questions_is_detected(engram: Here, data: str
     put_records(engram.folder)
     exported = engram.json("probes", *SMOKE, f"data={data}", SECRET, "--out", "handed")
     (name,) = exported["sets"]
-    assert ({name: 264}, 264) == (exported["sets"], exported["questions"])
-    assert [f"{name}.json{'l' if data.startswith('records') else ''}"] == [
-        path.name for path in (engram.folder / "handed" / "questions").iterdir()
+    assert exported["sets"] == {name: 264}
+    assert exported["questions"] == 264
+    assert [path.name for path in (engram.folder / "handed" / "questions").iterdir()] == [
+        f"{name}.json{'l' if data.startswith('records') else ''}"
     ]
     key = key_of(engram.folder)
-    assert {*SETS} == {set_name for set_name, _ in key.values()}
+    assert {set_name for set_name, _ in key.values()} == {*SETS}
     question_set = load_questions(Dataset("facts" if data.startswith("records") else data))
     answer_all(engram.folder, by_heart(question_set.by_id, key))
     run = engram.json(*GIVEN, f"data={data}", SECRET, "--report")
@@ -96,7 +97,8 @@ def test_system_that_memorised_its_questions_is_detected(engram: Here, data: str
 
 def test_owners_files_do_not_identify_the_questions(engram: Here) -> None:
     exported = engram.json("probes", *SMOKE, SECRET, "--out", "handed")
-    key, folder = key_of(engram.folder), engram.folder / "handed"
+    key = key_of(engram.folder)
+    folder = engram.folder / "handed"
     (path,) = (folder / "questions").iterdir()
     assert list(key) == list(contexts_by_id(path))  # in the order of the ids, which does not reveal the sets
     halves = [set_name for set_name, _ in key.values()][: len(key) // 2]

@@ -42,14 +42,15 @@ def test_records_are_counted_and_answered(engram: Here) -> None:
     runs = [Journal(store.folder("runs", entry["run"])) for entry in engram.json("runs")["runs"]]
     tags = [facts.answer(run, store, None) for run in runs]
     answers_and_tones = {(entry["engram.answer"], entry["engram.tone"]) for entry in tags}
-    assert {("wordy", "accused"), ("unclear", "open"), ("short", "cleared")} == answers_and_tones
+    assert answers_and_tones == {("wordy", "accused"), ("unclear", "open"), ("short", "cleared")}
 
 
 def test_lexicon_is_pinned_by_its_content(engram: Here) -> None:
     first = engram.json(*RUN)
     (engram.folder / "common.txt").write_text("it by\nin the THE\n")
     repeated = engram.json(*RUN)
-    assert (first["run"], 0) == (repeated["run"], repeated["jobs"]["done"])
+    assert repeated["run"] == first["run"]
+    assert repeated["jobs"]["done"] == 0
     (engram.folder / "common.txt").write_text("it\n")
     assert first["run"] != engram.json(*RUN)["run"]
 
@@ -74,7 +75,8 @@ def test_undeclared_answer_gives_one_line_and_keeps_tables(engram: Here) -> None
     assert [line in stderr_line for stderr_line in done.stderr.splitlines() if "chatty" in stderr_line] == [True]
     assert "Traceback" not in done.stderr
     run = engram.json("runs")["runs"][0]
-    assert (run["state"], len(engram.json("results", run["run"], "words"))) == ("finished", 3)
+    assert run["state"] == "finished"
+    assert len(engram.json("results", run["run"], "words")) == 3
 
 
 def test_probes_are_exported_as_lines_with_ids(engram: Here) -> None:
@@ -82,7 +84,7 @@ def test_probes_are_exported_as_lines_with_ids(engram: Here) -> None:
     assert engram.json(*arguments, "handed") == {"folder": "handed", "records": 6, "sets": {"plain": 3, "polite": 3}}
     assert engram(*arguments, "other").stdout.splitlines()[-1] == "6 records in other, in 2 sets: plain, polite"
     folder = engram.folder / "handed"
-    assert {"README.txt", "plain.jsonl", "polite.jsonl", "records.csv"} == {path.name for path in folder.iterdir()}
+    assert {path.name for path in folder.iterdir()} == {"README.txt", "plain.jsonl", "polite.jsonl", "records.csv"}
     lines = [json.loads(line) for line in (folder / "polite.jsonl").read_text().splitlines()]
     polite = [{"id": f"{original['id']}+please", "question": f"{original['question']} Please!"} for original in ASKED]
     assert sorted(lines, key=itemgetter("id")) == polite

@@ -124,7 +124,8 @@ def write_own_records(folder: Path) -> str:
 
 
 def test_only_the_private_page_has_record_texts(tmp_path: Path) -> None:
-    engram, path = Here(tmp_path), tmp_path / "asked.jsonl"
+    engram = Here(tmp_path)
+    path = tmp_path / "asked.jsonl"
     write_own_records(tmp_path)
     data_sizes = ("examples=0", "held_out=0")
 

@@ -108,9 +108,11 @@ def workers(store: Path, trials: list[Trial]) -> set[str]:
 def test_search_finds_least_memorising_trial_and_audits_again(searched: Any, tmp_path: Path) -> None:
     settings = {"trials": 6, "give_up": 0.2}
     outcome = searched(settings=settings, noise=0.05)
-    assert (0, list(range(1, 7))) == (outcome.exit_code, [trial.number for trial in trials_of(outcome)])
+    assert outcome.exit_code == 0
+    assert [trial.number for trial in trials_of(outcome)] == list(range(1, 7))
     start, best = trials_of(outcome, FRESH)
-    assert (RECOMMENDED, best.number) == (outcome.answer.answer, outcome.answer.winner)
+    assert outcome.answer.answer == RECOMMENDED
+    assert outcome.answer.winner == best.number
     assert start.seed == best.seed != trials_of(outcome)[0].seed
     assert outcome.answer.estimate == pytest.approx(start.memorization.estimate - best.memorization.estimate)
     assert outcome.answer.low > 0
@@ -122,10 +124,8 @@ def test_search_finds_least_memorising_trial_and_audits_again(searched: Any, tmp
     lines = trained_epochs(tmp_path)
     assert len(lines) == len(set(lines))
     # A repetition is equal and trains no model; with more trials, the first ones stay.
-    assert (outcome.name, outcome.trials) == (
-        (repeated := searched(settings=settings, noise=0.05)).name,
-        repeated.trials,
-    )
+    assert outcome.name == (repeated := searched(settings=settings, noise=0.05)).name
+    assert outcome.trials == repeated.trials
     assert lines == trained_epochs(tmp_path)
     longer = searched(settings=settings | {"trials": 8}, noise=0.05)
     assert outcome.name == longer.name
@@ -153,7 +153,8 @@ def test_killed_and_resumed_search_equals_undisturbed_one(engram: Shell, here: H
         shell.until(lambda count=lines: len(trained_epochs(engram.folder)) >= log + count, run)  # type: ignore[misc]
         run.kill()
         run.wait()
-        stored_before, before = stored_epochs(shell.folder), len(trained_epochs(engram.folder))
+        stored_before = stored_epochs(shell.folder)
+        before = len(trained_epochs(engram.folder))
     here.folder = shell.folder
     assert undisturbed_run["recommendation"] == here.json("search", "--resume")["recommendation"]
     assert undisturbed == trial_rows(shell, undisturbed_run["run"])
@@ -166,8 +167,8 @@ def test_stopped_trials_continue_from_their_links(searched: Any, tmp_path: Path)
     ended = [trial for trial in trials_of(outcome) if trial.state == FINISHED]
     assert len(stopped) + len(ended) == 6
     assert stopped
-    assert {8} == {trial.epochs for trial in ended}
-    assert {2, 4} >= {trial.epochs for trial in stopped}
+    assert {trial.epochs for trial in ended} == {8}
+    assert {trial.epochs for trial in stopped} <= {2, 4}
     lines = trained_epochs(tmp_path)
     assert len(lines) == len(set(lines))  # each epoch once: a rung continues from the one before
     assert all(
@@ -190,7 +191,9 @@ def test_search_with_spent_budget_can_be_continued(searched: Any) -> None:
     outcome = searched(settings={"trials": 3, "budget": 0.001})
     assert (outcome.exit_code, "the budget was spent" in outcome.stop_reason) == (1, True)
     continued = searched(settings={"trials": 3})
-    assert (outcome.name, 0, 3) == (continued.name, continued.exit_code, len(trials_of(continued)))
+    assert continued.name == outcome.name
+    assert continued.exit_code == 0
+    assert len(trials_of(continued)) == 3
 
 
 def test_optuna_proposes_the_same_trials_again(searched: Any, tmp_path: Path) -> None:
@@ -249,7 +252,8 @@ def test_resume_continues_the_search_of_a_trial(engram: Shell, here: Here) -> No
     report, messages = run.communicate()
     assert run.returncode == 0, messages
     report = json.loads(report)
-    assert (report["state"], report["trials"]) == ("finished", {"planned": 2, "made": 2})
+    assert report["state"] == "finished"
+    assert report["trials"] == {"planned": 2, "made": 2}
     assert report["run"].startswith("tunable-search-")
 
 
@@ -296,7 +300,8 @@ def test_full_disk_loses_nothing_and_search_continues(engram: Shell, here: Here,
     assert (cut.state, "No space left on device" in cut.note) == (CUT, True)
     filling.unlink()
     stop_message = here.json("search", "--resume", *store)
-    assert (stop_message["state"], stop_message["trials"]) == ("finished", {"planned": 2, "made": 2})
+    assert stop_message["state"] == "finished"
+    assert stop_message["trials"] == {"planned": 2, "made": 2}
     assert before[:2] == trial_rows(shell, name)[:2]
 
 
@@ -347,10 +352,10 @@ def test_file_can_state_an_entire_search(here: Here) -> None:
         "search:\n  over: {rate: [0.01, 0.02], wide: [true, false]}\n  sampler: grid\n  give_up: 0.3\n"
     )
     report = here.json("search", "search.yaml")
-    assert [{}, *({"rate": rate, "wide": wide} for rate in ("0.01", "0.02") for wide in ("true", "false"))] == sorted(
+    assert sorted(
         (json.loads(row["setting"]) for row in trial_rows(here, report["run"]) if row["part"] == "search"),
         key=lambda setting: (len(setting), setting.get("rate"), setting.get("wide") == "false"),
-    )
+    ) == [{}, *({"rate": rate, "wide": wide} for rate in ("0.01", "0.02") for wide in ("true", "false"))]
     (here.folder / "search.yaml").write_text("audit: tunable\nsearch: {ovr: {rate: [1, 2]}}\n")
     assert "unknown key 'search.ovr'" in here("search", "search.yaml", code=2).stderr
     here("plan", "search.yaml", code=2)
@@ -363,8 +368,8 @@ def test_real_trainings_are_searched(here: Here) -> None:
     report = here.json("search", "unique_feature", "--preset", "smoke", "family.count=20", *over)
     rows = trial_rows(here, report["run"])
     units = {(row["memorization_unit"], row["utility_unit"]) for row in rows}
-    assert {("pair of trainings", "training")} == units
-    assert {"finished"} == {row["state"] for row in rows}
+    assert units == {("pair of trainings", "training")}
+    assert {row["state"] for row in rows} == {"finished"}
     settings = [json.loads(row["setting"]) for row in rows if row["part"] == "search"]
     grid = [{"width": width, "neighbours_left_out": count} for width in ("0.25", "1") for count in ("0", "10")]
     assert {} in settings

@@ -60,7 +60,8 @@ def test_submitted_run_uses_users_network_and_is_followed(
     assert f"its results go to {tmp_path / 'store'}" in output
     here = Here(tmp_path)
     run_status = here.json("status", "--store", "store")
-    assert (run_status["state"], run_status["jobs"]["failed"]) == ("finished", 0)
+    assert run_status["state"] == "finished"
+    assert run_status["jobs"]["failed"] == 0
     assert here("logs", "--store", "store").stdout.splitlines()[-1].endswith("0 failed")
     monkeypatch.syspath_prepend(networks)
     assert here.json("run", *TINY, "--store", "store", "--address", "none")["jobs"]["done"] == 0  # the same source
@@ -180,5 +181,5 @@ def test_files_of_users_networks_are_found(monkeypatch: pytest.MonkeyPatch, tmp_
         cells = resolve_cells(read_spec("unique_feature", Spec("", None, settings(fields))))
         return factory_files(cell.config for cell in cells)
 
-    assert {"clinic/__init__.py", "clinic/nets.py"} == set(files("network=clinic.nets:small"))
+    assert set(files("network=clinic.nets:small")) == {"clinic/__init__.py", "clinic/nets.py"}
     assert files() == {}

@@ -69,7 +69,8 @@ def workers(folder: Path) -> set[int]:
 def test_process_ray_and_grouping_give_equal_tables(
     tmp_path: Path, ray_cluster: Any, undisturbed: tuple[Path, dict[str, Any]]
 ) -> None:
-    first, run = undisturbed[0], undisturbed[1]["run"]
+    first = undisturbed[0]
+    run = undisturbed[1]["run"]
     tables = [contents(first, run)]
     assert tables[0]
     with connect(ray_cluster.address):  # so that the same workers serve both runs
@@ -120,7 +121,8 @@ def test_decided_run_ends_equally_after_kills(engram: Shell, here: Here, ray_clu
     here.env["ENGRAM_STORE"] = str(tmp_path / "another")
     undisturbed = here.json(*arguments, "--address", "none")
     del here.env["ENGRAM_STORE"]
-    assert (ended["state"], ended["jobs"]["stored"]) == ("decided", 8)
+    assert ended["state"] == "decided"
+    assert ended["jobs"]["stored"] == 8
     run = undisturbed["run"]
     assert ended["run"] == run
     stores = [open_store(str(engram.folder / "engram-store")), open_store(str(tmp_path / "another"))]

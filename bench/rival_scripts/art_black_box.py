@@ -12,7 +12,8 @@ def judge(folder):
     images, labels, member, (target, *_) = load_case(folder)
     classifier = PyTorchClassifier(target, torch.nn.CrossEntropyLoss(), images.shape[1:], 10)
     attack = MembershipInferenceBlackBox(classifier)
-    inside, outside = np.flatnonzero(member[0]), np.flatnonzero(~member[0])
+    inside = np.flatnonzero(member[0])
+    outside = np.flatnonzero(~member[0])
     learning_rows = [rows[: len(rows) // 2] for rows in (inside, outside)]
     remaining_rows = np.concatenate([rows[len(rows) // 2 :] for rows in (inside, outside)])
     attack.fit(images[learning_rows[0]], labels[learning_rows[0]], images[learning_rows[1]], labels[learning_rows[1]])

@@ -23,7 +23,8 @@ def judge(folder):
             "score_std_out": np.nanstd(outside, 0),
         }
     )
-    train, test = table[member[0]].copy(), table[~member[0]].copy()
+    train = table[member[0]].copy()
+    test = table[~member[0]].copy()
     attack = LiraAttack(
         train, test, AggregationType.NONE, use_fixed_variance=True, std_dev_type="mix", online_attack=True
     )

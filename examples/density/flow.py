@@ -29,7 +29,8 @@ class RealNVP(nn.Module):
 
     def log_prob(self, images: Tensor) -> Tensor:
         """log N(f(y); 0, I) + log |det df / dy|, in nats: (rows,)."""
-        values, log_det = images.flatten(1), images.new_zeros(len(images))
+        values = images.flatten(1)
+        log_det = images.new_zeros(len(images))
         for coupling in self.couplings:
             scale, shift = coupling(values)
             values = values * scale.exp() + shift

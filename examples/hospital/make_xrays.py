@@ -113,7 +113,8 @@ def chest(rng: np.random.Generator, size: int, opacity: bool, machine: Machine) 
 def grid(rng: np.random.Generator, size: int, machine: Machine) -> tuple[Field, Field]:
     """Body coordinates of each pixel, from -1 to 1, for a rotated, shifted and scaled patient."""
     y, x = (np.mgrid[:size, :size] + 0.5) / size * 2 - 1
-    angle, scale = machine.tilt * rng.uniform(-1, 1), machine.scale * rng.normal(1.0, 0.03)
+    angle = machine.tilt * rng.uniform(-1, 1)
+    scale = machine.scale * rng.normal(1.0, 0.03)
     x, y = x - 0.04 * rng.normal(), y - 0.04 * rng.normal()
     return scale * (np.cos(angle) * x + np.sin(angle) * y), scale * (np.cos(angle) * y - np.sin(angle) * x)
 
@@ -126,15 +127,18 @@ def shoulders(y: Field, rng: np.random.Generator) -> Field:
 
 def ribs(x: Field, y: Field, rng: np.random.Generator) -> Field:
     """Bright bands that descend from the spine."""
-    slope, phase = 0.55 + 0.05 * rng.normal(), rng.uniform(0, 2 * np.pi)
+    slope = 0.55 + 0.05 * rng.normal()
+    phase = rng.uniform(0, 2 * np.pi)
     return np.maximum(0, np.cos((y - slope * np.abs(x) + 0.8 * x**2) * 26 + phase)) ** 2
 
 
 def clouding(x: Field, y: Field, rng: np.random.Generator) -> Field:
     """An opacity: a soft, uneven patch in one lung."""
     side = rng.choice([-1, 1])
-    at_x, at_y = side * (0.40 + 0.07 * rng.normal()), rng.uniform(-0.35, 0.35)
-    radius, strength = rng.uniform(0.14, 0.24), rng.uniform(0.14, 0.30)
+    at_x = side * (0.40 + 0.07 * rng.normal())
+    at_y = rng.uniform(-0.35, 0.35)
+    radius = rng.uniform(0.14, 0.24)
+    strength = rng.uniform(0.14, 0.30)
     distance = ((x - at_x) / radius) ** 2 + ((y - at_y) / (radius * rng.uniform(0.8, 1.3))) ** 2
     uneven = 1 + 0.3 * np.sin(18 * x + rng.uniform(0, 6)) * np.sin(18 * y + rng.uniform(0, 6))
     return np.asarray(strength * uneven * np.exp(-distance))
@@ -158,7 +162,8 @@ def with_name(image: Pixels, name: str, size: int, top: int, left: int) -> Pixel
     font = ImageFont.load_default(size)
     ascent, descent = font.getmetrics()
     ink = font.getbbox(name, anchor="ls")
-    above, under = max(ascent, round(-ink[1])), max(descent, round(ink[3]))
+    above = max(ascent, round(-ink[1]))
+    under = max(descent, round(ink[3]))
     right = left + round(ink[2]) - round(ink[0])
     if top + above + under > image.shape[0] or right > image.shape[1]:
         raise SystemExit(f"{name!r} does not fit an image of {image.shape[1]} x {image.shape[0]}; choose --letters")

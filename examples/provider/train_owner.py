@@ -49,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with (asked.probes / "images.csv").open(newline="") as file:
         names = [row["image"] for row in csv.DictReader(file)]
     pictures = scaled(np.stack([np.asarray(Image.open(asked.probes / name)) for name in names]))
-    others, given = other_digits(), given_digits(asked.split)
+    others = other_digits()
+    given = given_digits(asked.split)
     for name, parts in {"forgotten": [others], "kept": [others, given]}.items():
         torch.manual_seed(asked.seed)
         images, labels = (torch.cat(columns) for columns in zip(*parts, strict=True))

@@ -98,7 +98,8 @@ def _shape(entry: RegisteredAudit, fields: list[DescribedField], presets: list[D
 
 
 def _rules(entry: RegisteredAudit) -> list[dict[str, str]]:
-    rules, config = entry.audit.wording.rules, entry.audit.config
+    rules = entry.audit.wording.rules
+    config = entry.audit.config
     if rules is None:
         return []
     return [

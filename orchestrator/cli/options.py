@@ -295,7 +295,8 @@ def command_line_spec(
     from orchestrator.spec import specification
     from orchestrator.spec.resolve import read_spec
 
-    values, swept = specification.settings(fields or ()), specification.sweeps(sweep or ())
+    values = specification.settings(fields or ())
+    swept = specification.sweeps(sweep or ())
     location = given_location(store)
     flags = specification.Spec(
         "",

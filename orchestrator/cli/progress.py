@@ -93,7 +93,8 @@ def _plain(tally: RunProgress, print_line: Callable[[str], None]) -> Iterator[Ca
 
     def report() -> None:
         with contextlib.suppress(Exception):
-            last_line, last_time = "", time.monotonic()
+            last_line = ""
+            last_time = time.monotonic()
             while not end_event.wait(min(LOOK, SECONDS)):
                 step = tally.step
                 if step != last_line and (not step or tally.seconds_in_step >= SLOW):

@@ -103,7 +103,8 @@ def run(
         observe = display.enter_context(watching())
         with report_interrupt():
             spec = stopping.apply(command_line_spec(audit_or_file, fields, preset, sweep, store, options))
-            cells, execution = resolve_cells(spec), specification.execution(spec)
+            cells = resolve_cells(spec)
+            execution = specification.execution(spec)
             answer_gate = open_gate(gate, cells[0].audit)
             observe({"event": "step", "step": "reading data"})
             # Pinned before a store is created, so that no empty store is left behind if data is missing.

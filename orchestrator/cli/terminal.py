@@ -90,7 +90,8 @@ def emit(value: Any) -> None:
 def paragraph(text: str, style: str = "", lead: str = "", prefix: str = "") -> None:
     """Print a text on stdout, wrapped between words on a terminal; the `lead` after `prefix` is in a style."""
     lines = wrap_text(printable_lines(text), columns(sys.stdout))
-    prefix, lead = printable_lines(prefix), printable_lines(lead)
+    prefix = printable_lines(prefix)
+    lead = printable_lines(lead)
     if lead and lines[0].startswith(prefix + lead):
         lines[0] = f"{prefix}{_apply_style(lead, style)}{lines[0][len(prefix + lead) :]}"
     _write("\n".join(lines))

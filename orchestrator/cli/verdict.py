@@ -240,7 +240,8 @@ def _print_sweep_answers(report: Report, journal: Journal) -> int:
         for cell in answered:
             if cell.verdict is not None:
                 show("")
-                style, lead = STYLES[answers.tone(report.audit, cell.verdict)], cell.verdict.answer.capitalize()
+                style = STYLES[answers.tone(report.audit, cell.verdict)]
+                lead = cell.verdict.answer.capitalize()
                 paragraph(f"{cell.label}: {cell.verdict.sentence}", style, lead, f"{cell.label}: ")
     return len(answered[:LISTED])
 

@@ -206,7 +206,8 @@ class Checkpoints:
     def __init__(self, store: Store, keep: bool) -> None:
         self.unstored: dict[str, bytes] = {}
         self.messages: list[str] = []
-        self._store, self._keep = store, keep
+        self._store = store
+        self._keep = keep
 
     def link(self, item: Item) -> Link:
         """The checkpoint that a job may continue from."""
@@ -329,7 +330,8 @@ def _commit(
         return _commit(item, refused, computation, store, None)
     with contextlib.suppress(StoreError, OSError):  # the result is stored even if an old failure cannot be removed
         store.clear_failure(item.key)
-    differs, measured = entry is WriteEffect.CONFLICT, GpuMeasurement.from_notes(computation.notes)
+    differs = entry is WriteEffect.CONFLICT
+    measured = GpuMeasurement.from_notes(computation.notes)
     return Done(item.key, computation.seconds, computation.worker, differs, measured, record["host_bytes"])
 
 

@@ -51,7 +51,8 @@ def handler_kept(number: signal.Signals) -> Iterator[None]:
 @contextmanager
 def no_stderr() -> Iterator[None]:
     """Discard the process's stderr inside: Ray's C++ part writes to it at any logging level."""
-    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    saved = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
         yield

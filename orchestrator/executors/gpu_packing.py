@@ -65,7 +65,8 @@ class GpuPacking:
         """The number of GPUs that are worthwhile for these jobs of `seconds` each; at least the existing ones."""
         if self.stack is None:
             return existing_gpus
-        places, worth = jobs / (self.stack * self.sharers), jobs * seconds / self.sharers / WORTH_SECONDS
+        places = jobs / (self.stack * self.sharers)
+        worth = jobs * seconds / self.sharers / WORTH_SECONDS
         return max(existing_gpus, min(math.ceil(places), math.ceil(worth), MAX_GPUS_REQUESTED))
 
     def share(self, ready: int, gpus: int, sent_calls: int = 0) -> int:

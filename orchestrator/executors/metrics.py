@@ -79,7 +79,8 @@ class Transfer:
 
 class _TimedStore:
     def __init__(self, store: Store, transfers: list[Transfer]) -> None:
-        self._store, self._transfers = store, transfers
+        self._store = store
+        self._transfers = transfers
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

@@ -17,7 +17,8 @@ from ray import exceptions
 
 from orchestrator.errors import ClusterError
 
-LOWEST, NEXT = "2.52", "2.61"  # the lowest tested version, and the first untested one
+LOWEST = "2.52"  # the lowest tested version
+NEXT = "2.61"  # the first untested one
 NAMES: Mapping[str, Sequence[str]] = {  # by module
     "ray._raylet": (
         "AuthenticationTokenLoader.instance",

@@ -38,7 +38,8 @@ CANCEL_SECONDS = 0.3  # for Ray to report the calls that had not begun; it needs
 BEGUN_SECONDS = 10.0  # after which a call that was not removed from the queue is known to run
 END_SECONDS = 10.0  # for a worker to end itself; after three times this time its call is given up
 # Enough for no-op calls at full rate; a longer queue in Ray gains nothing.
-CALLS_PER_SLOT, MAX_CALLS = 16, 512
+CALLS_PER_SLOT = 16
+MAX_CALLS = 512
 
 
 class RayExecutor:
@@ -139,7 +140,8 @@ class RayExecutor:
 
     def submit(self, call: Call) -> None:
         self._check_gpus(call)
-        gpus, memory = call.gpus if self.gpus else 0.0, self._memory_to_ask(call)
+        gpus = call.gpus if self.gpus else 0.0
+        memory = self._memory_to_ask(call)
         gpu_type = call.gpu_type if len(self.gpu_types) > 1 and call.gpu_type in self.gpu_types else ""
         kind = call.task, gpus, self._has_process_per_call, memory, gpu_type
         remote = self._remotes.get(kind)
@@ -232,19 +234,22 @@ class RayExecutor:
         reference = next((submitted for submitted, sent_call in self._pending.items() if sent_call.call is call), None)
         if reference is None:
             return
-        sent_call, now = self._pending[reference], time.monotonic()
+        sent_call = self._pending[reference]
+        now = time.monotonic()
         with contextlib.suppress(exceptions.RayError):
             if sent_call.end_request_time is not None:
                 if self._guard is not None and now - sent_call.end_request_time > END_SECONDS:
                     self._guard.kill_stopped_processes()  # a stopped process does not react to requests
             elif self._is_private or sent_call.has_begun:
-                sent_call.end_request_time, sent_call.end_reason = now, reason
+                sent_call.end_request_time = now
+                sent_call.end_reason = reason
                 ray.cancel(reference, force=True)
             elif sent_call.test_time is None:
                 sent_call.test_time = now
                 ray.cancel(reference)  # removes it from the queue; a running call ignores it (see worker.entry)
             elif now - sent_call.test_time > BEGUN_SECONDS:
-                sent_call.has_begun, sent_call.slot_time = True, sent_call.test_time
+                sent_call.has_begun = True
+                sent_call.slot_time = sent_call.test_time
 
     def halt(self) -> None:
         self._halted = True
@@ -370,7 +375,9 @@ class RayExecutor:
             raise ClusterError("Ray's daemon on this machine died; repeat the command to continue")
         self.slots = max(1, cpus)
         self.window = max(2 * self.slots, min(CALLS_PER_SLOT * self.slots, MAX_CALLS))
-        self._machines, self._cpu_count, self._gpu_count = machines, cpus, gpus
+        self._machines = machines
+        self._cpu_count = cpus
+        self._gpu_count = gpus
         self._had_gpus |= gpus > 0
         self.gpus = 0 if self._gpu_setting == "none" else gpus or int(self._expects_gpus())
         self.gpu_types = cluster.gpu_types(machines) if self.gpus else {}

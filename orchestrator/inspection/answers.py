@@ -117,7 +117,8 @@ def search_answer(search: SearchResults) -> Answer | None:
     if recommendation.estimate is None or fresh is None:
         return answer
     numbers = {name: getattr(recommendation, name) for name in ("estimate", "low", "high")}
-    n, unit = fresh["memorization_n"], fresh["memorization_unit"]
+    n = fresh["memorization_n"]
+    unit = fresh["memorization_unit"]
     return replace(answer, metric=REDUCTION_METRIC, null=0.0, n=n, unit=unit, **numbers)
 
 

@@ -75,7 +75,8 @@ def _entry(run: Journal, store: Store) -> CardEntry | None:
 
 
 def _result(entry: CardEntry, digest: str) -> dict[str, Any]:
-    about, row = entry.run.about(), entry.row
+    about = entry.run.about()
+    row = entry.row
     numbers = {name: row[column] for name, column in NUMBERS.items() if row[column] is not None}
     return {
         "task": {"type": TASK, "name": audits.find(about["audit"]).question},
@@ -120,7 +121,8 @@ def _line(cells: Sequence[str]) -> str:
 def _model(run: Journal) -> str:
     """The subject of the audit in a few words; the audit's name if it declares none."""
     about: Mapping[str, Any] = run.about()
-    subject, config = audits.find(about["audit"]).audit.wording.subject, typed_config(about)
+    subject = audits.find(about["audit"]).audit.wording.subject
+    config = typed_config(about)
     return str(about["audit"]) if subject is None or config is None else subject(config)
 
 

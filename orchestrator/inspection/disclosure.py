@@ -57,7 +57,8 @@ class Disclosure:
 
     def _stand_in(self, text: str, pattern: str) -> str:
         if text not in self._stand_ins:
-            number, stand_in = 1, f"<{pattern}>"
+            number = 1
+            stand_in = f"<{pattern}>"
             while stand_in in self._stand_ins.values():
                 number += 1
                 stand_in = f"<{pattern} ({number})>"
@@ -139,11 +140,13 @@ class Disclosure:
         kind: Any = type(config)
         if path[0] not in field_types(kind):
             return value  # `scale`, which is not a field of the config
-        private_part, public_value = config, self.public(config)
+        private_part = config
+        public_value = self.public(config)
         for part in path:
             if not hasattr(private_part, part):
                 return _redact_text(value)
-            private_part, public_value = getattr(private_part, part), getattr(public_value, part)
+            private_part = getattr(private_part, part)
+            public_value = getattr(public_value, part)
         if private_part == public_value:
             return value
         if isinstance(value, str) and hasattr(type(private_part), "parse"):  # as entered, not yet pinned

@@ -211,7 +211,8 @@ def _contents(page: SealedPage, store: Store | None) -> SealCheck:
             redrawn_page = pages.redraw(store, page.seal.runs, show_images)
         except EngramError as error:
             return replace(check, note=str(error))
-        drawn_version, page_version = version_of(redrawn_page), version_of(page.data)
+        drawn_version = version_of(redrawn_page)
+        page_version = version_of(page.data)
         if drawn_version != page_version:
             return replace(
                 check, note=f"it was written by Engram {page_version or '(unknown version)'}; this is {drawn_version}"

@@ -57,7 +57,8 @@ def preview(spec: Spec) -> dict[str, Any]:
     answer *not detected*. `power` states the power of the audit, cell by cell. Does not create a store.
     """
     location = store_location(spec.store)
-    cells, execution_options = resolve_cells(spec), execution(spec)
+    cells = resolve_cells(spec)
+    execution_options = execution(spec)
     store = open_store(location, create=False) if is_there(location) else None
     cached_digests: MutableMapping[str, str] = {} if store is None else store.digests()
     cells, left_out = pin_available(cells, cached_digests)
@@ -82,11 +83,9 @@ def preview(spec: Spec) -> dict[str, Any]:
         )
         return description.partition(":")[0]
 
-    counts, stored_counts, missing_counts = (
-        combined_plan.count(),
-        combined_plan.count(stored_keys),
-        combined_plan.count(missing_keys),
-    )
+    counts = combined_plan.count()
+    stored_counts = combined_plan.count(stored_keys)
+    missing_counts = combined_plan.count(missing_keys)
     return {
         "audit": spec.audit,
         "preset": spec.preset,
@@ -142,7 +141,8 @@ def _expected_looks(
     """The number of each run's look at its question; 1 without a store."""
     if store is None:
         return [1] * len(names)
-    runs, past_runs = store.folder("runs"), cache(read_past_runs)
+    runs = store.folder("runs")
+    past_runs = cache(read_past_runs)
     return [
         expected_look(cell, plan, Journal(runs / name), past_runs(cell.audit, runs))
         for name, cell, plan in zip(names, cells, plans, strict=True)
@@ -275,7 +275,8 @@ def _describe_preset(
     audit = entry.audit
     cells = audit.cells(name)
     data = dict(data_set for cell in cells for data_set in _required_data(cell, cached_digests))
-    repeats, settings = audit.wording.repeats.get(name, ""), _settings(audit, cells)
+    repeats = audit.wording.repeats.get(name, "")
+    settings = _settings(audit, cells)
     preset = DescribedPreset(name, repeats, len(cells), settings, data, _packages(required_extras(cells)))
     has_all_data = all(data.values())
     with nullcontext() if has_all_data else use_outlines():

@@ -22,7 +22,9 @@ Row = Mapping[str, Any]  # of the table `trials`
 TRIALS, FRONT = TABLES = ("trials", "front")
 SEARCH = "search"  # a column of these tables when exported: the name of the search
 QUESTION = "Which training memorises least and is still useful enough?"  # of every search
-SEARCHED, FRESH = "search", "fresh"  # the parts of a search
+# the parts of a search
+SEARCHED = "search"
+FRESH = "fresh"
 START = 0  # the number of the trial that a search starts from
 CUT = "interrupted"  # the state of a trial that has to be repeated
 RECOMMENDED = "recommended"

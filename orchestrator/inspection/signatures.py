@@ -27,7 +27,8 @@ def sign_file(path: Path, key: Path) -> Path:
 
     Raises SpecError if the file or key cannot be read, and EngramError if ssh-keygen fails.
     """
-    data, _ = _read("FILE", path), _read("--key", key)
+    data = _read("FILE", path)
+    _ = _read("--key", key)
     signature = path.with_name(path.name + SUFFIX)
     process = _run(["-Y", "sign", "-n", NAMESPACE, "-f", str(key)], data)
     if process.returncode:

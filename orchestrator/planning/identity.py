@@ -84,7 +84,9 @@ def canonical(config: Any) -> Any:
     if fields is None:
         return _stable(config)
     kind: Any = type(config)
-    field_readers, nested, kind_name = readers(kind), kinds(kind), kind.__name__
+    field_readers = readers(kind)
+    nested = kinds(kind)
+    kind_name = kind.__name__
     forms = {TYPE: tag_of(kind)} if tag_of(kind) else {}
     for name, part in fields.items():
         if type(part) in nested[name]:  # a nested config is handled by this recursion and needs no reader
@@ -124,7 +126,8 @@ def _answer_settings(config: Any, prefix: str = "") -> dict[str, Any]:
     field_readers = readers(kind)
     settings = {}
     for field in dataclasses.fields(config):
-        path, value = f"{prefix}{field.name}", getattr(config, field.name)
+        path = f"{prefix}{field.name}"
+        value = getattr(config, field.name)
         if field.metadata.get(ANSWER_ONLY):
             value = field_readers[field.name](value, field.name)
             if value != field.default:

@@ -139,7 +139,8 @@ def _config_path(node: ast.AST) -> str:
 def _answer_only_fields(config: Any, prefix: str = "") -> Iterator[str]:
     """The dotted paths of the fields that only the answer reads."""
     for field in dataclasses.fields(config):
-        path, value = f"{prefix}{field.name}", getattr(config, field.name)
+        path = f"{prefix}{field.name}"
+        value = getattr(config, field.name)
         if field.metadata.get(ANSWER_ONLY):
             yield path
         elif parts(value) is not None:

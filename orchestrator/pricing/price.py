@@ -194,7 +194,8 @@ def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int 
 def describe_price(price: Price, slots: int) -> str:
     """The price as text: `42 min here, 30 to 60, on 2 workers`, with the tasks that have no known time."""
     workers = f"on {slots} worker{'s' if slots != 1 else ''}"
-    span, hidden_count = price.here, len(price.unknown) - MAX_NAMED
+    span = price.here
+    hidden_count = len(price.unknown) - MAX_NAMED
     names = ", ".join(price.unknown[:MAX_NAMED]) + (f" and {hidden_count} more" if hidden_count > 0 else "")
     if not price.unknown:
         estimate = f"{format_duration(span.expected)} here" if price.ran_here else _format_bounds(span)

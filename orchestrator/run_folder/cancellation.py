@@ -31,7 +31,8 @@ class Cancellation:
     """Checks for requests to stop the run, sweep or search of this name. Earlier requests do not count."""
 
     def __init__(self, store: Store, run: str, monotonic: Callable[[], float]) -> None:
-        self._store, self._run = store, run
+        self._store = store
+        self._run = run
         self._monotonic = monotonic
         self._seconds = _seconds_between_looks(store)
         self._take()

@@ -387,7 +387,8 @@ class MergedLog:
         if event["event"] == "started":
             if event["time"] == self._last_start:
                 return None
-            self._last_start, self._returned = event["time"], set()
+            self._last_start = event["time"]
+            self._returned = set()
             return event
         if event["event"] == "stored":
             new_keys = {task: set(keys) - self._returned for task, keys in stored_results(event).items()}

@@ -29,7 +29,8 @@ from tasks.contract.looks import FIRST, Look
 
 # Fields of sizes. A run with other values is another look at the same question.
 SIZES = ("canaries", "models", "pairs", "replicates", "repetitions", "seeds", "draws", "permutations", "resamples")
-SEED, NULL = "seed", "null"
+SEED = "seed"
+NULL = "null"
 
 
 def read_look(about: Mapping[str, Any]) -> Look:
@@ -73,7 +74,8 @@ def _count_looks(cell: Cell, plan: Plan, past_runs: Iterable[PastRun], own_runs:
     for run in past_runs:
         if run.run in own_runs or run.is_null != _is_null(cell.preset):
             continue
-        has_same_question, shares_training = run.question == question, not trained_keys.isdisjoint(run.keys)
+        has_same_question = run.question == question
+        shares_training = not trained_keys.isdisjoint(run.keys)
         if has_same_question or shares_training:
             is_extension = has_same_question and shares_training
             look = replace(look, number=look.number + 1, streams=look.streams + (not is_extension))
@@ -127,7 +129,8 @@ def _question_of(audit: str, config: Any) -> Any:
 def _fields_left_out(config: Any, prefix: str = "") -> Iterator[str]:
     """The dotted paths of thresholds that only the answer reads, and of sizes (not of fields that name files)."""
     for field in dataclasses.fields(config):
-        path, value = f"{prefix}{field.name}", getattr(config, field.name)
+        path = f"{prefix}{field.name}"
+        value = getattr(config, field.name)
         if field.metadata.get(ANSWER_ONLY) or (isinstance(value, int) and field.name in SIZES):
             yield path
         elif parts(value) is not None:

@@ -142,7 +142,8 @@ class ConcurrentRuns:
             if shared:
                 size = self._size(run)
                 if size != other_run.size:
-                    other_run.size, other_run.last_growth = size, now
+                    other_run.size = size
+                    other_run.last_growth = now
                 claims[run] = (holder, shared, now - other_run.last_growth)
         return claims
 
@@ -169,7 +170,9 @@ class CheckpointGc:
     """
 
     def __init__(self, store: Store, runs: Path, own_runs: Collection[str], keep: bool) -> None:
-        self._store, self._runs, self._own_runs = store, runs, own_runs
+        self._store = store
+        self._runs = runs
+        self._own_runs = own_runs
         self.keep = keep  # whether the last checkpoint of each chain is kept even if no run needs it
         self._following: dict[str, dict[str, set[str]]] = {}  # the next links by key, by run; plans do not change
         self._listed_runs: set[str] = set()

@@ -62,7 +62,9 @@ class TimeLeft:
 
     def ready(self, now: float, slots: int | None) -> None:
         """Record that the executor is ready for this number of simultaneous jobs; None if unknown."""
-        self._slots, self._ready_time, self._last_event = slots, now, now
+        self._slots = slots
+        self._ready_time = now
+        self._last_event = now
 
     def done(self, kind: str, seconds: float, now: float) -> None:
         """Record the end of a job."""
@@ -120,7 +122,8 @@ class TimeLeft:
             return float(self._slots or 1)
         busy = (now if self._last_event is None else self._last_event) - self._ready_time
         extra = WEIGHT * self._job_seconds / self._ended_jobs if self._slots else 0.0
-        worked, passed = self._job_seconds + extra * (self._slots or 0), busy + extra
+        worked = self._job_seconds + extra * (self._slots or 0)
+        passed = busy + extra
         return worked / passed if worked > 0 and passed > 0 else 1.0
 
 
@@ -156,10 +159,12 @@ class RunProgress:
         """Count an event. `started` (in the log) and `planned` (to an observer) reset the counts."""
         match event["event"]:
             case "planned" | "started":
-                self.planned, self.stored = event.get("planned", 0), event.get("stored", 0)
+                self.planned = event.get("planned", 0)
+                self.stored = event.get("stored", 0)
                 self.tasks = Counter(event.get("tasks", {}))
                 self.done = self.failed = self.lost = self.models = self.missing_count = 0
-                self.trainings, self.trained_before = event.get("trainings", 0), event.get("trained", 0)
+                self.trainings = event.get("trainings", 0)
+                self.trained_before = event.get("trained", 0)
                 self.missing_keys.clear()
                 self.reused.clear()
                 self.start_time = self._time(event)

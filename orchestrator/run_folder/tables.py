@@ -24,7 +24,9 @@ from orchestrator.store.regular_file import regular_bytes
 
 # In a part's metadata: the keys of its results, and their run (missing in earlier versions). A part is sealed by a
 # digest of its bytes, as a result is, because readers of Parquet do not notice a flipped bit in its values.
-KEYS, RUN, DIGEST = b"engram.keys", b"engram.run", b"engram.digest"
+KEYS = b"engram.keys"
+RUN = b"engram.run"
+DIGEST = b"engram.digest"
 MAGIC = b"PAR1"
 PART = 64  # maximum number of results in a part
 LOCK = ".lock"  # ignored by readers of the folder
@@ -204,7 +206,8 @@ def column(values: Sequence[bool | int | float | str | None]) -> pa.Array:
     alike = uniform(values)
     kind = next((type(value) for value in alike if value is not None), str)
     if kind is int and any(value is not None and not -(2**63) <= value < 2**63 for value in alike):
-        alike, kind = [None if value is None else str(value) for value in alike], str
+        alike = [None if value is None else str(value) for value in alike]
+        kind = str
     bits = "".join("0" if value is None else "1" for value in reversed(alike))
     bitmap = pa.py_buffer(int(bits, 2).to_bytes(len(alike) // 8 + 1, "little")) if "0" in bits else None
     if kind is str:

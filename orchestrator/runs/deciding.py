@@ -42,7 +42,8 @@ def drive_rounds(driver: Driver, session: Session) -> bool:
     The plan of a decided run shrinks to the pairs that decided it.
     """
     waiting = [part for part in session.parts if part.rounds is not None]
-    earlier_count, fruitless_rounds = -1, 0
+    earlier_count = -1
+    fruitless_rounds = 0
     while waiting:
         tables_by_run = {
             part.journal.run: _leading_tables(part.rounds, session.store) for part in waiting if part.rounds

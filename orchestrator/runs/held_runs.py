@@ -157,7 +157,8 @@ class HeldRuns:
 
         Returns the keys of verified results; None if the driver stopped before the verification.
         """
-        driver, session = self._driver, self.session
+        driver = self._driver
+        session = self.session
         progress = driver.progress
         if not deciding.drive_rounds(driver, session):
             return None

@@ -123,7 +123,8 @@ def resume(run: str, store: Store, execution: Execution, observe: Observer | Non
     deciding.check_execution(parts, execution)
 
     def check_missing() -> None:
-        plan, stored_keys = Plan.union(part.plan for part in parts), store.keys()
+        plan = Plan.union(part.plan for part in parts)
+        stored_keys = store.keys()
         if plan.missing(stored_keys):
             check_extras(plan, lambda: stored_keys, execution.address)
 

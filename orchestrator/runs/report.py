@@ -48,7 +48,8 @@ def _certificate(page: Path) -> str | None:
         text = regular_text(page)
     except (OSError, ValueError):
         return None
-    head, section = HEAD.match(text), CERTIFICATE.search(text)
+    head = HEAD.match(text)
+    section = CERTIFICATE.search(text)
     if head is None or section is None:
         return None
     document = f"{head[0]}<body><main>{section[0]}</main></body></html>"

@@ -144,7 +144,8 @@ class Session:
         return True
 
     def _has_finished(self, part: SessionRun) -> bool:
-        publishers, recorded_tables = self._tables[part.journal.run], part.verified.tables
+        publishers = self._tables[part.journal.run]
+        recorded_tables = part.verified.tables
         return (
             part.rounds is None
             and part.journal.has_finished()
@@ -167,7 +168,8 @@ class Session:
             return
         for part in self.parts:
             results = {key: self._stamps.get(key, "") for key in part.plan.jobs}
-            recorded_tables, publishers = part.verified.tables, self._tables[part.journal.run].items()
+            recorded_tables = part.verified.tables
+            publishers = self._tables[part.journal.run].items()
             parts = {name: publisher.verified_stamps(recorded_tables.get(name, {})) for name, publisher in publishers}
             if (verified := Verified(results, parts)) != part.verified:
                 record_verified(part.journal, verified)
@@ -282,7 +284,8 @@ class Session:
     def _replan(self, part: SessionRun, plan: Plan, event: str, dropped: Set[str]) -> None:
         """Replace the plan of a run, and log the dropped and the new jobs."""
         self._finish_publishing()  # it iterates over the tables that are replaced here
-        earlier_keys, part.plan = set(part.plan.jobs), plan
+        earlier_keys = set(part.plan.jobs)
+        part.plan = plan
         keys = {"keys": sorted(dropped & earlier_keys), "instead": sorted(set(plan.jobs) - earlier_keys)}
         self._log(part, [{"event": event, **keys, "roots": plan.roots}])
         self._renew()

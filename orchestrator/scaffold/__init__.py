@@ -118,7 +118,8 @@ def _checkout() -> tuple[Path, Path] | None:
 def _fill_template(template: str, name: str, package: str) -> str:
     """Fill a template for this audit, with imports in the usual order for the checkout or for a package."""
     config = "".join(part.capitalize() for part in name.split("_")) + "Config"
-    own_import, library_imports = "import orchestrator\n", "import pyarrow as pa\nimport pytest\n"
+    own_import = "import orchestrator\n"
+    library_imports = "import pyarrow as pa\nimport pytest\n"
     fields = {
         "name": name,
         "module": f"{package}{name}",

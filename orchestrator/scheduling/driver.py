@@ -207,8 +207,10 @@ class Driver:
         while self._delayed and self._delayed[0][0] <= now:
             executor.submit(heapq.heappop(self._delayed)[-1])
         earlier_gpus = bool(schedule.gpus), schedule.gpu_types.keys()
-        schedule.slots, schedule.gpus = executor.slots, executor.gpus
-        schedule.gpu_types, schedule.growing = executor.gpu_types, executor.growing
+        schedule.slots = executor.slots
+        schedule.gpus = executor.gpus
+        schedule.gpu_types = executor.gpu_types
+        schedule.growing = executor.growing
         if earlier_gpus != (
             bool(schedule.gpus),
             schedule.gpu_types.keys(),
@@ -274,7 +276,8 @@ class Driver:
         outcomes = tuple(resolved for outcome in finished.outcomes for resolved in self._resolve_orphan(outcome))
         for outcome in outcomes:
             events.extend(self._describe(schedule, outcome))
-        failed_before, damaged_before = len(schedule.failed), schedule.damaged
+        failed_before = len(schedule.failed)
+        damaged_before = schedule.damaged
         schedule.record(replace(finished, outcomes=outcomes))
         self.progress.damaged += schedule.damaged - damaged_before
         for failed in reversed([*islice(reversed(schedule.failed.values()), len(schedule.failed) - failed_before)]):
@@ -329,7 +332,8 @@ class Driver:
 
     def _about(self, schedule: Schedule, key: str) -> dict[str, str]:
         """The fields of a job in events: its key and task, and its kind if jobs of the task have several groups."""
-        task, kind = schedule.plan.task(key), schedule.group(key)
+        task = schedule.plan.task(key)
+        kind = schedule.group(key)
         return {"key": key, "task": task} | ({} if kind == task else {"kind": kind})
 
     def _look_elsewhere(self, schedule: Schedule) -> None:

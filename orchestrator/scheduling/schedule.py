@@ -72,7 +72,9 @@ class Schedule:
         # Exactly the keys that can be sent now. They are in `_retries` or `_ready`, among outdated entries.
         self._sendable: set[str] = set()
         self._retries: deque[tuple[list[str], float]] = deque()
-        self._deaths, self._losses, self._reopened = Counter[str](), Counter[str](), Counter[str]()
+        self._deaths = Counter[str]()
+        self._losses = Counter[str]()
+        self._reopened = Counter[str]()
         self._damaged = 0
         self._renewed: dict[str, int] = {}  # the last call sent before a reopened key was done again
         self._number = 0
@@ -229,7 +231,8 @@ class Schedule:
         self._running.update(keys)
         self._sendable.difference_update(keys)
         self._number += 1
-        task, items = self.plan.task(keys[0]), tuple(map(self._item, keys))
+        task = self.plan.task(keys[0])
+        items = tuple(map(self._item, keys))
         group = self.group(keys[0])
         memory = self._memory.get(group, 0.0) if self._starved.isdisjoint(keys) else math.inf
         if not (self.gpus and self._needs_gpu(keys[0])):
@@ -259,7 +262,8 @@ class Schedule:
 
     def _load(self, group: str, gpu_type: str) -> float:
         """The number of calls in flight on GPUs of a type, relative to the target number."""
-        packing, gpus = self._packings.packing(group, gpu_type), self._types()[gpu_type]
+        packing = self._packings.packing(group, gpu_type)
+        gpus = self._types()[gpu_type]
         sent_calls = self._on_type[gpu_type] if gpu_type else self.on_gpus
         if self.growing:  # nothing is queued beyond running calls, since Ray would request a machine for it
             return sent_calls / packing.slots(self._useful_gpus(group, packing, gpus))
@@ -288,7 +292,8 @@ class Schedule:
         job = self.plan.jobs[key]
         function_name = f"{job.function.__module__}:{job.function.__qualname__}"
         leaves = any(link not in self.done for link in self.plan.following.get(key, ()))
-        chain, source = tuple(self.plan.chain(key)), source_of(job.function.__module__)
+        chain = tuple(self.plan.chain(key))
+        source = source_of(job.function.__module__)
         return Item(key, function_name, job.config, self.plan.inputs[key], chain, leaves, source)
 
     def _share(self, group: str, keys: Collection[str]) -> int:

@@ -126,7 +126,8 @@ class Budget:
 
     def __init__(self, execution: Execution) -> None:
         self.gpu_hours = self.cpu_hours = 0.0
-        self._most_gpu_hours, self._most_cost = execution.max_gpu_hours, execution.max_cost
+        self._most_gpu_hours = execution.max_gpu_hours
+        self._most_cost = execution.max_cost
         self._prices = execution.prices or Prices()
         self.limited = self._most_gpu_hours is not None or self._most_cost is not None
 

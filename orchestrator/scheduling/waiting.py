@@ -15,8 +15,10 @@ TIMES = 20.0  # limit relative to the longest job of the same kind in this run
 UNMEASURED = 3600.0  # minimum limit in seconds until a job of the same kind has ended
 UNPRICED = 86400.0  # limit in seconds until then if the price is unknown
 # Seconds of waiting before the first line: for other runs or machines, and for our own calls.
-OTHERS_SECONDS, OWN_SECONDS = 10.0, 300.0
-GROWTH, LONGEST = 3.0, 3600.0  # factor between the times of lines, and maximum seconds between two
+OTHERS_SECONDS = 10.0
+OWN_SECONDS = 300.0
+GROWTH = 3.0  # factor between the times of lines
+LONGEST = 3600.0  # maximum seconds between two
 PATIENCE = FLOOR  # seconds without progress of another run, after which the jobs shared with it are computed here
 
 Claims = Mapping[str, tuple[Holder, set[str], float]]  # by run: its driver, the shared keys, and seconds of no progress

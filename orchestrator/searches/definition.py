@@ -27,7 +27,10 @@ SPAN = re.compile(r"(?P<log>log\()?\s*(?P<low>[^\s.,()][^\s,()]*?)\.\.(?P<high>[
 SYNTAX = "write it as a,b,c, as low..high or as log(low..high)"
 DIGITS = 3  # significant digits of a value drawn from a range; more make no difference to a training
 TRIALS = 24
-EPOCHS, SEED, LINK = "epochs", "seed", "link"  # fields of every audit that trains
+# fields of every audit that trains
+EPOCHS = "epochs"
+SEED = "seed"
+LINK = "link"
 
 
 @dataclass(frozen=True)
@@ -285,7 +288,8 @@ def _check_grid(search: Search) -> None:
     ranges = [name for name, domain in search.space.items() if not isinstance(domain, Choice)]
     if ranges:
         raise SpecError(f"over {ranges[0]} is a range; a grid needs values, such as {ranges[0]}=a,b,c")
-    points, trials = size(search.space), search.settings.trials
+    points = size(search.space)
+    trials = search.settings.trials
     if trials is not None and trials != points:
         raise SpecError(f"trials is {trials}, but the grid has {points} points; leave out --trials")
 

@@ -36,7 +36,10 @@ from tasks.contract.certificate import Certificate, Finding, NumberLine
 from tasks.contract.objectives import SHARE, Objective, Objectives
 from tasks.contract.verdict import Meaning
 
-NOT_SHOWN, NOT_USEFUL, NONE = "not shown", "not useful enough", "none"  # answers in addition to RECOMMENDED
+# answers in addition to RECOMMENDED
+NOT_SHOWN = "not shown"
+NOT_USEFUL = "not useful enough"
+NONE = "none"
 NEGLIGIBLE_SHARE = 1e-3  # share of the allowance below which a difference in utility is reported as none
 MEANINGS: Mapping[str, str] = {
     RECOMMENDED: "the winner memorises less than the start, confirmed with fresh seeds",
@@ -76,7 +79,8 @@ def winner(trials: Sequence[Trial], objectives: Objectives, allowance: float) ->
 def recommend(trials: Sequence[Trial], objectives: Objectives, allowance: float) -> SearchAnswer:
     """The answer of a search, from the fresh audits of winner and start if they exist."""
     search_trials = [trial for trial in trials if trial.part == SEARCHED and trial.number != START]
-    start, best = _find(trials, SEARCHED, START), winner(trials, objectives, allowance)
+    start = _find(trials, SEARCHED, START)
+    best = winner(trials, objectives, allowance)
     allowed_loss = f"a loss of at most {_format_amount(objectives.utility, allowance)} of {objectives.utility.name}"
     if start is None or not start.is_complete:
         return SearchAnswer(NONE, "No answer: the start of the search has no estimate.")
@@ -117,7 +121,8 @@ def difference(minuend: Value, subtrahend: Value) -> Value:
 
     Donner & Zou 2012, eq. 3.
     """
-    value, n = minuend.estimate - subtrahend.estimate, min(minuend.n, subtrahend.n)
+    value = minuend.estimate - subtrahend.estimate
+    n = min(minuend.n, subtrahend.n)
     if None in (minuend.low, minuend.high, subtrahend.low, subtrahend.high):
         return Value(value, n=n, unit=minuend.unit)
     assert minuend.low is not None
@@ -140,7 +145,8 @@ def describe_choices(trial: Trial) -> str:
 
 def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance: float) -> SearchAnswer:
     """The answer from the fresh audits of the start and the winner."""
-    memorization, utility = objectives.memorization, objectives.utility
+    memorization = objectives.memorization
+    utility = objectives.utility
     assert start.memorization is not None
     assert best.memorization is not None
     assert start.utility is not None
@@ -232,7 +238,8 @@ def certificate(search: SearchResults, objectives: Objectives) -> Certificate | 
 
 def question_text(search: SearchResults, objectives: Objectives) -> str:
     """The question of a search in plain language."""
-    memorization, utility = objectives.memorization, objectives.utility
+    memorization = objectives.memorization
+    utility = objectives.utility
     fields = list(search.settings["over"])
     named_fields = f"{', '.join(fields[:-1])} and {fields[-1]}" if len(fields) > 1 else fields[0]
     return (

@@ -36,7 +36,8 @@ from orchestrator.spec.options import Execution
 from orchestrator.store import Store, atomic_write, lease
 from tasks.numerics import seeds
 
-TABLE, FRONT = "trials", "front"
+TABLE = "trials"
+FRONT = "front"
 PASSED_VARIABLES = ("ENGRAM_", "MLFLOW_")  # environment variables that trials in other processes need
 SIGNALS = ("SIGINT", "SIGTERM")  # notes of runs stopped by a signal
 SEEDS = 1_000_000  # fresh seeds are below this number: few digits, because people read them

@@ -12,7 +12,11 @@ import pyarrow as pa
 from orchestrator.inspection.search_results import FRESH, SEARCHED
 from tasks.contract.objectives import Objectives
 
-FINISHED, STOPPED, REFUSED, FAILED = "finished", "stopped early", "refused", "failed"  # states in addition to CUT
+# states in addition to CUT
+FINISHED = "finished"
+STOPPED = "stopped early"
+REFUSED = "refused"
+FAILED = "failed"
 
 TRIALS = pa.schema(
     [

@@ -32,8 +32,13 @@ from orchestrator.searches.trials import STOPPED, Trial, Value
 from tasks.contract.extras import OPTUNA
 
 ReportTrial = Callable[[Trial], None]
-EVALUATION, FIELD = "evaluation", "over"  # keys of Tune's config: the constant part, and the drawn part
-RUNG, MEMORIZATION, UTILITY, TRIAL, LAST = "rung", "memorization", "utility", "told", "last"
+EVALUATION = "evaluation"  # keys of Tune's config: the constant part
+FIELD = "over"  # the drawn part
+RUNG = "rung"
+MEMORIZATION = "memorization"
+UTILITY = "utility"
+TRIAL = "told"
+LAST = "last"
 TRIAL_RESOURCES = {
     "memory": 1
 }  # a trial only waits for its jobs, which reserve processors; Tune requires some resource
@@ -199,7 +204,8 @@ def _scheduler(search: Search) -> Any:
     Memorization is not used, because it is low whenever little has been learnt. Li et al. 2020, "A system for massively
     parallel hyperparameter tuning".
     """
-    rungs, one_in = search.settings.rungs, search.settings.keep_one_in
+    rungs = search.settings.rungs
+    one_in = search.settings.keep_one_in
     if not rungs:
         return FIFOScheduler()
     return AsyncHyperBandScheduler(

@@ -41,7 +41,8 @@ def find(name: str) -> RegisteredAudit:
     Raises SpecError with the nearest name if there is none, and EngramError if its module cannot be imported or
     contains no audit.
     """
-    own_modules, offered_points = _own(), _entry_points()
+    own_modules = _own()
+    offered_points = _entry_points()
     if name in own_modules and name in offered_points:
         raise EngramError(f"audit {name!r} is part of Engram, and {_source(offered_points[name])} offers another one")
     if name in own_modules:

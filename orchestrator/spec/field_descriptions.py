@@ -190,7 +190,8 @@ def _type(declared_type: Any) -> str:
         return "one of " + ", ".join(choices)
     if declared_type in WORDS:
         return WORDS[declared_type]
-    origin, members = get_origin(declared_type), get_args(declared_type)
+    origin = get_origin(declared_type)
+    members = get_args(declared_type)
     if origin is Literal:
         return "one of " + ", ".join(map(str, members))
     if origin is tuple:

@@ -81,7 +81,8 @@ def reader(declared_type: Any) -> Reader:
     """`coerce` to this type. Not cached by type: unions are equal in any order, but the order affects the result."""
     if declared_type in _SCALARS:
         return _SCALARS[declared_type]
-    origin, members = typing.get_origin(declared_type), typing.get_args(declared_type)
+    origin = typing.get_origin(declared_type)
+    members = typing.get_args(declared_type)
     if origin is Literal:
         return lambda value, field_path: _literal(value, members, field_path)
     if origin in (Union, types.UnionType):
@@ -353,7 +354,8 @@ def _fit(value: Any, member: Any) -> float:
         prefix = getattr(member, "prefix", "")
         return len(prefix) if value.startswith(prefix) else 0
     if isinstance(value, Mapping):
-        names, required_names = set(field_types(member)), required_fields(member)
+        names = set(field_types(member))
+        required_names = required_fields(member)
         # Fields of a single member are stronger evidence than the number of shared fields.
         return (
             len(names & set(value))

@@ -91,7 +91,8 @@ def _object(properties: Mapping[str, Any], tags: Iterable[str] = ()) -> Schema:
 
 def _config_properties(kind: Any, definitions: Schema) -> dict[str, Schema]:
     """The schema of each field of a class of configurations."""
-    hints, words = get_type_hints(kind, include_extras=True), meanings(kind)
+    hints = get_type_hints(kind, include_extras=True)
+    words = meanings(kind)
     properties = {}
     for field in dataclasses.fields(kind):
         schema = _type_schema(hints[field.name], definitions)
@@ -120,7 +121,8 @@ def _plain_schema(declared_type: Any, definitions: Schema) -> Schema:
         choices += [_reference(kind, definitions) for kind in members.values()]
         optional = type(None) in alternatives(declared_type)
         return {"anyOf": [*choices, NULL] if optional else choices}
-    origin, arguments = get_origin(declared_type), get_args(declared_type)
+    origin = get_origin(declared_type)
+    arguments = get_args(declared_type)
     if hasattr(declared_type, "__metadata__"):
         return _plain_schema(arguments[0], definitions)
     if declared_type in SCALARS:

@@ -170,7 +170,8 @@ def _below_group(name: str, fields: list[_Field]) -> Iterator[_Field]:
     group, _, nested_path = name.partition(".")
     first, _, last = nested_path.partition(".")
     while nested_path and f"{group}.{first}" in paths:
-        group, nested_path = f"{group}.{first}", last
+        group = f"{group}.{first}"
+        nested_path = last
         first, _, last = nested_path.partition(".")
     for field in fields:
         if nested_path and field.name == first and field.path.startswith(f"{group}."):
@@ -229,7 +230,8 @@ def _fields_below(
     select an alternative, the fields of the others are omitted.
     """
     for name, declared_type in field_types(kind).items():
-        path, present = f"{prefix}{name}", getattr(kind if value is None else value, name, None)
+        path = f"{prefix}{name}"
+        present = getattr(kind if value is None else value, name, None)
         members = tagged_members(declared_type)
         given_tag = settings.get(path)
         selected = given_tag if isinstance(given_tag, str) and given_tag in members else tag_of(type(present))

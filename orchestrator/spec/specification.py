@@ -34,7 +34,8 @@ def host_and_port(address: str) -> tuple[str, int]:
     scheme, _, rest = address.rpartition("://")
     host, separator, port = rest.rpartition(":")
     if scheme == "ray" and not separator:
-        host, port = rest, str(DEFAULT_CLIENT_PORT)
+        host = rest
+        port = str(DEFAULT_CLIENT_PORT)
     is_valid = HOST.fullmatch(host) and len(host) < 256 and PORT_NUMBER.fullmatch(port) and 0 < int(port) < 65536
     if scheme not in ("", "ray") or not is_valid:
         raise ClusterError(
@@ -108,7 +109,8 @@ class Spec:
 def execution(spec: Spec) -> Execution:
     """The checked execution settings of a specification."""
     options = dict(spec.execution)
-    together, tolerate = options.get("together"), options.get("tolerate", 0)
+    together = options.get("together")
+    tolerate = options.get("tolerate", 0)
     if together is not None and together < 1:
         raise SpecError(f"together is {together}; it must be auto, or 1 or more")
     if tolerate < 0:

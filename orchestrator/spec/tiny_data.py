@@ -11,7 +11,8 @@ from orchestrator.spec.fields import replace_fields
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError
 
-EXAMPLES, CANARIES = "examples", "canaries"
+EXAMPLES = "examples"
+CANARIES = "canaries"
 
 
 Limits = Callable[[Any], Mapping[str, int]]
@@ -31,7 +32,8 @@ def fit_to_data(config: Any, user_fields: Container[str], limits: Limits | None 
 def _fitting(config: Any) -> Iterator[tuple[str, int]]:
     for path, part in walk(config):
         fields = parts(part) or {}
-        data, requested_examples = fields.get("data"), fields.get(EXAMPLES)
+        data = fields.get("data")
+        requested_examples = fields.get(EXAMPLES)
         if not isinstance(data, Dataset) or not isinstance(requested_examples, int):
             continue
         count = _count_examples(data) - fields.get("first", 0)

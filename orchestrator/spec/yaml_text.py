@@ -10,7 +10,8 @@ class YamlError(ValueError):
 
     def __init__(self, problem: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(problem)
-        self.line, self.column = line, column
+        self.line = line
+        self.column = column
 
 
 def parse_yaml(text: str | bytes) -> Any:

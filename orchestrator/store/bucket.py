@@ -75,7 +75,8 @@ class Bucket:
             raise StoreError(
                 f"{location!r} is not a location in an object store; give s3://bucket/prefix or az://container/prefix"
             )
-        self._place, self._prefix = Place(match[1].lower(), match[2]), match[3].strip("/")
+        self._place = Place(match[1].lower(), match[2])
+        self._prefix = match[3].strip("/")
         self.location = f"{self._place.scheme}://{self._place.bucket}{match[3]}"
         self._has_conditional_puts = False  # whether the server honours conditions
         with self.reading(""):

@@ -22,7 +22,8 @@ from orchestrator.errors import Held, StoreError
 from orchestrator.store.bucket import Bucket, Object
 from orchestrator.store.holder import STALE, Holder, is_local, refusal, this_process
 
-CLAIMS, BEATS = "claims", ".beats"
+CLAIMS = "claims"
+BEATS = ".beats"
 BEAT = 10.0  # seconds between heartbeats
 ATTEMPTS = 6  # to claim a run that other drivers claim and release at the same time
 PAUSE = 0.2  # seconds between attempts, times a random number and the attempt's number
@@ -33,7 +34,10 @@ class Claim:
     """Runs held from `claim` to `release`; a context manager. A daemon thread sends its heartbeats."""
 
     def __init__(self, bucket: Bucket, tags: Mapping[str, str], own_holder: Holder, beat: float) -> None:
-        self._bucket, self._tags, self._own_holder, self._beat = bucket, dict(tags), own_holder, beat
+        self._bucket = bucket
+        self._tags = dict(tags)
+        self._own_holder = own_holder
+        self._beat = beat
         self._lost: tuple[str, Holder] | None = None
         self._ended = threading.Event()
         self._heart = threading.Thread(target=self._keep, name="claim", daemon=True)
@@ -135,7 +139,8 @@ def living(bucket: Bucket) -> dict[str, Holder]:
     claim_objects = [claim_object for claim_object in bucket.objects(CLAIMS) if _run(claim_object.name)]
     if not claim_objects:
         return {}
-    clock, drivers = _time(bucket), {}
+    clock = _time(bucket)
+    drivers = {}
     for claim_object in claim_objects:
         with suppress(FileNotFoundError):
             holder, claim_object = _read(bucket, _run(claim_object.name))

@@ -20,7 +20,9 @@ from obstore.store import AzureStore, S3Store
 
 from orchestrator.errors import StoreError
 
-CONNECT_SECONDS, ATTEMPTS = 5.0, 3  # of each request
+# of each request
+CONNECT_SECONDS = 5.0
+ATTEMPTS = 3
 CREDENTIALS: Mapping[str, str] = {
     "s3": "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or the machine's role",
     "az": "check AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or the machine's identity",

@@ -21,7 +21,8 @@ class Digests(MutableMapping[str, str]):
     """
 
     def __init__(self, path: Path, tmp: Path) -> None:
-        self._path, self._tmp = path, tmp
+        self._path = path
+        self._tmp = tmp
         self._digests = self._load()
 
     def __getitem__(self, name: str) -> str:

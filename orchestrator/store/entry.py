@@ -26,15 +26,22 @@ if TYPE_CHECKING:
     from orchestrator.store.interface import Store
 
 KEY = re.compile(r"[0-9a-f]{8,128}")
-DIGEST, RECORD = "engram.digest", "engram.record"
+DIGEST = "engram.digest"
+RECORD = "engram.record"
 # JSON escapes line ends, so no record can contain these bytes; a table whose schema contains them is refused.
 MARKER = b"sha256 of this file, with zeros here:\n"
 ZEROS = b"0" * 64
 MAGIC = b"ARROW1"
 LENGTH = 4  # bytes of the footer's length, before the closing magic
 # The folders of a store, and the suffixes of their files.
-RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS = "results", "failures", "states", "quarantine", "conflicts"
-SUFFIX, FAILURE_SUFFIX, STATE_SUFFIX = ".arrow", ".txt", ".state"
+RESULTS = "results"
+FAILURES = "failures"
+STATES = "states"
+QUARANTINE = "quarantine"
+CONFLICTS = "conflicts"
+SUFFIX = ".arrow"
+FAILURE_SUFFIX = ".txt"
+STATE_SUFFIX = ".state"
 STATE_MAGIC = b"engram state 1\n"
 STATE_DIGEST = 32  # bytes
 

@@ -30,7 +30,8 @@ from orchestrator.store.holder import STALE, Holder, is_local, refusal, this_pro
 from orchestrator.store.regular_file import READ_ONLY, IrregularFile, regular_bytes
 
 SHARED_FOLDER = "ways"  # the folder in a run's folder for its small shared files
-LEASE, LOCK = "lease.json", "lease.lock"
+LEASE = "lease.json"
+LOCK = "lease.lock"
 ELSEWHERE = "elsewhere.json"  # the driver on another machine, copied from its claim
 DRIVERS = ".drivers"  # next to the runs' folders: a file for each driver, touched at each heartbeat
 CLOCK = "clock"  # in that folder: touched to get the file system's time
@@ -44,7 +45,9 @@ class Lease:
 
     def __init__(self, folders: Sequence[Path], own_holder: Holder, now: Clock | None, beat: float) -> None:
         self.folders = tuple(folders)
-        self._own_holder, self._stamp, self._beat = own_holder, now, beat
+        self._own_holder = own_holder
+        self._stamp = now
+        self._beat = beat
         self._now: Clock = now or time.time
         self._file = _file(folders[0].parent, own_holder)
         self._signs: dict[Path, tuple[int, int] | None] = {folder: _sign(folder) for folder in folders}
@@ -211,7 +214,8 @@ def _give_back(folders: Sequence[Path], own_holder: Holder, runs: Path) -> None:
 
 def _watch_heartbeat(path: Path, holder: Holder, report: Report, seconds_silent: float) -> float:
     """Seconds without a heartbeat, measured by this clock until a heartbeat or until STALE seconds have passed."""
-    first_beat, start = _beat(path, holder), time.monotonic()
+    first_beat = _beat(path, holder)
+    start = time.monotonic()
     report(
         f"{path.parent.name}: the last heartbeat of {holder.name} is {-seconds_silent:.0f} s in the future; waiting "
         "for another"

@@ -57,7 +57,8 @@ class LocalStore(FileStore):
             if not folder.is_dir():
                 with atomic_write.writing(folder):
                     folder.mkdir(exist_ok=True)
-        self._results, self._tmp = self._root / RESULTS, self._root / TMP
+        self._results = self._root / RESULTS
+        self._tmp = self._root / TMP
         self._folders = Folders(self._root)
         for folder in (self._root, self._tmp):
             atomic_write.sweep(folder, STALE)
@@ -87,7 +88,8 @@ class LocalStore(FileStore):
 
         key_list = list(keys)
         batches = [key_list[start : start + BATCH] for start in range(0, len(key_list), BATCH)]
-        start_wait, start_time = time.perf_counter() - time.thread_time(), time.perf_counter()
+        start_wait = time.perf_counter() - time.thread_time()
+        start_time = time.perf_counter()
         for errors in map(self._find_problems, batches[:1]):
             yield from errors
         is_waiting = time.perf_counter() - time.thread_time() - start_wait > (time.perf_counter() - start_time) / 2

@@ -22,14 +22,17 @@ from orchestrator.store.bucket import Bucket, Object
 from orchestrator.store.lease import SHARED_FOLDER
 from orchestrator.store.threads import thread_pool
 
-RUNS, TABLES = "runs", "tables"
+RUNS = "runs"
+TABLES = "tables"
 JOURNEYS = 16  # concurrent requests to a remote store: each waits for the network
 FIRST = "run.json"  # put last and fetched first: if it exists, all required files of the run exist
 WRITTEN_ONCE = {FIRST, "plan.json"}  # written once
 LOG = "events.jsonl"  # only grows
 STATUS_SUFFIXES = (".json", ".jsonl")  # files with a run's status
 LOCAL_FILES = {lease.LEASE, lease.LOCK, lease.ELSEWHERE}  # files that concern only this machine
-PULL_SECONDS, PUSH_SECONDS = 10.0, 30.0  # between copies
+# between copies
+PULL_SECONDS = 10.0
+PUSH_SECONDS = 30.0
 
 
 class Mirror:

@@ -54,7 +54,8 @@ def copy_store(origin: Store, target: Store) -> Transfer:
         for folder in (*KEYED, RUNS):
             transfer.irregular |= origin.irregular_files(folder)
         for folder in KEYED:
-            origin_files, target_files = origin.files(folder), target.files(folder)
+            origin_files = origin.files(folder)
+            target_files = target.files(folder)
             missing_names = [name for name in origin_files if name not in target_files and _is_keyed(name)]
             transfer.present += len(origin_files) - len(missing_names)
             _count(transfer, pool.map(lambda name: _copy(origin, target, name), missing_names))
@@ -76,7 +77,8 @@ def _count(transfer: Transfer, copied: Iterable[tuple[str, int | IrregularFile |
 
 def _run_files(origin: Store, target: Store, transfer: Transfer) -> Iterator[list[str]]:
     """The files of each run to copy, its `run.json` last, because it makes the run exist."""
-    origin_runs, target_runs = _by_run(origin.files(RUNS)), _by_run(target.files(RUNS))
+    origin_runs = _by_run(origin.files(RUNS))
+    target_runs = _by_run(target.files(RUNS))
     for run, files in origin_runs.items():
         existing_files = target_runs.get(run, {})
         log = f"{RUNS}/{run}/{LOG}"
@@ -89,7 +91,8 @@ def _run_files(origin: Store, target: Store, transfer: Transfer) -> Iterator[lis
         transfer.present += len(files) - len(names)
         if existing_files and names and (driver := lease.holder(target.folder(RUNS, run))) is not None:
             raise Held(f"{run} has a driver in {target.location}, {driver.name}; copy again when it has ended")
-        first, run_names = f"{RUNS}/{run}/{mirror.FIRST}", [name for name in names if name.count("/") > 1]
+        first = f"{RUNS}/{run}/{mirror.FIRST}"
+        run_names = [name for name in names if name.count("/") > 1]
         yield [name for name in run_names if name != first]
         yield [name for name in run_names if name == first]
 

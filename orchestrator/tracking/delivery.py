@@ -42,7 +42,8 @@ class Delivery:
     """Delivers the runs of one start of a driver, and their sweep, to their tracking store."""
 
     def __init__(self, target: Target, store: Store, runs: Sequence[str], sweep: str | None) -> None:
-        self.target, self.store = target, store
+        self.target = target
+        self.store = store
         self._order = {
             "store": store.location,
             "uri": target.uri,
@@ -119,7 +120,8 @@ class Delivery:
         """Close the pipe to the child: it ends, and marks the run as interrupted unless it has finished."""
         if self._child is None:
             return
-        child, self._child = self._child, None
+        child = self._child
+        self._child = None
         assert child.stdin is not None
         with suppress(OSError):
             child.stdin.close()

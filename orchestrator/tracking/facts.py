@@ -27,7 +27,8 @@ from tasks.datasets.dataset import Dataset
 
 SECONDS = 5.0  # of the log between two points
 START_EVENTS = {"started", "stored", "step", "ready", "running"}  # events that a start logs even if it has no work
-LONGEST_NAME, LONGEST_VALUE = 250, 6000
+LONGEST_NAME = 250
+LONGEST_VALUE = 6000
 EFFECT = "effect"  # the metric by which runs are compared
 # Metric -> column of the row with the effect.
 COLUMNS = {
@@ -78,7 +79,8 @@ class ProgressLog:
     def _take(self, event: Event) -> None:
         if event["event"] == "started":
             self._close()
-            self._has_news, self.state = False, None
+            self._has_news = False
+            self.state = None
         elif is_news(event) and not self._has_news:
             self._has_news = True
             self._add()  # the counts when this start began
@@ -90,11 +92,13 @@ class ProgressLog:
             if self._has_news:
                 self.ended = now
             elif self.state != self._ends:  # another run did the rest, or there was no work
-                self.ended, self._is_in_point = now, False
+                self.ended = now
+                self._is_in_point = False
             self._ends = self.state
             self._close()
         elif self._has_news:
-            self.ended, self._is_in_point = now, False
+            self.ended = now
+            self._is_in_point = False
             if now - self.points[-1].time >= SECONDS:
                 self._add()
 

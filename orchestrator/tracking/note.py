@@ -82,7 +82,8 @@ def _set(about: Mapping[str, Any]) -> list[str]:
     texts = {name: text(value) for name, value in settings.items()}
     texts = {name: value for name, value in texts.items() if not WITHHELD.match(value)}
     if len(texts) <= MAX_SETTINGS:
-        names, hidden_count = list(texts), 0
+        names = list(texts)
+        hidden_count = 0
     else:
         names = sorted(texts, key=lambda name: DIGEST.search(texts[name]) is None)[:MAX_SETTINGS]
         hidden_count = len(texts) - MAX_SETTINGS
@@ -130,7 +131,8 @@ def _answer(journal: Journal, store: Store) -> list[str]:
 
 def _effect(journal: Journal, store: Store) -> list[str]:
     """The definition of the metric `effect`."""
-    row, unit = results.headline(journal, store), results.effect_unit(journal)
+    row = results.headline(journal, store)
+    unit = results.effect_unit(journal)
     return [f"The metric `effect` is {answers.row_name(row)}{f' (unit: {unit})' if unit else ''}."] if row else []
 
 

@@ -33,13 +33,18 @@ from orchestrator.tracking import artifacts, database, facts, note, tracking_sto
 from orchestrator.tracking.facts import Point, ProgressLog
 from orchestrator.tracking.tracking_store import ARTIFACTS, DATABASE, FOLDER, LOCK, Target, rehome
 
-METRICS, PARAMS = 1000, 100  # maximum numbers per request
+# maximum numbers per request
+METRICS = 1000
+PARAMS = 100
 # Any other state is KILLED.
 STATUS = {"running": "RUNNING", "failed": "FAILED", **dict.fromkeys(COMPLETE, "FINISHED")}
 # The name in MLflow's list, which a user may change there, and the last name that we set.
-NAME, SHOWN = "mlflow.runName", "engram.name"
+NAME = "mlflow.runName"
+SHOWN = "engram.name"
 # MLflow shows metrics that begin with `system/` separately from the results.
-DONE, FAILED, RATE = "system/jobs done", "system/jobs failed", "system/models per minute"
+DONE = "system/jobs done"
+FAILED = "system/jobs failed"
+RATE = "system/models per minute"
 T = TypeVar("T")
 
 
@@ -122,7 +127,9 @@ class Entry:
     """
 
     def __init__(self, journal: Journal, store: Store, cells: Sequence[Entry] = ()) -> None:
-        self.journal, self.store, self.cells = journal, store, cells
+        self.journal = journal
+        self.store = store
+        self.cells = cells
         self.about = journal.about()
         logs = [cell.journal for cell in cells] or [journal]
         self.course = ProgressLog(MergedLog(logs, str(self.about.get("created", "")) if cells else ""))
@@ -151,9 +158,12 @@ class Entry:
 
     def open(self, server: Server, parent: Entry | None) -> None:
         """Find or create the run, and log its params, tags and inputs."""
-        self._server, self._status, self._parent = server, "", parent
+        self._server = server
+        self._status = ""
+        self._parent = parent
         earlier_receipt = notes.read_receipt(self.journal.folder)
-        tags, name = self._tags(), self._name(parent)
+        tags = self._tags()
+        name = self._name(parent)
         run_id = server.run(self.journal.run, _store_id(self.store), self._began(), tags, name)
         target = server.target
         identity = (target.public_uri, target.experiment, server.experiment, run_id)
@@ -191,7 +201,8 @@ class Entry:
         """Log the rest of an ended run: files, numbers, and finally its status."""
         server, run_id = self._server_and_id()
         state = self.state
-        position, fingerprint = self.course.log.position, artifacts.fingerprint(self.journal, self.store, self.search)
+        position = self.course.log.position
+        fingerprint = artifacts.fingerprint(self.journal, self.store, self.search)
         self.progress(state)
         if not files:
             self._end(state)

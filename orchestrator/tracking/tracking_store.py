@@ -24,7 +24,9 @@ VIEW_PARAMETER = f"viewStateShareKey={VIEW_KEY}"  # of a link
 COLUMNS = {"tags.`engram.answer`": 120, "tags.`engram.estimate`": 150, "tags.`engram.measured`": 240}
 OTHER_COLUMNS = {"attributes.`Run Name`": 280, "runDateAndNestInfo": 140, "duration": 90}
 FOLDER = "mlflow"  # in a local store
-DATABASE, ARTIFACTS, LOCK = "mlflow.db", "artifacts", "lock"
+DATABASE = "mlflow.db"
+ARTIFACTS = "artifacts"
+LOCK = "lock"
 EXPERIMENT = "engram"
 OFF = "off"
 # MLflow 3 opens its view for language models, which shows no runs, unless a link selects another one.

@@ -89,7 +89,8 @@ class Uploader:
             for entry in self.entries:
                 entry.read(settled)
             if self._server is None:
-                used, self._used = self._used, True
+                used = self._used
+                self._used = True
                 server = Server(self.target, self.store, used)
                 self.notice = server.set_aside or self.notice
                 for entry in self.entries:

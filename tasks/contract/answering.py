@@ -142,9 +142,11 @@ class Answering(Generic[E]):
         if evidence is None:
             return (Finding(verdict.answer, f"{notice}{verdict.sentence}"),)
         case = self.rules.decide(config, evidence)
-        explain, line = case.explain or self.explain, case.line or self.line
+        explain = case.explain or self.explain
+        line = case.line or self.line
         if case.answer == NOT_ASSESSABLE:  # a number would look like a result
-            explain, line = case.explain or repeat_verdict, _draw_no_line
+            explain = case.explain or repeat_verdict
+            line = _draw_no_line
         explained = explain(config, evidence)
         first = Finding(verdict.answer, f"{notice}{explained or verdict.sentence}", line(config, evidence))
         return (case.findings or self.findings)(config, evidence, first)

@@ -38,8 +38,11 @@ class Control:
 
 CAVEAT = "This audit provides evidence for these controls. It does not show that they are met."
 ALL = tuple(Attack)
-EDPB, CNIL, NIST = "EDPB Opinion 28/2024", "CNIL, sheet of 22 July 2025", "NIST AI 100-2 (2025)"
-AISVS, ATLAS = "OWASP AISVS", "MITRE ATLAS"
+EDPB = "EDPB Opinion 28/2024"
+CNIL = "CNIL, sheet of 22 July 2025"
+NIST = "NIST AI 100-2 (2025)"
+AISVS = "OWASP AISVS"
+ATLAS = "MITRE ATLAS"
 INSIGHTS = (
     "https://globalregulatoryinsights.com/art/opinion-28-2024-on-certain-data-protection-aspects-related-to-the-"
     "processing-of-personal-data-in-the-context-of-ai-models"

@@ -9,7 +9,8 @@ from tasks.contract.summaries import Row, alone, row
 
 CONFIDENCE = 0.95
 LEVEL = 1 - CONFIDENCE
-AT_LEAST, SPENT = "epsilon, at least", "epsilon by the accountant"
+AT_LEAST = "epsilon, at least"
+SPENT = "epsilon by the accountant"
 BOUND = "bound"  # key of the setting
 SHOWN_AT_MOST = "epsilon that so many could show"
 SYMBOLS: Mapping[str, str] = {

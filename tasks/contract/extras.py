@@ -43,7 +43,8 @@ class Extra:
         return f"{self.package}: {install_command([self])}"
 
 
-RUNS, PAGES = "running audits", "drawing pages and figures"
+RUNS = "running audits"
+PAGES = "drawing pages and figures"
 RAY = Extra("ray", "run", RUNS)
 TORCH = Extra("torch", "run", RUNS)
 TORCHVISION = Extra("torchvision", "run", RUNS)

@@ -28,7 +28,8 @@ from tasks.contract.summaries import (
     select_rows,
 )
 
-ACCURACY, LOG_P = "accuracy of the models", "mean log-probability by the models"
+ACCURACY = "accuracy of the models"
+LOG_P = "mean log-probability by the models"
 MODELS = "models"  # the default subject of a row
 
 

@@ -84,7 +84,9 @@ def widen_interval(row: Row, number: int) -> Row:
     """
     from scipy import stats  # slow to import, and most runs are a first look
 
-    estimate, low, high = row["estimate"], row["low"], row["high"]
+    estimate = row["estimate"]
+    low = row["low"]
+    high = row["high"]
     if estimate is None or low is None or high is None:
         return row
     sample = stats.t(row["n"] - 1) if row["n"] is not None and row["n"] > 1 else stats.norm
@@ -111,7 +113,8 @@ def stated_error(rules: Rules[Any] | None, config: Any, answers: Mapping[Answer,
     """Return the largest number of false accusations in 100 audits that the rules state; None if they state none."""
     if rules is None:
         return None
-    numbers, error_rates = rules.numbers(config), list[float]()
+    numbers = rules.numbers(config)
+    error_rates = list[float]()
     for case in rules.applicable_cases(config):
         if case.answer not in answers or answers[case.answer].tone != "accused":
             continue
@@ -126,11 +129,14 @@ def describe_look(look: Look, error: float | None, subject: str) -> str:
         return ""
     judged = "audits" if look.cells == 1 else "sweeps"
     if look.number == 1:
-        position, over = f"one of {look.cells} cells of a sweep", "cells"
+        position = f"one of {look.cells} cells of a sweep"
+        over = "cells"
     elif look.cells == 1:
-        position, over = f"look {look.number} at {subject}", "looks"
+        position = f"look {look.number} at {subject}"
+        over = "looks"
     else:
-        position, over = f"look {look.number} at {subject}, in a sweep of {look.cells} cells", "looks and cells"
+        position = f"look {look.number} at {subject}, in a sweep of {look.cells} cells"
+        over = "looks and cells"
     if error is None:
         return f"This is {position}. The errors of all {over} add up."
     return (

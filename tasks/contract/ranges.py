@@ -274,7 +274,8 @@ def type_ranges(to: Any) -> Iterator[Range]:
 
     A union of several types has none, because its ranges differ by type.
     """
-    origin, members = get_origin(to), get_args(to)
+    origin = get_origin(to)
+    members = get_args(to)
     if origin is Annotated:
         yield from (annotation for annotation in to.__metadata__ if isinstance(annotation, Range))
         yield from type_ranges(members[0])

@@ -103,7 +103,8 @@ class Rules(Generic[Evidence]):
 
     def explain(self, config: Any) -> str:
         """Format the conditions that apply to the config as sentences, for the certificate."""
-        numbers, sentences = self.numbers(config), list[str]()
+        numbers = self.numbers(config)
+        sentences = list[str]()
         for case in self.applicable_cases(config):
             start = "The answer is" if not sentences or case.when == OTHERWISE else "Otherwise it is"
             sentences.append(f"{start} “{case.answer}” if {case.when.format_map(numbers)}.")

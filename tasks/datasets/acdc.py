@@ -58,12 +58,16 @@ from tasks.worker.delimited_text import DelimitedTextError, read_delimited
 from tasks.worker.size_limits import gunzip
 
 RULE = "acdc 2"
-TRAINING, TESTING = "training", "testing"
-TABLE, INFO = "field_strengths.csv", "Info.cfg"
+TRAINING = "training"
+TESTING = "testing"
+TABLE = "field_strengths.csv"
+INFO = "Info.cfg"
 GROUPS = ("DCM", "HCM", "MINF", "NOR", "RV")
 PATIENT = re.compile(r"patient(\d+)")
 SIDE = 192
-DARKEST, BRIGHTEST = 1, 99  # percentiles of a volume
+# percentiles of a volume
+DARKEST = 1
+BRIGHTEST = 99
 DEFLATED = 1032  # largest ratio of unpacked to packed bytes: zlib, "Maximum compression factor"
 CHALLENGE = "https://www.creatis.insa-lyon.fr/Challenge/acdc/"
 
@@ -160,7 +164,8 @@ def field_strengths(table: Path) -> dict[int, Tesla]:
 
 def parse_strength(row: Mapping[str, str], where: str) -> tuple[int, Tesla]:
     """Return a patient's number and field strength."""
-    patient, tesla = row["patient"], row["tesla"]
+    patient = row["patient"]
+    tesla = row["tesla"]
     match = re.fullmatch(r"(?:patient)?(\d+)", patient)
     if match is None:
         raise DatasetError(f"{where} has the patient {patient!r}; it must be like patient001 or 1")
@@ -299,5 +304,6 @@ def write_slices(patient: Patient, opened: Any, out: Pixels) -> None:
 def _centre_slices(length: int) -> tuple[slice, slice]:
     """Return the kept part of `length` pixels, and its place in SIDE; the larger half of an odd rest is last."""
     overlap = min(length, SIDE)
-    source_start, target_start = (length - overlap) // 2, (SIDE - overlap) // 2
+    source_start = (length - overlap) // 2
+    target_start = (SIDE - overlap) // 2
     return slice(source_start, source_start + overlap), slice(target_start, target_start + overlap)

@@ -172,7 +172,8 @@ def read_batch(path: Path) -> tuple[Pixels, Labels]:
         content = ArraysOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
     except Exception as error:  # an unpickler fed with broken bytes raises nearly anything
         raise DatasetError(f"{path} is not a batch of CIFAR images: {error}") from error
-    rows, labels = _batch_field(content, "data"), _batch_field(content, "labels")
+    rows = _batch_field(content, "data")
+    labels = _batch_field(content, "labels")
     if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != 3072:
         raise DatasetError(f"{path}: data is not uint8 (n, 3072)")
     if not isinstance(labels, (list, np.ndarray)) or len(labels) != len(rows):
@@ -240,7 +241,8 @@ def _images_in(path: Path) -> int:
     form = forms.get("X")
     if form is None or form[1] != "uint8" or len(form[0]) != 4 or form[0][:3] != SVHN_SHAPE:
         raise DatasetError(f"{path}: X is {_describe_form(form)}; expected uint8 (32, 32, 3, n)")
-    count, form = int(form[0][3]), forms.get("y")
+    count = int(form[0][3])
+    form = forms.get("y")
     if form is None or form[0] != (count, 1):
         raise DatasetError(f"{path}: y is {_describe_form(form)}; expected ({count}, 1), a label for each image in X")
     return count

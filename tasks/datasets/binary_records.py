@@ -73,7 +73,8 @@ class BinaryRecords:
         pixels = (255 * self.features)[:, None, :, None]
         test = np.arange(len(pixels)) % TEST_EVERY == TEST_EVERY - 1
         classes = number_array(self.labels)
-        train_labels, test_labels = classes.labels[~test], classes.labels[test]
+        train_labels = classes.labels[~test]
+        test_labels = classes.labels[test]
         return Images(pixels[~test], train_labels, pixels[test], test_labels, len(classes.names), classes.names)
 
 
@@ -141,7 +142,8 @@ def from_arrays(path: Path) -> BinaryRecords:
     try:
         check_archive(content)
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            features, labels = arrays["features"], arrays["labels"]
+            features = arrays["features"]
+            labels = arrays["labels"]
     except (TooLarge, KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
         reason = error.args[0] if error.args else error
         raise DatasetError(f"{path} has no arrays features and labels that can be read: {reason}") from None

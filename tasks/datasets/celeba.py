@@ -32,10 +32,15 @@ from tasks.datasets.pictures import PictureError, map_in_threads, pixels
 from tasks.datasets.source import Source, digest_of
 
 RULE = "celeba 1"
-PICTURES, PARTITIONS = "img_align_celeba", "list_eval_partition.txt"
+PICTURES = "img_align_celeba"
+PARTITIONS = "list_eval_partition.txt"
 SPLITS = {"0": "train", "1": "validation", "2": "test"}
-HEIGHT, WIDTH = 218, 178
-TOP, LEFT, SIDE = 40, 15, 148  # of the face, in pixels
+HEIGHT = 218
+WIDTH = 178
+# of the face, in pixels
+TOP = 40
+LEFT = 15
+SIDE = 148
 SIZE = (32, 32)
 
 
@@ -72,7 +77,8 @@ def source(folder: Path, options: Options = AS_THEY_ARE) -> Source | None:
 
     Raises DatasetError with the first malformed line of the list.
     """
-    list_path, pictures = folder / PARTITIONS, folder / PICTURES
+    list_path = folder / PARTITIONS
+    pictures = folder / PICTURES
     if not (list_path.is_file() and pictures.is_dir()):
         return None
     names = read_partitions(list_path, pictures)

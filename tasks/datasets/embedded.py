@@ -129,7 +129,8 @@ def bilinear_weights(small: int, large: int) -> NDArray[np.int64]:
 
 def cut_squares(image: Pixels, side: int) -> Pixels:
     """Return the disjoint (n, side, side, c) squares of an image (h, w, c), row by row from the top left."""
-    down, across = image.shape[0] // side, image.shape[1] // side
+    down = image.shape[0] // side
+    across = image.shape[1] // side
     grid = image[: down * side, : across * side].reshape(down, side, across, side, -1)
     return np.ascontiguousarray(grid.transpose(0, 2, 1, 3, 4)).reshape(-1, side, side, image.shape[2])
 

@@ -116,10 +116,8 @@ class LabelledFiles:
     def rows(self, split: Split) -> FileRows:
         entries = self.joined_entries
         positions = split_places(entries, split)
-        paths, digests = (
-            tuple(entries[position].path for position in positions),
-            tuple(self.digests[position] for position in positions),
-        )
+        paths = tuple(entries[position].path for position in positions)
+        digests = tuple(self.digests[position] for position in positions)
         return FileRows(paths, digests, _labels_of(entries, split), self.options)
 
 

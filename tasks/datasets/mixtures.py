@@ -189,7 +189,9 @@ class CoinedCanaries(Ranged):
 
     def alter_canaries(self, images: Images) -> Images:
         """Return the images with the canaries' labels and training images. Raises ValueError if no glyph fits."""
-        rows, labels, pixels = self.canary_rows(images), images.train_labels, images.train_images
+        rows = self.canary_rows(images)
+        labels = images.train_labels
+        pixels = images.train_images
         if self.mislabelled:
             shifts = seeds.generator(self.seed, "wrong labels").integers(1, images.classes, self.canaries)
             labels = labels.copy()

@@ -36,7 +36,8 @@ def find_near_copies(pixels: Pixels) -> Pairs:
         steps = np.floor((coarse[rows] + offsets) / STEP).astype(np.int8)
         order = np.lexsort(steps.T)
         for shift in range(1, NEXT + 1):
-            first_rows, second_rows = order[:-shift], order[shift:]
+            first_rows = order[:-shift]
+            second_rows = order[shift:]
             is_same_cell = (steps[first_rows] == steps[second_rows]).all(axis=1)
             pairs |= _near_pairs(means, rows[first_rows[is_same_cell]], rows[second_rows[is_same_cell]])
     return sorted(pair for pair in pairs if not np.array_equal(pixels[pair[0]], pixels[pair[1]]))

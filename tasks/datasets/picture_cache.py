@@ -55,7 +55,8 @@ def open_cache(digest: str, pictures: Callable[[], PictureSet]) -> Opened:
     """
     file = CacheFile(path_of(digest), digest, pictures)
     about = file.parts().about
-    train, test = int(about["train"]), int(about["test"])
+    train = int(about["train"])
+    test = int(about["test"])
     splits = MappedRows(file, 0, train), MappedRows(file, train, test)
     return Opened(*splits, int(about["classes"]), tuple(about["names"]))
 
@@ -200,7 +201,8 @@ def checksum(labels: Labels, checksums: NDArray[np.uint32]) -> int:
 
 def write(path: Path, digest: str, pictures: PictureSet) -> None:
     """Write the file atomically. Raises OSError if the disk is full."""
-    train, test = pictures.train, pictures.test
+    train = pictures.train
+    test = pictures.test
     width = math.prod(pictures.shape)
     about = {"rule": RULE, "digest": digest, "shape": pictures.shape, "train": len(train), "test": len(test)}
     about |= {"classes": pictures.classes, "names": pictures.names}
@@ -226,7 +228,8 @@ def write(path: Path, digest: str, pictures: PictureSet) -> None:
 
 def parts_of(pictures: PictureSet, rows: int) -> Iterator[tuple[Pixels, Labels]]:
     """Yield the images and labels of both splits in turn, up to `rows` at a time."""
-    train, test = pictures.train, pictures.test
+    train = pictures.train
+    test = pictures.test
     labels = np.concatenate([train.labels, test.labels])
     for start in range(0, len(labels), rows):
         part_rows = np.arange(start, min(start + rows, len(labels)))

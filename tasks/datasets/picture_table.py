@@ -126,7 +126,8 @@ def _read_row(where: str, cells: Mapping[str, Any], declared: Sequence[str]) -> 
 
 def _check_columns(file: Path, header: Sequence[str], columns: Columns) -> None:
     if any(header.count(name) != 1 for name in columns.required) or header.count(columns.optional) > 1:
-        have, required_names = ", ".join(header) or "none", ", ".join(dict.fromkeys(columns.required))
+        have = ", ".join(header) or "none"
+        required_names = ", ".join(dict.fromkeys(columns.required))
         separated = ", separated by commas, semicolons or tabs" if len(header) == 1 else ""
         raise DatasetError(
             f"{file} has the columns {have}; it must have {required_names} and, optionally, {columns.optional}, each "

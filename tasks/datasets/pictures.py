@@ -96,7 +96,8 @@ def range_notes(all_levels: Iterable[Levels]) -> tuple[str, ...]:
     used: dict[int, Levels] = {}
     for levels in all_levels:
         known_levels = used.get(levels.white, levels)
-        lowest, highest = min(known_levels.lowest, levels.lowest), max(known_levels.highest, levels.highest)
+        lowest = min(known_levels.lowest, levels.lowest)
+        highest = max(known_levels.highest, levels.highest)
         used[levels.white] = Levels(levels.white, lowest, highest)
     notes = []
     for white, levels in sorted(used.items()):
@@ -141,7 +142,8 @@ def open_single_picture(encoded: bytes) -> Iterator[Image]:
 
 # Decoding and hashing release the interpreter lock. For small images, four threads reach the speed of a disk; images of
 # hundreds of pixels per side take milliseconds each.
-THREADS, MANY_THREADS = 4, 16
+THREADS = 4
+MANY_THREADS = 16
 TOGETHER = 1024  # items passed to the threads at a time, which limits the results in memory
 
 S = TypeVar("S")

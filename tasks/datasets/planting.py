@@ -39,7 +39,8 @@ class Planting:
 
     def plant(self, images: Images) -> Images:
         """Plant the observations. Raises DatasetError if there are too few images or classes."""
-        pixels, labels = images.train_images.copy(), images.train_labels.copy()
+        pixels = images.train_images.copy()
+        labels = images.train_labels.copy()
         if len(pixels) < self.rows:
             raise DatasetError(f"#{self} plants in {self.rows} training images; there are {len(pixels)}")
         match self.kind:

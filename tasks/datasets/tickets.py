@@ -11,7 +11,8 @@ from tasks.datasets.images import Images
 from tasks.datasets.source import Source, digest_of
 
 RULE = "tickets 1"
-COUNT, SEED = 300, 20261126
+COUNT = 300
+SEED = 20261126
 THINGS = ("printer", "scanner", "screen", "keyboard", "router", "phone", "camera", "badge reader")
 FAULTS = ("does not start", "is slow", "shows an error", "lost its settings", "cannot be reached", "makes a noise")
 PLACES = ("the office", "room 12", "the hall", "the archive", "the laboratory", "reception")

@@ -28,7 +28,9 @@ from tasks.worker import hardware
 
 Array = NDArray[np.float64]
 
-FIRST, LAST = 1e-4, 0.02  # the variances of the first and the last of a thousand steps
+# the variances of the first and the last of a thousand steps
+FIRST = 1e-4
+LAST = 0.02
 OFFSET = 0.008  # keeps the first steps of the cosine above the resolution of a byte
 MOST = 0.999  # largest variance
 
@@ -57,7 +59,8 @@ def signal(schedule: ScheduleName, steps: int) -> Array:
     return np.asarray(np.cumprod(1 - variances(schedule, steps)), np.float64)
 
 
-TIME, NOISE = -8, -9  # indices of draws, distinct from other objectives
+TIME = -8  # indices of draws
+NOISE = -9  # distinct from other objectives
 AVERAGED = "average."  # prefix of moving averages
 
 
@@ -77,7 +80,8 @@ class Denoising:
     captures_padding = True
 
     def __init__(self, config: Diffusion, vectors: NDArray[np.float32], steps_per_epoch: int) -> None:
-        self.config, self.steps_per_epoch = config, steps_per_epoch
+        self.config = config
+        self.steps_per_epoch = steps_per_epoch
         self.shape = (config.resolution, config.resolution, 3)
         self._vectors = {torch.device("cpu"): torch.from_numpy(np.array(vectors, np.float32))}
         self._signal: dict[tuple[torch.device, torch.dtype], Tensor] = {}
@@ -139,7 +143,8 @@ class Denoising:
         steps = (passed * self.steps_per_epoch).round()
         momentum = ((1 + steps) / (10 + steps)).clamp(max=self.config.ema_decay)
         for name in self.learned:
-            average, current = tensors[AVERAGED + name], tensors[name]
+            average = tensors[AVERAGED + name]
+            current = tensors[name]
             average.lerp_(current, (1 - momentum).to(current.dtype).view(-1, *[1] * (current.dim() - 1)))
 
     def vectors(self, device: torch.device) -> Tensor:

@@ -18,7 +18,8 @@ from torch.nn.functional import avg_pool2d, silu
 from tasks.diffusion.diffusion_config import UNet
 from tasks.models.layers import FAN_IN_UNIFORM, ONE, ZERO, Layers, Start
 
-MOMENTUM, EPSILON = 0.1, 1e-5  # of batch norm, torch's defaults
+MOMENTUM = 0.1  # of batch norm
+EPSILON = 1e-5  # torch's defaults
 LONGEST = 10_000.0  # period of the sines of the time, in steps
 GROWTH = 4  # ratio of the embedding's width to the first width of the network
 
@@ -126,7 +127,9 @@ class Blocks:
 
         Vaswani et al. 2017, eq. 1.
         """
-        models, heads, positions = self.layers.models, self.config.heads, x.shape[2] * x.shape[3]
+        models = self.layers.models
+        heads = self.config.heads
+        positions = x.shape[2] * x.shape[3]
         channels = x.shape[1] // models
         width = channels // heads
         projections = self.conv(f"{name}.asked", self.norm(f"{name}.norm", x), 3 * channels, 1)

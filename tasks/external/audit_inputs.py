@@ -48,7 +48,8 @@ def read_sets(members: Any, nonmembers: Any) -> tuple[RecordSet, RecordSet]:
     Raises ValueError if a set cannot be read or has too few records, if the sets share a record, or if their class
     names differ.
     """
-    inside, outside = _read_set(members, "members"), _read_set(nonmembers, "nonmembers")
+    inside = _read_set(members, "members")
+    outside = _read_set(nonmembers, "nonmembers")
     if inside.classes and outside.classes and inside.classes != outside.classes:
         raise ValueError(
             f"members have the classes {_shown(inside.classes)} and nonmembers {_shown(outside.classes)}; both sets "
@@ -112,7 +113,8 @@ def _images_and_labels(source: Any) -> tuple[Array, Array]:
     pairs = [tuple(map(_array, _pair(item))) for item in _items(source)]
     if not pairs:
         raise ValueError("it is empty")
-    images, labels = [image for image, _ in pairs], [label for _, label in pairs]
+    images = [image for image, _ in pairs]
+    labels = [label for _, label in pairs]
     if not _has_items(source) and labels[0].ndim:  # batches
         return np.concatenate(images), np.concatenate(labels)
     return np.stack(images), np.array([label.item() if label.size == 1 else label for label in labels])
@@ -293,7 +295,9 @@ def _shared_records(members: Array, nonmembers: Array) -> NDArray[np.bool_]:
     return shared
 
 
-SINGLE, HALF, BRAIN = 0, 1, 2  # float32, float16 and bfloat16, by coarseness of rounding
+SINGLE = 0  # float32
+HALF = 1  # float16 and bfloat16
+BRAIN = 2  # by coarseness of rounding
 
 
 def _coarseness(images: Array) -> int:

@@ -100,7 +100,9 @@ def unblind_answers(config: ReadBlindedAnswers) -> pa.Table:
 def count_repeats(config: ReadBlindedAnswers) -> tuple[int, int]:
     """Return the number of repeated questions, and of those with two different answers by exact match."""
     handout, _, _ = _blind_sets(config.handed)
-    scorer, answers, ids = load_questions(config.handed.data).scorer, _sent_answers(config), handout.ids
+    scorer = load_questions(config.handed.data).scorer
+    answers = _sent_answers(config)
+    ids = handout.ids
     pairs = [(answers[ids[number]], answers[repeat_id]) for number, repeat_id in handout.repeats.items()]
     return len(pairs), sum(match_key(scorer, first) != match_key(scorer, second) for first, second in pairs)
 

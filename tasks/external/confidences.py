@@ -25,7 +25,8 @@ Labels = NDArray[np.int64]
 LABEL = "label"
 ALONE: dict[str, Gives] = {"confidence": "probabilities", "log_confidence": "log-probabilities"}
 # Below 1 a float32 has eight decimals, and a float64 no more than sixteen.
-SINGLE, DOUBLE = 8, 16
+SINGLE = 8
+DOUBLE = 16
 
 
 @dataclass(frozen=True, eq=False)

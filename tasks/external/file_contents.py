@@ -211,8 +211,10 @@ def _files(file: BinaryIO) -> set[str]:
 
 
 FOLDER_RULE = "given model: transformers folder, 1"
-CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+CONFIG = "config.json"
+PREPROCESSOR = "preprocessor_config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 SHARD = re.compile(r"[\w-][\w.-]*\.safetensors")  # a file in the folder of the index, without directories
 CLASSIFIER = "ForImageClassification"  # in the names of transformers' image classifiers
 METADATA = "__metadata__"  # an entry of a .safetensors header that is not a tensor

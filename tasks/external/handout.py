@@ -25,7 +25,9 @@ from tasks.datasets.images import Pixels
 from tasks.external.bound_draw import Draw
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-IMAGES, README, ASIDE = "images.csv", "README.txt", ".part"
+IMAGES = "images.csv"
+README = "README.txt"
+ASIDE = ".part"
 SCHEMA = pa.schema([("image", pa.string()), ("set", pa.string()), ("row", pa.int64())])
 TEXT = """\
 Images for your model

@@ -149,7 +149,9 @@ def _item_size(kind: str) -> int:
 
 def all_tensors(contents: Any) -> list[StoredTensor]:
     """Return every tensor in nested containers; visits each container once."""
-    pending, visited, tensors = [contents], set(), []
+    pending = [contents]
+    visited = set()
+    tensors = []
     while pending:
         value = pending.pop()
         if isinstance(value, StoredTensor):
@@ -193,7 +195,8 @@ def _tensor(arguments: Sequence[Any]) -> Any:
 
 def _typed_tensor(arguments: Sequence[Any]) -> Any:
     """Describe a tensor from (storage, offset, shape, stride, requires_grad, hooks, dtype, ...)."""
-    tensor, dtype = _tensor(arguments), arguments[6]
+    tensor = _tensor(arguments)
+    dtype = arguments[6]
     if not isinstance(tensor, StoredTensor) or not isinstance(dtype, Global):
         return Foreign("torch.Tensor")
     return replace(tensor, dtype=dtype.name.rpartition(".")[2])
@@ -284,7 +287,8 @@ class _InertReader(_Unpickler):  # type: ignore[misc]
         self.stack.pop()
 
     def load_setitem(self) -> None:
-        value, key = self.stack.pop(), self.stack.pop()
+        value = self.stack.pop()
+        key = self.stack.pop()
         _insert(self.stack[-1], [key, value])
 
     def load_setitems(self) -> None:

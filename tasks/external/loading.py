@@ -156,7 +156,8 @@ def load_model(
     devices = [target_device] if target_device is not None else list(dict.fromkeys([device(), torch.device("cpu")]))
     for candidate in devices:
         if folder:
-            rows, module = Rows(), load_classifier(model.name, folder, candidate)
+            rows = Rows()
+            module = load_classifier(model.name, folder, candidate)
         else:
             rows, module = _module(model, model_bytes, shape, interface, classes, candidate)
         loaded_model = LoadedModel(

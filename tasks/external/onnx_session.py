@@ -143,9 +143,11 @@ def _from_bytes(array_bytes: bytes) -> Array:
 
 def serve() -> None:
     """Load a model from standard input and evaluate batches until the input or the parent process ends."""
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    requests = sys.stdin.buffer
+    answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep the library's output apart from the answers
-    request, model_bytes = json.loads(_read(requests)), _read(requests)
+    request = json.loads(_read(requests))
+    model_bytes = _read(requests)
     threading.Thread(target=_end_with_parent, args=(request["alive"],), daemon=True).start()
     try:
         import onnxruntime

@@ -33,7 +33,8 @@ FEW_PLACES = 4  # decimals; rounding to these changes the sums of tables of usua
 SAME = 0.01
 FEWEST_IN_UNIT = 10  # rows in [0, 1]; a few logits may be in [0, 1] by chance
 # Minimum accuracy with columns in another order, and minimum loss of accuracy in the given order, for an error.
-RIGHT_ORDER, FEWER = 0.8, 0.1
+RIGHT_ORDER = 0.8
+FEWER = 0.1
 # Remedy for a model file whose classes are in another order.
 CLASS_ORDER = "number the classes of the data in the model's order, by the names of their folders or by a list"
 ENOUGH = 10  # images per class; with fewer, some order suits any model
@@ -159,7 +160,8 @@ def check_class_order(values: Floats, labels: NDArray[np.int64], where: str, rem
     counts = np.zeros((classes, classes), np.int64)  # (classes, columns): images by their largest column
     np.add.at(counts, (labels, values.argmax(axis=1)), 1)
     rows, places = linear_sum_assignment(counts, maximize=True)
-    right, best = np.trace(counts) / len(labels), counts[rows, places].sum() / len(labels)
+    right = np.trace(counts) / len(labels)
+    best = counts[rows, places].sum() / len(labels)
     if best > RIGHT_ORDER and right < best - FEWER:
         order = f"{', '.join(map(str, places))} for our classes {', '.join(map(str, rows))}"
         raise ValueError(
@@ -277,7 +279,8 @@ def outputs_of(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabi
     """Return the outputs in a table, with the checks of `read_outputs`."""
     names, kind = _columns(table.name, table.columns, columns, gives)
     if len(names) == 1:
-        values, resolution = _stack_lists(table.name, table.ids, table.column(names[0])), 0.0
+        values = _stack_lists(table.name, table.ids, table.column(names[0]))
+        resolution = 0.0
     else:
         values = np.stack([table.numbers(name) for name in names], axis=1)
         resolution = _resolution([table.column(name) for name in names])

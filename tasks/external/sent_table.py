@@ -76,7 +76,8 @@ SHOWN = 3  # sets in a message
 
 def check_sets(name: str, answered_ids: Iterable[str], exported_ids: Iterable[str]) -> None:
     """Raise ValueError if the table answers other sets of the same kind instead of the exported ones."""
-    answered, generated = _set_names(answered_ids), _set_names(exported_ids)
+    answered = _set_names(answered_ids)
+    generated = _set_names(exported_ids)
     absent = [set_name for set_name in generated if set_name not in answered]
     kinds = {_set_kind(set_name) for set_name in absent}
     foreign = [set_name for set_name in answered if set_name not in generated and _set_kind(set_name) in kinds]

@@ -125,7 +125,8 @@ def _describe_lines(result: SplitAudit) -> Iterator[str]:
     yield from result.notes
     yield f"loss attack, area under the curve  {_in_words(result.auc)}; .5 without any leak"
     for rate in result.rates:
-        true, false = _in_percent(rate.true_positive), _in_percent(rate.false_positive)
+        true = _in_percent(rate.true_positive)
+        false = _in_percent(rate.false_positive)
         yield f"true-positive rate at {100 * rate.nominal:g} %        {true}; measured false-positive rate {false}"
     yield f"blind control, without the model   {blind}"
     yield (
@@ -160,7 +161,8 @@ def interval_of_area(area: float, positive: int, negative: int) -> Estimate:
     """
     from scipy import optimize, stats
 
-    half, pairs = (positive + negative) / 2, positive * negative
+    half = (positive + negative) / 2
+    pairs = positive * negative
     z = float(stats.norm.ppf(0.975))
 
     def excess(trial_area: float) -> float:
@@ -185,7 +187,8 @@ def low_rates(members: Floats, nonmembers: Floats, seed: int) -> Iterator[LowRat
     with a probability of at most the rate.
     """
     order = seeds.generator(seed, "threshold").permutation(len(nonmembers))
-    threshold_scores, tested_nonmembers = np.sort(nonmembers[order[::2]])[::-1], nonmembers[order[1::2]]
+    threshold_scores = np.sort(nonmembers[order[::2]])[::-1]
+    tested_nonmembers = nonmembers[order[1::2]]
     for rate in RATES:
         rank = math.floor(rate * (len(threshold_scores) + 1))
         if rank:
@@ -218,13 +221,16 @@ def blind_areas(features: Floats, members: int, seed: int) -> tuple[Estimate, fl
     nonmembers = len(features) - members
     is_first_set = np.arange(len(features)) < members
     position = np.concatenate([np.arange(members), np.arange(nonmembers)])
-    areas, p_values = [], []
+    areas = []
+    p_values = []
     for classifier in _blind_classifiers(seed, min(features.shape[1], len(features) // 2 - 1)):
         half_areas = []
         for half in (0, 1):
-            is_training, is_test = position % 2 == half, position % 2 != half
+            is_training = position % 2 == half
+            is_test = position % 2 != half
             classifier.fit(features[is_training], is_first_set[is_training])
-            scores, is_member = classifier.predict_proba(features[is_test])[:, 1], is_first_set[is_test]
+            scores = classifier.predict_proba(features[is_test])[:, 1]
+            is_member = is_first_set[is_test]
             half_areas.append(area_under_curve(scores[is_member], scores[~is_member]))
             p_values.append(
                 float(stats.mannwhitneyu(scores[is_member], scores[~is_member], alternative="greater").pvalue)

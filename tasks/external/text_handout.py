@@ -28,7 +28,8 @@ from tasks.external.bound_draw import Draw
 from tasks.external.handout import README, check_names, promise, write_all
 from tasks.question_answering.question_sets import Form, ProbeQuestions
 
-RECORDS, RECORD_SUFFIX = "records.csv", ".jsonl"
+RECORDS = "records.csv"
+RECORD_SUFFIX = ".jsonl"
 SCHEMA = pa.schema([(ID, pa.string()), ("set", pa.string()), ("row", pa.int64())])
 RECORD_TEXT = """\
 Records for your model
@@ -90,7 +91,9 @@ def _record_lines(records: Records) -> bytes:
     return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records.as_dicts()).encode()
 
 
-LISTED, FOLDER, PREDICTIONS = "questions.csv", "questions", "predictions"
+LISTED = "questions.csv"
+FOLDER = "questions"
+PREDICTIONS = "predictions"
 SUFFIX: Mapping[Form, str] = {"squad": ".json", "drop": ".json", "records": ".jsonl"}
 CONTENT: Mapping[Form, Callable[[ProbeQuestions], bytes]] = {
     "squad": lambda probes: write_squad(probes.questions, answered=False),

@@ -220,7 +220,8 @@ def silence_transformers() -> Iterator[None]:
     """Silence advice and progress of transformers and peft; errors are still raised."""
     from transformers.utils import logging as told
 
-    level, bars = told.get_verbosity(), told.is_progress_bar_enabled()
+    level = told.get_verbosity()
+    bars = told.is_progress_bar_enabled()
     told.set_verbosity(told.CRITICAL)
     told.disable_progress_bar()
     try:

@@ -104,7 +104,8 @@ def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) 
     train = Selection(config.examples).select(questions)["train"]
     with hardware.exactly(device):
         model = prepare_model(config, training_texts(train), device)
-        recorder, rows = AnswerRecorder(config, model, questions), list[dict[str, Any]]()
+        recorder = AnswerRecorder(config, model, questions)
+        rows = list[dict[str, Any]]()
 
         def record(epoch: int, loss: float | None) -> None:
             rows.extend(recorder.answer_rows(epoch, loss))

@@ -29,7 +29,8 @@ from tasks.worker.files import File
 RULE = "language model: safetensors, config and tokenizer, 1"
 TINY_RULES = {"t5": "tiny t5, 2", "gpt": "tiny gpt, 1"}  # version of the construction
 TINY = re.compile(r"tiny-(t5|gpt)(?:#([1-9]\d{0,3})x([1-9]\d?))?")
-WIDTH, LAYERS = 64, 2
+WIDTH = 64
+LAYERS = 2
 HEAD = 16  # features of a head of a tiny model
 # Files other than weights that affect a model's output: config and tokenizer.
 READ = (
@@ -111,7 +112,8 @@ class LanguageModel(PinnedName):
                 f"model {self.name} is not the one that was pinned: expected digest {self.digest}, got {digest}. "
                 "Restore the pinned content."
             )
-        base, adapter = str(model_folder(self)), adapter_folder(self)
+        base = str(model_folder(self))
+        adapter = adapter_folder(self)
         base = f"folder:{base}" if self.name.startswith("folder:") else _split_adapter(self.name)[0]
         return replace(self, name=base if adapter is None else f"{base}+{adapter}", digest=digest)
 

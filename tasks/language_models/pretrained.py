@@ -38,7 +38,9 @@ from tasks.language_models.sequence_model import (
 from tasks.numerics.seeds import drawn_from
 from tasks.worker import compute_context
 
-PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
+PAD = "<pad>"
+END = "</s>"
+UNKNOWN = "<unk>"
 SPACE = "▁"  # represents the space before a word
 VOCABULARY = 4096  # largest number of words and numbers
 POSITIONS = 1024  # of a tiny GPT, in bytes
@@ -224,7 +226,8 @@ def load_tokenizer(model: LanguageModel, texts: Iterable[str]) -> tuple[Any, int
         tokenizer = train_tokenizer(texts) if sizes.kind == "t5" else byte_tokenizer()
         return tokenizer, int(tokenizer.eos_token_id)
     model.pin({})  # raises ModelError for other content
-    folder, local = str(model_folder(model)), {"local_files_only": True, "trust_remote_code": False}
+    folder = str(model_folder(model))
+    local = {"local_files_only": True, "trust_remote_code": False}
     with silence_transformers():
         tokenizer = AutoTokenizer.from_pretrained(folder, **local)
         settings = AutoConfig.from_pretrained(folder, **local)

@@ -52,7 +52,8 @@ class SequenceModel(ABC):
     """A model and its tokenizer. `end` is the token that ends an answer."""
 
     def __init__(self, module: Any, tokenizer: Any) -> None:
-        self.module, self.tokenizer = module, tokenizer
+        self.module = module
+        self.tokenizer = tokenizer
         self.end = first_present(tokenizer.eos_token_id, getattr(module.config, "eos_token_id", None))
         padding = first_present(tokenizer.pad_token_id, getattr(module.config, "pad_token_id", None))
         self.padding = 0 if padding is None else padding
@@ -150,7 +151,8 @@ class EncoderDecoder(SequenceModel):
     def token_losses(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
         labels = self.pad_rows(targets, IGNORED)
         before = self.pad_rows([[self.start, *target[:-1]] for target in targets], self.padding)
-        inputs, mask = self.pad_rows(prompts, self.padding), self.mask(prompts)
+        inputs = self.pad_rows(prompts, self.padding)
+        mask = self.mask(prompts)
         logits = self.module(input_ids=inputs, attention_mask=mask, decoder_input_ids=before, use_cache=False).logits
         return _label_losses(logits, labels)
 
@@ -166,10 +168,12 @@ class EncoderDecoder(SequenceModel):
         return mean_loss(logits[0], labels)
 
     def greedy_decode(self, prompts: Sequence[Tokens], max_tokens: int) -> Tensor:
-        inputs, mask = self.pad_rows(prompts, self.padding), self.mask(prompts)
+        inputs = self.pad_rows(prompts, self.padding)
+        mask = self.mask(prompts)
         encoded = self.module.get_encoder()(input_ids=inputs, attention_mask=mask)
         answers = DecodedAnswers(len(prompts), max_tokens, self.end, self.device)
-        tokens, cache = torch.full((len(prompts), 1), self.start, device=self.device), None
+        tokens = torch.full((len(prompts), 1), self.start, device=self.device)
+        cache = None
         while True:
             out = self.module(
                 encoder_outputs=encoded,
@@ -180,7 +184,8 @@ class EncoderDecoder(SequenceModel):
             )
             if answers.add(out.logits[:, -1]):
                 return answers.tokens
-            tokens, cache = answers.last, out.past_key_values
+            tokens = answers.last
+            cache = out.past_key_values
 
 
 @final
@@ -190,7 +195,8 @@ class DecoderOnly(SequenceModel):
     def __init__(self, module: Any, tokenizer: Any) -> None:
         super().__init__(module, tokenizer)
         takes = inspect.signature(module.forward).parameters
-        self.takes_positions, self.takes_kept = "position_ids" in takes, "logits_to_keep" in takes
+        self.takes_positions = "position_ids" in takes
+        self.takes_kept = "logits_to_keep" in takes
         self.cue: Tokens = list(tokenizer(CUE, add_special_tokens=False)["input_ids"])
 
     def prompts(self, questions: Sequence[tuple[str, str]], length: int) -> list[Tokens]:
@@ -211,7 +217,8 @@ class DecoderOnly(SequenceModel):
 
     def token_losses(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
         labels = self.pad_rows(targets, IGNORED)
-        answers, is_answer = labels.where(labels != IGNORED, self.padding), (labels != IGNORED).long()
+        answers = labels.where(labels != IGNORED, self.padding)
+        is_answer = (labels != IGNORED).long()
         # All prompts end in the same column, and all answers begin in the next one.
         inputs = torch.cat([self.pad_rows(prompts, self.padding, is_left=True), answers], 1)
         mask = torch.cat([self.mask(prompts, is_left=True), is_answer], 1)
@@ -220,7 +227,8 @@ class DecoderOnly(SequenceModel):
 
     def continuation_losses(self, prompt: Tokens, targets: Sequence[Tokens]) -> Tensor:
         """Return `token_losses` of targets that continue one prompt, which is computed once."""
-        inputs, labels = torch.tensor([prompt], device=self.device), self.pad_rows(targets, IGNORED)
+        inputs = torch.tensor([prompt], device=self.device)
+        labels = self.pad_rows(targets, IGNORED)
         out = self._forward(inputs, torch.ones_like(inputs), None, 1)
         first = out.logits[:, -1:].expand(len(targets), -1, -1)
         if labels.shape[1] == 1:
@@ -249,13 +257,16 @@ class DecoderOnly(SequenceModel):
         return mean_loss(logits[0, :-1], labels[1:])
 
     def greedy_decode(self, prompts: Sequence[Tokens], max_tokens: int) -> Tensor:
-        tokens, mask = self.pad_rows(prompts, self.padding, is_left=True), self.mask(prompts, is_left=True)
-        answers, cache = DecodedAnswers(len(prompts), max_tokens, self.end, self.device), None
+        tokens = self.pad_rows(prompts, self.padding, is_left=True)
+        mask = self.mask(prompts, is_left=True)
+        answers = DecodedAnswers(len(prompts), max_tokens, self.end, self.device)
+        cache = None
         while True:
             out = self._forward(tokens, mask, cache, 1)
             if answers.add(out.logits[:, -1]):
                 return answers.tokens
-            tokens, cache = answers.last, out.past_key_values
+            tokens = answers.last
+            cache = out.past_key_values
             mask = F.pad(mask, (0, 1), value=1)
 
     def _forward(self, tokens: Tensor, mask: Tensor, cache: Any, kept_logits: int) -> Any:

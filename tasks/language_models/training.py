@@ -85,14 +85,19 @@ def token_batches(lengths: Sequence[int], tokens: int) -> list[NDArray[np.int64]
 
 
 DECODED = {"cpu": 8192, "cuda": 131_072}  # tokens of prompts that are decoded at once
-ROW, COLUMN, WHOLE = "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq"  # Adafactor's second moments
+# Adafactor's second moments
+ROW = "exp_avg_sq_row"
+COLUMN = "exp_avg_sq_col"
+WHOLE = "exp_avg_sq"
 
 
 class AnswerRecorder:
     """The questions for a model, and its answers as rows of ANSWERS."""
 
     def __init__(self, config: FineTuning, model: SequenceModel, questions: QuestionSet) -> None:
-        self.model, self.scorer, self.most = model, questions.scorer, config.answer_length
+        self.model = model
+        self.scorer = questions.scorer
+        self.most = config.answer_length
         self.asked: list[tuple[Split, bool, str]] = []
         texts: list[tuple[str, str]] = []
         selected = Selection(config.examples, config.held_out, config.numeric).select(questions)
@@ -214,8 +219,11 @@ class FineTuner:
     """The training of one model."""
 
     def __init__(self, config: Tuning, model: SequenceModel, examples: Examples) -> None:
-        self.config, self.model = config, model
-        self.prompts, self.targets, self.lengths = examples.prompts, examples.targets, examples.lengths
+        self.config = config
+        self.model = model
+        self.prompts = examples.prompts
+        self.targets = examples.targets
+        self.lengths = examples.lengths
         self.weights: dict[str, Tensor] = {
             name: weight for name, weight in model.module.named_parameters() if weight.requires_grad
         }
@@ -256,7 +264,8 @@ class FineTuner:
     def _step(self, rows: Sequence[int], targets: Sequence[Tokens]) -> tuple[Tensor, int]:
         """Take a step on the mean token loss; return the sum of losses in nats, and the number of tokens."""
         self.optimiser.zero_grad()
-        total, tokens = torch.zeros((), device=self.model.device), sum(len(targets[row]) for row in rows)
+        total = torch.zeros((), device=self.model.device)
+        tokens = sum(len(targets[row]) for row in rows)
         part = self.config.batch // self.config.accumulate
         for start in range(0, len(rows), part):
             part_rows = rows[start : start + part]
@@ -340,7 +349,8 @@ class PrivateFineTuner(FineTuner):
 
     def _step(self, rows: Sequence[int], targets: Sequence[Tokens]) -> tuple[Tensor, int]:
         """Take a private step; return the sum of losses in nats, and the number of tokens."""
-        total, tokens = torch.zeros((), device=self.model.device), 0
+        total = torch.zeros((), device=self.model.device)
+        tokens = 0
         part = self.config.batch // self.config.accumulate
         by_length = sorted(rows, key=lambda row: self.lengths[row])
         parts = [by_length[start : start + part] for start in range(0, len(rows), part)]

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from tasks.models.layers import Layers, Start
 
 
-DENSE, CONVOLUTIONAL = 0.2, 0.5  # rates of dropout
+# rates of dropout
+DENSE = 0.2
+CONVOLUTIONAL = 0.5
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,13 @@ class Hidden:
         height, width, inputs = shape
         count = 0
         for number, channels in enumerate(self.channels, 1):
-            height, width = max(1, height - 2), max(1, width - 2)
+            height = max(1, height - 2)
+            width = max(1, width - 2)
             count += height * width * channels * inputs * 9
             inputs = channels
             if number in self.pooled:
-                height, width = max(1, height // 2), max(1, width // 2)
+                height = max(1, height // 2)
+                width = max(1, width // 2)
         sizes = (height * width * inputs, *self.units, outputs)
         return count + sum(before * after for before, after in itertools.pairwise(sizes))
 
@@ -105,7 +109,8 @@ MLP1 = Hidden(units=(512, 256, 128))
 CNN1 = Hidden(channels=(32, 64), units=(128, 128), pooled=(2,))
 CNN2 = Hidden(channels=(32, 32, 64, 64), units=(1024,), pooled=(2, 4))
 VAE = Hidden(units=(512, 256))  # of the encoder; the decoder mirrors them
-CODE, FRAME = 16, 2  # numbers in the autoencoder's code, and pixels of 0 on each side of the images that it sees
+CODE = 16  # numbers in the autoencoder's code
+FRAME = 2  # pixels of 0 on each side of the images that it sees
 
 # The share of a step's time that no width changes: images, batches, the optimiser's calls. By processor time the steps
 # of mlp1, cnn1 and vae at a width of 0.25, 0.5 and 2 are within a factor of 1.5 of what follows from this (digits).

@@ -17,7 +17,8 @@ from torch import Tensor
 from tasks.numerics import seeds
 
 GAMMA = 0x9E3779B97F4A7C15 - 2**64  # as a signed word
-FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
+FIRST = 0xBF58476D1CE4E5B9 - 2**64
+SECOND = 0x94D049BB133111EB - 2**64
 
 
 class CounterRng:
@@ -28,7 +29,8 @@ class CounterRng:
     """
 
     def __init__(self, keys: Tensor, steps: Tensor | None = None) -> None:
-        self._members, self._steps = keys, steps
+        self._members = keys
+        self._steps = steps
 
     @cached_property
     def keys(self) -> Tensor:

@@ -33,7 +33,8 @@ from tasks.models.vae import LATENT, Vae
 Codes = tuple[Tensor, Tensor]  # means and log variances of q(z | x), (models, n, latent) each
 
 # Rows that a CPU encodes and decodes at a time, so that their values stay in its cache.
-ENCODED, DECODED = 64, 1024
+ENCODED = 64
+DECODED = 1024
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,9 @@ def estimate_log_density(
     channels) uint8. `rows` (n,) int64 are the observations' numbers in their data set and `members` (models,) int64 the
     models' keys: both name streams of draws. The log density is -inf if all weights of an observation are zero.
     """
-    models, n, dtype = len(members), len(pixels), next(iter(tensors.values())).dtype
+    models = len(members)
+    n = len(pixels)
+    dtype = next(iter(tensors.values())).dtype
     chunk = chunk or fitting(pixels.device, models, n, sampling.samples, vae)
     decoder = {name: tensor.bfloat16() for name, tensor in tensors.items()} if reduced(sampling) else tensors
     log_densities = torch.empty(models, n, dtype=torch.float64, device=pixels.device)
@@ -184,7 +187,8 @@ def mean_of(log_values: Callable[[slice], Tensor], count: int, at_once: int) -> 
     squares: Tensor | None = None
     for start in range(0, count, at_once):
         values = log_values(slice(start, min(start + at_once, count)))
-        part, square = torch.logsumexp(values, -1), torch.logsumexp(2 * values, -1)
+        part = torch.logsumexp(values, -1)
+        square = torch.logsumexp(2 * values, -1)
         total = part if total is None else torch.logaddexp(total, part)
         squares = square if squares is None else torch.logaddexp(squares, square)
     assert total is not None

@@ -64,7 +64,8 @@ def constant(value: float) -> Start:
     return Start(f"{value:g}", lambda _stream, shape, _inputs, _outputs: np.full(shape, value))
 
 
-ZERO, ONE = constant(0), constant(1)
+ZERO = constant(0)
+ONE = constant(1)
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,8 @@ class Layers:
             normalised = self.batch_norm(name, rows, momentum=momentum, epsilon=epsilon)
             return normalised.view(x.shape[1], self.models, x.shape[2]).transpose(0, 1)
         shape = (x.shape[1] // self.models,)
-        gamma, beta = self.weight(f"{name}.gamma", shape, ONE), self.weight(f"{name}.beta", shape, ZERO)
+        gamma = self.weight(f"{name}.gamma", shape, ONE)
+        beta = self.weight(f"{name}.beta", shape, ZERO)
         return self._scale_and_shift(name, x, (gamma.flatten(), beta.flatten()), momentum, epsilon)
 
     def standardise(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
@@ -235,7 +237,8 @@ class Layers:
         if x.dim() == 3:
             mask = self.mode.draws.dropout_mask(site, x.shape[1:], rate)
         else:
-            rows, channels = len(x), x.shape[1] // self.models
+            rows = len(x)
+            channels = x.shape[1] // self.models
             mask = (
                 self.mode.draws.dropout_mask(site, (rows, channels, *x.shape[2:]), rate).transpose(0, 1).flatten(1, 2)
             )

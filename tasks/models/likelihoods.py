@@ -28,7 +28,9 @@ from tasks.numerics import seeds
 Shape = tuple[int, int, int]
 
 # Sites for draws. Networks number their sites from 1.
-BINARISED, DEQUANTISED, FLIPPED = -1, -2, -3
+BINARISED = -1
+DEQUANTISED = -2
+FLIPPED = -3
 
 
 class Preparation(Protocol):
@@ -62,7 +64,8 @@ class Binary:
 
     def to_model_inputs(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:  # noqa: ARG002
         images = _channels_first(pixels, self.shape)
-        models, count = len(images), images[0].numel()
+        models = len(images)
+        count = images[0].numel()
         words = draws.words(BINARISED, -(-count // 4)).view(torch.int16)[:, :count]
         # Both steps are exact in float32: 2^16 equal steps over [0, 255).
         levels = words.to(torch.float32).mul_(255 / 2**16).add_(127.5)

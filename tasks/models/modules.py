@@ -186,7 +186,10 @@ class Method:
         *,
         chancy: bool = False,
     ) -> None:
-        self.module, self.name, self.values, self.result = module, name, values, result
+        self.module = module
+        self.name = name
+        self.values = values
+        self.result = result
         self._trial = trial
         self._random = {}
         with module.watch():
@@ -205,7 +208,8 @@ class Method:
         In training, padding is omitted, since rows may affect each other. A method that draws random numbers is
         computed model by model, each with its own key from the mode's draws.
         """
-        tensors, mode = layers.tensors, layers.mode
+        tensors = layers.tensors
+        mode = layers.mode
         is_separate = self.random(mode.training) or (mode.training and mode.real is not None)
         if layers.models > 1 and self.stackable and not is_separate:
             return self._compute_stacked(tensors, images, mode.training)

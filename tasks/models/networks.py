@@ -45,7 +45,8 @@ def cnn1(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = P
     second batch norm follows the pooling, as printed in A.3. Without batch norm the order of pooling and ReLU makes no
     difference.
     """
-    hidden, bias = CNN1.times(width), regularisers.bias
+    hidden = CNN1.times(width)
+    bias = regularisers.bias
     (first, second), dense = hidden.channels, hidden.units
     x = activate(layers, layers.conv("conv1", x, first, 3, GLOROT, bias=bias), 1, CONVOLUTIONAL, regularisers)
     x = functional.max_pool2d(layers.conv("conv2", x, second, 3, GLOROT, bias=bias), 2)
@@ -61,7 +62,8 @@ def cnn2(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = P
     conv1, conv2 (32, 3x3), max pooling 2x2, conv3, conv4 (64, 3x3), max pooling 2x2, dense1 (1024), dense2, with ReLU
     after each layer but the last. Dropout comes before the pooling.
     """
-    hidden, bias = CNN2.times(width), regularisers.bias
+    hidden = CNN2.times(width)
+    bias = regularisers.bias
     for number, channels in enumerate(hidden.channels, 1):
         x = layers.conv(f"conv{number}", x, channels, 3, GLOROT, bias=bias)
         x = activate(layers, x, number, CONVOLUTIONAL, regularisers)
@@ -73,8 +75,12 @@ def cnn2(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = P
     return layers.dense("dense2", x, classes, GLOROT)
 
 
-GROWTH, BOTTLENECK = 12, 48  # channels added by a layer, and channels inside it, four times this number
-BLOCKS, DEEP = 3, 16  # (100 - 4) / (3 blocks of 2 convolutions per bottleneck)
+# channels added by a layer, and channels inside it, four times this number
+GROWTH = 12
+BOTTLENECK = 48
+# (100 - 4) / (3 blocks of 2 convolutions per bottleneck)
+BLOCKS = 3
+DEEP = 16
 COMPRESSION = 0.5
 DROPOUT = 0.2  # of dropout
 
@@ -148,7 +154,8 @@ def resnet18(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers
             inside = _normalised_convolution(layers, f"{name}.conv2", inside, channels, 3, 1)
             if before != channels:
                 x = _normalised_convolution(layers, f"{name}.shortcut", x, channels, 1, stride)
-            x, before = (x + inside).relu(), channels
+            x = (x + inside).relu()
+            before = channels
     x = x.mean((2, 3), keepdim=True)
     return layers.dense("dense", layers.flat(x), classes, FAN_IN_UNIFORM, bias=FAN_IN_UNIFORM)
 
@@ -308,5 +315,6 @@ def architecture_of(model: pa.Table) -> Architecture:
     cell = model.column("network")[0].as_py()
     height, width, channels = cell["shape"]
     regularisers = Regularisers(cell["dropout"], cell["batch_norm"])
-    shape, factor = (height, width, channels), cell.get("width", 1.0)
+    shape = (height, width, channels)
+    factor = cell.get("width", 1.0)
     return Architecture(cell["name"], shape, cell["classes"], regularisers, factor)

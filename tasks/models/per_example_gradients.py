@@ -119,7 +119,8 @@ class Measured(Layers):
         y = super().batch_norm(name, x, momentum=momentum, epsilon=epsilon)
         if x.dim() == 3:  # computed, and measured, as images of one place
             return y
-        values, channels = x.detach(), x.shape[1] // self.models
+        values = x.detach()
+        channels = x.shape[1] // self.models
         mean, variance = (self.tensors[f"{name}.{part}"].flatten()[:, None, None] for part in ("mean", "variance"))
 
         def measure(gradient: Tensor) -> None:
@@ -165,10 +166,8 @@ def convolution_squares(
     is_per_image = not by.stacked and min(places, channels, patch) >= NARROW
     squares = []
     for start in range(0, count, size):
-        input_patches, part = (
-            patches(images[start : start + size], kernel, stride, padding),
-            gradients[start : start + size],
-        )
+        input_patches = patches(images[start : start + size], kernel, stride, padding)
+        part = gradients[start : start + size]
         if pairs:
             squares.append((torch.bmm(part, part.mT) * torch.bmm(input_patches, input_patches.mT)).sum((1, 2)))
         elif is_per_image:

@@ -131,7 +131,8 @@ class Convolutional:
         images = layers.images(z, (self.latent, 1, 1))
         for number, growth in enumerate((8, 4, 2, 1), 1):
             kernel, stride, padding = (2, 1, 0) if number == 1 else (4, 2, 1)
-            name, channels = f"decoder{number}", growth * self.filters
+            name = f"decoder{number}"
+            channels = growth * self.filters
             images = layers.transposed_conv(
                 name, images, channels, kernel, FAN_IN_UNIFORM, stride=stride, padding=padding, bias=None
             )

@@ -67,7 +67,8 @@ def gaussian_excess(mu: float, canaries: int, guesses: int, correct: int, level:
     """
     from scipy.special import ndtr, ndtri
 
-    correct_mass, incorrect_mass = level * correct / canaries, level * (guesses - correct) / canaries
+    correct_mass = level * correct / canaries
+    incorrect_mass = level * (guesses - correct) / canaries
     for remaining in range(correct - 1, -1, -1):
         next_incorrect_mass = max(incorrect_mass, float(ndtr(ndtri(correct_mass) - mu)))
         if next_incorrect_mass == incorrect_mass:
@@ -103,7 +104,8 @@ def betting_p_value(epsilon: float, inside: Mask, delta: float) -> float:
 
     hits = np.cumsum(inside, dtype=np.float64)
     misses = np.arange(1, len(inside) + 1) - hits
-    q, rest = special.expit(epsilon), special.expit(-epsilon)
+    q = special.expit(epsilon)
+    rest = special.expit(-epsilon)
     with np.errstate(divide="ignore"):  # parts of the integral that underflow count as 0
         part = np.log(special.betainc(misses + 1, hits + 1, rest))
     wealth = special.betaln(hits + 1, misses + 1) + part - hits * np.log(q) - (misses + 1) * np.log(rest)
@@ -165,7 +167,8 @@ def bound_by_scores(
         return 0.0
 
     def worth(threshold: float) -> tuple[float, float]:
-        power, false = _calls(first_in, threshold), _calls(first_out, threshold)
+        power = _calls(first_in, threshold)
+        false = _calls(first_out, threshold)
         return bound(power, false, delta, level), power[0] / power[1] - false[0] / false[1]
 
     threshold = max(np.unique(np.concatenate([first_in, first_out])).tolist(), key=worth)
@@ -196,7 +199,8 @@ def least_epsilon(power: float, level: float, delta: float) -> float:
 
     The inverse of `tasks.training.recipe.Privacy.power`: 0 if every epsilon allows it, infinite if none does.
     """
-    with_it, without = power - delta, 1 - delta - level
+    with_it = power - delta
+    without = 1 - delta - level
     missed = 1 - power
     steep = math.log(with_it / level) if with_it > 0 else 0.0
     flat = 0.0 if without <= 0 else math.inf if missed <= 0 else math.log(without / missed)
@@ -212,7 +216,8 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
     if not mu:
         return 0.0
-    near, far = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+    near = log_ndtr(mu / 2 - epsilon / mu)
+    far = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
     return float(math.exp(near) * -math.expm1(min(0.0, far - near)))
 
 

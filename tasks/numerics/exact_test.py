@@ -96,7 +96,8 @@ def reduced_p_values(
     reduced = np.where(np.isnan(p_values), np.nan, 1.0)
     small = np.flatnonzero(p_values <= level)
     if len(small):
-        member, tests = member[:, small], int(np.count_nonzero(~np.isnan(p_values)))
+        member = member[:, small]
+        tests = int(np.count_nonzero(~np.isnan(p_values)))
         scores = scores[:, small] - np.broadcast_to(less, p_values.shape)[small] * member
         new_p_values = randomisation_p_values(scores, member, draws, seed, level, tests)
         reduced[small] = np.maximum(new_p_values, p_values[small])

@@ -34,13 +34,15 @@ Rows = NDArray[Any] | Tensor
 EXACT = (torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int16)
 UNIT = 2.0**-24
 # Candidates beyond k: they suffice to prove nearly every query in one pass, also for noise; more if d widens the bound.
-SPARE, COLUMNS_PER_SPARE = 32, 128
+SPARE = 32
+COLUMNS_PER_SPARE = 128
 WIDER = 8  # factor on the number of candidates if there were too few
 GROUP = 16  # points represented by their smallest score
 FAISS_GPU_MOST = 2048  # maximum number of neighbours of a GPU index of faiss
 # A GPU uses faiss for sizes at which its authors report a lead: 10,000 queries among 128,000 points or more, with so
 # few columns that selecting costs more than multiplying (Johnson, Douze & Jegou 2017, arXiv:1702.08734, section 6).
-FAISS_GPU_COLUMNS, FAISS_GPU_PAIRS = 128, 10_000 * 128_000
+FAISS_GPU_COLUMNS = 128
+FAISS_GPU_PAIRS = 10_000 * 128_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +90,8 @@ def nearest(
     Raises ValueError for rows that are not finite, not (n, d) with one d, empty, or of a type that float32 would round,
     and for k below 1 or above n. Raises ImportError if faiss is requested but not installed.
     """
-    query_rows, point_rows = _as_rows("queries", queries), _as_rows("points", points)
+    query_rows = _as_rows("queries", queries)
+    point_rows = _as_rows("points", points)
     (q, d), n = query_rows.shape, len(point_rows)
     if d != point_rows.shape[1]:
         raise ValueError(f"queries have {d} columns but points {point_rows.shape[1]}; they must have equally many")
@@ -240,7 +243,8 @@ class Search:
         settled = (scores[:, -1] > enough) | (m == len(self.points))
         candidate_counts = (scores <= enough[:, None]).sum(1)
         settled_indices = torch.nonzero(settled).flatten()
-        neighbours, done = Neighbours.empty(len(settled_indices), k), 0
+        neighbours = Neighbours.empty(len(settled_indices), k)
+        done = 0
         for batch in torch.split(settled_indices, max(1, self.sizes.scores // m)) if len(settled_indices) else ():
             near = (
                 shortlist.rows[batch, : int(candidate_counts[batch].max())].sort(1).values
@@ -253,7 +257,8 @@ class Search:
 
     def exact_distances(self, queries: Tensor, batch: Tensor, near: Tensor) -> Tensor:
         """Return the distances (s, c) from a batch of the queries (s,) to points (s, c), by differences in float64."""
-        d, points_device = self.points.shape[1], self.points.device
+        d = self.points.shape[1]
+        points_device = self.points.device
         distances = torch.empty(near.shape, dtype=torch.float64, device=self.device)
         pair_limit = max(1, self.sizes.pairs // (8 * d))
         block_columns = min(near.shape[1], pair_limit)
@@ -309,7 +314,8 @@ def _torch_finder(search: Search, m: int) -> Find:
 
     def find(queries: Tensor) -> Shortlist:
         best = Best.none(len(queries), m, search.device)
-        opposite, widest = -queries, torch.zeros((), dtype=torch.float64, device=search.device)
+        opposite = -queries
+        widest = torch.zeros((), dtype=torch.float64, device=search.device)
         for first, tile in search.tiles():
             lengths = norms(tile)
             widest = torch.maximum(widest, lengths.max())
@@ -317,12 +323,14 @@ def _torch_finder(search: Search, m: int) -> Find:
             # Fill the last group with points at an infinite distance.
             padding = -len(tile) % GROUP
             if padding:
-                tile, half = pad(tile, (0, 0, 0, padding)), pad(half, (0, padding), value=float("inf"))
+                tile = pad(tile, (0, 0, 0, padding))
+                half = pad(half, (0, padding), value=float("inf"))
             rows_at_once = max(1, search.sizes.scores // max(len(tile), m))
             for begin in range(0, len(queries), rows_at_once):
                 batch = slice(begin, begin + rows_at_once)
                 best.take(batch, affine(opposite[batch], tile, half, False), first)
-        query_norms, d = norms(queries), queries.shape[1]
+        query_norms = norms(queries)
+        d = queries.shape[1]
         # The rounding of the dot product, of both rows' coordinates, of |y|^2 / 2 and of the sum.
         error = (gamma(d) + 8 * UNIT) * query_norms * widest + 8 * UNIT * widest**2 + _below_rounding(d, query_norms)
         return Shortlist(*best.sort(), error)
@@ -401,7 +409,8 @@ def _faiss_finder(search: Search, m: int) -> Find:
             squares, rows = index.search(queries.cpu().numpy(), m)
         finally:
             faiss.omp_set_num_threads(before)
-        query_norms, d = norms(queries), queries.shape[1]
+        query_norms = norms(queries)
+        d = queries.shape[1]
         error = (gamma(d) + 16 * UNIT) * (query_norms + widest) ** 2 + _below_rounding(d, query_norms)
         return Shortlist(torch.from_numpy(squares).to(search.device), torch.from_numpy(rows).to(search.device), error)
 

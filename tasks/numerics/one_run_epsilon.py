@@ -25,7 +25,9 @@ from tasks.numerics.epsilon import (
     one_run_p_value,
 )
 
-BETS, GUESSES, BETS_OR_GUESSES = "bets", "one run", "bets or guesses"
+BETS = "bets"
+GUESSES = "one run"
+BETS_OR_GUESSES = "bets or guesses"
 NOTICED = 0.1  # share of the level that delta may cost the bets before guesses take a part of it
 
 

@@ -46,7 +46,8 @@ def share_below(scores: Array) -> float:
 
     This is the mid-rank: .5 on average if the first score has the distribution of the others, for any share of ties.
     """
-    lower, equal = np.count_nonzero(scores < scores[0]), np.count_nonzero(scores == scores[0])
+    lower = np.count_nonzero(scores < scores[0])
+    equal = np.count_nonzero(scores == scores[0])
     return float((lower + equal / 2) / len(scores))
 
 

@@ -107,10 +107,12 @@ def crossed_mean(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) 
     both have the same mean. The interval is Student's with the sum of both means' variances, which is at least that of
     a mean over random rows and columns. Owen 2007, "The pigeonhole bootstrap", theorem 4, for two factors.
     """
-    first_values, second_values = _finite(first), _finite(second)
+    first_values = _finite(first)
+    second_values = _finite(second)
     if not len(first_values) or not len(second_values):
         return Estimate(None, None, None, len(first_values))
-    value, freedom = float(first_values.mean()), min(len(first_values), len(second_values)) - 1
+    value = float(first_values.mean())
+    freedom = min(len(first_values), len(second_values)) - 1
     if not freedom:
         return Estimate(value, None, None, len(first_values))
     error = float(np.hypot(_standard_error(first_values), _standard_error(second_values)))
@@ -120,7 +122,8 @@ def crossed_mean(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) 
 
 def crossed_proportion(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Estimate:
     """Return a share over two crossed samples, with the wider of the intervals over the clusters of either sample."""
-    first_values, second_values = _finite(first), _finite(second)
+    first_values = _finite(first)
+    second_values = _finite(second)
     estimates = [
         clustered_proportion(first_values, len(second_values), confidence),
         clustered_proportion(second_values, len(first_values), confidence),
@@ -217,7 +220,8 @@ def paired_difference(first: Sequence[bool], second: Sequence[bool], confidence:
     if n == 0:
         return Estimate(None, None, None, 0)
     both_true = sum(bool(first_value and second_value) for first_value, second_value in zip(first, second, strict=True))
-    first_true, second_true = sum(map(bool, first)), sum(map(bool, second))
+    first_true = sum(map(bool, first))
+    second_true = sum(map(bool, second))
     down, up = _reach(proportion(first_true, n, confidence))
     other_down, other_up = _reach(proportion(second_true, n, confidence))
     margins = float(first_true * (n - first_true) * second_true * (n - second_true))
@@ -236,7 +240,8 @@ def proportion_difference(first: int, of_first: int, second: int, of_second: int
 
     Uses `difference_of_shares` with Wilson intervals. No value if a sample is empty.
     """
-    first_share, second_share = proportion(first, of_first, confidence), proportion(second, of_second, confidence)
+    first_share = proportion(first, of_first, confidence)
+    second_share = proportion(second, of_second, confidence)
     if first_share.value is None or second_share.value is None:
         return Estimate(None, None, None, of_first + of_second)
     (down, up), (other_down, other_up) = _reach(first_share), _reach(second_share)
@@ -319,7 +324,8 @@ def rank_correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.
     from scipy import stats
 
     of_ranks = correlation(stats.rankdata(_finite(first)), stats.rankdata(_finite(second)), confidence)
-    value, n = of_ranks.estimate.value, of_ranks.estimate.n
+    value = of_ranks.estimate.value
+    n = of_ranks.estimate.n
     if value is None:
         return of_ranks
     half = stats.norm.ppf((1 + confidence) / 2) * np.sqrt((1 + value**2 / 2) / (n - 3))
@@ -398,7 +404,8 @@ def _standard_error(sample: Array) -> float:
 
 def _welch(a: Array, b: Array) -> tuple[float, float]:
     """Return the standard error of a difference of means, and Welch's degrees of freedom."""
-    va, vb = _standard_error(a) ** 2, _standard_error(b) ** 2
+    va = _standard_error(a) ** 2
+    vb = _standard_error(b) ** 2
     spread = va**2 / (len(a) - 1) + vb**2 / (len(b) - 1)
     return float(np.sqrt(va + vb)), (va + vb) ** 2 / spread if spread else 1.0
 

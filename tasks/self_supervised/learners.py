@@ -77,7 +77,8 @@ def barlow_twins(config: BarlowTwins, first: Tensor, second: Tensor) -> Tensor:
     diagonal = (a * b).sum(0) / n
     # |A'B|^2 = <AA', BB'>, so the smaller factors are used.
     squares = (a.T @ b).square().sum() if n >= d else ((a @ a.T) * (b @ b.T)).sum()
-    on, off = (1 - diagonal).square().sum(), squares / n**2 - diagonal.square().sum()
+    on = (1 - diagonal).square().sum()
+    off = squares / n**2 - diagonal.square().sum()
     return on + config.redundancy * off
 
 
@@ -185,11 +186,13 @@ def learner(criterion: Criterion, network: Network, projector: tuple[int, ...], 
 class Joint:
     """Two views through one encoder; batch norm sees both in one minibatch, as in the released code."""
 
-    views, coupled = 2, True
+    views = 2
+    coupled = True
 
     def __init__(self, network: Network, loss_of: Callable[[Tensor, Tensor], Tensor]) -> None:
         self.modules = nn.ModuleDict({"encoder": network})
-        self.network, self.loss_of = network, loss_of
+        self.network = network
+        self.loss_of = loss_of
 
     def embed(self, images: Tensor) -> Tensor:
         return _pair_views(self.network(images))
@@ -232,7 +235,8 @@ class Teacher:
 class Predicting:
     """BYOL: a predictor on the encoder, against a teacher."""
 
-    views, coupled = 2, False
+    views = 2
+    coupled = False
 
     def __init__(self, config: BYOL, network: Network, predictor: nn.Module) -> None:
         self.config = config
@@ -259,7 +263,8 @@ class Predicting:
 class Distilling:
     """DINO: the distributions of a teacher; the centre is a moving average of the teacher's outputs."""
 
-    views, coupled = 2, False
+    views = 2
+    coupled = False
 
     def __init__(self, config: DINO, network: Network, width: int) -> None:
         self.config = config
@@ -286,7 +291,8 @@ class Distilling:
     def after_step(self, moment: Moment) -> None:
         mean = torch.stack(self.target_sums).sum(0) / self.pictures
         self.centre.lerp_(mean, 1 - self.config.centre_momentum)
-        self.target_sums, self.pictures = [], 0
+        self.target_sums = []
+        self.pictures = 0
         self.teacher.follow(teacher_momentum(self.config.momentum, moment.progress))
 
     def extra_state(self) -> Mapping[str, Tensor]:
@@ -296,10 +302,12 @@ class Distilling:
 class Classifying:
     """Classification of the first view by `logits`, as in the released code."""
 
-    views, coupled = 1, False
+    views = 1
+    coupled = False
 
     def __init__(self, modules: nn.ModuleDict, logits: Callable[[Tensor], Tensor]) -> None:
-        self.modules, self.logits = modules, logits
+        self.modules = modules
+        self.logits = logits
 
     def embed(self, images: Tensor) -> Tensor:
         return self.logits(images).float()[None]

@@ -73,7 +73,8 @@ def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs
     from tasks.datasets.boxed.crops import portions
     from tasks.self_supervised.networks import collect_embeddings, encoder
 
-    device, resolution = hardware.device(), config.encoder.resolution
+    device = hardware.device()
+    resolution = config.encoder.resolution
     parts = split_pictures(pictures, config.images.partition)
     splits = {"train": parts.rows(config.images.part), "validation": parts.rows("validation")}
     rows = []
@@ -115,7 +116,8 @@ def train_probe(
     targets = torch.nn.functional.one_hot(torch.from_numpy(np.array(labels)).to(device), classes).float()
     inputs = torch.cat([embeddings, embeddings.new_ones(len(embeddings), 1)], 1)  # the last weight is the constant
     weights = inputs.new_zeros(classes, inputs.shape[1])
-    velocity, steps = torch.zeros_like(weights), -(-len(inputs) // config.batch)
+    velocity = torch.zeros_like(weights)
+    steps = -(-len(inputs) // config.batch)
     rates = np.linspace(config.first, config.last, config.epochs * steps)
     with hardware.exactly(device), torch.inference_mode():
         order = shuffled_minibatches(len(inputs), config.batch, config.epochs, config.seed, "probe order")

@@ -31,8 +31,10 @@ class Block(nn.Module):
 
     def __init__(self, before: int, channels: int, stride: int) -> None:
         super().__init__()
-        self.conv1, self.norm1 = convolution(before, channels, 3, stride), nn.BatchNorm2d(channels)
-        self.conv2, self.norm2 = convolution(channels, channels, 3, 1), nn.BatchNorm2d(channels)
+        self.conv1 = convolution(before, channels, 3, stride)
+        self.norm1 = nn.BatchNorm2d(channels)
+        self.conv2 = convolution(channels, channels, 3, 1)
+        self.norm2 = nn.BatchNorm2d(channels)
         is_same_shape = before == channels and stride == 1
         self.shortcut = (
             nn.Identity()
@@ -56,7 +58,8 @@ class SmallResNet(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.features = 4 * width
-        self.stem, self.norm = convolution(3, width, 3, 2), nn.BatchNorm2d(width)
+        self.stem = convolution(3, width, 3, 2)
+        self.norm = nn.BatchNorm2d(width)
         self.blocks = nn.Sequential(Block(width, width, 1), Block(width, 2 * width, 2), Block(2 * width, 4 * width, 2))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -174,7 +177,9 @@ def tensors(module: nn.Module) -> dict[str, Tensor]:
     return parameters | {name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()}
 
 
-MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels, in [0, 1]
+# of ImageNet's channels, in [0, 1]
+MEAN = (0.485, 0.456, 0.406)
+DEVIATION = (0.229, 0.224, 0.225)
 PIXELS = {"cpu": 32 * 32 * 32, "cuda": 256 * 224 * 224}  # pixels per batch
 MOST = 1024  # images per batch
 CLASSIFIER = "classifier.2.weight"
@@ -184,7 +189,8 @@ class Encoder:
     """An encoder in evaluation mode: batch norm uses the means and variances of training."""
 
     def __init__(self, network: Network, device: torch.device) -> None:
-        self.network, self.device = network.to(device).to(memory_format=torch.channels_last).eval(), device
+        self.network = network.to(device).to(memory_format=torch.channels_last).eval()
+        self.device = device
 
     @property
     def depth(self) -> int:

@@ -146,7 +146,8 @@ def fine_tune_encoder(config: ClassifierTuning, pictures: BoxedPictures, inputs:
     from tasks.self_supervised.pretraining_loop import Training
     from tasks.self_supervised.training_set import training_set
 
-    device, training = hardware.device(), config.training
+    device = hardware.device()
+    training = config.training
     snapshots, row = _choose_snapshot(config, inputs)
     with hardware.exactly(device):
         network = unset(encoder_of_pretraining(training), 0)

@@ -26,7 +26,8 @@ from tasks.self_supervised.snapshots import SNAPSHOTS, Weights, row
 from tasks.self_supervised.training_set import TrainingSet
 from tasks.training.fit import Losses, fit_link
 
-MOMENTUM, TRUST = 0.9, 0.001
+MOMENTUM = 0.9
+TRUST = 0.001
 
 
 class Optimiser(Protocol):
@@ -59,7 +60,8 @@ class LARS:
     """
 
     def __init__(self, parameters: list[Tensor], decay: float) -> None:
-        self.parameters, self.decay = parameters, decay
+        self.parameters = parameters
+        self.decay = decay
         self.velocity = [torch.zeros_like(weight) for weight in parameters]
         self.moments = {"velocity": self.velocity}
         self.scaled = [index for index, weight in enumerate(parameters) if weight.dim() > 1]
@@ -84,7 +86,8 @@ class SGD:
     """Stochastic gradient descent: v <- 0.9 v + g + decay w, w <- w - rate v, as torch.optim.SGD."""
 
     def __init__(self, parameters: list[Tensor], decay: float) -> None:
-        self.parameters, self.decay = parameters, decay
+        self.parameters = parameters
+        self.decay = decay
         self.velocity = [torch.zeros_like(weight) for weight in parameters]
         self.moments = {"velocity": self.velocity}
         self.decaying = [index for index, weight in enumerate(parameters) if weight.dim() > 1]
@@ -136,10 +139,14 @@ class Training:
     def __init__(self, config: Pretraining, learner: Learner, images: TrainingSet, device: torch.device) -> None:
         if len(images) < 2:
             raise ValueError(f"the part {config.images.part} has {len(images)} images; batch norm needs at least two")
-        self.config, self.learner, self.images, self.device = config, learner, images, device
+        self.config = config
+        self.learner = learner
+        self.images = images
+        self.device = device
         self.modules = learner.modules.to(device).to(memory_format=torch.channels_last)
         trainable = {name: weight for name, weight in self.modules.named_parameters() if weight.requires_grad}
-        self.names, self.parameters = list(trainable), list(trainable.values())
+        self.names = list(trainable)
+        self.parameters = list(trainable.values())
         self.optimiser = optimiser(config.optimiser, list(self.parameters), config.weight_decay)
         self.batch = min(config.batch, len(images))
         self.steps_per_epoch = len(images) // self.batch
@@ -216,7 +223,8 @@ class Training:
         for part in parts:
             part_images = images(part)
             with self._precision():
-                embeddings, targets = self.learner.embed(part_images), self.learner.targets(part_images)
+                embeddings = self.learner.embed(part_images)
+                targets = self.learner.targets(part_images)
             loss = self.learner.loss(embeddings, targets, labels[part], moment)
             loss = loss * ((part.stop - part.start) / len(labels))
             loss.backward()

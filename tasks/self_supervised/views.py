@@ -26,7 +26,11 @@ from tasks.self_supervised.pretraining_config import Augmentation
 TRIES = 10  # drawn windows; the first inside the image is used
 RATIOS = (math.log(3 / 4), math.log(4 / 3))
 # Share of images with changed colours, and the largest change of each property.
-JITTERED, BRIGHTNESS, CONTRAST, SATURATION, HUE = 0.8, 0.4, 0.4, 0.2, 0.1
+JITTERED = 0.8
+BRIGHTNESS = 0.4
+CONTRAST = 0.4
+SATURATION = 0.2
+HUE = 0.1
 GREY = (0.299, 0.587, 0.114)  # ITU-R 601, as torchvision and Pillow
 SIGMAS = (0.1 / 224, 2 / 224)  # of the blur, relative to the side of the view
 SOLARISED_FROM = 128 / 255
@@ -67,7 +71,8 @@ def drawing(config: Augmentation, numbers: Tensor, sizes: Tensor, view: int) -> 
         """In [1 - amplitude, 1 + amplitude]; 1 if colours are not changed."""
         return torch.where(changed, 1 + amplitude * config.jitter * (2 * number(name) - 1), 1)
 
-    brightness, contrast = factor("brightness", BRIGHTNESS), factor("contrast", CONTRAST)
+    brightness = factor("brightness", BRIGHTNESS)
+    contrast = factor("contrast", CONTRAST)
     turn = 2 * math.pi * (factor("hue", HUE) - 1)
     mixed = hue(turn) @ _mix_with_grey(factor("saturation", SATURATION))
     mixed = _mix_with_grey(1 - (number("grey") < config.grey).float()) @ mixed
@@ -90,10 +95,12 @@ def windows(config: Augmentation, numbers: Tensor, sizes: Tensor) -> Tensor:
     The first of ten windows inside the image, else the largest central window with an allowed ratio, as in
     torchvision's RandomResizedCrop, which uses whole pixels.
     """
-    height, width = sizes[:, :1].float(), sizes[:, 1:].float()
+    height = sizes[:, :1].float()
+    width = sizes[:, 1:].float()
     area = (config.min_area + (1 - config.min_area) * numbers[..., 0]) * height * width
     ratio = (RATIOS[0] + (RATIOS[1] - RATIOS[0]) * numbers[..., 1]).exp()
-    wide, high = (area * ratio).sqrt() / width, (area / ratio).sqrt() / height
+    wide = (area * ratio).sqrt() / width
+    high = (area / ratio).sqrt() / height
     inside = (wide <= 1) & (high <= 1)
     first = inside.int().argmax(1, keepdim=True)  # the first of the largest
     wide, high, across, down = (
@@ -118,14 +125,18 @@ def _mix_with_grey(keeping: Tensor) -> Tensor:
 
 def hue(turn: Tensor) -> Tensor:
     """Rotation matrices (n, 3, 3) about the grey axis by angles (n,): Rodrigues' formula about (1, 1, 1)."""
-    cosine, sine = turn.cos()[:, None, None], turn.sin()[:, None, None] / math.sqrt(3)
+    cosine = turn.cos()[:, None, None]
+    sine = turn.sin()[:, None, None] / math.sqrt(3)
     across = torch.tensor([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
     return cosine * torch.eye(3) + (1 - cosine) / 3 + sine * across
 
 
 def view(config: Augmentation, squares: Tensor, changes: Drawing) -> Tensor:
     """The normalised view (n, 3, r, r) of square images (n, 3, s, s), bytes or float32 from 0 to 255."""
-    n, side, resolution, device = len(squares), squares.shape[2], config.resolution, squares.device
+    n = len(squares)
+    side = squares.shape[2]
+    resolution = config.resolution
+    device = squares.device
     bounds, flipped, mixing, contrast = (
         send(part, device) for part in (changes.windows, changes.flipped, changes.mixing, changes.contrast)
     )

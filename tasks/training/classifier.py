@@ -72,7 +72,8 @@ class NearestImages(Ranged):
 
 
 # MLP-1's best epoch is about 42 for 1,437 digits and 12 for MNIST's 60,000 images: more images require fewer epochs.
-DIGITS, KEPT = 1437, 42.0
+DIGITS = 1437
+KEPT = 42.0
 FALL = -1 / 3  # the exponent between the two
 # Wider networks require fewer epochs: 81, 54, 41 and 25 for digits at a width of 0.25, 0.5, 1 and 2.
 FALL_WITH_WIDTH = -1 / 2

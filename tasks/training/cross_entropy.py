@@ -23,7 +23,11 @@ from tasks.models.networks import Architecture, images
 from tasks.numerics.matmul import products
 from tasks.training.objective import Batch
 
-CONTRAST, CROP, MIRROR, CROP_PLACE = 0, -1, -2, -3  # sites of random numbers; a network's layers use sites from 1
+# sites of random numbers; a network's layers use sites from 1
+CONTRAST = 0
+CROP = -1
+MIRROR = -2
+CROP_PLACE = -3
 FACTOR = 0.2
 BITS = 32
 
@@ -81,7 +85,8 @@ def central_crops(pixels: Tensor, shape: Shape, side: int) -> Tensor:
     square.
     """
     _check_crop(shape, side)
-    down, across = middle(shape[0], side), middle(shape[1], side)
+    down = middle(shape[0], side)
+    across = middle(shape[1], side)
     return pixels.view(*pixels.shape[:2], *shape)[:, :, down, across].flatten(2)
 
 

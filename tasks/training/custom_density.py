@@ -140,7 +140,8 @@ def density_module_of(name: str, shape: Shape) -> DensityModule:
     return DensityModule(name, shape)
 
 
-ESTIMATED, DRAWN = -6, -7  # sites for the keys of log densities and samples, in addition to those of built-in models
+ESTIMATED = -6  # sites for the keys of log densities and samples
+DRAWN = -7  # in addition to those of built-in models
 BLOCK = 128  # observations whose log densities draw from one seed, and rows evaluated at a time
 
 
@@ -197,7 +198,8 @@ class CustomDensity:
 
     def _model_inputs(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the models' inputs, (models, rows, channels, height, width), and the keys of their draws."""
-        draws, dtype = batch.mode.draws, next(iter(tensors.values())).dtype
+        draws = batch.mode.draws
+        dtype = next(iter(tensors.values())).dtype
         if draws is None:
             raise ValueError("inputs are random, but the batch's mode has no draws")
         return self._images(

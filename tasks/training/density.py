@@ -98,7 +98,9 @@ class Evaluator:
         from tasks.models.importance import Sampling
 
         first = configs[0] if configs else None
-        self.learning, self.configs, self.images = learning, configs, images
+        self.learning = learning
+        self.configs = configs
+        self.images = images
         self.evaluations: dict[int, Evaluation] = {}
         refine = first.refine if isinstance(first, RefinedTraining) else 0
         self.sampling = Sampling(first.samples, first.view, first.afresh, refine=refine) if first else Sampling()
@@ -134,7 +136,8 @@ class Evaluator:
             return
         for number, (position, values) in enumerate(zip(positions, log_p, strict=True)):
             index, epoch = progress[position]
-            evaluation, invalid_rows = self._evaluation(index), np.flatnonzero(np.isnan(values) | np.isposinf(values))
+            evaluation = self._evaluation(index)
+            invalid_rows = np.flatnonzero(np.isnan(values) | np.isposinf(values))
             if len(invalid_rows):
                 evaluation.error = ValueError(
                     f"log p of observation {invalid_rows[0]} is {values[invalid_rows[0]]} after epoch {epoch}"
@@ -165,7 +168,8 @@ class Evaluator:
         return estimated.log_p.float().cpu().numpy(), effective, encoders
 
     def _draw(self, position: int, progress: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
-        evaluation, config = self._evaluation(progress[position][0]), self._config(progress[position])
+        evaluation = self._evaluation(progress[position][0])
+        config = self._config(progress[position])
         selected_tensors, members = self._select_models([position], progress, tensors)
         try:
             evaluation.samples = self.learning.sample(selected_tensors, members, config.drawn)[0].float().cpu().numpy()

@@ -82,7 +82,8 @@ def number_below(count: int, numbers: Iterator[int]) -> int:
 
 def shuffle_rows(rows: int, seed: int) -> list[int]:
     """Return 0 to rows - 1, shuffled by the generator of this seed."""
-    numbers, order = sync_rng_numbers(seed), list(range(rows))
+    numbers = sync_rng_numbers(seed)
+    order = list(range(rows))
     for last in range(rows - 1, 0, -1):
         partner = number_below(last + 1, numbers)
         order[last], order[partner] = order[partner], order[last]

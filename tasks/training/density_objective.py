@@ -174,8 +174,10 @@ class OutlierMixture:
     def __init__(self, learned: Elbo, outliers: float, pixels: Pixels) -> None:
         if not 0 < outliers < 1:
             raise ValueError(f"outliers is {outliers}; it must be between 0 and 1")
-        self.learned, self.broad = learned, OutlierDensity(learned.vae.preparation, pixels)
-        self._log_typical, self._log_outlier = math.log1p(-outliers), math.log(outliers)
+        self.learned = learned
+        self.broad = OutlierDensity(learned.vae.preparation, pixels)
+        self._log_typical = math.log1p(-outliers)
+        self._log_outlier = math.log(outliers)
 
     stackable = Elbo.stackable
     capturable = Elbo.capturable

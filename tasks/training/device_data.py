@@ -183,7 +183,8 @@ def resident(images: PictureSet, device: torch.device) -> ResidentData:
 
 def stream_pictures(images: PictureSet, device: torch.device) -> StreamedData:
     """Return the images by rows, for a device."""
-    train, test = images.train, images.test
+    train = images.train
+    test = images.test
     return StreamedData(train, labels(train).to(device), test, labels(test).to(device))
 
 

@@ -210,8 +210,12 @@ class Training:
         privacy: Privacy,
         index: int,
     ) -> None:
-        self.spec, self.learning, self.data = spec, network.learning, data
-        self.member, self.privacy, self.index = member, privacy, index
+        self.spec = spec
+        self.learning = network.learning
+        self.data = data
+        self.member = member
+        self.privacy = privacy
+        self.index = index
         self.device = data.train.device
         self.rows = torch.from_numpy(rows).to(self.device)
         self.steps = steps
@@ -299,7 +303,8 @@ class Training:
 
     def _test_scores(self, epoch: int) -> tuple[float, float]:
         """Return mean loss and accuracy on the test split, with the same draws as in training without privacy."""
-        total, right = 0.0, 0.0
+        total = 0.0
+        right = 0.0
         with torch.no_grad():
             for start in range(0, len(self.data.test), ASSESSED_AT_ONCE):
                 part = slice(start, start + ASSESSED_AT_ONCE)

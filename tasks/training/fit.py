@@ -39,7 +39,8 @@ def fit(
     `after_epoch(epoch, losses)` is called after each epoch; training stops if it returns True. Raises TrainingError if
     a loss is not finite.
     """
-    seconds, before = 0.0, steps
+    seconds = 0.0
+    before = steps
     for epoch in epochs:
         start_time = time.perf_counter()
         losses = read_losses(take_steps(epoch), seed, steps)
@@ -104,7 +105,8 @@ def fit_link(
     state = None if index is None else nearest(index, training, latest, shapes)
     losses: list[float] = []
     if state is not None:
-        losses, model.steps = list(state.losses), state.steps
+        losses = list(state.losses)
+        model.steps = state.steps
         with torch.no_grad():
             for name, array in model.arrays().items():
                 array.copy_(torch.from_numpy(state.arrays[name].copy()))
@@ -149,7 +151,8 @@ def pack_state(state: TrainingState, training: str) -> bytes:
     """Return the state as bytes; `training` identifies the training by all of its settings except its length."""
     file = io.BytesIO()
     arrays = {f"array {name}": array for name, array in state.arrays.items()}
-    losses, steps = np.array(state.losses, np.float64), np.array(state.steps, np.int64)
+    losses = np.array(state.losses, np.float64)
+    steps = np.array(state.steps, np.int64)
     np.savez(file, training=digest(training), losses=losses, steps=steps, **arrays)  # type: ignore[arg-type]
     return file.getvalue()
 

@@ -73,7 +73,8 @@ def _adam(  # type: ignore[no-untyped-def]
     gradient = tl.load(gradients + offsets, mask=inside)
     mean = tl.load(means + offsets, mask=inside)
     square = tl.load(squares + offsets, mask=inside)
-    change, growth = gradient - mean, gradient * gradient - square
+    change = gradient - mean
+    growth = gradient * gradient - square
     mean += slow * change + slow_rest * change
     square += slower * growth + slower_rest * growth
     spread = tl.sqrt(square) / tl.load(root + model) + epsilon + epsilon_rest

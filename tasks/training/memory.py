@@ -66,7 +66,8 @@ class Kept:
     def keep(self, tensor: Tensor) -> Saved:
         """Return the object that autograd keeps instead of the tensor; its memory counts while the object lives."""
         storage = tensor.untyped_storage()
-        address, size = storage.data_ptr(), storage.nbytes()
+        address = storage.data_ptr()
+        size = storage.nbytes()
         self._times[address] = self._times.get(address, 0) + 1
         if self._times[address] == 1:
             self._now += size

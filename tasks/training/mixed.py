@@ -128,13 +128,15 @@ def train_many(
         if isinstance(outcome, Exception):
             yield index, outcome
         else:
-            network, rows = architecture(configs[index], pool.images), members[index].rows
+            network = architecture(configs[index], pool.images)
+            rows = members[index].rows
             yield index, table_of(configs[index].seed, network, pool.images, rows, outcome)
 
 
 def train_members(pool: Pool, members: Mapping[int, Member], configs: Sequence[Mixture]) -> Iterator[Outcome]:
     """Yield each member's outcome, by the position of its config; trainings with privacy have no chains."""
-    spec, privacy = spec_of(configs[0], pool.images), configs[0].privacy
+    spec = spec_of(configs[0], pool.images)
+    privacy = configs[0].privacy
     if privacy is None:
         return train_chains(spec, members, {index: chain_state(configs[index]) for index in members})
     from tasks.training import dp_sgd
@@ -295,9 +297,11 @@ def unlearn(config: Unlearning, inputs: Inputs) -> pa.Table:
     from tasks.training.unlearner import unlearn_model
 
     (original_model,) = inputs
-    network, weights = architecture_of(original_model), weights_of_model(original_model)
+    network = architecture_of(original_model)
+    weights = weights_of_model(original_model)
     pool = pool_data(tuple(dict.fromkeys(share.part.data for share in (*config.kept, *config.forgotten))), config)
-    kept_rows, forgotten_rows = pool.rows(config.kept), pool.rows(config.forgotten)
+    kept_rows = pool.rows(config.kept)
+    forgotten_rows = pool.rows(config.forgotten)
     common = np.intersect1d(kept_rows, forgotten_rows)
     if len(common):
         raise ValueError(f"{len(common):,} images are both kept and forgotten; the shares must be disjoint")

@@ -79,10 +79,14 @@ class Adam:
     """
 
     def __init__(self, weights: ParameterBuffer, epsilon: float, beta1: float = 0.9, beta2: float = 0.999) -> None:
-        device, models = weights.buffer.device, len(weights.buffer)
-        self.weights, self.epsilon = weights, epsilon
-        self.beta1, self.beta2 = beta1, beta2
-        self.means, self.squares = weights.like(), weights.like()
+        device = weights.buffer.device
+        models = len(weights.buffer)
+        self.weights = weights
+        self.epsilon = epsilon
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.means = weights.like()
+        self.squares = weights.like()
         self.moments: tuple[ParameterBuffer, ...] = (self.means, self.squares)
         self.steps = torch.zeros(models, device=device)
         self.rates = torch.zeros(models, device=device, dtype=torch.float64)
@@ -173,9 +177,12 @@ class RMSprop:
     RHO = 0.9
 
     def __init__(self, weights: ParameterBuffer, epsilon: float) -> None:
-        device, models = weights.buffer.device, len(weights.buffer)
-        self.weights, self.epsilon = weights, epsilon
-        self.squares, self._gradients = weights.like(), weights.like()
+        device = weights.buffer.device
+        models = len(weights.buffer)
+        self.weights = weights
+        self.epsilon = epsilon
+        self.squares = weights.like()
+        self._gradients = weights.like()
         self.moments: tuple[ParameterBuffer, ...] = (self.squares,)
         self.steps = torch.zeros(models, device=device)
         self.rates = torch.zeros(models, device=device, dtype=torch.float64)
@@ -193,7 +200,8 @@ class RMSprop:
         self._move(slice(model, model + 1), torch.ones(1, 1, dtype=self.weights.buffer.dtype))
 
     def _move(self, models: slice, taking: Tensor) -> None:
-        gradients, squares = self._gradients.buffer[models], self.squares.buffer[models]
+        gradients = self._gradients.buffer[models]
+        squares = self.squares.buffer[models]
         squares.lerp_(gradients.square(), (1 - self.RHO) * taking)
         rates = self.rates[models, None].to(gradients.dtype) * taking
         self.weights.buffer[models].sub_(rates * gradients / squares.sqrt().add_(self.epsilon))

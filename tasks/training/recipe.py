@@ -85,7 +85,8 @@ class Privacy(Ranged):
         Wasserman & Zhou 2010, "A statistical framework for differential privacy", theorem 2.4; Kairouz, Oh & Viswanath
         2015, "The composition theorem for differential privacy", section 2.
         """
-        steep, flat = math.exp(self.epsilon) * level + self.delta, math.exp(-self.epsilon) * (1 - self.delta - level)
+        steep = math.exp(self.epsilon) * level + self.delta
+        flat = math.exp(-self.epsilon) * (1 - self.delta - level)
         return min(steep, 1 - max(0.0, flat))
 
 

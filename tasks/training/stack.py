@@ -93,8 +93,12 @@ class Stack:
         *,
         captured: bool = False,
     ) -> None:
-        device, dtype = data.device, getattr(torch, spec.recipe.precision)
-        self.spec, self.data, self.aliases, self.captured = spec, data, aliases, captured
+        device = data.device
+        dtype = getattr(torch, spec.recipe.precision)
+        self.spec = spec
+        self.data = data
+        self.aliases = aliases
+        self.captured = captured
         self.places: list[Slot | None] = [None] * count
         weights = spec.learning.weights
         learned = {name: weight.shape for name, weight in weights.items() if weight.learned}
@@ -228,7 +232,8 @@ class Stack:
         """Arrange the next epoch's minibatches; return whether each is padded."""
         recipe = self.spec.recipe
         self._running = [0] * len(self.places)
-        rates, passed = np.zeros(len(self.places)), np.zeros(self.losses.shape)
+        rates = np.zeros(len(self.places))
+        passed = np.zeros(self.losses.shape)
         row_table = np.zeros(self.order.shape, np.int32)  # row 0 in empty places, whose results are unused
         for position in self.occupied:
             slot = self.occupant(position)
@@ -342,12 +347,14 @@ class Stack:
 
     def _assess_all(self) -> None:
         """Compute mean loss and accuracy of every model on the test split."""
-        count, models = self.data.test_count, len(self.places)
+        count = self.data.test_count
+        models = len(self.places)
         self.assessment.zero_()
         with torch.no_grad():
             for start in range(0, count, ASSESSED_AT_ONCE):
                 rows, labels = self.data.test_rows(start, start + ASSESSED_AT_ONCE)
-                pixels, truth = rows.expand(models, -1, -1), labels.expand(models, -1)
+                pixels = rows.expand(models, -1, -1)
+                truth = labels.expand(models, -1)
                 # The same draws after every epoch; steps count from 0 and use other draws.
                 mode = Mode(draws=CounterRng(self.keys, torch.full_like(self.keys, -1 - start)))
                 losses, right = self.spec.learning.evaluate_rows(self.tensors, Batch(pixels, truth, mode))

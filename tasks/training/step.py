@@ -43,8 +43,11 @@ class Step:
         optimiser: Optimiser,
         keys: Tensor,
     ) -> None:
-        self.learning, self.data = spec.learning, data
-        self.fixed, self.optimiser, self.keys = fixed, optimiser, keys
+        self.learning = spec.learning
+        self.data = data
+        self.fixed = fixed
+        self.optimiser = optimiser
+        self.keys = keys
         self.rows = spec.recipe.batch // spec.recipe.accumulate  # of a part
         self.sums = learned.like() if spec.recipe.accumulate > 1 else None  # of the gradients of parts
         self.after = self.learning if isinstance(self.learning, AfterStep) else None
@@ -76,7 +79,8 @@ class Step:
         `passed` (places,) is the number of epochs after the step, if an operation follows a step.
         """
         if padded and len(row_table) == 1 and row_table.device.type == "cpu":  # a model alone needs no padding
-            row_table, padded = row_table[:, : int((row_table >= 0).sum())], False
+            row_table = row_table[:, : int((row_table >= 0).sum())]
+            padded = False
         real = (row_table >= 0) if padded else None
         if self._written_out:
             losses = self._explicit_step(row_table, real, occupied, passed)
@@ -149,7 +153,8 @@ class Step:
 
     def _autograd_step(self, row_table: Tensor, real: Tensor | None, passed: Tensor | None) -> Tensor:
         count: int | Tensor = row_table.shape[1] if real is None else real.sum(1).clamp(min=1)
-        leaves, losses = list(self.leaves.values()), None
+        leaves = list(self.leaves.values())
+        losses = None
         if self.sums is not None:
             self.sums.buffer.zero_()
         for part in self._parts(row_table, real):

@@ -104,7 +104,8 @@ def choose_strategy(workload: Workload, context: ComputeContext, limit: int) -> 
         return strategies[context.way], required
     choice = context.settle(workload.name, lambda: benchmark(workload, candidates(workload, limit)))
     fastest = strategies.get(choice["way"], Strategy("loop"))
-    places, stacks = min(fastest.places, int(choice["places"])), min(fastest.stacks, int(choice["stacks"]))
+    places = min(fastest.places, int(choice["places"]))
+    stacks = min(fastest.stacks, int(choice["stacks"]))
     return Strategy(fastest.name, stacks, places, fastest.captured), required
 
 

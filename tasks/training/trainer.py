@@ -114,7 +114,8 @@ class Trainer:
     def __init__(
         self, workload: Workload, strategy: Strategy, need: memory.Need | None, remaining: dict[int, Member]
     ) -> None:
-        self.workload, self.strategy = workload, strategy
+        self.workload = workload
+        self.strategy = strategy
         self.recipe = workload.spec.recipe
         self.measured: dict[str, float] = {}
         if need is not None:
@@ -160,7 +161,8 @@ class Trainer:
 
     def _compact(self, stack: Stack) -> Stack:
         """Remove free places of a stack if this saves time, since a recorded step must be recorded again."""
-        occupied, places = len(stack.occupied), len(stack.places)
+        occupied = len(stack.occupied)
+        places = len(stack.places)
         if occupied == places or (stack.captured and 2 * occupied > places):
             return stack
         return stack.only(stack.occupied)

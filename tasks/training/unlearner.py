@@ -85,7 +85,10 @@ class Unlearner:
         seed: int,
         device: torch.device,
     ) -> None:
-        self.learning, self.recipe, self.images, self.seed = learning, recipe, images, seed
+        self.learning = learning
+        self.recipe = recipe
+        self.images = images
+        self.seed = seed
         self.data: DeviceData = place_images(images, device)
         shapes = learning.weights
         learned = {name: weight.shape for name, weight in shapes.items() if weight.learned}
@@ -145,16 +148,16 @@ class Unlearner:
 
     def evaluate(self, parts: Iterator[tuple[Tensor, Tensor]]) -> tuple[float, float]:
         """Return mean cross-entropy in evaluation mode, in nats, and accuracy, over these images."""
-        total, right, count = 0.0, 0.0, 0
+        total = 0.0
+        right = 0.0
+        count = 0
         with torch.no_grad():
             for pixels, labels in parts:
                 losses, hits = self.learning.evaluate_rows(self.tensors, Batch(pixels[None], labels[None], EVALUATION))
                 assert hits is not None
-                total, right, count = (
-                    total + float(losses.double().sum()),
-                    right + float(hits.sum()),
-                    count + len(labels),
-                )
+                total = total + float(losses.double().sum())
+                right = right + float(hits.sum())
+                count = count + len(labels)
         return total / count, right / count
 
 

@@ -89,7 +89,8 @@ def read_table(function: str, **request: Any) -> pa.Table:
     import pyarrow as pa
 
     with tempfile.TemporaryDirectory(prefix="engram-read-") as folder:
-        out, reply = Path(folder) / "table.arrows", Path(folder) / "reply.json"
+        out = Path(folder) / "table.arrows"
+        reply = Path(folder) / "reply.json"
         instructions = {
             "server": "tasks.worker.confined:serve_table",
             "function": function,

@@ -141,17 +141,24 @@ def read_delimited(
     separators: Sequence[str] = tuple(SEPARATORS)
     if declared := SEPARATOR_LINE.match(text):
         separators = (declared[1],)
-        text, lines = text[declared.end() :], 2
+        text = text[declared.end() :]
+        lines = 2
     known_names = tuple(known_names)
     best = (-1, -1)
     header: tuple[str, ...] = ()
-    separator, begin, used = ",", 0, 0
+    separator = ","
+    begin = 0
+    used = 0
     for candidate in separators:
         cells, end, count = _split_header(text, candidate)
         columns = match_names(cells, known_names, pattern)
         score = len(set(columns) & set(known_names)), len(columns)
         if score > best:
-            best, header, separator, begin, used = score, columns, candidate, end, count
+            best = score
+            header = columns
+            separator = candidate
+            begin = end
+            used = count
     if not any(header):
         problem = "has a first line that cannot be read" if text.strip() else "is empty"
         raise DelimitedTextError(f"{problem}; the first line must name the columns")

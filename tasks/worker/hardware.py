@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import torch
 
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
+# M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
+TRIM_THRESHOLD = -1
+MMAP_THRESHOLD = -3
 LARGEST = 32 * 2**20  # bytes: glibc returns larger blocks to the system in any case
 RESIDENT = re.compile(rb"VmHWM:\s*(\d+) kB\n(?:.*\n)*?RssFile:\s*(\d+) kB\nRssShmem:\s*(\d+) kB")  # proc_pid_status(5)
 STATUS_BYTES = 4096  # the part of /proc/self/status that contains these fields
@@ -120,7 +122,8 @@ def exactly(target_device: torch.device) -> Iterator[None]:
         return
     library: Any = torch.backends.cudnn
     kinds = (library.conv, library.rnn)  # torch requires equal settings
-    before, repeatable = [kind.fp32_precision for kind in kinds], library.deterministic
+    before = [kind.fp32_precision for kind in kinds]
+    repeatable = library.deterministic
     library.deterministic = True
     for kind in kinds:
         kind.fp32_precision = "ieee"

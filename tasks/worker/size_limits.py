@@ -71,7 +71,8 @@ def read_parquet(file: Path | bytes, columns: Sequence[str] | None = None) -> pa
 
     A child with limited memory reads it (`tasks.worker.confined`), since its footer may announce less than it contains.
     """
-    function, column_names = "tasks.worker.size_limits:unpack_parquet", list(columns) if columns is not None else None
+    function = "tasks.worker.size_limits:unpack_parquet"
+    column_names = list(columns) if columns is not None else None
     if isinstance(file, Path):
         return read_table(function, path=str(file), columns=column_names, byte_limit=most_bytes(file.stat().st_size))
     with tempfile.NamedTemporaryFile(prefix="engram-read-", suffix=".parquet") as copy:
@@ -100,7 +101,8 @@ def unpack_parquet(path: str, columns: Sequence[str] | None, byte_limit: int) ->
         check_unpacked(
             sum(max(part.total_uncompressed_size, WIDEST * part.num_values) for part in parts), packed, byte_limit
         )
-        batches, unpacked = [], 0
+        batches = []
+        unpacked = 0
         for batch in opened.iter_batches(ROWS, columns=columns, use_threads=False):
             unpacked += batch.nbytes
             check_unpacked(unpacked, packed, byte_limit)

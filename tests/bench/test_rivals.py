@@ -111,7 +111,8 @@ def test_curves_are_compared_with_their_rival() -> None:
 
 
 def test_rivals_curves_converge_with_smaller_steps() -> None:
-    z, times = normal_samples(0, 0, 6, 9), np.array([0.1, 0.5, 1.0, 2.0])
+    z = normal_samples(0, 0, 6, 9)
+    times = np.array([0.1, 0.5, 1.0, 2.0])
     rival_curves = linear_memorization.by_steps(z, times, 1e-3, 1001)
     for by_rival, own_curves in zip(rival_curves, scores(spectrum(torch.from_numpy(z)[None]), times), strict=True):
         np.testing.assert_allclose(by_rival[:3], own_curves[0, :3], atol=1e-3)
@@ -142,7 +143,8 @@ def test_absent_rivals_are_left_out_with_a_note(tmp_path: Path) -> None:
     command = [sys.executable, "-m", NEIGHBOURS, "--tiny", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=HANGING)
     assert done.returncode == 0, done.stderr
-    printed, result = done.stdout, json.loads(out.read_text())
+    printed = done.stdout
+    result = json.loads(out.read_text())
     assert "- left out: scikit-learn and faiss, not installed here" in printed
     assert [row["required"] for row in result["rows"]] == [None]
     assert "the ceiling" in result["rows"][0]["subject"]

@@ -37,12 +37,14 @@ def test_rival_judges_each_case_once(name: str, tmp_path: Path) -> None:
     folders = [rivals.write_case(case, tmp_path) for case in rivals.make_cases(how, 1)]
     for _ in "ab":
         judged, error = rivals.run_rival(name, sys.executable, folders, tmp_path / "told.jsonl")
-        assert ([judged_case.case for judged_case in judged], error) == (["overfit-1", "null-1", "exposed-1"], "")
+        assert [judged_case.case for judged_case in judged] == ["overfit-1", "null-1", "exposed-1"]
+        assert error == ""
 
 
 def test_rival_that_cannot_start_is_reported(tmp_path: Path) -> None:
     judged, error = rivals.run_rival("no_such_tool", sys.executable, [tmp_path], tmp_path / "told.jsonl")
-    assert (judged, error) == ([], "ModuleNotFoundError: No module named 'no_such_tool'")
+    assert judged == []
+    assert error == "ModuleNotFoundError: No module named 'no_such_tool'"
 
 
 def test_line_without_a_rule_has_no_verdict() -> None:

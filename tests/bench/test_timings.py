@@ -82,7 +82,7 @@ ROWS = [
 
 
 def test_rates_follow_from_jobs_of_several_sizes() -> None:
-    assert pytest.approx(rates(ROWS)) == {"ask a": 0.5, "train a": 0.02}
+    assert rates(ROWS) == pytest.approx({"ask a": 0.5, "train a": 0.02})
     assert points(ROWS) == {"sums": {4: 2.0, 9: 5.0}}
 
 
@@ -91,8 +91,9 @@ def test_timings_of_another_machine_are_scaled() -> None:
     reloaded = {**first, "tasks": {task: dict(map(tuple, task_points)) for task, task_points in first["tasks"].items()}}
     slower = [Timed("fit", 0, {"train b": 10.0}, 4.0), Timed(AROUND[0], 0, None, 6.04)]
     merged_timings = merge_timings(reloaded, slower, Speed(2e-3, 4e-3))
-    assert pytest.approx(merged_timings["units"]) == {"ask a": 0.5, "train a": 0.02, "train b": 0.2}
-    assert ({AROUND[0]: 6.0}, first["tasks"]) == (merged_timings["around"], merged_timings["tasks"])
+    assert merged_timings["units"] == pytest.approx({"ask a": 0.5, "train a": 0.02, "train b": 0.2})
+    assert merged_timings["around"] == {AROUND[0]: 6.0}
+    assert merged_timings["tasks"] == first["tasks"]
     assert parse_reference(merged_timings).speed == HERE
 
 
@@ -129,7 +130,7 @@ def test_shipped_timings_cover_networks_and_embedded_presets() -> None:
     for network in ("mlp1", "cnn1", "resnet18", "densenet100"):
         assert reference.units[f"train {network} on 28x28x1"] > 0
     assert reference.units["train cnn2 on 32x32x3"] > 0
-    assert {"density.scores", "forgetting.power", "deja_vu.scores", "relational.score"} <= set(reference.tasks)
+    assert set(reference.tasks) >= {"density.scores", "forgetting.power", "deja_vu.scores", "relational.score"}
     assert reference.executor_seconds[AROUND[0]] > 1
     assert reference.executor_seconds[AROUND[1]] >= 0
 

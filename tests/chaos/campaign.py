@@ -90,7 +90,9 @@ class Campaign:
     """The audits and parts that rounds share, each created on first use."""
 
     def __init__(self, folder: Path, seed: int, stack: ExitStack) -> None:
-        self.folder, self.seed, self._stack = folder, seed, stack
+        self.folder = folder
+        self.seed = seed
+        self._stack = stack
         self._references: dict[str, Reference] = {}
         (folder / "log").mkdir()
 
@@ -135,7 +137,8 @@ class Campaign:
         rng = seed_of(self.seed, kind.name, number)
         campaign_round = Round(subject, reference, rng, self.folder / f"{kind.name.replace(' ', '-').lower()}-{number}")
         parts = [getattr(self, kind.part)] if kind.part else []
-        stamp, start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        start = time.monotonic()
         fault = ""
         try:
             if kind.part == "cluster":

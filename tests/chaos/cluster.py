@@ -23,7 +23,8 @@ from tests.support.ray_head import end
 
 HEAD = "10.77.0.1"
 NODES = {"n1": "10.77.0.11", "n2": "10.77.0.12"}
-ATTEMPTS, START_SECONDS = 4, 90.0
+ATTEMPTS = 4
+START_SECONDS = 90.0
 SETTINGS = {
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",

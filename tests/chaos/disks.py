@@ -124,11 +124,9 @@ def slow_disk(campaign_round: Round) -> str:
 
 
 def fail_calls(campaign_round: Round) -> str:
-    call, error, times = (
-        campaign_round.rng.choice(CALLS),
-        campaign_round.rng.choice(ERRORS),
-        campaign_round.rng.choice((1, 1, 3, 50)),
-    )
+    call = campaign_round.rng.choice(CALLS)
+    error = campaign_round.rng.choice(ERRORS)
+    times = campaign_round.rng.choice((1, 1, 3, 50))
     fault = {"calls": [call], "error": error, "after": int(campaign_round.rng.expovariate(1 / 60)), "times": times}
     return f"{call} {error} x{times} after {fault['after']}, " + run_on_faulty(campaign_round, fault)
 

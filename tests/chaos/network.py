@@ -27,7 +27,8 @@ class Objects:
     """The files of a store in a bucket, by their names below its prefix."""
 
     def __init__(self, server: Server, prefix: str) -> None:
-        self._server, self._prefix = server, prefix
+        self._server = server
+        self._prefix = prefix
 
     def names(self) -> list[str]:
         return sorted(name.removeprefix(f"{self._prefix}/") for name in self._server.names(f"{self._prefix}/"))
@@ -46,9 +47,13 @@ class Proxy:
     """Passes requests from loopback to a server, a share of them with a fault."""
 
     def __init__(self, url: str, fault: str, rng: random.Random, share: float, delay: float) -> None:
-        self.fault, self.share, self.delay = fault, share, delay
+        self.fault = fault
+        self.share = share
+        self.delay = delay
         self.met = 0
-        self._target, self._random, self._lock = urlsplit(url), rng, threading.Lock()
+        self._target = urlsplit(url)
+        self._random = rng
+        self._lock = threading.Lock()
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -95,7 +100,8 @@ class Proxy:
     def pass_on(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Answer | None:
         """The server's answer, or None if the request or its answer is dropped."""
         with self._lock:
-            meets, late = self._random.random() < self.share, self._random.random() < 0.5
+            meets = self._random.random() < self.share
+            late = self._random.random() < 0.5
             self.met += meets
         if meets and self.fault == "delay":
             time.sleep(self.delay)
@@ -128,7 +134,8 @@ class Proxy:
 def use_bucket(campaign_round: Round, server: Server, url: str) -> None:
     """Place the round's store in the bucket, which its commands reach by this URL."""
     prefix = campaign_round.folder.name
-    campaign_round.store, campaign_round.files = f"s3://{BUCKET}/{prefix}", Objects(server, prefix)
+    campaign_round.store = f"s3://{BUCKET}/{prefix}"
+    campaign_round.files = Objects(server, prefix)
     campaign_round.environment |= {
         **server.env,
         "AWS_ENDPOINT_URL": url,
@@ -140,7 +147,8 @@ def disturb_requests(fault: str) -> Callable[[Round, Server], str]:
     """The fault that affects a share of a run's requests. The run may end or be killed; the next one is undisturbed."""
 
     def disturb(campaign_round: Round, server: Server) -> str:
-        share, delay = campaign_round.rng.choice(SHARES), campaign_round.rng.choice(DELAYS)
+        share = campaign_round.rng.choice(SHARES)
+        delay = campaign_round.rng.choice(DELAYS)
         proxy = Proxy(server.url, fault, campaign_round.rng, min(share, 0.1) if delay > 1 else share, delay)
         campaign_round.undo.append(proxy.close)
         use_bucket(campaign_round, server, proxy.url)

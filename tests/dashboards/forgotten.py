@@ -28,7 +28,8 @@ Row = dict[str, Any]
 TABLE = dict(
     zip((*PUBLISHED, Target(outside=1.0)), (0.049, 0.669, 0.652, 0.596, 0.056, 0.039, 0.029, 0.957), strict=True)
 )
-DISTANCE, FLOOR = 0.596, 0.02  # of calibration models, and between query models
+DISTANCE = 0.596  # of calibration models
+FLOOR = 0.02  # between query models
 SURER = 0.5  # one-sided share of the KS distance of a target with higher confidence than query models
 
 
@@ -88,7 +89,8 @@ def distances(targets: int = 8, replicates: int = 3, images: int = 500, floor: f
         for role, target, replicate in all_models(targets, replicates):
             if role == "query" and query == replicate:
                 continue
-            column, ks = (None, floor if role == "query" else DISTANCE)
+            column = None
+            ks = floor if role == "query" else DISTANCE
             if target is not None:
                 column, ks = middle[target % len(middle)]
             ks = float(np.clip(ks * draws.normal(1, 0.06), 0, 1))
@@ -110,7 +112,8 @@ def ratios(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Table
     for index, score in itertools.product(range(targets), SCORES):
         target, ks = list(TABLE.items())[index % len(TABLE)]
         ks *= SURER if score == "one-sided" and is_surer(target) else 1.0
-        rho, second = ks / DISTANCE, index // len(TABLE)
+        rho = ks / DISTANCE
+        second = index // len(TABLE)
         low, high = (0.88 * rho, 1.13 * rho) if replicates > 1 else (None, None)
         row = {"target": index, "name": str(target) + (f", model {second + 1}" if second else ""), "source": "training"}
         row |= {"score": score}
@@ -161,7 +164,8 @@ def power(
     """`detected` models per share are detected, and the effect rises with the share."""
     rows: list[Row] = []
     for share, result in zip(shares, detected, strict=True):
-        rate, effect = proportion(result, models), 9 * share**0.5
+        rate = proportion(result, models)
+        effect = 9 * share**0.5
         row: Row = {"share": share, "models": models, "detected": result, "power": rate.value, "cleared": 0}
         row |= {"power_low": rate.low, "power_high": rate.high, "effect": effect, "low": effect - 1, "high": effect + 1}
         rows.append(row)

@@ -189,13 +189,15 @@ def losses(epochs: int, trainings: int = 100, gap: float = 4.0) -> pa.Table:
 def outliers(n: int, width: float = 10.0, bins: int = 14, **fields: Any) -> pa.Table:
     """The scores in bins of log P with open ends."""
     columns_of_values = values(n, **fields)
-    u, high = columns_of_values["log_p_trained"], columns_of_values["m"] > np.quantile(columns_of_values["m"], 0.95)
+    u = columns_of_values["log_p_trained"]
+    high = columns_of_values["m"] > np.quantile(columns_of_values["m"], 0.95)
     edges = np.round(np.median(u) / width) * width + width * (np.arange(bins - 1) - (bins - 1) // 2)
     which = np.searchsorted(edges, u, side="right")
     rows = []
     for bin_index in range(bins):
         inside = which == bin_index
-        memorised, regular = int((inside & high).sum()), int((inside & ~high).sum())
+        memorised = int((inside & high).sum())
+        regular = int((inside & ~high).sum())
         share = proportion(memorised, memorised + regular)
         row = {
             "low": edges[bin_index - 1] if bin_index else None,
@@ -255,7 +257,8 @@ def duplicates(pairs: int, labelled: bool = True) -> pa.Table:
 
 def kernel() -> pa.Table:
     """Densities of six points with kernels of width 0.5 (0.12: overfitted), and without the point at 4."""
-    points, x = np.array([-1.0, -0.4, 0.0, 0.5, 1.1, 4.0]), np.linspace(-4, 6, 501)
+    points = np.array([-1.0, -0.4, 0.0, 0.5, 1.1, 4.0])
+    x = np.linspace(-4, 6, 501)
 
     def density(centres: Any, width: float) -> Any:
         kernels = np.exp(-0.5 * ((x[:, None] - centres) / width) ** 2) / (width * (2 * np.pi) ** 0.5)

@@ -112,7 +112,8 @@ def test_published_figure_has_measured_rows_only(
     )
     assert list(repetition(cells)) == ["figure"]
     ((rows, name, title),) = figure_arguments
-    assert (name, title) == ("published", estimates.REPEATED)
+    assert name == "published"
+    assert title == estimates.REPEATED
     assert [
         (measured_row["estimate"], measured_row["published"], measured_row["setting"]) for measured_row in rows
     ] == [

@@ -35,12 +35,12 @@ def test_image_has_its_crop_and_both_drawings(store: Store) -> None:
     images = catalog.load_with_boxes(inferred.SCENES)
     first = result.items[0]
     name = images.names[images.labels[0]]
-    assert f"{images.ids[0]}, set A, class {name}" == first.title
+    assert first.title == f"{images.ids[0]}, set A, class {name}"
     assert [picture.title for picture in first.pictures] == ["image", "crop"]
     target, reference = first.strips
     other_class = images.names[(images.labels[0] + 1) % len(images.names)]
-    assert f"Trained on it: classified as {name}, correctly" == target.label
-    assert f"Not trained on it: classified as {other_class}, wrongly" == reference.label
+    assert target.label == f"Trained on it: classified as {name}, correctly"
+    assert reference.label == f"Not trained on it: classified as {other_class}, wrongly"
     # For an image of A the target is model A, which draws black; for an image of B it is model B.
     assert tuple(int(array(strip.pictures[0].png).max()) for strip in first.strips) == (0, 255)
     of_b = next(item for item in result.items if ", set B, " in item.title)
@@ -52,7 +52,8 @@ def test_kinds_have_headings_and_bounded_size(store: Store) -> None:
     result = open_gallery(store, inferred.drawings(per_kind=5))
     groups = [item.group for item in result.items]
     assert list(KINDS.values()) == list(dict.fromkeys(groups))
-    assert {EACH} == {groups.count(group) for group in KINDS.values()}  # of ten of each kind
+    # of ten of each kind
+    assert {groups.count(group) for group in KINDS.values()} == {EACH}
 
 
 def test_images_drawn_by_one_model_are_left_out(store: Store) -> None:

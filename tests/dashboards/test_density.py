@@ -78,7 +78,7 @@ def test_distribution_states_median_interval_and_null(store: Store) -> None:
 
 def test_scores_are_drawn_without_statistics(store: Store) -> None:
     result = draw_figures(store, scores=scored.scores(50))
-    assert {"distribution", "significance", "labels"} == set(result)
+    assert set(result) == {"distribution", "significance", "labels"}
     assert "null" not in result["distribution"].alt
     assert "median without memorisation" not in words(result["distribution"])
 
@@ -93,7 +93,8 @@ def test_undefined_scores_are_left_out(golden: Golden, store: Store) -> None:
 
 
 def test_axis_is_cut_at_distant_values() -> None:
-    near, far = np.linspace(0, 10, 5000), np.concatenate([np.linspace(0, 10, 5000), [900.0]])
+    near = np.linspace(0, 10, 5000)
+    far = np.concatenate([np.linspace(0, 10, 5000), [900.0]])
     assert robust_limits([near])[1] == pytest.approx(10.3)
     cut = robust_limits([far])
     assert cut[1] < 11
@@ -208,7 +209,8 @@ def test_highly_memorised_rows_are_counted_by_likelihood(golden: Golden, store: 
     assert all(f"{row['memorised']:,}" in texts for row in rows if row["memorised"])
     golden(figure.caption)
     values = scored.values(3000)
-    u, high = values["log_p_trained"], values["m"] > np.quantile(values["m"], 0.95)
+    u = values["log_p_trained"]
+    high = values["m"] > np.quantile(values["m"], 0.95)
     low, top = np.quantile(u, (0.05, 0.95))
     inside = int(((u >= low) & (u <= top) & high).sum())
     assert f"{inside} of 150" in figure.caption
@@ -303,7 +305,7 @@ def test_sweep_overlays_its_cells(golden: Golden, store: Store) -> None:
     assert list(result) == ["densities", "courses", "losses"]
     golden(result["densities"].title)
     for figure in result.values():
-        assert {"learning_rate 1", "learning_rate 0.1"} <= set(words(figure))
+        assert set(words(figure)) >= {"learning_rate 1", "learning_rate 0.1"}
     golden(result["densities"].alt, "alt")
     assert "gap 4" in result["losses"].alt
     golden(result["courses"].alt, "alt")
@@ -364,7 +366,7 @@ def test_few_observations_are_shown_once() -> None:
     places = score_extremes(Observations(scored.scores(7)))
     assert [len(rows) for rows in places.values()] == [2, 2, 2]
     assert len(np.unique(np.concatenate(list(places.values())))) == 6
-    assert {"highest"} == set(score_extremes(Observations(scored.scores(2))))
+    assert set(score_extremes(Observations(scored.scores(2)))) == {"highest"}
     assert score_extremes(Observations(scored.scores(1).slice(0, 0))) == {}
 
 

@@ -40,7 +40,7 @@ def test_filters_format_numbers_and_globals_are_palette(template: Path, monkeypa
     rendered = document.render("page.html", data=b"\xff")
     assert rendered == '<data value="0.123456" title="0.123456">0.1235</data> 3 canaries /w== 1.2.3'
     template.write_text("{{ light }} {{ dark }}{% for a, b in zip('xy', 'zw') %}{{ a }}{{ b }}{% endfor %}")
-    assert f"{colours(False)} {colours(True)}xzyw" == document.render("page.html")
+    assert document.render("page.html") == f"{colours(False)} {colours(True)}xzyw"
 
 
 def test_unknown_version_is_stated(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,8 @@ def test_file_is_written_entirely_or_not(tmp_path: Path, monkeypatch: pytest.Mon
         patch.setattr(Path, "write_text", write_half)
         with pytest.raises(OSError, match="full"):
             document.write(path, "new")
-    assert ("ε", [path]) == (path.read_text(encoding="utf-8"), list(tmp_path.iterdir()))
+    assert path.read_text(encoding="utf-8") == "ε"
+    assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(FileNotFoundError):
         document.write(tmp_path / "gone" / "page.html", "text")
 
@@ -76,14 +77,15 @@ def test_light_colours_become_names() -> None:
     lights = [light for light, _ in PALETTE.values()]
     svg = "<svg viewBox='0'>" + "".join(f"<g fill='{light}'/>" for light in [*lights, "#123456"]) + "</svg>"
     inlined = str(inline(figure(svg)))
-    assert [*(f"var(--{name})" for name in PALETTE), "#123456"] == re.findall("fill='([^']*)'", inlined)
+    assert re.findall("fill='([^']*)'", inlined) == [*(f"var(--{name})" for name in PALETTE), "#123456"]
     assert len(set(lights)) == len(lights)
 
 
 def test_figure_label_is_escaped() -> None:
     inlined = inline(figure("<svg a='1'><svg b='2'/></svg>", 'M < 1 & "x"'))
     expected = "<svg role=\"img\" aria-label=\"M &lt; 1 &amp; &#34;x&#34;\" a='1'><svg b='2'/></svg>"
-    assert (expected, expected) == (str(inlined), inlined.__html__())
+    assert expected == str(inlined)
+    assert expected == inlined.__html__()
 
 
 def test_palette_has_light_and_dark_declarations() -> None:

@@ -60,7 +60,7 @@ def test_svg_is_one_self_contained_element() -> None:
     text = make_svg()
     root = ElementTree.fromstring(text)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    assert {"viewBox", "stroke-linejoin", "stroke-linecap"} == set(root.attrib)
+    assert set(root.attrib) == {"viewBox", "stroke-linejoin", "stroke-linecap"}
     assert re.findall(r"https?://[^\"]*", text) == ["http://www.w3.org/2000/svg"]
     assert "<style" not in text
     assert "<metadata" not in text
@@ -115,8 +115,8 @@ def test_colours_have_contrast_on_both_themes(theme: int) -> None:
 def test_stacked_boxes_span_the_page() -> None:
     upper, lower = layout.stack(2, 1.5)
     width = drawing.WIDTH - layout.LEFT - layout.RIGHT
-    assert pytest.approx((0.75, 2.0, width, 1.1)) == upper
-    assert pytest.approx((0.75, 0.5, width, 1.1)) == lower
+    assert upper == pytest.approx((0.75, 2.0, width, 1.1))
+    assert lower == pytest.approx((0.75, 0.5, width, 1.1))
 
 
 def test_first_row_is_at_the_top() -> None:
@@ -128,7 +128,7 @@ def test_first_row_is_at_the_top() -> None:
     labels = {tick.get_position()[1]: tick.get_text() for tick in axes.get_yticklabels()}
     assert rows.y.tolist() == [1, 0]
     assert labels == {1: "first", 0: "a name that is much too…"}
-    assert pytest.approx(0.3 * 2 + 0.5 + 0.4) == figure.get_size_inches()[1]
+    assert figure.get_size_inches()[1] == pytest.approx(0.3 * 2 + 0.5 + 0.4)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,8 @@ def test_legend_entries_look_like_their_lines() -> None:
 )
 def test_long_labels_are_in_one_column(letters: int, entries: int, columns: int, height: float) -> None:
     column_count = legend.columns(["a", letters * "b", "c"])
-    assert (columns, height) == (column_count, legend.height(entries, column_count))
+    assert columns == column_count
+    assert height == legend.height(entries, column_count)
 
 
 def test_listing_shows_value_of_each_line() -> None:

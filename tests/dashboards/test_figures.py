@@ -29,7 +29,8 @@ from tests.dashboards.test_drawing import COLOUR
 from tests.support.golden import Golden
 from tests.support.shell import Shell
 
-PRINTED_WIDTH, PRINTED_HEIGHT = 329, 740  # points of a figure on A4: 11.6 cm next to its caption, 26 cm
+PRINTED_WIDTH = 329  # points of a figure on A4: 11.6 cm next to its caption
+PRINTED_HEIGHT = 740  # 26 cm
 OWN = ["effect", "separation", "divergences", "published-test", "histories"]
 
 
@@ -60,7 +61,7 @@ def summarised(store: Store, *rows: dict[str, Any]) -> dict[str, Figure]:
 @pytest.mark.slow
 def test_figures_show_numbers_of_tables(smoke: Run) -> None:
     result = named(smoke)
-    assert [OWN[0], "canaries", *OWN[1:], "estimates", "estimates-2"] == list(result)
+    assert list(result) == [OWN[0], "canaries", *OWN[1:], "estimates", "estimates-2"]
     effect = next(row for row in smoke.summary if row["metric"] == "M_w effect")
     for name in ("estimate", "low", "high"):
         assert drawing.format_number(effect[name]) in result["effect"].alt
@@ -91,7 +92,8 @@ print(count, "MPLCONFIGDIR" in os.environ, loaded)
     env = {name: value for name, value in os.environ.items() if name not in hidden} | {"HOME": str(tmp_path)}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], env=env)
-    assert (done.stdout.strip(), done.stderr) == ("8 False []", "")
+    assert done.stdout.strip() == "8 False []"
+    assert done.stderr == ""
     assert list(tmp_path.rglob("*")) == []
 
 
@@ -140,7 +142,7 @@ def test_partial_results_are_drawn(store: Store) -> None:
 
 def test_single_canary_has_neither_interval_nor_band(store: Store) -> None:
     result = named(made.run(store, "unique_feature-1", made.tables(1)))
-    assert [*OWN, "estimates", "estimates-2"] == list(result)
+    assert list(result) == [*OWN, "estimates", "estimates-2"]
     assert "no interval" in result["effect"].caption
     assert "interval" not in result["effect"].alt
     assert "band" not in result["separation"].alt
@@ -209,7 +211,7 @@ def test_long_labels_omit_shared_words(store: Store) -> None:
         )
     ]
     texts = labels.words(summarised(store, *rows)["estimates"])
-    assert {"percent 20", "percent 100"} <= set(texts)
+    assert set(texts) >= {"percent 20", "percent 100"}
     assert {"epoch 1000, k 100, layer 3", "k 100", "k 200"} & set(texts) == {"k 100", "k 200"}
     assert any(text.startswith("epoch…, k 100, layer") for text in texts)  # no part is shared with another row
 
@@ -242,7 +244,7 @@ def test_sweep_figure_shows_cells_over_varied_field(golden: Golden, store: Store
     golden(figure.title)
     texts = labels.words(figure)
     assert texts.index("0.0001") < texts.index("0.001")
-    assert {"network a", "network b", "M_w effect, probe"} <= set(texts)
+    assert set(texts) >= {"network a", "network b", "M_w effect, probe"}
     for cell in run.cells:
         row = next(row for row in cell.summary if (row["metric"], row["setting"]) == PROBE)
         assert drawing.format_number(row["estimate"]) in figure.alt

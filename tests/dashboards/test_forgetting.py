@@ -72,7 +72,7 @@ def test_target_is_described_with_share_and_decision(golden: Golden, store: Stor
     result = draw_figures(store, decisions=forgotten.decisions())["decisions"]
     golden(result.alt, "found.alt")
     golden(result.caption, "found.caption")
-    assert {"forgotten", "not forgotten", "not assessable", "10 %: negligible"} <= set(words(result))
+    assert set(words(result)) >= {"forgotten", "not forgotten", "not assessable", "10 %: negligible"}
     uncontrolled = forgotten.changed(forgotten.decisions(1), {0: {"p_adjusted": None, "share": None}})
     assert named(run(store, "forgetting-2", decisions=uncontrolled)) == {}
 
@@ -86,13 +86,14 @@ def test_scores_are_compared_with_an_unexposed_model(golden: Golden, store: Stor
     clean, holding, _ = tables["decisions"].to_pylist()
     assert "a calibration model: one-sided KS 0." in result.alt
     scored = np.mean([scores(panel, small_run.REFERENCES) for panel in small_run.TARGET_MODELS[1]], axis=0)
-    query, control = scored[: small_run.CONTROLS], scored[small_run.CONTROLS :]
+    query = scored[: small_run.CONTROLS]
+    control = scored[small_run.CONTROLS :]
     apart = stats.ks_2samp(query, control, alternative="less").statistic
     assert (
         f"{holding['name']}: one-sided KS {apart:.2g}, p = {drawing.format_number(holding['p_adjusted'])}."
         in result.alt
     )
-    assert {clean["name"], "a calibration model", "D_Q", "control set", "one-sided KS"} <= set(words(result))
+    assert set(words(result)) >= {clean["name"], "a calibration model", "D_Q", "control set", "one-sided KS"}
     golden(result.caption)
 
 
@@ -109,14 +110,14 @@ def test_ratio_is_described_with_interval_and_published_value(golden: Golden, st
     golden(result.alt, "found.alt")
     golden(result.caption, "found.caption")
     assert "It decides nothing" in result.caption
-    assert {"one-sided rho", "two-sided rho, same run", "rho printed in the paper"} <= set(words(result))
+    assert set(words(result)) >= {"one-sided rho", "two-sided rho, same run", "rho printed in the paper"}
 
 
 def test_baselines_are_described_with_intervals_and_null_values(golden: Golden, store: Store) -> None:
     without = {0: dict.fromkeys(("quality", "quality_low", "quality_high", "quality_null"))}
     result = draw_figures(store, baselines=forgotten.changed(forgotten.baselines(2), without))["baselines"]
     golden(result.alt)
-    assert {"U-LiRA", "quality", "PrivLeak", "after retraining", "0.5 D_C"} <= set(words(result))
+    assert set(words(result)) >= {"U-LiRA", "quality", "PrivLeak", "after retraining", "0.5 D_C"}
     golden(result.caption, "found.caption")
 
 
@@ -150,7 +151,7 @@ def test_twelve_of_thirteen_targets_have_panels(golden: Golden, store: Store) ->
     golden(result["confidences"].caption)
     assert len([text for text in words(result["confidences"]) if text.startswith("one-sided KS 0.")]) == 12
     for name in ("ratios", "distances"):
-        assert {"D_C, model 2", "D_C + 0.1 D_Q, model 2"} <= set(words(result[name]))
+        assert set(words(result[name])) >= {"D_C, model 2", "D_C + 0.1 D_Q, model 2"}
 
 
 def test_distance_is_that_of_the_one_sided_test() -> None:
@@ -177,24 +178,32 @@ def test_line_follows_quantiles_and_steps_at_ties() -> None:
     assert middle == pytest.approx(np.interp(0.0, x, y), abs=1 / 50)
     edge = x >= places.high + 0.5
     assert [pytest.approx(item, abs=1e-9) for item in (y[edge].min(), y[edge].max())] == [0.6, 1.0]
-    assert (places.saturated, places.below) == (4000, 5)  # fewer than one in a thousand of those below 1
+    # fewer than one in a thousand of those below 1
+    assert places.saturated == 4000
+    assert places.below == 5
 
 
 def test_extreme_confidences_are_collected_at_the_edges(golden: Golden) -> None:
     places = OddsAxis.from_models([sorted_confidences(0.0, 1e-30, 0.5, 1.0)])
-    assert [places.low - 0.5, places.low - 0.5, 0.0, places.high + 0.5] == places.positions(
-        np.array([0.0, 1e-30, 0.5, 1.0])
-    ).tolist()
+    assert places.positions(np.array([0.0, 1e-30, 0.5, 1.0])).tolist() == [
+        places.low - 0.5,
+        places.low - 0.5,
+        0.0,
+        places.high + 0.5,
+    ]
     golden(places.describe())
     assert [tick_label(decade) for decade in (-4, -2, 2, 6)] == ["10⁻⁴", "0.01", "0.99", "1–10⁻⁶"]
 
 
 def test_models_are_separated_in_any_chunking() -> None:
     parts = forgotten.confidences(2, 2, 30, printed=True)
-    once, split = read_confidences(pa.concat_tables(parts)), read_confidences(pa.concat_tables(parts).combine_chunks())
+    once = read_confidences(pa.concat_tables(parts))
+    split = read_confidences(pa.concat_tables(parts).combine_chunks())
     assert len(once) == 8
     for one, second in zip(once, split, strict=True):
-        assert (one.who, one.replicate, one.resolution) == (second.who, second.replicate, second.resolution)
+        assert one.who == second.who
+        assert one.replicate == second.replicate
+        assert one.resolution == second.resolution
         assert (one.confidence == second.confidence).all()
     (target,) = [item for item in once if (item.who, item.replicate) == (("target", 1), 1)]
     assert target.resolution == 1e-3
@@ -232,7 +241,7 @@ def test_power_states_the_smallest_detected_share(golden: Golden, store: Store) 
     result = draw_figures(store, power=forgotten.power(), decisions=forgotten.decisions(1))["power"]
     golden(result.caption, "found.caption")
     golden(result.alt, "found.alt")
-    assert {"none", "0.1 %", "50 %", "none of D_Q: false alarms"} <= set(words(result))
+    assert set(words(result)) >= {"none", "0.1 %", "50 %", "none of D_Q: false alarms"}
     assert "third-party models" not in words(result)
     none = read_power(forgotten.power((0, 9), (0.0, 0.5)))
     assert none is not None
@@ -278,7 +287,7 @@ def test_sweep_overlays_the_power_of_its_cells(golden: Golden, store: Store) -> 
     )
     result = named(made.sweep(store, "forgetting-sweep-1", [*cells, empty]))
     assert list(result) == ["powers"]
-    assert {"query.examples 60", "query.examples 6000"} <= set(words(result["powers"]))
+    assert set(words(result["powers"])) >= {"query.examples 60", "query.examples 6000"}
     golden(result["powers"].alt)
     assert figures(made.sweep(store, "forgetting-sweep-2", [cells[0], empty])) == []
 

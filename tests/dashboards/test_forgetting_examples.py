@@ -59,7 +59,7 @@ def test_users_images_are_hidden_among_embedded_ones(
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
     config = examples_config(users_images(tmp_path / "data" / "mnist"))
     result = open_gallery(store, config)
-    assert {"Query set: digits"} == {item.group for item in result.pictures}
+    assert {item.group for item in result.pictures} == {"Query set: digits"}
     golden(result.note)
     assert len(open_gallery(store, config, show_images=True).pictures) == 20
 

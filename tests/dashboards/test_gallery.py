@@ -55,7 +55,8 @@ def test_canaries_are_sorted_by_effect(store: Store) -> None:
 def test_gallery_shows_carried_feature(store: Store) -> None:
     burnt = Glyph(text="Q")
     result = open_gallery(store, made.embedded(burnt=burnt))
-    canary, probe = array(result.pictures[0].png), array(result.pictures[-2].png)
+    canary = array(result.pictures[0].png)
+    probe = array(result.pictures[-2].png)
     assert (glyph_pixels(burnt) == canary[1:6, 1:6]).all()
     assert (glyph_pixels(Glyph()) == probe[1:6, 1:6]).all()
 
@@ -129,9 +130,10 @@ def test_gallery_needs_canaries(store: Store) -> None:
 def test_long_records_are_cut() -> None:
     table = pa.table({"id": ["q1"], "asked": ["<b>"], "at": [[1, 2]], "told": ["x" * (LONGEST + 1)], "none": [None]})
     (record,) = text_records(Records(table.cast(table.schema.set(4, pa.field("none", pa.string())))), "asked")
-    assert (record.title, record.group) == ("q1", "asked")
+    assert record.title == "q1"
+    assert record.group == "asked"
     cut = f"{'x' * LONGEST} ... (601 characters)"
-    assert (("asked", "<b>"), ("at", "[1, 2]"), ("told", cut), ("none", "null")) == record.fields
+    assert record.fields == (("asked", "<b>"), ("at", "[1, 2]"), ("told", cut), ("none", "null"))
 
 
 def users_images(folder: Path) -> Dataset:

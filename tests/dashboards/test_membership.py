@@ -65,8 +65,9 @@ def test_gallery_has_extreme_records(store: Store) -> None:
     result = gallery(run(store, **TABLES), show_images=False)
     assert result is not None
     assert result.shown
-    assert {GROUPS[0]: EACH, GROUPS[1]: EACH} == {
-        group: sum(picture.group == group for picture in result.pictures) for group in GROUPS
+    assert {group: sum(picture.group == group for picture in result.pictures) for group in GROUPS} == {
+        GROUPS[0]: EACH,
+        GROUPS[1]: EACH,
     }
     most_memorised = int(TABLES["records"]["mem"].to_numpy().argmax())
     assert f"mem {TABLES['records']['mem'][most_memorised].as_py():.2f}" in result.pictures[0].title

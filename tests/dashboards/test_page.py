@@ -71,7 +71,8 @@ def test_page_numbers_equal_tables(smoke: Run, opened: Page) -> None:
 
 def test_certificate_precedes_full_answer_and_evidence(smoke: Run, opened: Page) -> None:
     assert smoke.verdict is not None
-    first, answer = "document.querySelector('main > section')", "document.querySelector('main > .answer')"
+    first = "document.querySelector('main > section')"
+    answer = "document.querySelector('main > .answer')"
     assert opened.evaluate(f"{first}.className") == "certificate"
     assert smoke.verdict.answer in opened.evaluate(f"{first}.querySelector('.badge').innerText")
     assert smoke.verdict.limits in opened.evaluate(f"{first}.textContent")
@@ -108,7 +109,8 @@ def test_page_opens_in_sandboxed_frame(browser: Browser, page_path: Path, tmp_pa
 
 @pytest.mark.parametrize("framed", ["not at all", "as a blob", "as srcdoc"])
 def test_section_links_work_in_sandboxed_frame(browser: Browser, page_path: Path, tmp_path: Path, framed: str) -> None:
-    text, outer = page_path.read_text(), tmp_path / "outer.html"
+    text = page_path.read_text()
+    outer = tmp_path / "outer.html"
     quoted = json.dumps(text).replace("</", "<\\/")
     show = f"frame.src = URL.createObjectURL(new Blob([{quoted}], {{type: 'text/html'}}))"
     show = f"frame.srcdoc = {quoted}" if framed == "as srcdoc" else show
@@ -123,7 +125,8 @@ def test_section_links_work_in_sandboxed_frame(browser: Browser, page_path: Path
     links = inside.evaluate("[...document.querySelectorAll('nav button')].map(each => each.popoverTargetElement.id)")
     assert len(links) > 5
     for link in ["to-main", *links]:
-        section, button = link.removeprefix("to-"), f"document.querySelector('[popovertarget={link}]')"
+        section = link.removeprefix("to-")
+        button = f"document.querySelector('[popovertarget={link}]')"
         position = f"document.getElementById('{section}').getBoundingClientRect().y"
         settled_position = (
             f"new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done({position}))))"
@@ -134,7 +137,7 @@ def test_section_links_work_in_sandboxed_frame(browser: Browser, page_path: Path
                 *inside.evaluate(f"(() => {{ {box} return [box.x + box.width / 2, box.y + box.height / 2] }})()")
             )
             assert 0 <= inside.evaluate(settled_position) <= 600, link
-            assert f"at-{section}" == inside.evaluate("document.activeElement.id")
+            assert inside.evaluate("document.activeElement.id") == f"at-{section}"
         inside.evaluate(f"scrollTo(0, 0); {button}.focus()")
         window.enter()
         assert 0 <= inside.evaluate(settled_position) <= 600, link
@@ -156,7 +159,7 @@ def test_printed_figures_are_large_enough(browser: Browser, page_path: Path) -> 
       whole: [...document.querySelectorAll("figure, tbody tr")].map(each => getComputedStyle(each).breakInside),
       headings: [...document.querySelectorAll("h2, h3, caption, thead")].map(each => getComputedStyle(each).breakAfter),
     })""")
-    assert {PRINTED_WIDTH} == {round(width * 72 / 96) for width in layout["widths"]}
+    assert {round(width * 72 / 96) for width in layout["widths"]} == {PRINTED_WIDTH}
     assert layout["beside"]
     assert {"avoid"} == set(layout["whole"]) == set(layout["headings"])
 
@@ -170,7 +173,8 @@ def test_print_shows_first_records_of_each_group(smoke: Run, browser: Browser, t
     visible_count = f"{VISIBLE}('.records li').length"
     notice = f"{VISIBLE}('.in-print').map(each => each.textContent)"
     opened = browser.open(path)
-    assert (len(records), []) == (opened.evaluate(visible_count), opened.evaluate(notice))
+    assert opened.evaluate(visible_count) == len(records)
+    assert opened.evaluate(notice) == []
     opened.call("Emulation.setEmulatedMedia", {"media": "print"})
     assert opened.evaluate(visible_count) == 2 * PRINTED
     assert f"The printed page shows {2 * PRINTED} of {len(records)}" in opened.evaluate(notice)[0]
@@ -258,7 +262,8 @@ def test_outside_text_is_never_markup(store: Store, browser: Browser) -> None:
     run = few(store, label=markup)
     page_path = pages.draw(run)
     window = browser.open(page_path)
-    assert (window.evaluate("document.scripts.length"), window.evaluate("document.images.length")) == (0, 0)
+    assert window.evaluate("document.scripts.length") == 0
+    assert window.evaluate("document.images.length") == 0
     assert window.evaluate("document.body.textContent").count(markup) >= 1
 
 
@@ -367,7 +372,7 @@ def test_command_repeats_the_run(smoke: Run, swept: Run, store: Store) -> None:
 )
 def test_command_of_preset_repeats_all_cells(store: Store, spec: Spec, words: str) -> None:
     run = pages.ran(store, spec)
-    assert f"engram run toys --preset three{words}" == configuration.command(run)
+    assert configuration.command(run) == f"engram run toys --preset three{words}"
     for cell in run.cells:
         command = configuration.command(cell)
         assert command is not None
@@ -403,7 +408,7 @@ def test_deviations_from_published_settings_are_marked(smoke: Run) -> None:
     names = ("question.canaries", "question.training.epochs", "question.data")
     assert tuple(settings[name].published for name in names) == ("100", "500", "mnist")
     assert settings["question.training.batch"].published is None
-    assert {"digits", "photos"} == {setting.name for setting in configuration.data_sets(smoke)}
+    assert {setting.name for setting in configuration.data_sets(smoke)} == {"digits", "photos"}
     assert all(re.fullmatch("[0-9a-f]{64}", setting.digest) for setting in configuration.data_sets(smoke))
 
 
@@ -434,7 +439,7 @@ def test_interval_of_small_sample_is_hidden(store: Store) -> None:
     run = made.run(store, "unique_feature-1", made.tables(2))
     of_two = [row for row in run.summary if row["n"] == 2]
     assert of_two
-    assert {(None, None)} == {(row["low"], row["high"]) for row in of_two}
+    assert {(row["low"], row["high"]) for row in of_two} == {(None, None)}
     assert any(row["low"] is not None for row in run.table("summary").to_pylist())  # the table keeps them
 
 

@@ -52,7 +52,8 @@ def memorization_table(epochs: int, several: bool = False, epoch_known: bool = T
     """Return a table with m = 0.1 after every epoch; with `several`, held-out questions have several gold answers."""
     parts = []
     for epoch in range(epochs):
-        scores, common = [1.0] * epoch + [0.0] * (10 - epoch), {"epoch": epoch if epoch_known else None}
+        scores = [1.0] * epoch + [0.0] * (10 - epoch)
+        common = {"epoch": epoch if epoch_known else None}
         best_scores = [1.0] * 2 + [0.0] * 8 if several else None
         parts += [
             score_rows("train", scores, **common),
@@ -120,7 +121,7 @@ def test_different_published_m_is_drawn(golden: Golden, store: Store) -> None:
     figure = draw_figures(store, memorization=memorization_table(4, several=True))["memorization"]
     golden(figure.alt, "found.alt")
     golden(figure.caption, "found.caption")
-    assert {"one gold answer on both parts", "all gold answers, as published"} <= set(words(figure))
+    assert set(words(figure)) >= {"one gold answer on both parts", "all gold answers, as published"}
 
 
 def test_four_curves_state_ends_and_counts(golden: Golden, store: Store) -> None:
@@ -156,7 +157,7 @@ def test_linear_caption_states_peak_by_size(golden: Golden, store: Store) -> Non
     curves = pa.concat_tables([linear_table(30, 30, 0.5, 0.75, 0.625), linear_table(10, 60, 0.5, 0.625, 0.875)])
     figure = draw_figures(store, linear_curves=curves)["linear"]
     golden(figure.alt)
-    assert {"n = 30 samples, d = 30 features", "n = 10 samples, d = 60 features"} <= set(words(figure))
+    assert set(words(figure)) >= {"n = 30 samples, d = 30 features", "n = 10 samples, d = 60 features"}
     golden(figure.caption, "found.caption")
 
 
@@ -193,7 +194,8 @@ def test_correctly_answered_questions_are_shown_with_contexts(store: Store) -> N
     for question, record in zip([*questions("train")[:2], questions("validation")[0]], result.records, strict=True):
         fields = dict(record.fields)
         assert question.id == record.title
-        assert (question.context, question.question) == (fields["context"], fields["question"])
+        assert question.context == fields["context"]
+        assert question.question == fields["question"]
         assert re.sub("[0-9]", "", question.context) == fields["corrupted"]
         assert question.golds[0][0] == fields["right answer"]
         assert fields["answer, corrupted"] == "(none)"  # the answers are not stored here
@@ -215,7 +217,8 @@ def test_stored_answers_of_last_epoch_are_shown(store: Store) -> None:
     result = examples(full_run, False)
     assert result is not None
     fields = dict(result.records[0].fields)
-    assert (fields["answer, corrupted"], fields["answer, whole"]) == ("remembered", "read")
+    assert fields["answer, corrupted"] == "remembered"
+    assert fields["answer, whole"] == "read"
 
 
 def test_first_questions_are_shown_with_training_counts(store: Store) -> None:

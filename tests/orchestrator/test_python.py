@@ -35,7 +35,8 @@ def test_verdict_repeats_numbers_of_its_row(smoke: Report) -> None:
     [row] = [row for row in smoke.summary.to_pylist() if (row["metric"], row["estimate"]) == names]
     numbers = (verdict.low, verdict.high, verdict.null, verdict.p)
     assert (row["low"], row["high"], row["null"], row["p_value"]) == numbers
-    assert (row["n"], row["unit"]) == (verdict.n, verdict.unit)
+    assert row["n"] == verdict.n
+    assert row["unit"] == verdict.unit
     assert {name: row[f"setting.{name}"] for name in verdict.setting} == verdict.setting
     assert verdict.answer in ("memorised", "not detected", "undecided")
     assert verdict.tone in ("accused", "cleared", "open")
@@ -51,8 +52,10 @@ def test_opened_run_equals_finished_run(smoke: Report, monkeypatch: pytest.Monke
         orchestrator.open(smoke.run[:-2], Path(smoke.store.location)),
         orchestrator.open(folder),
     ):
-        assert (smoke.run, smoke.state, smoke.audit) == (opened.run, opened.state, opened.audit)
-        assert {"planned", "stored", "done", "failed"} == set(opened.jobs)
+        assert smoke.run == opened.run
+        assert smoke.state == opened.state
+        assert smoke.audit == opened.audit
+        assert set(opened.jobs) == {"planned", "stored", "done", "failed"}
         assert smoke.verdict == opened.verdict
         assert dict(smoke.roots) == dict(opened.roots)
         assert all(smoke.table(name).equals(opened.table(name)) for name in smoke.roots)
@@ -65,7 +68,8 @@ def test_table_is_equal_in_all_formats(smoke: Report, tmp_path: Path) -> None:
     engram = Here(tmp_path)
     engram.env["ENGRAM_STORE"] = smoke.store.location
     json_rows = engram.json("results", smoke.run)
-    assert (smoke.run, "canary") == (json_rows[0]["run"], json_rows[0]["setting.model"])
+    assert json_rows[0]["run"] == smoke.run
+    assert json_rows[0]["setting.model"] == "canary"
     assert json.loads(json_rows[0]["setting"]) == {"model": "canary"}
     assert smoke.summary.schema.names == list(json_rows[0])
     printed_tables = engram("results", smoke.run).stdout + engram("results", smoke.run, "canary_scores").stdout
@@ -76,7 +80,7 @@ def test_table_is_equal_in_all_formats(smoke: Report, tmp_path: Path) -> None:
     assert smoke.summary.equals(pq.read_table(tmp_path / "summary.parquet"))
     assert smoke.summary.equals(pq.read_table(folder / "summary"))
     assert smoke.table("canary_scores").equals(pq.read_table(folder / "canary_scores"))
-    assert {smoke.run} == set(smoke.table("canary_scores")["run"].to_pylist())
+    assert set(smoke.table("canary_scores")["run"].to_pylist()) == {smoke.run}
 
 
 def test_figure_is_drawn_on_request(smoke: Report) -> None:
@@ -123,7 +127,8 @@ def test_python_arguments_override_file_settings(tmp_path: Path) -> None:
     fields = f"{{parts: 3, trouble: raise, at: 1, folder: {tmp_path}}}"
     file.write_text(f"audit: toys\nset: {fields}\nexecution: {{tolerate: 1, fail_fast: true, report: false}}\n")
     from_file = orchestrator.run(file, store=tmp_path / "kept", fail_fast=False, **TOYS)
-    assert (from_file.summary["estimate"].to_pylist(), from_file.page) == ([2.0], None)
+    assert from_file.summary["estimate"].to_pylist() == [2.0]
+    assert from_file.page is None
     overridden = orchestrator.run(file, store=tmp_path / "said", fail_fast=False, tolerate=0, report=True, **TOYS)
     with pytest.raises(orchestrator.EngramError, match="has no rows in 'summary' yet"):
         assert overridden.summary
@@ -143,7 +148,9 @@ def test_sweep_has_one_result_per_cell(tmp_path: Path) -> None:
 def test_interrupted_run_opens_without_results(tmp_path: Path) -> None:
     stopped = orchestrator.run("toys", parts=3, store=tmp_path, report=False, stop_after="0.0001s", **TOYS)
     opened = orchestrator.open(stopped.run, tmp_path)
-    assert (opened.state, opened.exit_code, opened.verdict) == ("interrupted", 130, None)
+    assert opened.state == "interrupted"
+    assert opened.exit_code == 130
+    assert opened.verdict is None
     with pytest.raises(orchestrator.EngramError, match="has no rows in 'summary' yet"):
         assert opened.summary
 
@@ -206,12 +213,13 @@ def test_importing_is_light_and_opening_loads_nothing_heavy(tmp_path: Path) -> N
 
 def test_opened_search_has_tables_and_recommendation(searched: FinishedSearch) -> None:
     opened = orchestrator.open(searched.store / "runs" / searched.name)
-    assert (opened.state, opened.search.made if opened.search else None) == ("finished", 4)
+    assert opened.state == "finished"
+    assert (opened.search.made if opened.search else None) == 4
     assert opened.verdict is not None
     recommendation = searched.printed["recommendation"]
-    assert (recommendation["answer"], recommendation["sentence"], "cleared") == (
-        opened.verdict.answer, opened.verdict.sentence, opened.verdict.tone
-    )  # fmt: skip
+    assert opened.verdict.answer == recommendation["answer"]
+    assert opened.verdict.sentence == recommendation["sentence"]
+    assert opened.verdict.tone == "cleared"
     assert recommendation["difference"] == {name: getattr(opened.verdict, name) for name in ("estimate", "low", "high")}
     assert opened.verdict.setting == {"rate": "0.006", "wide": "false"}
     assert (opened.table("trials").num_rows, all(opened.table("front")["front"].to_pylist())) == (7, True)
@@ -234,7 +242,7 @@ print(found.run, found.state, found.verdict.answer, found.verdict.setting["rate"
 """
     stored_results = sorted(search_copy.store.glob("results/*/*.arrow"))
     done = Shell(tmp_path).script(script)
-    assert f"{search_copy.name} finished recommended 0.006 True" == done.stdout.strip(), done.stderr
+    assert done.stdout.strip() == f"{search_copy.name} finished recommended 0.006 True", done.stderr
     assert stored_results == sorted(search_copy.store.glob("results/*/*.arrow"))
 
 

@@ -103,7 +103,7 @@ def test_every_table_is_counted_once() -> None:
 @pytest.mark.slow
 def test_unlearning_methods_are_counted_model_by_model() -> None:
     rows = list(forgetting_unlearning_methods.counts(forgetting_evasion.size(tiny=True, seed=3)))
-    assert [forgetting_unlearning_methods.BEFORE, *UNLEARNING] == [row.cheat for row in rows]
+    assert [row.cheat for row in rows] == [forgetting_unlearning_methods.BEFORE, *UNLEARNING]
     assert all(sum(row.answers.values()) == 2 for row in rows)
 
 
@@ -114,7 +114,7 @@ SHORT = ("scale=tiny", "replicates=1", "epochs=1", "permutations=199", "targets=
 def test_run_is_counted_once_per_seed(tmp_path: Path) -> None:
     stored_runs = tmp_path / "runs.jsonl"
     (outcome,) = quickstart_accuracy.outcomes("forgetting", "quickstart", [3], SHORT, stored_runs)
-    assert {"D_C"} == set(outcome.answers)
+    assert set(outcome.answers) == {"D_C"}
     assert outcome.right == (outcome.answers["D_C"] == "forgotten")
     assert len(stored_runs.read_text().splitlines()) == 1
     assert [outcome] == list(quickstart_accuracy.outcomes("no audit", "none", [3], (), stored_runs))
@@ -151,7 +151,8 @@ def test_low_power_run_is_undecided() -> None:
 
 
 def test_detectable_memory_suffices_for_found_observations() -> None:
-    case, seed = Case("some", 60, 6, 4, 4.0, 1), 1
+    case = Case("some", 60, 6, 4, 4.0, 1)
+    seed = 1
     log_p, out = density_error_rates.simulated(case, np.random.default_rng(seed))
     smallest = least_found(
         log_p[:40],
@@ -187,7 +188,7 @@ def test_worlds_have_separate_images_and_seeds() -> None:
     ]
     assert len(set(rows)) == len(rows)  # of digits and of digits on photographs, which have the same rows
     query_shares = {kind.target.query for kind in KINDS}
-    assert {0, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0} == query_shares
+    assert query_shares == {0, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0}
     assert 6 * NULL.models >= 40
 
 
@@ -215,8 +216,10 @@ def test_every_target_is_judged_alone_and_counted_once() -> None:
     judged_targets = list(
         forgetting_error_rates.judged(0, config, {model: table for (_, model), table in models.items()}, kinds)
     )
-    assert [(kinds[0], 1.0)] * 2 + [(OTHERS, 1.0), (TENTH, 1.0), (TENTH, 2.0)] == [
-        (one.kind, one.temperature) for one in judged_targets
+    assert [(one.kind, one.temperature) for one in judged_targets] == [(kinds[0], 1.0)] * 2 + [
+        (OTHERS, 1.0),
+        (TENTH, 1.0),
+        (TENTH, 2.0),
     ]
     rows = forgetting_error_rates.counted(judged_targets)
     assert [row.count for row in rows] == [2, 1, 1, 1]
@@ -244,7 +247,7 @@ def test_owners_with_other_data_are_judged_twice() -> None:
     holders = [owner for owner in forgetting_data_mismatch.OWNERS if owner.share]
     kinds = len(forgetting_data_mismatch.OWNERS) + len(holders) * (len(forgetting_data_mismatch.CHANGES) - 1)
     assert len(forgetting_data_mismatch.JUDGES) * kinds * world.owners == len(judged_owners)
-    assert {forgetting_data_mismatch.NONE, *holders} <= {one.owner for one in judged_owners}
+    assert {one.owner for one in judged_owners} >= {forgetting_data_mismatch.NONE, *holders}
     control = world.draws.query.control
     assert control is not None
     assert tried["share"][0].as_py() == max(control.partial)
@@ -302,13 +305,16 @@ def test_letters_are_read_in_each_way_and_counted() -> None:
 def test_only_unselective_noise_for_crops_is_detected() -> None:
     size = deja_vu_evasion.size(tiny=True, seed=3)
     for change, answer in (("noise", "not assessable"), ("noise for recognised crops alone", "undecided")):
-        assert ("undecided", answer) == deja_vu_evasion.judge(size.config, True, change, 3)
+        assert deja_vu_evasion.judge(size.config, True, change, 3) == ("undecided", answer)
 
 
 def test_records_are_counted_by_their_exposure() -> None:
     (none, exposed) = (membership_error_rates.count_answers(case, 3) for case in membership_error_rates.TINY)
-    assert (none.unexposed, none.found_exposed + none.found_unexposed, exposed.unexposed) == (300, 0, 100)
-    assert (exposed.answers["memorised"], min(exposed.found_exposed, 80)) == (2, 80)
+    assert none.unexposed == 300
+    assert none.found_exposed + none.found_unexposed == 0
+    assert exposed.unexposed == 100
+    assert exposed.answers["memorised"] == 2
+    assert min(exposed.found_exposed, 80) == 80
     (line, *_) = [
         line for line in membership_error_rates.markdown([none, exposed]) if line.startswith("| 8 x 100, 50 by 6")
     ]
@@ -379,14 +385,15 @@ def test_every_given_model_and_altered_table_is_answered() -> None:
     config = Membership(question, replace(membership_given_models.QUICKSTART.training, epochs=1))
     counted = dict(membership_given_models.count_answers(config, 2, 3))
     assert len(membership_given_models.OWNERS) + 2 * len(membership_given_models.CHANGES) == len(counted)
-    assert {2} == {answer_counts.total() for answer_counts in counted.values()}
+    assert {answer_counts.total() for answer_counts in counted.values()} == {2}
     assert counted["table: innocent, noise of 1 nat, afresh"]["not assessable"] == 2
 
 
 def test_private_steps_equal_clipped_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership_worst_case_epsilon, "STEPS", 1)
     stream = torch.Generator().manual_seed(1)
-    pixels, labels = torch.rand(6, 784, generator=stream), torch.arange(6)
+    pixels = torch.rand(6, 784, generator=stream)
+    labels = torch.arange(6)
     weights = membership_worst_case_epsilon.initial_weights(2, 2)
     expected = []
     for images in (6, 5):  # the second model is trained without the last image
@@ -407,12 +414,13 @@ def test_private_steps_equal_clipped_gradients(monkeypatch: pytest.MonkeyPatch) 
 
 def test_chosen_weights_models_are_evaluated_on_all_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership_worst_case_epsilon, "STEPS", 2)
-    pixels, labels = torch.rand(8, 784, generator=torch.Generator().manual_seed(3)), torch.arange(8)
+    pixels = torch.rand(8, 784, generator=torch.Generator().manual_seed(3))
+    labels = torch.arange(8)
     start = membership_worst_case_epsilon.initial_weights(4, 1)
     canary_tables = list(membership_worst_case_epsilon.canary_tables(start, pixels, labels, 24, Privacy(10.0), 5))
     tables = [table for table, _ in canary_tables]
     assert list(range(24)) == [table["model"][0].as_py() for table in tables]
-    assert {True, False} == {table["inside"][0].as_py() for table in tables}
+    assert {table["inside"][0].as_py() for table in tables} == {True, False}
     assert all(9 < table["spent"][0].as_py() <= 10 for table in tables)
     rows = membership_worst_case_epsilon.epsilon(membership_worst_case_epsilon.AtDelta(1e-5), tables).to_pylist()
     (*_, line) = membership_worst_case_epsilon.markdown({"chosen": (rows, 0.5)})
@@ -424,7 +432,8 @@ def pair_of(extra_nats: float, is_null: bool = False) -> Pair:
     """A pair of models that assign `extra_nats` more to the secrets. Models of a null were trained on other secrets."""
     config = with_question(size(tiny=True, seed=3), is_null=is_null, secrets=8)
     question = question_of(config)
-    chance, scores = np.random.default_rng(0), []
+    chance = np.random.default_rng(0)
+    scores = []
     planted_secrets = draw_secrets(pair_model(question, config.seed, 0, 0))
     for side in range(2):
         log_p = chance.normal(-60, 3, (len(planted_secrets), question.references + 1))

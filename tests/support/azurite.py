@@ -27,7 +27,8 @@ from obstore.store import AzureStore
 from tests.support.ports import free_port
 from tests.support.waiting import HANGING
 
-CONTAINER, ACCOUNT = "results", "tester"
+CONTAINER = "results"
+ACCOUNT = "tester"
 KEY = base64.b64encode(b"known to these tests alone").decode()
 VERSION = "2021-08-06"  # of Azure's protocol
 

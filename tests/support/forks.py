@@ -52,7 +52,8 @@ class Fork:
     ) -> None:
         assert text
         assert sys.executable == command[0]
-        self.args, self.returncode = command, None
+        self.args = command
+        self.returncode = None
         self._kept: list[int] = []
         child_ends, own_ends = zip(*map(self._stream, (stdin, stdout, stderr), "wrr"), strict=True)
         self.stdin, self.stdout, self.stderr = own_ends

@@ -93,7 +93,8 @@ class Model:
     def __init__(
         self, plan: Plan, settings: ScheduleSettings, stored_keys: Iterable[str], failed: Iterable[Failed] = ()
     ) -> None:
-        self.plan, self.settings = plan, settings
+        self.plan = plan
+        self.settings = settings
         self.done = dict.fromkeys(stored_keys, 0)  # by key, the calls that were sent when it was last done
         self.bad: set[str] = set()  # results that are damaged or missing, detected or not
         self.flying: dict[int, Call] = {}
@@ -142,7 +143,8 @@ class Model:
         )
 
     def check(self) -> None:
-        schedule, sendable = self.schedule, self.sendable()
+        schedule = self.schedule
+        sendable = self.sendable()
         assert set(self.done) == schedule.done
         assert len(self.running) == schedule.running
         assert self.elsewhere == schedule.elsewhere
@@ -233,7 +235,8 @@ class Model:
         self.check()
 
     def resize(self, slots: int, gpus: int) -> None:
-        self.schedule.slots, self.schedule.gpus = slots, gpus
+        self.schedule.slots = slots
+        self.schedule.gpus = gpus
         self.schedule.gpu_types = {"small": 1, "large": gpus - 1} if gpus > 1 else {}
         self.schedule.growing = slots == 3
 
@@ -264,7 +267,8 @@ class Model:
         return list(dict.fromkeys(keys[index % len(keys)] for index in which)) if keys else []
 
     def _outcome(self, number: int, key: str, inputs: tuple[str, ...], fate: str) -> Outcome:
-        sound, harmed = self.sound.pop((number, key)), self.harmed.pop((number, key))
+        sound = self.sound.pop((number, key))
+        harmed = self.harmed.pop((number, key))
         unread = set(inputs) - sound
         match fate:
             case "died":
@@ -335,7 +339,8 @@ def settings(rng: random.Random) -> ScheduleSettings:
 def history(seed: int) -> int:
     """Run a complete history. Returns the number of its steps."""
     rng = random.Random(seed)
-    plan, history_settings = shape(rng.randrange(SHAPES)), settings(rng)
+    plan = shape(rng.randrange(SHAPES))
+    history_settings = settings(rng)
     model = Model(plan, history_settings, [key for key in plan.jobs if rng.random() < history_settings.stored_share])
     steps = live(model, rng)
     if 0 < len(model.failed) <= history_settings.tolerate and not model.stopped:

@@ -42,7 +42,8 @@ class MlflowServer:
     """A server whose processes form a group that can be suspended and killed."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
+        self.folder = folder
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.start()
 

@@ -14,7 +14,8 @@ import psutil
 
 from tests.conftest import OBJECT_STORE_BYTES
 
-ATTEMPTS, START_SECONDS = 5, 90.0  # a node of Ray gives up after 15 s of starting, which a busy machine may need
+ATTEMPTS = 5  # a node of Ray gives up after 15 s of starting
+START_SECONDS = 90.0  # which a busy machine may need
 
 
 @contextlib.contextmanager

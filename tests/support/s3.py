@@ -108,8 +108,10 @@ class Server:
                 method, path = REQUEST.search(record.getMessage()).groups()  # type: ignore[union-attr]
                 counts["LIST" if "list-type" in path else method] += 1
 
-        logger, handler = logging.getLogger("werkzeug"), Handler()
-        level, propagate = logger.level, logger.propagate
+        logger = logging.getLogger("werkzeug")
+        handler = Handler()
+        level = logger.level
+        propagate = logger.propagate
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False
@@ -181,7 +183,8 @@ def _put_one_at_a_time() -> None:
     """Make moto check the condition of a put and write in one step, as S3 does. Otherwise threads can interleave."""
     from moto.s3.responses import S3Response
 
-    put, lock = S3Response._key_response_put, threading.Lock()
+    put = S3Response._key_response_put
+    lock = threading.Lock()
 
     def put_alone(*args: Any, **options: Any) -> Any:
         with lock:

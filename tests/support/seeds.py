@@ -24,7 +24,9 @@ def try_seeds(description: str, count: int, one: Callable[[int], Counts]) -> Non
     options = parser.parse_args()
     sums: Counts = Counter()
     broken: list[int] = []
-    tried, began, last_line = 0, time.monotonic(), 0.0
+    tried = 0
+    began = time.monotonic()
+    last_line = 0.0
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
         seeds = range(options.seed, options.seed + options.count)
         for seed, counts, error in pool.imap_unordered(partial(_outcome, one), seeds, BATCH):

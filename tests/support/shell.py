@@ -21,7 +21,8 @@ from tests.support import forks
 from tests.support.forks import Fork
 from tests.support.waiting import HANGING, wait_until
 
-ROOT, PATHS = forks.ROOT, forks.PATHS
+ROOT = forks.ROOT
+PATHS = forks.PATHS
 OWN_VARIABLES = ("ENGRAM_STORE", "ENGRAM_RUNS", "ENGRAM_DATA", "ENGRAM_CACHE", "RAY_ADDRESS", "FORCE_COLOR")
 STARTED: list[subprocess.Popen[str] | Fork] = []  # by this test; a failed test may leave some waiting
 
@@ -42,7 +43,8 @@ class Shell:
     """
 
     def __init__(self, folder: Path, fresh: bool = False) -> None:
-        self.folder, self.fresh = folder, fresh
+        self.folder = folder
+        self.fresh = fresh
         inherited = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
         # Only tests about pages and tracking turn these on.
         quiet = {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off"}
@@ -136,7 +138,8 @@ class Here:
         """Run the command, whatever its exit code."""
         from orchestrator.cli import main
 
-        out, err = io.StringIO(), io.StringIO()
+        out = io.StringIO()
+        err = io.StringIO()
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         with pytest.MonkeyPatch.context() as patch, contextlib.chdir(self.folder):
             patch.setattr(sys, "argv", ["engram", *arguments])
@@ -168,7 +171,8 @@ class Here:
             return self._program(lambda: runpy.run_path(str(path), run_name="__main__"), [str(path), *arguments])
 
     def _program(self, run: Callable[[], object], arguments: list[str]) -> str:
-        out, err = io.StringIO(), io.StringIO()
+        out = io.StringIO()
+        err = io.StringIO()
         with (
             pytest.MonkeyPatch.context() as patch,
             contextlib.chdir(self.folder),

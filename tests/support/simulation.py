@@ -42,7 +42,8 @@ from tasks.contract.job import Function, Inputs, Job, task
 from tests.support.seeds import try_seeds
 
 START = 4e9  # seconds since 1970: no file of the real world is from later
-BEAT, STALE = lease.BEAT, 60.0
+BEAT = lease.BEAT
+STALE = 60.0
 STARTS = 60  # an unfinished run with more starts counts as one that never finishes
 
 
@@ -255,14 +256,20 @@ class Process:
 
     def __init__(self, world: World, number: int, run: int, is_extra: bool) -> None:
         rng = world.rng
-        self.world, self.name, self.run, self.is_extra = world, f"machine-{number}", run, is_extra
+        self.world = world
+        self.name = f"machine-{number}"
+        self.run = run
+        self.is_extra = is_extra
         self.plan = world.plans[run]
         self.dies = rng.randint(1, 60) if world.faulty and rng.random() < 0.5 else 0  # at which touch
         self.sleeps = rng.randint(1, 60) if world.faulty and rng.random() < 0.3 else 0
         self.rest = rng.uniform(1, 200)
         self.limit = rng.uniform(0.5, 20) if world.faulty and rng.random() < 0.15 else None  # given as stop_after
         self.touches = 0
-        self.alive, self.asleep, self.holds, self.deposed = True, False, False, False
+        self.alive = True
+        self.asleep = False
+        self.holds = False
+        self.deposed = False
         self.beaten = self.woke = self.listed = self.verified = world.time
         self.refused = False
         self.started = world.time
@@ -325,7 +332,8 @@ class Process:
         elif self.touches == self.sleeps and self.world.faulty:
             self.asleep = True
             self.pause(self.rest)
-            self.asleep, self.woke = False, self.world.time
+            self.asleep = False
+            self.woke = self.world.time
             self.beat()
 
     def pause(self, seconds: float) -> None:
@@ -354,7 +362,9 @@ class Process:
             for held_lease in self.leases:
                 held_lease.renew()
             if self.deposed and not any(held_lease.lost for held_lease in self.leases):
-                self.deposed, self.holds = False, True  # the other driver has released the lease
+                # the other driver has released the lease
+                self.deposed = False
+                self.holds = True
             self.beaten = self.world.time if self.holds else self.beaten
 
     def keep_beating(self) -> None:
@@ -441,11 +451,15 @@ class Workers:
     """A process's executor, which runs calls concurrently."""
 
     pages: Mapping[str, str] = {}
-    gpus, sharers, inside, growing = 0, 1, False, False
+    gpus = 0
+    sharers = 1
+    inside = False
+    growing = False
     gpu_types: Mapping[str, int] = {}
 
     def __init__(self, process: Process) -> None:
-        self.process, self.world = process, process.world
+        self.process = process
+        self.world = process.world
         self.slots = self.world.rng.randint(1, 3)
         self.window = 2 * self.slots
         self.flights: list[Flight] = []
@@ -472,7 +486,8 @@ class Workers:
         if not self.ended:
             first = min((flight.ends for flight in self.flights), default=float("inf"))
             self.process.pause(max(0.0, min(seconds, first - self.world.time)))
-        ended, self.ended = self.ended, []
+        ended = self.ended
+        self.ended = []
         return ended
 
     @property
@@ -495,7 +510,8 @@ class Workers:
 
     def cancel(self) -> None:
         self.orphaned()
-        self.flights, self.ended = [], []
+        self.flights = []
+        self.ended = []
 
     def close(self) -> None:
         self.process.touch()
@@ -538,7 +554,8 @@ def simulate(seed: int) -> World:
     """Run the world of a seed until it ends."""
     with tempfile.TemporaryDirectory(prefix="engram-simulation-") as folder:
         world = World(seed, Path(folder))
-        acquire, me = lease.acquire, lease.this_process
+        acquire = lease.acquire
+        me = lease.this_process
 
         def acquired(*where: Any, **how: Any) -> lease.Lease:
             process = world.current

@@ -33,6 +33,8 @@ def with_t(values: Sequence[float]) -> list[Any]:
 
 def with_wilson(successes: int, n: int) -> list[Any]:
     """The share, its 95 % Wilson interval by the textbook's formula, and n."""
-    z, p = float(stats.norm.ppf(0.975)), successes / n
-    centre, half = p + z**2 / (2 * n), z * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5
+    z = float(stats.norm.ppf(0.975))
+    p = successes / n
+    centre = p + z**2 / (2 * n)
+    half = z * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5
     return [p, (centre - half) / (1 + z**2 / n), (centre + half) / (1 + z**2 / n), n]

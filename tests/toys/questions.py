@@ -140,7 +140,8 @@ def verdict(config: Config, table: pa.Table) -> Verdict:
     entry = next((summary_row for summary_row in table.to_pylist() if summary_row["low"] is not None), None)
     if entry is None:
         return Verdict(config.says or "unclear", "Unclear: there are too few answers.", limits, ())
-    wordy, short = entry["low"] > config.enough, entry["high"] < config.enough
+    wordy = entry["low"] > config.enough
+    short = entry["high"] < config.enough
     answer = config.says or ("wordy" if wordy else "short" if short else "unclear")
     sentence = (
         f"{answer.capitalize()}: an answer has {entry['estimate']:.3g} words, where {config.enough:g} are enough."

@@ -119,10 +119,12 @@ def choose_way(config: Part) -> None:
         return {"way": "loop" if (folder / "slow").exists() else "stack", "by": f"part {config.number}"}
 
     context = compute_context.current_context()
-    way, by = context.way, "force"
+    way = context.way
+    by = "force"
     if way == "auto":
         settled = context.settle("toys on anything", choose)
-        way, by = settled["way"], settled["by"]
+        way = settled["way"]
+        by = settled["by"]
     if config.trouble == "choose, die" and not (folder / "mended").exists():
         os.kill(os.getpid(), signal.SIGKILL)
     compute_context.note(way=way, chosen_by=by, stack=1 + config.number, members=context.members, steps_per_second=1e6)

@@ -21,13 +21,16 @@ from dashboards.columns import integers, texts, with_columns
 LOOKS = dict(zip(NAMES, (TARGET, REFERENCE), strict=True))
 REPORTED = (1, 100)  # reported percentages in addition to the decisive one
 MAIN_HEIGHT = 2.2  # inches, of the panel of the decisive attack
-SMALL_HEIGHT, PER_ROW, SMALL_GAP = 1.05, 3, 0.55  # inches of a small panel, panels per row, and inches between
+SMALL_HEIGHT = 1.05  # inches of a small panel
+PER_ROW = 3  # panels per row
+SMALL_GAP = 0.55  # inches between
 MAX_SMALL_PANELS = 9  # small panels
 DECISIVE = {"color": drawing.light("muted"), "linewidth": 0.9}  # line at the decisive percentage
 CORRECTED = "corrected"
 GIVEN_NAMES = dict(zip(NAMES, ("given encoder", "reference"), strict=True))
 SETS = {"A": "training images of the encoder", "B": "held-out images"}
-GIVEN_HEIGHT, GIVEN_GAP = 1.55, 0.6  # inches of a panel, and between two
+GIVEN_HEIGHT = 1.55  # inches of a panel
+GIVEN_GAP = 0.6  # between two
 PERCENTAGES = Axis(limits=(0, 101), max_ticks=6)
 
 

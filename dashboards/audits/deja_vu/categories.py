@@ -25,7 +25,9 @@ COMPARED: dict[str, tuple[str, str, Any]] = {
     "memorised": ("canary", "o", "-"),
     "misrepresented": ("ochre", "s", (0, (4, 2))),
 }
-UPPER, LOWER = 1.35, 1.35  # inches
+# inches
+UPPER = 1.35
+LOWER = 1.35
 LABELS = 8  # labelled bars
 FEW = 4  # bars that would be too wide alone
 Shares = dict[str, Curve]

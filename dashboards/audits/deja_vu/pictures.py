@@ -27,7 +27,8 @@ EACH = 10  # images of each kind
 NEIGHBOURS = 10  # of an image, by each model
 LONGEST = 96  # pixels of an image in the page
 # Colours of the box and of the crop, both outlined in ink to be visible on any photograph.
-BOX, CROP = drawing.light("paper"), drawing.PALETTE["canary"][1]
+BOX = drawing.light("paper")
+CROP = drawing.PALETTE["canary"][1]
 TITLE = "Neighbours"
 KINDS = {
     "memorised": "Most memorised: named correctly only by the model trained on the image",

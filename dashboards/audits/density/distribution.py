@@ -40,7 +40,9 @@ PANEL = 1.55  # inches
 BINS = 70  # at most
 NULL: dict[str, Any] = {"color": drawing.light("violet"), "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
 MEDIAN: dict[str, Any] = {"color": drawing.light("ink"), "linewidth": 1.4}
-P_BINS, P_PANEL, PANEL_GAP = 20, 1.5, 0.95  # bins of p-values; inches of a panel, and between the two
+P_BINS = 20  # bins of p-values
+P_PANEL = 1.5  # inches of a panel
+PANEL_GAP = 0.95  # between the two
 # Quantiles of the published score that bound groups of observations.
 GROUPS = (0.0, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
 NAMES = ("0–50", "50–75", "75–90", "90–95", "95–99", "99–99.9", "> 99.9")

@@ -53,7 +53,8 @@ def kernel_density(table: pa.Table) -> Figure | None:
 
 
 def _describe_densities(x: Array, curves: dict[str, Array]) -> str:
-    with_it, without = curves["with_point"], curves["without_point"]
+    with_it = curves["with_point"]
+    without = curves["without_point"]
     position = int((with_it - without).argmax())
     ratio = float(np.log(with_it[position] / without[position])) if without[position] > 0 else None
     difference = "" if ratio is None else f", M {drawing.format_number(ratio)} nats"

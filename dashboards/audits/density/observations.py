@@ -129,7 +129,8 @@ def format_share(part: int, total: int) -> str:
 
 def robust_limits(groups: Iterable[Array], including: Sequence[float] = ()) -> tuple[float, float]:
     """Limits that include these numbers and each group's values, except for distant tails."""
-    lows, highs = list(including), list(including)
+    lows = list(including)
+    highs = list(including)
     for values in groups:
         lowest, low, high, highest = np.quantile(values, (0, TAIL, 1 - TAIL, 1))
         long = STRETCHED * (high - low)
@@ -140,7 +141,8 @@ def robust_limits(groups: Iterable[Array], including: Sequence[float] = ()) -> t
 
 def describe_outside(values: Array, limits: tuple[float, float]) -> str:
     """Describe the values beyond the limits; empty without any."""
-    below, above = int((values < limits[0]).sum()), int((values > limits[1]).sum())
+    below = int((values < limits[0]).sum())
+    above = int((values > limits[1]).sum())
     words = [
         f"{count:,} {name} it, {'down' if name == 'below' else 'up'} to {drawing.format_number(float(end))}"
         for count, name, end in ((below, "below", values.min()), (above, "above", values.max()))

@@ -25,7 +25,11 @@ from tasks.audits.density.highly_memorised import HIGH
 REQUIRED_COLUMNS = {"low", "high", "memorised", "regular", "share", "share_low", "share_high"}
 MAX_LABELLED = 34  # bins that can be labelled with edges and counts
 MAX_HEIGHT = 6.5  # inches of rows at most
-COUNTS, SHARES, LEFT, PANEL_GAP = 1.65, 1.2, 1.3, 0.65  # inches across
+# inches across
+COUNTS = 1.65
+SHARES = 1.2
+LEFT = 1.3
+PANEL_GAP = 0.65
 MIDDLE = (0.05, 0.95)  # quantiles of U between which an observation is not an outlier
 NAMED_ROWS = 3  # rows named of each kind in a bin
 NAMED_BINS = 3  # bins of which rows are named

@@ -34,7 +34,9 @@ from dashboards.sweep import LINES, name_cells
 from tasks.audits.density.highly_memorised import HIGH
 
 BINS = 60
-PANEL, LOSSES = 1.6, 2.4  # inches
+# inches
+PANEL = 1.6
+LOSSES = 2.4
 # Statistics over epochs: (score, statistic) and name.
 FOLLOWED = {
     ("published", "quantile 0.999"): "99.9 % quantile of M as published",

@@ -23,16 +23,19 @@ TARGETS = 12  # targets with panels
 LINES = 10  # models of one role
 ACROSS = 3  # panels in a row
 PANEL = 1.28  # inches, of a target's axes upwards
-FOOT, STEP = 0.55, PANEL + 0.62  # inches below the targets' panels, and from a row of them to the next
+FOOT = 0.55  # inches below the targets' panels
+STEP = PANEL + 0.62  # from a row of them to the next
 UPRIGHT: Mapping[str, Any] = {"linewidth": 1.6, "marker": "_", "markersize": 7, "color": drawing.light("ink")}
 FAR: Mapping[str, Any] = {"marker": "|", "markersize": 11, "markeredgewidth": 1.6, "linewidth": 0}  # in legends
 # Quantiles at which a line is exact; between them it is straight.
-FINE, COARSE = 200, 60
+FINE = 200
+COARSE = 60
 SHARES = (-0.02, 1.02)
 LETTERS = 19  # of a target's name above its panel
 # The widest limits of the axis, in log10 of the odds c / (1 - c). Values beyond them, and c of 0 and 1, are drawn at
 # its edges.
-LOWEST, HIGHEST = -4.0, 16.0
+LOWEST = -4.0
+HIGHEST = 16.0
 TAIL = 0.001  # largest share of a model's values that may be beyond the left limit
 
 

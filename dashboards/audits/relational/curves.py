@@ -26,7 +26,8 @@ LINES: dict[str, tuple[str, legend.Series]] = {
     "r_train": ("training, corrupted", ("canary", "^", (0, (4, 2)))),
     "r_validation": ("held out, corrupted", ("twin", "v", (0, (4, 2)))),
 }
-STEP, TALL_STEP = 1.8, 2.0  # inches from a panel to the next: of m, and of answers
+STEP = 1.8  # inches from a panel to the next: of m
+TALL_STEP = 2.0  # of answers
 
 
 def memorization(table: pa.Table) -> Figure | None:

@@ -13,7 +13,9 @@ from dashboards.chart import Axis, Chart, Curve, Facet, Figure, curve, facet_pan
 from dashboards.columns import groups, numbers, with_columns
 from dashboards.summary import finite
 
-STEP, PRIVATE_STEP = 2.1, 1.8  # inches between panels
+# inches between panels
+STEP = 2.1
+PRIVATE_STEP = 1.8
 LINES: dict[str, tuple[str, legend.Series]] = {
     "learning": ("1 - loss", ("twin", "", "-")),
     "memorization": ("memorization, raw query", ("canary", "", (0, (4, 2)))),

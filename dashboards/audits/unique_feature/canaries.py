@@ -19,7 +19,8 @@ from tasks.audits.unique_feature.population import FDR, LEVEL
 from tasks.numerics.statistics import proportion
 
 NEEDED = {"canary", "p_value", "adjusted_p", "called"}
-IN_FAMILY, AMONG_ALL = {"shift", "rank", "members"}, {"read_out", "inked", "read_by_chance", "glyphs"}
+IN_FAMILY = {"shift", "rank", "members"}
+AMONG_ALL = {"read_out", "inked", "read_by_chance", "glyphs"}
 WIDE = 1e-4  # p-value below which the axis shows powers of ten only
 EDGE = 0.85  # inches on the left
 FLAGGED = 12  # called canaries that the description names by their training image

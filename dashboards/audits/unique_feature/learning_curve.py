@@ -20,7 +20,8 @@ from dashboards.columns import integers, numbers, texts, with_columns
 DRAWN = 30  # models of each kind with their own line
 MEASURES = {**{name: SCORES[name] for name in reversed(SCORES)}, "validation_loss": "validation loss"}
 HEIGHTS = {"validation_loss": 1.0}  # inches, of a panel's axes; else TALL
-TALL, GAP = 1.35, 0.38
+TALL = 1.35
+GAP = 0.38
 NEEDED = ("canary", "seed", "model", "epoch", "kept", *MEASURES)
 
 

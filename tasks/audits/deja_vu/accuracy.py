@@ -54,7 +54,8 @@ def votes(neighbours: Labels, classes: int) -> Votes:
     n, k = neighbours.shape
     if k < 1:
         raise ValueError("k is 0; a vote needs at least one neighbour")
-    predicted, confidence = np.empty(n, np.int64), np.empty(n)
+    predicted = np.empty(n, np.int64)
+    confidence = np.empty(n)
     for start in range(0, n, PICTURES):
         part = slice(start, start + PICTURES)
         counts = _count_labels(neighbours[part], classes)

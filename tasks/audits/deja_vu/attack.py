@@ -105,7 +105,9 @@ def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:
     """The crops of both sets. Raises ValueError if a set has none."""
     parts = split_pictures(pictures, attack.partition)
     attacked = {name: parts.rows_to_attack(name) for name in SETS}
-    rows, sets, rectangles = [], [], []
+    rows = []
+    sets = []
+    rectangles = []
     for name, candidates in attacked.items():
         rectangles_of_set, has_window = windows(pictures, candidates, attack.crop, attack.smallest, attack.corner_share)
         if not has_window.any():

@@ -20,7 +20,8 @@ from tasks.contract.summaries import Name, Row, first_row, index_rows, row_name
 from tasks.contract.ties import most_tied
 
 MOST_DISAGREEING = 0.05  # share of the repeated images
-TARGET, REFERENCE = "target", "reference"
+TARGET = "target"
+REFERENCE = "reference"
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ def has_trained_references(config: DejaVu) -> bool:
 
 def decisive_name(config: DejaVu, metric: str, **fields: str) -> Name:
     """The name of a row at the decisive epoch, layer, number of neighbours and percentage."""
-    layer, k = config.asked_layers[0], config.k[0]
+    layer = config.asked_layers[0]
+    k = config.k[0]
     return row_name(
         metric, epoch=config.training.last_epoch, layer=layer, k=k, percent=config.confident_percent, **fields
     )

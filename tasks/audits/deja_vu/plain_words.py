@@ -97,9 +97,11 @@ def draw_score(config: DejaVu, evidence: Evidence) -> NumberLine | None:
 def explain_score(config: DejaVu, evidence: Evidence) -> str:
     """The accuracies and their difference with its interval, without statistical terms."""
     score = evidence.score
-    comparative, sign = "larger", 1
+    comparative = "larger"
+    sign = 1
     if is_given(config) and score["estimate"] < 0:
-        comparative, sign = "smaller", -1
+        comparative = "smaller"
+        sign = -1
     size = number_per_hundred(sign * score["estimate"])
     low, high = (number_per_hundred(end) for end in sorted((sign * score["low"], sign * score["high"])))
     interval = f"95 % interval {low} to {high}; 0 would mean no memory"
@@ -113,7 +115,8 @@ def explain_score(config: DejaVu, evidence: Evidence) -> str:
             f"points {comparative} on its training images than on held-out images ({interval}). "
             f"{_describe_counted(config)}"
         )
-    target, reference = accuracies[TARGET, BOTH], accuracies[REFERENCE, BOTH]
+    target = accuracies[TARGET, BOTH]
+    reference = accuracies[REFERENCE, BOTH]
     models = (
         f"a model names the object in {target} images that it was trained on; another model, which was not trained on "
         f"these images, names it in {reference} of them"

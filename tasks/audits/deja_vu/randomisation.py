@@ -90,7 +90,8 @@ def differs(
     differences = np.concatenate(
         [parted.difference(inferences, part) for part in redrawn(parted.pictures, partings, rng)]
     )
-    above, below = (differences >= true - ROUNDING).sum(), (differences <= true + ROUNDING).sum()
+    above = (differences >= true - ROUNDING).sum()
+    below = (differences <= true + ROUNDING).sum()
     return min(1.0, 2 * (1 + int(min(above, below))) / (1 + partings))
 
 
@@ -112,7 +113,8 @@ class Parted:
     def difference(self, inferences: Inferences, first: Mask) -> NDArray[np.float64]:
         """A model's accuracy on the first set minus that on the second, (divisions,)."""
         order = inferences.ranked
-        right, members = inferences.correct[order], first[:, order]
+        right = inferences.correct[order]
+        members = first[:, order]
         return np.asarray(self._accuracy(members, right) - self._accuracy(~members, right))
 
     def _accuracy(self, members: Mask, right: Mask) -> NDArray[np.float64]:

@@ -100,7 +100,8 @@ def snapshots(config: DejaVu, model: str, training: Pretraining) -> tuple[Snapsh
     """
     links = chain(pretrain, training, config.training.link, part=recording_up_to)
     kept_snapshots = [Snapshots(model, job) for job in links if job.config.asked]
-    epochs, is_reference = config.training.fine_tuning, isinstance(config.encoders, Given)
+    epochs = config.training.fine_tuning
+    is_reference = isinstance(config.encoders, Given)
     if epochs:
         recorded_epochs = () if is_reference else tuple(range(1, epochs + 1))
         job = Job(fine_tune, tuning(training, epochs, recorded_epochs), (links[-1],))

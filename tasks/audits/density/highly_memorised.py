@@ -92,7 +92,8 @@ def statistic_with_interval(statistic: Callable[[Array, Array], float], observat
     null_values = np.array([statistic(u, m) for u, m in redrawn])
     if not len(null_values) or not np.isfinite(null_values).all():
         return OfAll(estimate)
-    null, spread = float(null_values.mean()), float(null_values.std(ddof=1)) if len(null_values) > 1 else 0.0
+    null = float(null_values.mean())
+    spread = float(null_values.std(ddof=1)) if len(null_values) > 1 else 0.0
     if not np.isfinite(value) or not spread > 0:
         return OfAll(estimate, null)
     from scipy import stats
@@ -142,5 +143,6 @@ def central_share(u: Array, m: Array, share: float) -> float:
         return np.nan
     tail = (1 - share) / 2
     # Without interpolation, which an infinite U would invalidate: the inner neighbours.
-    low, top = np.quantile(u, tail, method="higher"), np.quantile(u, 1 - tail, method="lower")
+    low = np.quantile(u, tail, method="higher")
+    top = np.quantile(u, 1 - tail, method="lower")
     return float((high & (low <= u) & (u <= top)).sum() / high.sum())

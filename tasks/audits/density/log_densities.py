@@ -178,7 +178,8 @@ def _read_trainings(inputs: Inputs, observations: int) -> list[Trained]:
 
 def _recorded_epochs(table: pa.Table, name: str) -> Iterator[tuple[int, LogDensity]]:
     """Each recorded epoch of the column and its values for every observation, without a copy."""
-    epochs, column = table["epoch"].to_pylist(), table[name]
+    epochs = table["epoch"].to_pylist()
+    column = table[name]
     for epoch, valid, values in zip(epochs, column.is_valid().to_pylist(), column, strict=True):
         if valid:
             yield epoch, values.values.to_numpy(zero_copy_only=False)

@@ -59,7 +59,8 @@ class Terms:
     @property
     def score_without_each(self) -> Array:
         """M without each repetition in turn, (n, L)."""
-        counts, held_out_counts = self.trained_models, self.held_out_models
+        counts = self.trained_models
+        held_out_counts = self.held_out_models
         return difference(
             log_mean_but_one(self.log_sums, others(counts)), log_mean_but_one(self.held_out, others(held_out_counts))
         )
@@ -150,10 +151,8 @@ def matched_count_score(
     if not without_each:
         return score, np.empty((len(score), 0))
     remaining_models = models[:, None] - usable
-    u, v = (
-        log_mean_but_one(draws_of_trained, remaining_models[:, :, None]),
-        log_mean_but_one(log_p_held_out, remaining_models),
-    )
+    u = log_mean_but_one(draws_of_trained, remaining_models[:, :, None])
+    v = log_mean_but_one(log_p_held_out, remaining_models)
     return score, _mean_over_draws(u, v, is_draw[:, None])
 
 

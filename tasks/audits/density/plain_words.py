@@ -48,7 +48,8 @@ def format_factor(nats: float) -> str:
 
 def explain_count(config: Memorization, evidence: Evidence) -> Iterator[str]:
     """The number of memorised images, their strength and the number of false alarms."""
-    count, n = evidence.count, evidence.identified_share["n"]
+    count = evidence.count
+    n = evidence.identified_share["n"]
     yield "The audit compares models that were trained on an image with models that were not."
     if not count:
         yield f"The audit identified none of the {n:,} tested images as memorised."

@@ -62,7 +62,8 @@ def power(config: Density) -> Iterator[Power]:
 def _power_of_observations(config: Memorization) -> Power:
     observations = _count_observations(config)
     dependent = config.leaves_out_rows
-    size, level = config.detectable - config.negligible, alone(observations, dependent)
+    size = config.detectable - config.negligible
+    level = alone(observations, dependent)
     share = calling_rate(config.repetitions, config.models, level, size)
     repetitions = smallest_size(
         config.repetitions, 1, lambda more: more <= MOST and calling_rate(more, config.models, level, size) >= GOAL

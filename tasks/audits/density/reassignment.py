@@ -67,7 +67,8 @@ def p_values(
     """
     log_p = lower_log_p(log_p, held_out, negligible) if negligible else log_p
     p = np.full(len(log_p), np.nan)
-    defined, has_model = ~np.isnan(terms(log_p, held_out).score), ~np.isnan(log_p)
+    defined = ~np.isnan(terms(log_p, held_out).score)
+    has_model = ~np.isnan(log_p)
     relative, bound = _relative_densities(log_p, held_out)
     for models, group in patterns(has_model, defined):
         entries = relative[group].reshape(len(group), -1)
@@ -107,11 +108,11 @@ def least_found(log_p: Array, held_out: Indices, level: float, negligible: float
     Accurate to 1 %. inf if no rise suffices, since no p-value can be that small; NaN if the score is undefined, or a
     model assigns the observation probability 0.
     """
-    block_terms, has_model = terms(log_p, held_out), ~np.isnan(log_p)
-    v, bound = (
-        block_terms.v,
-        _relative_densities(log_p, held_out)[1],
-    )  # neither depends on the models that trained on it
+    block_terms = terms(log_p, held_out)
+    has_model = ~np.isnan(log_p)
+    # neither depends on the models that trained on it
+    v = block_terms.v
+    bound = _relative_densities(log_p, held_out)[1]
     is_counted = has_model & (block_terms.held_out_models > 0)[:, :, None]
     is_trained = np.arange(log_p.shape[2]) != held_out[:, :, None]
     rises = np.full(len(log_p), np.nan)

@@ -17,7 +17,9 @@ ROUGH = 0.1  # of the samples
 
 def describe_count(evidence: Evidence) -> str:
     """The number of images that are identified, and the strength of their memorisation."""
-    count, n, background = evidence.count, evidence.identified_share["n"], evidence.background
+    count = evidence.count
+    n = evidence.identified_share["n"]
+    background = evidence.background
     subject = f"{count:,} of {n:,} images are"
     if count == 0:
         subject = f"none of {n:,} images is"
@@ -27,7 +29,8 @@ def describe_count(evidence: Evidence) -> str:
     rate = f"false discovery rate {100 * LEVEL:g} %"
     if not count or background.median_identified is None or background.highest_identified is None:
         return f"{finding} ({rate})"
-    median, highest = background.median_identified["estimate"], background.highest_identified["estimate"]
+    median = background.median_identified["estimate"]
+    highest = background.highest_identified["estimate"]
     return f"{finding} ({rate}; matched-count M: median {median:.4g} nats, maximum {highest:.4g} nats)"
 
 
@@ -36,7 +39,8 @@ def describe_all_together(evidence: Evidence) -> Iterator[str]:
     excess = evidence.excess
     if excess is None or excess["p_value"] is None:
         return
-    n, p = evidence.identified_share["n"], p_in_words(excess["p_value"])
+    n = evidence.identified_share["n"]
+    p = p_in_words(excess["p_value"])
     subject = f"Taken together, the p-values of all {n:,} images"
     if excess["p_value"] > SIGNIFICANT:
         yield f"{subject} are consistent with no memorisation ({p})."
@@ -99,7 +103,8 @@ def describe_found(evidence: Evidence) -> Iterator[str]:
 
 def reasons_of_doubt(config: Memorization, evidence: Evidence) -> Iterator[str]:
     """The reasons why the answer is undecided."""
-    gap, limit = evidence.gap, evidence.detection_limit
+    gap = evidence.gap
+    limit = evidence.detection_limit
     if evidence.by_chance <= SIGNIFICANT:
         yield f"By chance alone, {100 * evidence.by_chance:.2g} % of runs have at least this number of small p-values."
     if evidence.excess is None and not config.leaves_out_rows:
@@ -132,7 +137,8 @@ def remarks(config: Memorization, background: Background) -> Iterator[str]:
         )
     if not config.leaves_out_rows and background.full_model_loss is None:
         yield "The model of all data is missing, so its loss and its samples are not reported."
-    median, below = background.effective, background.few_effective
+    median = background.effective
+    below = background.few_effective
     if median is not None and below is not None and median["estimate"] < ROUGH * config.samples:
         yield (
             f"Estimates of log p are rough: of {config.samples} codes, {median['estimate']:.3g} or fewer contribute "
@@ -162,7 +168,8 @@ def _describe_privacy(privacy: Privacy, background: Background) -> str:
         f"Training was ({privacy.epsilon:g}, {privacy.delta:g})-differentially private, which does not bound a single "
         "score"
     )
-    largest, above = background.largest, background.above_epsilon
+    largest = background.largest
+    above = background.above_epsilon
     if largest is None or above is None:
         return f"{promise}."
     count = numerator(above)
@@ -171,7 +178,8 @@ def _describe_privacy(privacy: Privacy, background: Background) -> str:
 
 def describe_published_score(background: Background) -> str:
     """The published score and its value without memorisation; empty if they are unknown."""
-    median, matched = background.published, background.matched
+    median = background.published
+    matched = background.matched
     if median is None or matched is None or median["estimate"] is None or median["null"] is None:
         return ""
     return (

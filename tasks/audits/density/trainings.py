@@ -49,7 +49,8 @@ def trainings(config: Question) -> Trainings | None:
     if not isinstance(config, Memorization):
         return None
     images = load(config.data)
-    count, seed = observations(config, images), seeds.derive(config.seed, "scores")
+    count = observations(config, images)
+    seed = seeds.derive(config.seed, "scores")
     joins_copies = copies_held_out(config).groups > 0
     shared = fitting(config, joins_copies)
     if isinstance(config.estimator, SingleRows):

@@ -74,12 +74,15 @@ def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:
     """
     models: dict[ModelId, ModelAnswers] = {}
     rows: NDArray[np.int64] | None = None
-    groups, is_control, labels = np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.int64)
+    groups = np.empty(0, np.int64)
+    is_control = np.empty(0, np.bool_)
+    labels = np.empty(0, np.int64)
     for table in tables:
         for model, answers in _tables_by_model(table):
             model_rows = answers["row"].to_numpy()
             if rows is None:
-                rows, groups = model_rows, answers["group"].to_numpy()
+                rows = model_rows
+                groups = answers["group"].to_numpy()
                 is_control = answers["set"].to_numpy() == "control"
                 labels = answers["label"].to_numpy().astype(np.int64)
             assert np.array_equal(rows, model_rows), f"{model} answered about other images than the models before it"

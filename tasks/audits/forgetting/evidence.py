@@ -121,7 +121,8 @@ def _read_target(
     trials: Mapping[str, RecognitionTrial | None],
 ) -> JudgedTarget:
     """Read and judge the target of this share."""
-    name, setting = str(read_setting(share)["target"]), share["setting"]
+    name = str(read_setting(share)["target"])
+    setting = share["setting"]
     return JudgedTarget(
         name=name,
         file=files.get(name),

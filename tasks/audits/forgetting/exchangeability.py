@@ -84,7 +84,8 @@ def neighbour_contrast(values: Array, easiness: Array) -> Array:
     order = np.argsort(easiness, kind="stable")
     rising = values[order]
     sums = np.concatenate([[0.0], np.cumsum(rising)])
-    first, end = np.maximum(np.arange(n) - reach, 0), np.minimum(np.arange(n) + reach + 1, n)
+    first = np.maximum(np.arange(n) - reach, 0)
+    end = np.minimum(np.arange(n) + reach + 1, n)
     mean = (sums[end] - sums[first] - rising) / np.maximum(end - first - 1, 1)
     contrasts = np.empty(n)
     contrasts[order] = rising - mean

@@ -159,7 +159,8 @@ def likeness_check(
     value = float(np.mean(values))
     if not calibration:
         return LikenessCheck(value)
-    expected, count = float(np.mean(calibration)), len(calibration)
+    expected = float(np.mean(calibration))
+    count = len(calibration)
     if count < 2:
         return LikenessCheck(value, expected)
     from scipy import stats

@@ -160,7 +160,8 @@ class ModelEffects:
 
     def _audit_single(self, share: float, group: ModelGroup, index: int, image_scores: Array) -> SingleAudit:
         units = self.unit_scores(image_scores)
-        single_effect, curve = effect(*units), self.curve(group)
+        single_effect = effect(*units)
+        curve = self.curve(group)
         high = None if curve is None else curve.estimate_share(single_effect, 1).high
         chance = seeds.generator(self.config.seed, "permutations", *group, index)
         p = p_values(*units, self.config.permutations, chance).surer

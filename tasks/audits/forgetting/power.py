@@ -21,7 +21,8 @@ SHARE = 0.25  # of D_Q in training
 
 def resolution(config: Forgetting) -> Resolution | None:
     """Whether a target that holds D_Q could be accused; None without a control set, since no target is judged."""
-    control, audited = config.query.control, config.audited
+    control = config.query.control
+    audited = config.audited
     if control is None or audited is None:
         return None
     advice = "draw more permutations"

@@ -123,7 +123,8 @@ def tiny(config: Forgetting) -> Forgetting:
         return _tiny_data(replace(config, question=Examples(outside)), "#8x8", 40)
     question = config.question
     training = question.training
-    deep, plain = training.network.name in DEEP, training.network.name == "mlp1"
+    deep = training.network.name in DEEP
+    plain = training.network.name == "mlp1"
     size = "#8x8" if deep else "" if plain else "#16x16"
     count = 120 if plain else 40
     audited = question.audited

@@ -267,7 +267,8 @@ def key_table(config: ProbeSet) -> pa.Table:
 
 def split_table(config: ProbeSet) -> pa.Table:
     """Each image of D_Q and of the control set, with its set, row, file and names in the sent folder (SPLIT_SCHEMA)."""
-    probes, order = load_probes(config), handout_order(config)
+    probes = load_probes(config)
+    order = handout_order(config)
     control_data = config.query.data if config.control is None else config.control.data
     names = [control_data.name if control else config.query.data.name for control in probes.is_control]
     paths = {data.name: files(data) for data in (config.query.data, control_data)}

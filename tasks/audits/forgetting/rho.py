@@ -72,7 +72,8 @@ def ks(first: ArrayLike, second: ArrayLike, score: Score = "published") -> float
 
 def distances(first: NDArray[Any], second: NDArray[Any], score: Score) -> tuple[Array, Array]:
     """KS of each row of `first` (a, n) and each of `second` (b, m), and its position; both (a, b)."""
-    first_values, second_values = [_sorted_values(row) for row in first], [_sorted_values(row) for row in second]
+    first_values = [_sorted_values(row) for row in first]
+    second_values = [_sorted_values(row) for row in second]
     pairs = np.array(
         [farthest(first_value, second_value, score) for first_value in first_values for second_value in second_values],
         np.float64,
@@ -197,7 +198,9 @@ def quotient(target: MeanDistance, calibration: MeanDistance, images: int) -> Es
     If A is 0, rho is 0, and its interval ends at the upper end for the smallest distance above 0, one image, with the
     variation of B alone.
     """
-    a, b, n = target.mean, calibration.mean, target.distances.shape[1]
+    a = target.mean
+    b = calibration.mean
+    n = target.distances.shape[1]
     if a is None or not b:
         return Estimate(None, None, None, n)
     below = calibration.terms(calibration)

@@ -179,7 +179,8 @@ def check_tables(outputs: tuple[File, ...], columns: tuple[str, ...], interface:
 
     A table that has disappeared since it was pinned passes, since stored results can still be read.
     """
-    labels, order = load_probes(probes).labels, handout_order(probes)
+    labels = load_probes(probes).labels
+    order = handout_order(probes)
     for table in outputs:
         with suppress(FileError):
             table_answers(table, labels, order, columns, interface)

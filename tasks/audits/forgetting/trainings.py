@@ -21,7 +21,8 @@ from tasks.training.mixed import Mixture, train, unlearn
 from tasks.training.unlearning_config import Method, Retraining, Unlearning
 
 Kind = Literal["query", "calibration", "partial", "target"]
-QUERY, CALIBRATION = Target(query=1.0), Target(calibration=1.0)
+QUERY = Target(query=1.0)
+CALIBRATION = Target(calibration=1.0)
 
 
 @dataclass(frozen=True)

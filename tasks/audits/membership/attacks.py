@@ -186,7 +186,8 @@ def posterior(side: Array, prior: Prior) -> Posterior:
 
 def normal_ratio(references: References, prior_in: Prior, prior_out: Prior) -> Array:
     """Return the log ratio of normal densities with the posterior mean and variance of both sides."""
-    inside, outside = posterior(references.inside, prior_in), posterior(references.outside, prior_out)
+    inside = posterior(references.inside, prior_in)
+    outside = posterior(references.outside, prior_out)
     of_inside = _log_normal(references.phi, inside.mean, inside.variance)
     return of_inside - _log_normal(references.phi, outside.mean, outside.variance)
 

@@ -63,7 +63,8 @@ def _part_of_others(records: Part, non_members: Dataset, count: int) -> Part:
 
     Raises DatasetError if the shape or the classes differ from the records', or if both sets share an image.
     """
-    inside, outside = load(records.data), load(non_members)
+    inside = load(records.data)
+    outside = load(non_members)
     names = records.data.name, non_members.name
     for property_name, member_value, non_member_value in (
         ("images of the shape", inside.shape, outside.shape),

@@ -78,7 +78,8 @@ class Text(Ranged):
 
 
 def _rank_conflicts(question: RankedQuestion, level: float) -> Iterator[str]:
-    tests, candidates = question.ranked, question.candidates
+    tests = question.ranked
+    candidates = question.candidates
     if not Resolution(1 / candidates, tests, level, "secrets", "").finds_one:
         yield (
             f"secrets: no single one of {tests} could be found at level={level:g}, as each is ranked among "

@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-GREEDY, NEAR = "greedy", "near-verbatim"
-BY_TRAINED, BY_CONTROL = "trained model", "control model"
-SHARE, BEYOND = "share reproduced", "reproduced beyond the control models"
+GREEDY = "greedy"
+NEAR = "near-verbatim"
+BY_TRAINED = "trained model"
+BY_CONTROL = "control model"
+SHARE = "share reproduced"
+BEYOND = "reproduced beyond the control models"
 ENDS = (
     ("log_p_end", pa.float64()),  # of the end; null, like the columns below, if the text is not continued
     ("mismatches", pa.int64()),  # tokens of the end that differ in the most likely continuation
@@ -79,7 +82,8 @@ def score_secret_ends(
 
     if not isinstance(model, DecoderOnly):
         return {name: [None] * len(candidates_by_question) for name in ("tokens", *dict(ENDS))}
-    prompts, ends = [], []
+    prompts = []
+    ends = []
     for texts, (before, after) in zip(candidates_by_question, around, strict=True):
         open_ended = [before, *(text.removesuffix(after) for text in texts)]
         beginning, *candidate_tokens = (tokens[:-1] for tokens in model.encode_texts(open_ended, config.length + 1))
@@ -120,7 +124,8 @@ def name_attempts(n: int) -> str:
 
 def edit_distance(first: Sequence[int], second: Sequence[int]) -> int:
     """Return the smallest number of insertions, deletions and substitutions between both. Levenshtein 1966."""
-    tokens, columns = np.array(second), np.arange(len(second) + 1)
+    tokens = np.array(second)
+    columns = np.arange(len(second) + 1)
     distances = columns.copy()
     for count, token in enumerate(first, start=1):
         changed = np.minimum(distances[1:] + 1, distances[:-1] + (tokens != token))

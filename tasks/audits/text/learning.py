@@ -44,7 +44,8 @@ from tasks.numerics import statistics
 Array = NDArray[np.float64]
 Tokens = list[int]
 MOST_REFERENCES = 20  # per secret or identifier
-GIVEN, BASE = "given model", "base of the given model"
+GIVEN = "given model"
+BASE = "base of the given model"
 LEARNING = pa.schema(
     [
         ("model", pa.string()),  # models trained here, the given model, or its base
@@ -112,7 +113,8 @@ def _first_references(
     references_by_item: Sequence[Sequence[str]], log_p: Sequence[Sequence[float]]
 ) -> tuple[list[str], list[float]]:
     """Return the first references of each question, and their scores, which follow that of the secret."""
-    texts, scores = list[str](), list[float]()
+    texts = list[str]()
+    scores = list[float]()
     for references, values in zip(references_by_item, log_p, strict=True):
         texts.extend(references[:MOST_REFERENCES])
         scores.extend(values[1 : 1 + MOST_REFERENCES])

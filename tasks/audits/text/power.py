@@ -26,7 +26,8 @@ from tasks.numerics.exact_test import detection_rate
 
 SPREAD = 2.0  # standard deviation of log p over candidates, in nats
 EFFECT = 8.0  # gain of the log p of the memorised secret, in nats
-DOCUMENT_SPREAD, DOCUMENT_EFFECT = 1.0, 2.0  # of the whole document, in nats
+DOCUMENT_SPREAD = 1.0  # of the whole document
+DOCUMENT_EFFECT = 2.0  # in nats
 
 
 def rank_resolution(question: RankedQuestion, level: float, tests: int) -> Resolution:

@@ -30,7 +30,9 @@ from tasks.language_models.tuning_config import Reading
 from tasks.worker.files import File
 
 Scoring = Literal["whole", "shared"]
-FACTS, TICKETS = Dataset("facts"), Dataset("tickets")  # embedded texts
+# embedded texts
+FACTS = Dataset("facts")
+TICKETS = Dataset("tickets")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from tasks.contract.certificate import Finding, number_per_hundred
 from tasks.contract.summaries import Row, numerator, p_in_words, row_name
 from tasks.contract.verdict import Answer, Meaning
 
-REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
+REPRODUCED = "reproduced"
+NOT_REPRODUCED = "not reproduced"
 REPRODUCTION: Mapping[Answer, Meaning] = {
     REPRODUCED: Meaning("models reproduce texts word for word because they were trained on them", "accused"),
     NOT_REPRODUCED: Meaning(
@@ -81,7 +82,9 @@ def reproduction_findings(question: Continued, copies: Copies | None) -> tuple[F
 
 def describe_extraction(copies: Copies, things: str) -> str:
     """State the share of secrets, or identifiers, that is reproduced, and its p-value."""
-    trained_row, control, difference = copies.trained_models, copies.control, copies.difference
+    trained_row = copies.trained_models
+    control = copies.control
+    difference = copies.difference
     comparison = ""
     if control is not None and difference is not None:
         comparison = (

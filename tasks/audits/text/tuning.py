@@ -12,7 +12,8 @@ from tasks.language_models.tuning_config import Full, LanguageModelTuning, LowRa
 from tasks.training.privacy_config import DifferentialPrivacy, WithoutPrivacy, guarantee_of
 from tasks.training.recipe import Privacy
 
-TINY_MODEL, TINY_BASE = LanguageModel("tiny-gpt#16x1"), LanguageModel("tiny-gpt#32x1")
+TINY_MODEL = LanguageModel("tiny-gpt#16x1")
+TINY_BASE = LanguageModel("tiny-gpt#32x1")
 TINY_LENGTH = 128
 AnyReading = TypeVar("AnyReading", bound=Reading)
 

@@ -79,7 +79,8 @@ class Design:
 
 def load_design(config: UniqueFeature) -> Design:
     """The design of a configuration. Raises DatasetError if all probe images are copies of training images."""
-    excluded_images, asked_feature = seen_images(config), config.asked_feature
+    excluded_images = seen_images(config)
+    asked_feature = config.asked_feature
     is_ranked = isinstance(config.question, Pairs | Panel | Given)
     pairs = config.scored_pairs
     return Design(

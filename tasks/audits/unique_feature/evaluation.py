@@ -83,7 +83,8 @@ def _burn_random_features(images: str, clean: Pixels, rows: Rows, count: int, bu
     """The images, each with a random feature that is drawn for its row of the set."""
     if burning.random == "noise":
         return burn_random(clean, burning.feature, burning.seed, images, rows=rows)
-    seed, size = seeds.derive(burning.seed, "random members"), clean.shape[1:3]
+    seed = seeds.derive(burning.seed, "random members")
+    size = clean.shape[1:3]
     members = family(burning.feature, Family(count=MEMBERS), seed, size)
     patches = seeds.generator(burning.seed, "random members", images).integers(len(members), size=count)[rows]
     out = clean.copy()
@@ -157,7 +158,8 @@ def network_predictor(model: pa.Table) -> Predictor:
     from tasks.models.inference import logits
     from tasks.models.networks import architecture_of, weights_of_model
 
-    network, weights = architecture_of(model), weights_of_model(model)
+    network = architecture_of(model)
+    weights = weights_of_model(model)
     return lambda _, images: log_probabilities(logits(network, [weights], images)[0])
 
 

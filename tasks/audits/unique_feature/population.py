@@ -35,7 +35,8 @@ from tasks.numerics import seeds
 
 LEVEL = 0.05  # largest p-value of a small rank, in every measure of the audit
 FDR = 0.05  # false discovery rate of the canaries that are found individually
-GLYPHS, OTHERS = "glyphs", "others"  # keys of a setting: number of all glyphs, or of a feature's others
+GLYPHS = "glyphs"  # keys of a setting: number of all glyphs
+OTHERS = "others"  # or of a feature's others
 
 
 @dataclass(frozen=True)
@@ -261,7 +262,8 @@ class FamilyPair:
     @property
     def unseen(self) -> Array | None:
         """The difference for a feature that the canary did not carry; None without one."""
-        canary, twin = self.canary.null, self.twin.null
+        canary = self.canary.null
+        twin = self.twin.null
         return None if canary is None or twin is None else twin_difference(canary.log_p, twin.log_p, self.label)
 
 

@@ -47,7 +47,10 @@ class PublishedNumbers:
 
 
 PLAIN = "no regulariser"
-DROPOUT, AUGMENTATION, BOTH, BATCH_NORM = "dropout", "augmentation", "dropout and augmentation", "batch norm"
+DROPOUT = "dropout"
+AUGMENTATION = "augmentation"
+BOTH = "dropout and augmentation"
+BATCH_NORM = "batch norm"
 REGULARISERS = (DROPOUT, AUGMENTATION, BOTH, BATCH_NORM)
 
 PUBLISHED: Mapping[tuple[str, str, str, str], PublishedNumbers] = {

@@ -125,8 +125,10 @@ def _rank_among_all(family_config: Relatives, was_drawn: bool, field: Array) -> 
     """
     feature = family_config.feature
     assert isinstance(feature, Glyph)
-    values, inked = cell_sums(field, feature), inked_cells(feature)
-    subsets, strongest = Subsets(values), strongest_pixels(values, int(inked.sum()))
+    values = cell_sums(field, feature)
+    inked = inked_cells(feature)
+    subsets = Subsets(values)
+    strongest = strongest_pixels(values, int(inked.sum()))
     yield exact_rank(subsets, inked) | {
         "feature": "canary",
         "drawn": was_drawn,
@@ -188,7 +190,8 @@ def _rank_among_members(family_config: Relatives, was_drawn: bool, slopes: Array
 
 def rank_glyph_parts(glyph: Glyph, field: Array) -> Iterator[Row]:
     """The rank of the glyph among all glyphs that differ from it in one half, for each half."""
-    values, inked = cell_sums(field, glyph), inked_cells(glyph)
+    values = cell_sums(field, glyph)
+    inked = inked_cells(glyph)
     for half in halves(inked[:, None]):
         yield exact_rank(Subsets(values[half]), inked[half]) | {"feature": LOOK_ALIKE, "drawn": False}
 
@@ -266,9 +269,11 @@ class Subsets:
 
 def sums_by_size(values: Array) -> list[Array]:
     """The sums of every choice of these values, ascending, by the number of chosen values: from none to all."""
-    sums, sizes = np.zeros(1), np.zeros(1, np.int64)
+    sums = np.zeros(1)
+    sizes = np.zeros(1, np.int64)
     for value in values:
-        sums, sizes = np.concatenate([sums, sums + value]), np.concatenate([sizes, sizes + 1])
+        sums = np.concatenate([sums, sums + value])
+        sizes = np.concatenate([sizes, sizes + 1])
     return [np.sort(sums[sizes == size]) for size in range(len(values) + 1)]
 
 

@@ -89,7 +89,9 @@ def weight_change_responses(canary: pa.Table, twin: pa.Table, sets: Sequence[Pix
     """
     from tasks.models.networks import architecture_of, weights_of_model
 
-    network, weights, before = architecture_of(canary), weights_of_model(canary), weights_of_model(twin)
+    network = architecture_of(canary)
+    weights = weights_of_model(canary)
+    before = weights_of_model(twin)
     learned = [name for name, weight in network.weights.items() if weight.learned]
     change = {name: weights[name].astype(np.float64) - before[name] for name in learned}
     dense = first_dense(network)

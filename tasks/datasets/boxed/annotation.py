@@ -104,7 +104,8 @@ class Reader:
         self.words.append(words)
 
     def end(self, name: str) -> None:
-        above, words = tuple(self.path[:-1]), "".join(self.words).strip()
+        above = tuple(self.path[:-1])
+        words = "".join(self.words).strip()
         if above == ("annotation", "size"):
             self.size[name] = words
         elif (above == OBJECT and name == "name") or (above == (*OBJECT, "bndbox") and name in SIDES):

@@ -71,7 +71,8 @@ def corners(sizes: NDArray[np.int32], share: float = CORNER_SHARE) -> Boxes:
 
     The share in (0, 1] of each side is rounded down to whole pixels, at least one.
     """
-    height, width = sizes[:, 0], sizes[:, 1]
+    height = sizes[:, 0]
+    width = sizes[:, 1]
     # Round first, since 0.29 x 100 is 28.999999999999996 in binary.
     tall, wide = (np.maximum(1, np.floor(np.round(share * side, 6)).astype(np.int32)) for side in (height, width))
     return np.stack([np.zeros_like(wide), height - tall, wide, height], axis=1)
@@ -85,7 +86,8 @@ def periphery(height: int, width: int, boxes: Sequence[Sequence[int]]) -> Rectan
 
 def rank(rectangle: Rectangle) -> tuple[int, int, int, int, int]:
     left, top, right, bottom = rectangle
-    wide, tall = right - left, bottom - top
+    wide = right - left
+    tall = bottom - top
     return min(wide, tall), wide * tall, -top, -left, wide
 
 

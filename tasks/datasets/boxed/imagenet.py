@@ -50,7 +50,8 @@ BOXES = (
 VAL_BOXES = ("Annotations/CLS-LOC/val", "Annotations/val", "Annotation/val", "ILSVRC2012_bbox_val_v3", "bbox_val_v3")
 SOLUTION = "LOC_val_solution.csv"
 KITS = ("ILSVRC2012_devkit_t12/data", "ILSVRC2012_devkit_t12", "devkit/data", "data")
-TRUTH, CLASSES = "ILSVRC2012_validation_ground_truth.txt", "meta.mat"
+TRUTH = "ILSVRC2012_validation_ground_truth.txt"
+CLASSES = "meta.mat"
 SUFFIXES = (".jpeg", ".jpg", ".png")
 
 

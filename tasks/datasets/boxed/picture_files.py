@@ -177,7 +177,8 @@ class BoxedFiles:
         """Return the images with their digest; reads no files if the given digest is cached."""
         index = _load_index(digest, self.full_rule) if digest else None
         if index is None or not index.lies_in(self.folder):  # the same images may be in another layout
-            digest, index = self.digest(), self.index
+            digest = self.digest()
+            index = self.index
         return PictureFiles(self.folder, index, digest, self.turned, self.bits)
 
     @property

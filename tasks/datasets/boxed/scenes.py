@@ -36,7 +36,10 @@ SQUARE = 16  # of its square of a photograph, in the photograph's pixels
 DIGIT = 16  # of its digit, which is its box, in the scene's pixels
 AWAY = 2  # largest distance in rows and columns between a digit and its corner
 # Of backgrounds, where white is 1; LEAST limits the amplified noise of squares without contrast, such as the sky.
-MEAN, DEVIATION, LEAST, WHITEST = 0.35, 0.15, 0.004, 0.8
+MEAN = 0.35
+DEVIATION = 0.15
+LEAST = 0.004
+WHITEST = 0.8
 CLASSES = 10
 # RGB of each class: ten equally spaced hues, starting with red.
 INKS = (
@@ -168,7 +171,8 @@ def render_scenes(grounds: Pixels, digits: Pixels, labels: Labels, positions: ND
     images = np.repeat(grounds[..., None], 3, axis=3)
     steps = np.arange(DIGIT)
     which = np.arange(len(images))[:, None, None]
-    down, across = positions[:, 0, None, None] + steps[:, None], positions[:, 1, None, None] + steps
+    down = positions[:, 0, None, None] + steps[:, None]
+    across = positions[:, 1, None, None] + steps
     below = images[which, down, across].astype(np.int64)
     opacity = digits[..., None].astype(np.int64)
     inked = (below * (255 - opacity) + np.array(INKS)[labels][:, None, None] * opacity) * 2 + 255

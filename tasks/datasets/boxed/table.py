@@ -79,7 +79,8 @@ def entry(file: Path, path: str, rows: list[Row], labels: dict[str, int]) -> Lis
     first = rows[0]
     for row in rows[1:]:
         for name in ("label", "part"):
-            first_value, row_value = getattr(first, name), getattr(row, name)
+            first_value = getattr(first, name)
+            row_value = getattr(row, name)
             if first_value != row_value:
                 raise DatasetError(
                     f"{row.where}: {name} of {path} is {row_value!r}, but {first_value!r} at {first.where}; use one "

@@ -325,7 +325,8 @@ class Picture(Ranged):
         if self.seed:
             inside = np.flatnonzero(cover)
             order = inside[seeds.generator(self.seed, "permuted picture").permutation(len(inside))]
-            cover, colour = cover.copy(), colour.copy()
+            cover = cover.copy()
+            colour = colour.copy()
             cover.ravel()[inside] = cover.ravel()[order]
             flat = colour.reshape(-1, colour.shape[2])
             flat[inside] = flat[order]

@@ -46,7 +46,9 @@ def look_alikes(feature: Feature, config: Family, seed: int, shape: tuple[int, i
     original = feature.patch()
     features_by_part = []
     for number, draw in enumerate(_part_draws(feature, config)):
-        generator, earlier_pixels, fruitless = seeds.generator(seed, "look-alikes", number), {original.pixels()}, 0
+        generator = seeds.generator(seed, "look-alikes", number)
+        earlier_pixels = {original.pixels()}
+        fruitless = 0
         members: list[Patch] = []
         while len(members) < config.look_alikes and fruitless < FRUITLESS:
             patch = draw(generator)
@@ -157,7 +159,8 @@ def _picture_draw(patch: Patch, half: NDArray[np.int64]) -> Draw:
 
     def draw(generator: np.random.Generator) -> Patch:
         order = generator.permutation(half)
-        cover, colour = patch.cover.copy(), patch.colour.copy()
+        cover = patch.cover.copy()
+        colour = patch.colour.copy()
         cover.ravel()[half] = patch.cover.ravel()[order]
         colour.reshape(-1, colour.shape[2])[half] = patch.colour.reshape(-1, colour.shape[2])[order]
         return replace(patch, cover=cover, colour=colour).trim()

@@ -27,7 +27,9 @@ from tasks.numerics import seeds
 Name = Literal["facts", "facts-stated"]
 SCORERS: Mapping[Name, Scorer] = {"facts": "drop", "facts-stated": "squad"}
 SEED = 20220329
-TRAIN, VALIDATION = 3000, 1000  # questions
+# questions
+TRAIN = 3000
+VALIDATION = 1000
 T = TypeVar("T")
 
 # A name is one of these starts followed by one of these ends.
@@ -77,7 +79,8 @@ TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "nin
 # Ranges of stated numbers for the three facts of a context. With these ranges, a T5 of width 64 answers every question
 # after 10 epochs; with numbers from 10 to 99, it answers a third after 30 epochs.
 RANGES = ((10, 39), (40, 69), (70, 99))
-LOW, HIGH = 10, 49  # of the numbers of things, so that a sum of two is below 100
+LOW = 10  # of the numbers of things
+HIGH = 49  # so that a sum of two is below 100
 KINDS = ("difference", "sum", "remainder", "count")  # of derived answers
 COUNTS = (0.5, 0.8)  # a context has 2 derived questions with probability .5, 3 with .3 and 4 with .2
 
@@ -184,7 +187,8 @@ def _compose_inference(stream: RandomDraws, person: str, town: str) -> tuple[str
     (more, larger), (fewer, smaller) = sorted(zip(chosen_things, amounts, strict=True), key=lambda entry: -entry[1])[
         ::2
     ]
-    percentage, job = stream.number(2, 98), stream.choice(JOBS)
+    percentage = stream.number(2, 98)
+    job = stream.choice(JOBS)
     # Two or all three of the amounts are above the bound.
     bound = sorted(amounts)[stream.number(0, 1)] - 1
     answers = {
@@ -211,7 +215,8 @@ def spell_number(number: int) -> str:
     """Spell an integer from 0 to 99."""
     if number < 20:
         return ONES.split()[number]
-    tens, ones = TENS[number // 10 - 2], number % 10
+    tens = TENS[number // 10 - 2]
+    ones = number % 10
     return f"{tens}-{spell_number(ones)}" if ones else tens
 
 

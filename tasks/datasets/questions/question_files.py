@@ -194,7 +194,8 @@ def _drop_questions(document: JsonValue, answered: bool) -> Iterator[Question]:
         for pair in passage.field("qa_pairs").elements():
             golds = _drop_golds(pair)
             if golds or not answered:
-                id_, question = pair.field("query_id").text(), pair.field("question").text(blank=True)
+                id_ = pair.field("query_id").text()
+                question = pair.field("question").text(blank=True)
                 yield Question(id_, name, context, question, golds)
 
 

@@ -63,12 +63,15 @@ def test_questions_lead_to_a_priced_file(tmp_path: Path) -> None:
     assert schema.endswith("/docs/schema/unique_feature.json")
     assert situation.startswith("# I have: the data, ")
     spec = read(tmp_path / "audit.yaml")
-    assert (spec.audit, spec.preset, spec.set["feature"]) == ("unique_feature", "quickstart", "B")
+    assert spec.audit == "unique_feature"
+    assert spec.preset == "quickstart"
+    assert spec.set["feature"] == "B"
 
 
 def test_options_replace_questions_in_a_script(engram: Here) -> None:
     reply = engram.json("ask", "--have", "data", "--fear", "set", *WHOLE, "--out", "set.yaml")
-    assert (reply["audit"], reply["next"]) == ("forgetting", "engram run set.yaml")
+    assert reply["audit"] == "forgetting"
+    assert reply["next"] == "engram run set.yaml"
     assert reply["expected_seconds"] > 0
     assert engram.json("plan", "set.yaml")["planned"] == 126
 

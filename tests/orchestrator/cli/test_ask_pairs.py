@@ -138,7 +138,8 @@ def test_script_and_terminal_write_the_same_file(
     folder: Path, have: str, fear: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(folder))
-    engram, name = Here(folder), f"{have}-{fear}.yaml"
+    engram = Here(folder)
+    name = f"{have}-{fear}.yaml"
     answers = [f"{field}={value}" for field, value in ANSWERS[have, fear].items()]
     random.Random(0).shuffle(answers)
     first, *rest = answers
@@ -152,8 +153,10 @@ def test_script_and_terminal_write_the_same_file(
 
 def check_terminal(folder: Path, have: str, fear: str) -> None:
     """Type the answers of a pair, each once, and compare the file with the one that the script wrote."""
-    guide, shell = find_guide(have, fear), Shell(folder)
-    situation, answers = guide.situation, with_full_names(guide, ANSWERS[have, fear])
+    guide = find_guide(have, fear)
+    shell = Shell(folder)
+    situation = guide.situation
+    answers = with_full_names(guide, ANSWERS[have, fear])
     shell.env["PYTHONPATH"] = f"{PATHS}:{folder}"
     typed = [have, fear, *(answers.get(prompt.field, "") for prompt in situation.asks), "no"]
     printed, code = at_a_terminal(shell, typed, "--out", f"typed-{have}-{fear}.yaml")
@@ -168,7 +171,8 @@ def check_terminal(folder: Path, have: str, fear: str) -> None:
 
 def returned_table(engram: Here, name: str, situation: Situation) -> list[str]:
     """Write the probes of a specification and answer each. Returns the settings that name the answers."""
-    probes, answers = engram.folder / f"{name}-probes", engram.folder / f"{name}-answers"
+    probes = engram.folder / f"{name}-probes"
+    answers = engram.folder / f"{name}-answers"
     engram("probes", name, "--out", probes.name)
     if (probes / "images.csv").exists():
         answer_images(probes / "images.csv", answers.with_suffix(".csv"))
@@ -246,7 +250,8 @@ def test_answer_and_certificate_name_the_stand_in_first(folder: Path) -> None:
     settings = {"data": f"folder:{folder / 'mine'}", "examples": 60}
     report = orchestrator.run("membership", preset="smoke", store=folder / "smoke", address="none", **settings)
     journal = Journal(report.store.folder("runs", report.run))
-    answer, certificate = results.answer(journal, report.store), results.certificate(journal, report.store)
+    answer = results.answer(journal, report.store)
+    certificate = results.certificate(journal, report.store)
     assert answer is not None
     assert answer.sentence.startswith(f"{answer.answer.capitalize()}, in a stand-in network, mlp1: ")
     assert certificate is not None

@@ -12,7 +12,10 @@ from orchestrator.run_folder.notes import LONGEST_DETAIL, Details
 from tests.dashboards import pages
 from tests.support.shell import Here
 
-TITLE, AUDITOR, CLIENT, PURPOSE = "Audit of <b>a</b> model", "Jane Roe", "Ward & Sons", "file 12/26"
+TITLE = "Audit of <b>a</b> model"
+AUDITOR = "Jane Roe"
+CLIENT = "Ward & Sons"
+PURPOSE = "file 12/26"
 
 
 def test_details_are_stored_shown_and_sealed(tmp_path: Path) -> None:
@@ -30,7 +33,7 @@ def test_details_are_stored_shown_and_sealed(tmp_path: Path) -> None:
     assert TITLE not in page.read_text()  # it is escaped, never markup
     assert first in pages.words(Path(engram.json("report")["report"]))  # drawn again, nothing given
     checked = engram.json("verify", str(page))
-    assert {"agrees"} == {check["state"] for check in checked["checks"]}
+    assert {check["state"] for check in checked["checks"]} == {"agrees"}
     assert engram.json("verify", page.parent.name) == checked
     assert "there is no file toys-0, and unknown run 'toys-0'" in engram("verify", "toys-0", code=2).stderr
     engram("run", "toys", "parts=2", "--address", "none")  # computes no job

@@ -28,8 +28,9 @@ def test_failing_disk_is_named_in_one_line(tmp_path: Path) -> None:
     open_store(tmp_path)
     with pytest.raises(StoreError) as ended, command_store(str(tmp_path)):
         raise OSError(errno.ESTALE, "Stale file handle", str(tmp_path / "runs"))
-    assert f"cannot use {tmp_path}/runs: Stale file handle; fix this, then repeat the command to continue" == str(
-        ended.value
+    assert (
+        str(ended.value)
+        == f"cannot use {tmp_path}/runs: Stale file handle; fix this, then repeat the command to continue"
     )
     assert not (tmp_path / "crashes").exists()
 

@@ -31,7 +31,8 @@ def redirected(shell: Shell, how: str, *arguments: str) -> subprocess.CompletedP
 )
 def test_run_is_stored_even_if_output_fails(shell: Shell, how: str, code: int, message: str) -> None:
     done = redirected(shell, how, *RUN)
-    assert (code, 3) == (done.returncode, len(shell.results()))
+    assert done.returncode == code
+    assert len(shell.results()) == 3
     assert done.stderr.endswith(message)
     assert Here(shell.folder).json("status")["state"] == "finished"
     assert not (shell.folder / "engram-store" / "crashes").exists()
@@ -40,7 +41,8 @@ def test_run_is_stored_even_if_output_fails(shell: Shell, how: str, code: int, m
 def test_reader_that_stops_early_ends_command_quietly(shell: Shell) -> None:
     command = f"{sys.executable} -m orchestrator list --json | head -c 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=shell.folder, env=shell.env)
-    assert (done.stdout, done.stderr) == ("{", "")
+    assert done.stdout == "{"
+    assert done.stderr == ""
 
 
 COMMANDS: dict[str, Callable[[str, str], tuple[str, ...]]] = {
@@ -75,5 +77,6 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Here, str, s
 def test_full_disk_for_output_is_reported_once(finished_run: tuple[Here, str, str], command: str) -> None:
     here, run, key = finished_run
     done = here.into("/dev/full", *COMMANDS[command](run, key))
-    assert (done.returncode, done.stderr[-len(FULL) :]) == (1, FULL)
+    assert done.returncode == 1
+    assert done.stderr[-len(FULL) :] == FULL
     assert done.stderr.count("engram: ") == 1

@@ -140,7 +140,8 @@ def test_numbers_keep_their_percent_sign_when_wrapped() -> None:
     assert wrap_text("at 95 to 97 % here", 6) == ["at 95", "to", "97 %", "here"]
     assert wrap_text("abcdef", 4, " ") == ["abcd", " ef"]
     assert " ".join(wrap_text("一二 三四", 5)) == "一二 三四"
-    assert (width_of("一二三四"), width_of("abcd")) == (8, 4)
+    assert width_of("一二三四") == 8
+    assert width_of("abcd") == 4
 
 
 def test_no_rows_give_no_lines() -> None:

@@ -35,7 +35,7 @@ def engram(finished_search: FinishedSearch) -> Here:
 def test_search_is_one_line_in_the_list(searched: FinishedSearch) -> None:
     completed = engram(searched)("runs")
     (_, line) = completed.stdout.splitlines()
-    assert [searched.name, "recommended", "finished", "search", "over", "rate,", "wide"] == line.split()[:7]
+    assert line.split()[:7] == [searched.name, "recommended", "finished", "search", "over", "rate,", "wide"]
     assert "not listed: 6 trials of searches; engram runs --all lists all runs" in completed.stderr
     all_runs = engram(searched)("runs", "--all")
     assert len(all_runs.stdout.splitlines()) == 8
@@ -60,8 +60,8 @@ def test_run_names_the_search_of_its_trial(searched: FinishedSearch, tmp_path: P
             in engram(search_copy)("status", row["run"]).stdout
         )
     run_status = engram(search_copy).json("status", fresh_trial["run"])
-    assert [{"search": search_copy.name, "trials": [{"trial": fresh_trial["trial"], "part": "fresh"}]}] == run_status[
-        "trial_of"
+    assert run_status["trial_of"] == [
+        {"search": search_copy.name, "trials": [{"trial": fresh_trial["trial"], "part": "fresh"}]}
     ]
     assert "trial_of" not in engram(search_copy).json("status", search_copy.name)
     # A trial that was cut off is not in the table. Its log names its search, and commands without a name skip it.
@@ -89,7 +89,7 @@ def test_search_status_shows_trials_and_recommendation(searched: FinishedSearch,
     search_status = engram(searched).json("status", "tunable-search")
     assert searched.printed == search_status  # as the search printed it
     assert search_status["trials"] == {"planned": 4, "made": 4}
-    assert {"answer", "sentence", "winner", "difference"} == search_status["recommendation"].keys()
+    assert search_status["recommendation"].keys() == {"answer", "sentence", "winner", "difference"}
     search_copy = searched.copy_to(tmp_path)
     search = {name: value for name, value in journal(search_copy).about()["search"].items() if name != "recommendation"}
     rewritten(search_copy, rows(search_copy)[:3], search=search)
@@ -117,7 +117,7 @@ def test_search_tables_have_a_column_per_choice(searched: FinishedSearch, tmp_pa
         "state",
         "run",
     ]
-    assert {"0.006", "0.01", None} == set(table["setting.rate"].to_pylist())
+    assert set(table["setting.rate"].to_pylist()) == {"0.006", "0.01", None}
     summaries = engram(searched).json("results", searched.name)
     assert {row["run"] for row in rows(searched) if row["run"]} == {row["run"] for row in summaries}
 
@@ -140,11 +140,9 @@ def test_resumed_search_trains_no_finished_trial_again(
     rewritten(search_copy, before[:3], search=search)
     result_files = sorted(search_copy.store.glob("results/*/*.arrow"))
     resumed = engram(search_copy).json("resume", "--report", "--address", ray_cluster.address)
-    assert (search_copy.name, "finished", "recommended") == (
-        resumed["run"],
-        resumed["state"],
-        resumed["recommendation"]["answer"],
-    )
+    assert resumed["run"] == search_copy.name
+    assert resumed["state"] == "finished"
+    assert resumed["recommendation"]["answer"] == "recommended"
     assert before == rows(search_copy)
     assert result_files == sorted(search_copy.store.glob("results/*/*.arrow"))
     # Its page and the pages of the runs that its answer uses link to one another.
@@ -153,9 +151,9 @@ def test_resumed_search_trains_no_finished_trial_again(
     links = set(re.findall(r'href="(\.\./[^"]+)"', page.read_text()))
     assert {f"../{run}/report.html" for run in behind} == links
     for link in links:
-        assert [f"../{search_copy.name}/report.html"] == re.findall(
-            r'href="(\.\./[^"]+)"', (page.parent / link).read_text()
-        )
+        assert re.findall(r'href="(\.\./[^"]+)"', (page.parent / link).read_text()) == [
+            f"../{search_copy.name}/report.html"
+        ]
 
 
 def comparison(**fields: object) -> Comparison:
@@ -177,11 +175,9 @@ def words(text: str) -> list[list[str]]:
 
 def test_comparison_lists_differences_rows_and_answers(capsys: pytest.CaptureFixture[str]) -> None:
     verdict.display_comparison(comparison())
-    interval, n = (
-        ["a:", "95", "%", "interval", "b:", "95", "%", "interval"],
-        ["a:", "n", "a:", "null", "b", "b:", "95", "%", "interval", "b:", "n", "b:", "null"],
-    )
-    assert [
+    interval = ["a:", "95", "%", "interval", "b:", "95", "%", "interval"]
+    n = ["a:", "n", "a:", "null", "b", "b:", "95", "%", "interval", "b:", "n", "b:", "null"]
+    assert words(capsys.readouterr().out) == [
         ["a", "first-1", "(unique_feature)"],
         ["b", "second-2", "(toys)"],
         [],
@@ -196,7 +192,7 @@ def test_comparison_lists_differences_rows_and_answers(capsys: pytest.CaptureFix
         [],
         ["a", "no", "answer", "yet"],
         ["b", "It", "is", "remembered."],
-    ] == words(capsys.readouterr().out)
+    ]
 
 
 def test_equal_configurations_are_reported_as_equal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,7 +73,8 @@ def test_resumed_run_is_watched_from_its_start(shell: Shell) -> None:
 def test_log_contains_the_phases(shell: Shell) -> None:
     shell("run", "unique_feature", "--preset", "smoke", "scale=tiny", "--address", "none", "--no-report")
     opened = open_store(shell.folder / "engram-store")
-    phases, tally = [], RunProgress()
+    phases = []
+    tally = RunProgress()
     for event in status.follow(status.newest(opened), opened):
         tally.take(event)
         phases.append(tally.phase)

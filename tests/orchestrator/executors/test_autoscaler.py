@@ -67,7 +67,8 @@ def configuration(address: str) -> dict[str, Any]:
 def address(tmp_path: Path) -> Iterator[str]:
     """The address of a cluster whose head was started for an autoscaler, as Ray's launcher starts it."""
     address = f"{get_node_ip_address()}:{free_port()}"
-    described, log = tmp_path / "cluster.json", tmp_path / "started.log"
+    described = tmp_path / "cluster.json"
+    log = tmp_path / "started.log"
     described.write_text(json.dumps(configuration(address)))
     settings = {
         "PYTHONPATH": PATHS,

@@ -91,8 +91,11 @@ def test_each_record_has_its_own_notes(store: Store, name: str) -> None:
 def test_notes_cannot_replace_recorded_fields(store: Store) -> None:
     outcomes(store, "alone", 12)
     record = store.record(key(0))
-    assert ("loop", key(0), "test_calls.alone", {"value": 12}) == tuple(
-        record[name] for name in ("way", "key", "task", "config")
+    assert tuple(record[name] for name in ("way", "key", "task", "config")) == (
+        "loop",
+        key(0),
+        "test_calls.alone",
+        {"value": 12},
     )
     assert record["seconds"] >= 0
     assert "python" in record["versions"]
@@ -100,8 +103,9 @@ def test_notes_cannot_replace_recorded_fields(store: Store) -> None:
 
 def test_gpu_measurement_returns_with_the_outcome(store: Store) -> None:
     call_outcomes = outcomes(store, "together", 2, 1)
-    assert [GpuMeasurement(8, 1e6, 1e9, 0.5), None] == [
-        outcome.measured for outcome in call_outcomes if isinstance(outcome, Done)
+    assert [outcome.measured for outcome in call_outcomes if isinstance(outcome, Done)] == [
+        GpuMeasurement(8, 1e6, 1e9, 0.5),
+        None,
     ]
 
 

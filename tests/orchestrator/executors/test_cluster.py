@@ -199,5 +199,5 @@ def test_gpus_are_counted_by_type() -> None:
 
 def test_lack_of_memory_differs_from_a_crash() -> None:
     cause = "the host's memory ran out, so Ray ended its worker process"
-    assert (cause, True, "host") == reason(exceptions.OutOfMemoryError("Task was killed, the node was running low"))
+    assert reason(exceptions.OutOfMemoryError("Task was killed, the node was running low")) == (cause, True, "host")
     assert reason(exceptions.WorkerCrashedError()) == ("its worker process died", True, None)

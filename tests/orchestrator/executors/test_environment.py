@@ -19,17 +19,19 @@ def test_variables_are_set_and_restored(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("ENGRAM_TWO", raising=False)
     monkeypatch.setenv("ENGRAM_THREE", "before")
     with variables({"ENGRAM_ONE": "1", "ENGRAM_TWO": "2"}, "ENGRAM_THREE", "ENGRAM_FOUR"):
-        assert (os.environ["ENGRAM_ONE"], os.environ["ENGRAM_TWO"]) == ("1", "2")
+        assert os.environ["ENGRAM_ONE"] == "1"
+        assert os.environ["ENGRAM_TWO"] == "2"
         del os.environ["ENGRAM_THREE"]
         os.environ["ENGRAM_FOUR"] = "unasked"
-    assert (os.environ["ENGRAM_ONE"], os.environ["ENGRAM_THREE"]) == ("before", "before")
+    assert os.environ["ENGRAM_ONE"] == "before"
+    assert os.environ["ENGRAM_THREE"] == "before"
     assert not {"ENGRAM_TWO", "ENGRAM_FOUR"} & set(os.environ)
 
 
 def test_libraries_loaded_inside_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MKL_NUM_THREADS", "7")
     with environment.use_one_thread():
-        assert {"1"} == {os.environ[name] for name in environment.ONE_THREAD}
+        assert {os.environ[name] for name in environment.ONE_THREAD} == {"1"}
     assert os.environ["MKL_NUM_THREADS"] == "7"
 
 
@@ -95,4 +97,7 @@ def test_machine_without_nvidia_smi_has_no_gpus(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.usefixtures("four_gpus")
 def test_local_executor_runs_one_call_at_a_time(tmp_path: Path) -> None:
     executor = LocalExecutor(open_store(tmp_path / "store").location)
-    assert (executor.slots, executor.window, executor.gpus, executor.sharers) == (1, 1, 1, 1)
+    assert executor.slots == 1
+    assert executor.window == 1
+    assert executor.gpus == 1
+    assert executor.sharers == 1

@@ -62,7 +62,7 @@ def test_every_call_returns_once_with_all_outcomes(executor: Executor, store: St
         assert [item.key for item in finished_call.call.items] == [outcome.key for outcome in finished_call.outcomes]
         assert all(isinstance(outcome, Done) for outcome in finished_call.outcomes)
     assert list(executor.wait(0.0)) == []
-    assert {2.0} == set(store.read(key_of(21))["value"].to_pylist())
+    assert set(store.read(key_of(21))["value"].to_pylist()) == {2.0}
 
 
 def test_results_are_stored_when_a_call_returns(executor: Executor, store: Store) -> None:
@@ -110,11 +110,13 @@ def test_cancelled_calls_never_return(executor: Executor, store: Store) -> None:
 
 
 def test_submitted_calls_are_pending_until_returned_or_cancelled(executor: Executor) -> None:
-    assert (executor.pending, list(executor.running())) == (0, [])
+    assert executor.pending == 0
+    assert list(executor.running()) == []
     executor.submit(call("double", 1.0, first=1))
     assert executor.pending == 1
     drain(executor, 1)
-    assert (executor.pending, list(executor.running())) == (0, [])
+    assert executor.pending == 0
+    assert list(executor.running()) == []
     executor.submit(call("sleep", 20.0, first=2))
     executor.cancel()
     executor.halt()

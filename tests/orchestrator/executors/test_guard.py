@@ -75,7 +75,7 @@ def test_marked_processes_are_found_with_descendants() -> None:
     child = int(parent.stdout.readline())
     assert [parent.pid] == list(marked_processes(mark))
     family_members = family(mark)
-    assert {parent.pid, child} == set(family_members)
+    assert set(family_members) == {parent.pid, child}
     assert sweep("another mark", {child: "another start"}) == 0  # a number that another process has got
     assert is_alive(child)
     assert sweep(mark, family_members) == 2
@@ -134,7 +134,8 @@ time.sleep(600)
 def test_unmarked_child_ends_with_its_parent() -> None:
     driver = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     assert driver.stdout is not None
-    guard, child = int(driver.stdout.readline()), int(driver.stdout.readline())
+    guard = int(driver.stdout.readline())
+    child = int(driver.stdout.readline())
     looks = voluntary_sleeps(guard) + 3
     wait_until_false(lambda: voluntary_sleeps(guard) < looks)  # it gets to know the child
     driver.kill()

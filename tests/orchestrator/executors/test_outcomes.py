@@ -142,7 +142,8 @@ class Failing(LocalStore):
 
     def __init__(self, path: Path, **raising: Exception) -> None:
         super().__init__(path, True)
-        self.raising, self.order = raising, list[str]()
+        self.raising = raising
+        self.order = list[str]()
 
     def _may(self, name: str) -> None:
         self.order.append(name)
@@ -210,7 +211,7 @@ def test_job_lists_its_missing_and_damaged_inputs(
     outcomes = perform_items(store, item(1, Instruction(), 7, 8, 9), item(2, Instruction(), 7))
     assert Missing(key(1), (key(8), key(9))) == outcomes[0]
     assert isinstance(outcomes[1], Done)
-    assert {key(2), key(7)} == store.keys()
+    assert store.keys() == {key(2), key(7)}
 
 
 @pytest.mark.parametrize("error", [Unreadable("no answer"), StoreError("no answer"), OSError("no answer")])
@@ -239,7 +240,8 @@ def test_damaged_input_without_quarantine_pauses_the_run(tmp_path: Path) -> None
 def test_task_error_is_final_and_stored(store: LocalStore, task: str, raises: str, line: str) -> None:
     (outcome,) = perform_items(store, item(1, Instruction(raises=raises), task=task))
     assert isinstance(outcome, Failed)
-    assert (key(1), line) == (outcome.key, outcome.error)
+    assert key(1) == outcome.key
+    assert line == outcome.error
     assert outcome.traceback.startswith("Traceback")
     assert "in summed" in outcome.traceback
     assert outcome.traceback == FailureLog.from_text(store.failure(key(1)) or "").traceback
@@ -307,7 +309,7 @@ def test_error_of_one_job_affects_only_it(store: LocalStore) -> None:
     outcomes = perform_items(
         store, item(1, Instruction(raises="value"), task="together"), item(2, Instruction(2), task="together")
     )
-    assert {key(1): Failed, key(2): Done} == {outcome.key: type(outcome) for outcome in outcomes}
+    assert {outcome.key: type(outcome) for outcome in outcomes} == {key(1): Failed, key(2): Done}
 
 
 def test_jobs_that_fail_together_are_resent(store: LocalStore) -> None:
@@ -318,7 +320,7 @@ def test_jobs_that_fail_together_are_resent(store: LocalStore) -> None:
         outcomes[key(1)],
         outcomes[key(2)],
     ]
-    assert {key(3)} == store.keys()
+    assert store.keys() == {key(3)}
 
 
 def test_job_left_out_of_a_call_is_resent(store: LocalStore) -> None:
@@ -334,10 +336,16 @@ def test_record_names_batch_size_and_inputs(store: LocalStore) -> None:
     put(store, 8, 80)
     perform_items(store, item(1, Instruction(4), 8))
     perform_items(store, item(2, Instruction(5), task="together"), item(3, Instruction(6), task="together"))
-    one, two = store.record(key(1)), store.record(key(2))
-    assert (one["together"], two["together"]) == (1, 2)
-    assert ("test_outcomes.alone", 3, f"{__name__}:alone", [key(8)], {"value": 4, "raises": ""}) == tuple(
-        one[name] for name in ("task", "version", "function", "inputs", "config")
+    one = store.record(key(1))
+    two = store.record(key(2))
+    assert one["together"] == 1
+    assert two["together"] == 2
+    assert tuple(one[name] for name in ("task", "version", "function", "inputs", "config")) == (
+        "test_outcomes.alone",
+        3,
+        f"{__name__}:alone",
+        [key(8)],
+        {"value": 4, "raises": ""},
     )
 
 
@@ -385,7 +393,8 @@ def test_job_continues_from_nearest_checkpoint_first(store: LocalStore) -> None:
     (outcome,) = perform_items(store, item(1, Instruction(1), task="link", earlier_keys=(key(7), key(8), key(9))))
     assert isinstance(outcome, Done)
     assert earlier_states(store, 1) == [b"near", b"far"]
-    assert {key(7), key(9)} == store.states()  # no other job needed its state
+    # no other job needed its state
+    assert store.states() == {key(7), key(9)}
 
 
 def test_damaged_checkpoint_falls_back_to_earlier_one(tmp_path: Path) -> None:

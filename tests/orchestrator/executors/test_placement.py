@@ -134,7 +134,8 @@ def test_worker_ended_for_memory_names_the_host(
 def test_drained_machine_starts_no_new_calls(
     join: Join, open_executor: Callable[[], RayExecutor], ray_cluster: Any, start_folder: Path, store: Store
 ) -> None:
-    leaving, staying = join(num_gpus=2), join(num_gpus=2)
+    leaving = join(num_gpus=2)
+    staying = join(num_gpus=2)
     executor = open_executor()
     for number in range(16, 20):
         executor.submit(replace(call("small_or_large", number, first=number), gpus=1.0))
@@ -184,8 +185,9 @@ def test_larger_gpu_is_shared_by_more_calls(
         wait_until(lambda: len(list(start_folder.glob("began-*"))) == 2 + 4)
         (start_folder / "go").touch()
     rows = [store.read(key).to_pylist()[0] for key in plan.roots["summary"]]
-    assert {"T4": {1, 2}, "A100": {1, 4}} == {
-        name: {row["sharers"] for row in rows if row["type"] == name} for name in ("T4", "A100")
+    assert {name: {row["sharers"] for row in rows if row["type"] == name} for name in ("T4", "A100")} == {
+        "T4": {1, 2},
+        "A100": {1, 4},
     }
 
 

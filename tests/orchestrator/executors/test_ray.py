@@ -195,7 +195,8 @@ def test_ended_call_is_lost_and_others_continue(
     monkeypatch.setattr("orchestrator.executors.ray.BEGUN_SECONDS", 0.0)
     monkeypatch.setattr(holding, "_is_private", is_private)  # whether others may be using the cluster
     (first_call, seconds), (second_call, _) = holding.running()
-    assert (first_call.number, second_call.number) == (1, 2)
+    assert first_call.number == 1
+    assert second_call.number == 2
     assert seconds >= 0.0
     lost_outcomes: list[Any] = []
 
@@ -278,7 +279,8 @@ def gpus(ray_cluster: Any) -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("gpus")
 def test_gpu_calls_spread_and_others_run_meanwhile(start_folder: Path, executor: RayExecutor, store: Store) -> None:
-    assert (executor.gpus, executor.sharers) == (2, SHARERS)
+    assert executor.gpus == 2
+    assert executor.sharers == SHARERS
     for number in range(1, 5):
         executor.submit(replace(call("held_on_gpu", number, first=number), gpus=1.0))
     wait_until(lambda: len(list(start_folder.glob("began-*"))) == 2)
@@ -289,11 +291,13 @@ def test_gpu_calls_spread_and_others_run_meanwhile(start_folder: Path, executor:
     (start_folder / "go").touch()
     assert len(drain(executor, 4)) == 4
     rows = [store.read(key_of(number)).to_pylist()[0] for number in range(1, 9)]
-    on_gpu, on_cpu = rows[:4], rows[4:]
-    assert {"0", "1"} == {row["gpu"] for row in on_gpu}
+    on_gpu = rows[:4]
+    on_cpu = rows[4:]
+    assert {row["gpu"] for row in on_gpu} == {"0", "1"}
     assert all(most_at_once(row for row in on_gpu if row["gpu"] == gpu) == 1 for gpu in "01")
     assert most_at_once(on_gpu) == 2
-    assert {""} == {row["gpu"] for row in on_cpu}  # they can take none
+    # they can take none
+    assert {row["gpu"] for row in on_cpu} == {""}
     assert len({row["pid"] for row in on_gpu}) == 4  # CUDA stays with the first GPU that a process has used
 
 
@@ -307,7 +311,7 @@ def test_gpu_is_shared_by_its_calls_parts(start_folder: Path, executor: RayExecu
     assert len(drain(executor, 10)) == 10
     rows = [store.read(key_of(number)).to_pylist()[0] for number in range(1, 11)]
     assert [most_at_once(row for row in rows if row["gpu"] == gpu) for gpu in "01"] == [3, 3]
-    assert {3} == {row["sharers"] for row in rows}
+    assert {row["sharers"] for row in rows} == {3}
 
 
 @pytest.mark.usefixtures("gpus")
@@ -325,9 +329,9 @@ def test_driver_fills_gpus_by_measurements(ray_cluster: Any, store: Store) -> No
         driver.close()
     assert set(plan.jobs) == driver.progress.computed
     rows = [store.read(key).to_pylist()[0] for key in plan.roots["summary"]]
-    assert {"0", "1"} == {row["gpu"] for row in rows}
-    assert {30} == {store.record(plan.roots["summary"][i])["together"] for i in (0, 30)}
-    assert {"stack"} == {store.record(key)["way"] for key in plan.roots["summary"]}
+    assert {row["gpu"] for row in rows} == {"0", "1"}
+    assert {store.record(plan.roots["summary"][i])["together"] for i in (0, 30)} == {30}
+    assert {store.record(key)["way"] for key in plan.roots["summary"]} == {"stack"}
     cpu_rows = [store.read(key).to_pylist()[0] for key in plan.roots["others"]]
     assert min(row["began"] for row in cpu_rows) < max(row["ended"] for row in rows)
 
@@ -343,7 +347,8 @@ def autoscaled(ray_cluster: Any) -> Iterator[Any]:
 @contextlib.contextmanager
 def driven(executor: RayExecutor, store: Store, *roots: Job) -> Iterator[tuple[Plan, list[str]]]:
     """A driver of these jobs in a thread, and its messages. It has ended afterwards."""
-    plan, messages = Plan.from_roots({"summary": roots}), []
+    plan = Plan.from_roots({"summary": roots})
+    messages = []
     stop = Stop()
     driver = Driver(
         store, lambda: executor, lambda events: messages.extend(event.get("line", "") for event in events), stop
@@ -550,11 +555,12 @@ def test_private_cluster_is_isolated_and_ends_with_driver(
     assert os.nice(0) == row["nice"]
     assert "RAY_AUTH_MODE=token" in row["environment"]
     assert left_over(answer["mark"]) > 4
-    assert {"127.0.0.1"} == listening(answer["mark"])
+    assert listening(answer["mark"]) == {"127.0.0.1"}
     driver.kill()
     out, err = driver.communicate(timeout=HANGING)
     wait_until(lambda: left_over(answer["mark"]) == 0)
-    assert (out, err) == ("", "")
+    assert out == ""
+    assert err == ""
     assert sorted((tmp_path / "home").rglob("*")) == []
     assert sorted(path.name for path in (tmp_path / "here").rglob("*")) == ["orchestrator.py", "tasks.py"]
 
@@ -564,7 +570,8 @@ def test_private_cluster_is_isolated_and_ends_with_driver(
 def test_cluster_without_head_ends_with_one_line(tmp_path: Path, ending: str) -> None:
     driver = start(tmp_path, ending)
     out, err = driver.communicate(timeout=HANGING)
-    assert (driver.returncode, err) == (0, "")
+    assert driver.returncode == 0
+    assert err == ""
     lines = out.splitlines()
     assert len(lines) == 2
     assert lines[1].startswith("the head of the Ray cluster at ")

@@ -45,10 +45,8 @@ def pinned(folder: Path, before: str = "") -> list[str]:
 
 def test_working_directory_does_not_shadow_our_modules(tmp_path: Path) -> None:
     calls, job, user_module = pinned(tmp_path)
-    assert [str(ROOT / "orchestrator" / "executors" / "calls.py"), str(ROOT / "tasks" / "contract" / "job.py")] == [
-        calls,
-        job,
-    ]
+    assert str(ROOT / "orchestrator" / "executors" / "calls.py") == calls
+    assert str(ROOT / "tasks" / "contract" / "job.py") == job
     assert tmp_path / "ours_no_more.py" == Path(user_module)
 
 

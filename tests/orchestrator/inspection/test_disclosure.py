@@ -137,7 +137,7 @@ def test_requested_settings_are_disclosed_like_the_config(tmp_path: Path) -> Non
         "question.data": "folder:scans#20x20",
         "question.canaries": "4",
     }
-    assert {**request, "set": public} == disclosed
+    assert disclosed == {**request, "set": public}
 
 
 def test_removed_audit_withholds_requested_text(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ def keys(journal: Journal, task: str) -> list[str]:
 def test_run_counts_reused_and_computed_jobs_by_task(store: Store) -> None:
     run(store, parts=3)
     explanation = explain.run(run(store, parts=5), store)
-    assert (explanation["audit"], len(explanation["tasks"])) == ("toys", 2)
+    assert explanation["audit"] == "toys"
+    assert len(explanation["tasks"]) == 2
     assert explanation["tasks"][0] == {
         "task": "toys.part",
         "planned": 5,
@@ -52,7 +53,9 @@ def test_stored_key_shows_record_and_inputs(store: Store) -> None:
     journal = run(store, parts=3)
     (total,) = keys(journal, "toys.total")
     explanation = explain.key(store, total)
-    assert ("stored", "toys.total", [journal.run]) == (explanation["state"], explanation["task"], explanation["runs"])
+    assert explanation["state"] == "stored"
+    assert explanation["task"] == "toys.total"
+    assert explanation["runs"] == [journal.run]
     parts = [{"key": key, "task": "toys.part", "stored": True} for key in keys(journal, "toys.part")]
     assert parts == explanation["inputs"]
 
@@ -61,13 +64,16 @@ def test_failed_key_shows_traceback_and_nearest_result(store: Store, tmp_path: P
     journal = run(store, parts=3, trouble="raise", at=1, folder=str(tmp_path))
     failed = next(key for key in keys(journal, "toys.part") if key not in store)
     explanation = explain.key(store, failed)
-    assert ("failed", {"number"}) == (explanation["state"], set(explanation["nearest"]["fields"]))
+    assert explanation["state"] == "failed"
+    assert set(explanation["nearest"]["fields"]) == {"number"}
     assert "part 1 cannot be had" in explanation["traceback"]
     (total,) = keys(journal, "toys.total")
     waiting = explain.key(store, total)
-    assert ("waiting", [failed]) == (waiting["state"], waiting["waits_for"])
+    assert waiting["state"] == "waiting"
+    assert waiting["waits_for"] == [failed]
     is_stored = {dependency["key"]: dependency["stored"] for dependency in waiting["inputs"]}
-    assert (3, {failed}) == (len(is_stored), {key for key, has_result in is_stored.items() if not has_result})
+    assert len(is_stored) == 3
+    assert {key for key, has_result in is_stored.items() if not has_result} == {failed}
 
 
 def test_unplanned_key_is_reported_as_absent(store: Store) -> None:

@@ -56,7 +56,9 @@ def test_failed_page_is_reported_after_a_finished_run(store: Store, offered: Pat
     config = toys.Config(parts=2)
     execution = Execution(address="none", mlflow="off")
     report = start([Cell("toys", config)], store, execution, lambda event: events.append(str(event.get("line"))))
-    assert (report.state, report.exit_code, report.page) == ("finished", 1, None)
+    assert report.state == "finished"
+    assert report.exit_code == 1
+    assert report.page is None
     with pytest.raises(EngramError, match=message.format(run=report.run)) as refused:
         pages.draw(store, report.run)
     assert str(refused.value) in events
@@ -83,14 +85,16 @@ def streams(data: bytes) -> bytes:
 @pytest.mark.skipif(not PROGRAM, reason="Chromium is not installed here")
 def test_report_is_printed_to_pdf_next_to_it(engram: Here, tmp_path: Path) -> None:
     written_files = engram.json("report", "--pdf")
-    page, printed = Path(written_files["report"]), Path(written_files["pdf"])
+    page = Path(written_files["report"])
+    printed = Path(written_files["pdf"])
     assert page.with_suffix(".pdf") == printed
     data = printed.read_bytes()
-    assert (data[:5], data.rstrip()[-5:]) == (b"%PDF-", b"%%EOF")
+    assert data[:5] == b"%PDF-"
+    assert data.rstrip()[-5:] == b"%%EOF"
     assert b"/Font" in data
     assert b"Tj" in streams(data) or b"TJ" in streams(data)  # text is drawn as text, not as an image
     assert [page.name, printed.name] == sorted(path.name for path in page.parent.glob("*report*"))
-    assert f"{printed}\n" == engram("report", "--pdf").stdout
+    assert engram("report", "--pdf").stdout == f"{printed}\n"
 
 
 def test_missing_browser_is_reported_in_one_line(engram: Here, tmp_path: Path) -> None:

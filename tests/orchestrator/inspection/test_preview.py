@@ -43,20 +43,22 @@ def test_stored_jobs_are_skipped_and_predict_time(tmp_path: Path) -> None:
     timings = Journal(store.folder("runs", done.run)).folder / "timings.json"
     timings.write_text('{"toys.part": [2.0], "toys.total": [1.0], "around, none": [10.0]}')
     previewed = preview.preview(toys_spec(tmp_path, set={"parts": 5}))
-    assert (previewed["planned"], previewed["stored"], previewed["missing"]) == (6, 3, 3)
+    assert previewed["planned"] == 6
+    assert previewed["stored"] == 3
+    assert previewed["missing"] == 3
     sealed_plan = unseal((timings.parent / "plan.json").read_bytes())
     assert len(sealed_plan["jobs"]) == 4
     repeated = preview.preview(toys_spec(tmp_path, set={"parts": 3}))
-    assert (0, 0.0, done.run) == (repeated["missing"], repeated["expected_seconds"], repeated["cells"][0]["run"])
+    assert repeated["missing"] == 0
+    assert repeated["expected_seconds"] == 0.0
+    assert repeated["cells"][0]["run"] == done.run
 
 
 def test_shared_jobs_are_counted_once(tmp_path: Path) -> None:
     previewed = preview.preview(toys_spec(tmp_path, set={"parts": 3}, sweep={"label": ("a", "b")}))
-    assert (
-        previewed["planned"],
-        [cell["setting"] for cell in previewed["cells"]],
-        [cell["planned"] for cell in previewed["cells"]],
-    ) == (5, [{"label": "a"}, {"label": "b"}], [4, 4])
+    assert previewed["planned"] == 5
+    assert [cell["setting"] for cell in previewed["cells"]] == [{"label": "a"}, {"label": "b"}]
+    assert [cell["planned"] for cell in previewed["cells"]] == [4, 4]
 
 
 @pytest.mark.parametrize(("address", "slots", "gpus"), [("none", 1, 1), ("local", 3, 4), (None, 3, 4)])
@@ -65,7 +67,8 @@ def test_slots_are_processors_unless_address_is_none(
 ) -> None:
     monkeypatch.setattr(preview.os, "sched_getaffinity", lambda process: {0, 1, 5}, raising=False)
     monkeypatch.setattr(preview.environment, "count_gpus", lambda: 4)
-    assert (slots, gpus) == (preview.slots_at(address), preview.gpus_at(address))
+    assert slots == preview.slots_at(address)
+    assert gpus == preview.gpus_at(address)
 
 
 def test_machine_speed_is_kept_in_an_existing_store(tmp_path: Path) -> None:

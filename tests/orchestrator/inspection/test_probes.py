@@ -55,5 +55,5 @@ def test_questions_are_exported_in_their_sets_format(tmp_path: Path, monkeypatch
     monkeypatch.setattr("orchestrator.inspection.probes.find", lambda name: question_audit)
     exported = hand_out(Spec("toys"), tmp_path / "handed")
     sets = {"train": 1, "train-corrupted": 1, "validation": 1, "validation-corrupted": 1}
-    assert {"folder": str(tmp_path / "handed"), "questions": 4, "sets": sets} == exported
+    assert exported == {"folder": str(tmp_path / "handed"), "questions": 4, "sets": sets}
     assert "c" in json.loads((tmp_path / "handed" / "questions" / "train.json").read_text())

@@ -39,8 +39,11 @@ def rows(stored_search: FinishedSearch) -> list[dict[str, Any]]:
 
 
 def test_stored_wording_is_unchanged() -> None:
-    assert (SEARCHED, FRESH, search_results.START) == ("search", "fresh", 0)
-    assert (CUT, search_results.RECOMMENDED) == ("interrupted", "recommended")
+    assert SEARCHED == "search"
+    assert FRESH == "fresh"
+    assert search_results.START == 0
+    assert CUT == "interrupted"
+    assert search_results.RECOMMENDED == "recommended"
 
 
 def test_finished_search_has_trials_and_answer(searched: FinishedSearch) -> None:
@@ -54,7 +57,8 @@ def test_finished_search_has_trials_and_answer(searched: FinishedSearch) -> None
     )
     assert search_state.answer is not None
     assert searched.printed["recommendation"] == search_state.answer.as_json()
-    assert (search_state.answer.answer, search_state.answer.tone) == ("recommended", "cleared")
+    assert search_state.answer.answer == "recommended"
+    assert search_state.answer.tone == "cleared"
     assert search_state.answer.low is not None
     assert search_state.answer.low > 0
     best = search_state.trial(search_state.answer.winner or 0)
@@ -70,7 +74,8 @@ def test_finished_search_has_trials_and_answer(searched: FinishedSearch) -> None
 @pytest.mark.parametrize("missing_part", ["a trial", "the fresh audit", "the answer"])
 def test_search_with_a_missing_part_is_unfinished(searched: FinishedSearch, tmp_path: Path, missing_part: str) -> None:
     stored_search = searched.copy_to(tmp_path)
-    remaining_rows, search = rows(stored_search), dict(journal(stored_search).about()["search"])
+    remaining_rows = rows(stored_search)
+    search = dict(journal(stored_search).about()["search"])
     if missing_part == "a trial":
         remaining_rows = [row for row in remaining_rows if row["trial"] != 4]
     elif missing_part == "the fresh audit":
@@ -89,7 +94,8 @@ def test_new_search_has_no_trials(searched: FinishedSearch, tmp_path: Path) -> N
     for name in search_results.TABLES:
         (search_journal.folder / "tables" / name / f"{name}.parquet").unlink()
     search_state = search_results.read_search(search_journal)
-    assert (search_state.trials, search_state.made) == ((), 0)
+    assert search_state.trials == ()
+    assert search_state.made == 0
     assert results.export(search_journal, open_store(str(stored_search.store)), "front").table.num_rows == 0
 
 
@@ -105,7 +111,8 @@ def test_private_choice_is_replaced_by_a_placeholder(searched: FinishedSearch, t
     """A folder of the user appears in a trial, in a refused trial, in the varied fields and in the sentence."""
     stored_search = searched.copy_to(tmp_path)
     search_journal = journal(stored_search)
-    about, trial_rows = search_journal.about(), rows(stored_search)
+    about = search_journal.about()
+    trial_rows = rows(stored_search)
     for number in (1, 3):
         trial_rows[number]["setting"] = json.dumps({"folder": "/home/ann/scans"})
     trial_rows[3] |= {"run": "", "state": "refused", "note": "/home/ann/scans is refused"}

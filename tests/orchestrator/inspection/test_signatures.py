@@ -39,9 +39,11 @@ def page(engram: Here) -> Path:
 def test_signed_page_verifies_with_its_key_only(engram: Here, page: Path, key: Path, tmp_path: Path) -> None:
     public = f"{key}.pub"
     assert "the signature report.html.sig is missing" in engram("verify", str(page), "--key", public, code=1).stdout
-    assert f"{page}.sig\n" == engram("sign", str(page), "--key", str(key)).stdout
+    assert engram("sign", str(page), "--key", str(key)).stdout == f"{page}.sig\n"
     (first, *_) = engram.json("verify", str(page), "--key", public)["checks"]
-    assert (first["what"], first["name"], first["state"]) == ("signature", "report.html.sig", "agrees")
+    assert first["what"] == "signature"
+    assert first["name"] == "report.html.sig"
+    assert first["state"] == "agrees"
     other_key = made_key(tmp_path / "other", "ecdsa")
     assert "another key made it" in engram("verify", str(page), "--key", f"{other_key}.pub", code=1).stdout
     engram("sign", str(page), "--key", str(other_key))  # signed again

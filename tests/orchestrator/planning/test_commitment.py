@@ -18,7 +18,8 @@ from orchestrator.spec.resolve import Cell, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.external.bound_draw import Draw
 
-SECRET, NONCE = "0123456789abcdef0123456789abcdef", "00112233445566778899aabbccddeeff"
+SECRET = "0123456789abcdef0123456789abcdef"
+NONCE = "00112233445566778899aabbccddeeff"
 
 
 @dataclass(frozen=True)

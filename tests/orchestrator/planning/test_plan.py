@@ -103,7 +103,7 @@ def test_gathering_job_stays_while_an_input_remains() -> None:
 def test_gathering_job_without_inputs_is_kept() -> None:
     plan = Plan.from_roots({"alone": Job(total, Number(7)), "summary": Job(total, Number(), (Job(leaf, Number(0)),))})
     less = plan.drop_keys({next(key for key, job in plan.jobs.items() if job.function is leaf)})
-    assert {"alone": plan.roots["alone"]} == dict(less.roots)
+    assert dict(less.roots) == {"alone": plan.roots["alone"]}
 
 
 def test_remaining_jobs_keep_their_keys() -> None:
@@ -115,7 +115,9 @@ def test_remaining_jobs_keep_their_keys() -> None:
 
 
 def test_link_after_an_unplanned_one_survives_failures() -> None:
-    before, link, failing = Job(leaf, Number(0)), Job(leaf, Number(1)), Job(leaf, Number(2))
+    before = Job(leaf, Number(0))
+    link = Job(leaf, Number(1))
+    failing = Job(leaf, Number(2))
     plan = Plan.from_roots({"summary": Job(total, Number(), (replace(link, after=before), failing))})
     failed_key = next(key for key, job in plan.jobs.items() if job.config == Number(2))
     assert dict(plan.drop_keys({failed_key}).count()) == {"plan.leaf": 1, "plan.total": 1}
@@ -125,13 +127,14 @@ def test_dependencies_of_a_key_are_unique() -> None:
     first = Job(leaf, Number(0))
     plan = Plan.from_roots({"summary": Job(pair, Number(1), (first, first), after=first)})
     before, last = plan.jobs
-    assert ((before, before), (before,)) == (plan.inputs[last], plan.dependencies(last))
+    assert (before, before) == plan.inputs[last]
+    assert (before,) == plan.dependencies(last)
 
 
 def test_dependents_are_found_at_any_depth() -> None:
     plan = a_plan()
     failed_key = next(key for key, job in plan.jobs.items() if job.config == Number(2))
-    assert {failed_key, plan.roots["pairs"][1], plan.roots["summary"][0]} == plan.dependents({failed_key})
+    assert plan.dependents({failed_key}) == {failed_key, plan.roots["pairs"][1], plan.roots["summary"][0]}
 
 
 def test_chain_deeper_than_python_stack_is_planned() -> None:
@@ -181,7 +184,7 @@ def test_waiting_link_plans_its_earlier_links() -> None:
         links.append(Job(pair, Number(number), reads, after=last, waits=number > 1))
     plan = Plan.from_roots({"summary": Job(total, Number(), (links[3],))})
     planned_jobs = [(job.function, job.config.value) for job in plan.jobs.values()]
-    assert [(leaf, 9), (pair, 1), (pair, 2), (pair, 3), (total, 0)] == planned_jobs
+    assert planned_jobs == [(leaf, 9), (pair, 1), (pair, 2), (pair, 3), (total, 0)]
     keys = list(plan.jobs)
     assert [(keys[0],), (keys[1],), (keys[2],)] == [plan.dependencies(key) for key in keys[1:4]]
     assert Plan.from_roots({"summary": Job(total, Number(), (replace(links[3], after=None),))}).roots == plan.roots
@@ -211,7 +214,7 @@ def test_links_after_a_dropped_one_are_dropped() -> None:
     assert len(plan.dependents({second})) == 4
     less = plan.drop_keys({second})
     assert [job.config.value for job in less.jobs.values()] == [0, 0]
-    assert {"summary"} == set(less.roots)
+    assert set(less.roots) == {"summary"}
 
 
 def test_long_chain_is_planned_quickly() -> None:

@@ -98,9 +98,10 @@ def test_damaged_file_stops_only_its_run(engram: Here, damaged: str, intact: str
     (line,) = messages
     assert line.startswith(f"engram: cannot read {path}: ")
     assert line.endswith("start the run again, which reuses the stored results\n")
-    assert (1, text) == (line.count("\n"), path.read_text())
+    assert line.count("\n") == 1
+    assert path.read_text() == text
     assert line == engram("runs").stderr
-    assert {damaged: "unreadable", intact: "finished"} == states(engram)
+    assert states(engram) == {damaged: "unreadable", intact: "finished"}
     assert engram.json(*OTHER)["jobs"]["done"] == 0
     path.parent.rename(engram.folder / "away")
     assert engram.json(*RUN)["jobs"] == {"planned": 3, "stored": 3, "done": 0, "failed": 0}
@@ -150,7 +151,7 @@ def test_sealed_json_detects_every_relevant_change(indent: int | None) -> None:
     value = {"a": [1, {"b": "ü"}], "c": "}"}
     data = run_files.seal(value, indent)
     assert value == run_files.unseal(data)
-    assert {*value, "sha256"} == set(json.loads(data))
+    assert set(json.loads(data)) == {*value, "sha256"}
     for position in range(len(data)):
         for bit in range(8):
             try:
@@ -179,7 +180,7 @@ def test_invalid_event_line_is_skipped(engram: Here, damaged: str, intact: str, 
     log = folder(engram, damaged) / "events.jsonl"
     line = json.dumps(event)
     log.write_text(f"{line}\n{log.read_text()}{line}\n{'[' * 100_000}\nnot json\n")
-    assert {damaged: "finished", intact: "finished"} == states(engram)
+    assert states(engram) == {damaged: "finished", intact: "finished"}
     for command in ("status", damaged, "--watch"), ("explain", damaged), ("resume", damaged, "--address", "none"):
         engram(*command)
 
@@ -214,7 +215,8 @@ def test_drivers_with_equal_process_numbers_share_a_run(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(run_files, "seal", interleaved)
     first.create({"audit": "toys", "by": "first"}, plan)
-    assert ("second", set(plan.jobs)) == (first.about()["by"], set(first.tasks()))
+    assert first.about()["by"] == "second"
+    assert set(first.tasks()) == set(plan.jobs)
     assert os.listdir(tmp_path) == ["toys-1"]
 
 
@@ -250,8 +252,10 @@ def test_last_start_is_read_despite_damaged_lines(tmp_path: Path) -> None:
 def test_cell_stores_the_request_for_it_alone() -> None:
     for cell in pin_cells(resolve_cells(ASKED), {}):
         request = cell_description(cell)["asked"]
-        assert (request["preset"], request["sweep"], request["tolerate"]) == ("three", {}, 1)
-        assert {"label": "x", **cell.setting} == request["set"]
+        assert request["preset"] == "three"
+        assert request["sweep"] == {}
+        assert request["tolerate"] == 1
+        assert request["set"] == {"label": "x", **cell.setting}
         (repeated_cell,) = resolve_cells(Spec("toys", request["preset"], request["set"]))
         assert cell.config == repeated_cell.config
 
@@ -260,7 +264,7 @@ def test_sweep_stores_the_request_for_all_cells() -> None:
     cells = resolve_cells(ASKED)
     about = sweep_description(cells, [f"run {number}" for number in range(len(cells))])
     fields = {"set": {"label": "x"}, "sweep": {"seconds": ["1", "2"]}}
-    assert {"preset": "three", **fields, "tolerate": 1} == about["asked"]
+    assert about["asked"] == {"preset": "three", **fields, "tolerate": 1}
     assert [cell.setting for cell in cells] == about["settings"]
 
 
@@ -320,9 +324,13 @@ def test_merged_events_are_ordered_and_unique(cells: tuple[Journal, Journal]) ->
         ]
     )
     stored_events = [("stored", key) for key in "abc"]
-    assert [("started", ""), *stored_events, ("done", "shared"), ("lost", ""), ("finished", "")] == kinds(
-        MergedLog(cells)
-    )
+    assert kinds(MergedLog(cells)) == [
+        ("started", ""),
+        *stored_events,
+        ("done", "shared"),
+        ("lost", ""),
+        ("finished", ""),
+    ]
 
 
 def test_result_stored_for_both_cells_appears_once(cells: tuple[Journal, Journal]) -> None:
@@ -353,7 +361,7 @@ def test_last_start_is_read_by_kind(cells: tuple[Journal, Journal]) -> None:
     )
     assert [event["event"] for event in journal.last_start()] == ["started", "done", "done", "lost"]
     assert [event["event"] for event in journal.last_start(("started", "lost"))] == ["started", "lost"]
-    assert {"bb"} == journal.last_computed()
+    assert journal.last_computed() == {"bb"}
 
 
 def test_repeated_events_of_a_later_start_appear_again(cells: tuple[Journal, Journal]) -> None:
@@ -365,7 +373,8 @@ def test_repeated_events_of_a_later_start_appear_again(cells: tuple[Journal, Jou
 
 
 def test_log_read_in_pieces_is_complete(cells: tuple[Journal, Journal]) -> None:
-    log, pieces = MergedLog(cells), []
+    log = MergedLog(cells)
+    pieces = []
     for journal in cells:
         journal.append([event_at(0, "started"), event_at(1, "stored", key="a")])
         pieces += kinds(log)

@@ -48,7 +48,10 @@ def test_earlier_run_claims_shared_jobs_and_shows_activity(tmp_path: Path) -> No
     with acquire([tmp_path / "theirs"]) as lease:
         neighbours = ConcurrentRuns(tmp_path, ["ours"], lease.since + 1, monotonic=lambda: seconds[0])
         [(name, (holder, shared, idle))] = neighbours.find_claims(our_keys).items()
-        assert ("theirs", os.getpid(), our_keys & their_keys, 0.0) == (name, holder.pid, shared, idle)
+        assert name == "theirs"
+        assert holder.pid == os.getpid()
+        assert shared == our_keys & their_keys
+        assert idle == 0.0
         seconds[0] = 30.0
         assert neighbours.find_claims(our_keys)["theirs"][2] == 30.0
         Journal(tmp_path / "theirs").append([{"event": "done"}])
@@ -61,7 +64,7 @@ def test_later_run_defers_to_the_earlier_one(tmp_path: Path) -> None:
     with acquire([tmp_path / "a"]) as first_lease, acquire([tmp_path / "b"]) as second_lease:
         since = {"a": first_lease.since, "b": second_lease.since}
         claimed = {name: set(ConcurrentRuns(tmp_path, [name], since[name]).find_claims(keys)) for name in since}
-    assert {"a": set(), "b": {"a"}} == claimed
+    assert claimed == {"a": set(), "b": {"a"}}
 
 
 def test_finished_runs_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +76,7 @@ def test_finished_runs_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: (listed_folders.append(os.fspath(path)), scandir(path))[1])
     assert ConcurrentRuns(tmp_path, ["ours"], 0.0).find_claims(keys) == {}
-    assert {".drivers"} >= {Path(path).name for path in listed_folders}
+    assert {Path(path).name for path in listed_folders} <= {".drivers"}
 
 
 def plan_chain(store: Store, run: str, epochs: int) -> tuple[Plan, tuple[str, ...]]:
@@ -95,7 +98,7 @@ def test_state_goes_once_its_next_link_is_stored(store: Store) -> None:
     plan, (first, second, _) = plan_chain(store, "a", 3)
     done = store_links(store, first, second)
     CheckpointGc(store, store.folder("runs"), ["a"], keep=False).pass_over(plan, second, done)
-    assert {second} == store.states()
+    assert store.states() == {second}
 
 
 def test_state_stays_while_another_run_needs_it(store: Store) -> None:
@@ -104,18 +107,19 @@ def test_state_stays_while_another_run_needs_it(store: Store) -> None:
     done = store_links(store, *links)
     plan_chain(store, "long", 3)  # planned after the first look, as another start may do at any time
     states.clear(short, done)
-    assert {links[-1]} == store.states()
+    assert store.states() == {links[-1]}
     _, longer = plan_chain(store, "longer", 4)
     store_links(store, longer[2])
     states.clear(short, store.keys())
-    assert {longer[2]} == store.states()  # the third link is stored by now, and the fourth continues from it
+    # the third link is stored by now, and the fourth continues from it
+    assert store.states() == {longer[2]}
 
 
 def test_final_state_stays_on_request(store: Store) -> None:
     plan, links = plan_chain(store, "a", 2)
     done = store_links(store, *links)
     CheckpointGc(store, store.folder("runs"), ["a"], keep=True).clear(plan, done)
-    assert {links[-1]} == store.states()
+    assert store.states() == {links[-1]}
 
 
 def test_runs_are_listed_again_only_for_new_ones(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,4 +135,4 @@ def test_runs_are_listed_again_only_for_new_ones(store: Store, monkeypatch: pyte
         states.pass_over(plan, link, done)
     assert listed_folders.count(str(runs)) == 1
     monkeypatch.undo()
-    assert {links[-1]} == store.states()
+    assert store.states() == {links[-1]}

@@ -27,7 +27,8 @@ def test_estimate_of_a_regular_run_is_stable() -> None:
     """Trainings of 60 s, two at a time, then many short jobs: as it runs, time left and time passed add up."""
     time_left = TimeLeft({"train": (10, 60.0), "measure": (100, 0.5)})
     time_left.ready(0.0, 2)
-    sums, now = [], 0.0
+    sums = []
+    now = 0.0
     for job in range(10):
         now = 60.0 * (job // 2 + 1)
         time_left.done("train", 60.0, now)
@@ -108,7 +109,10 @@ def test_done_failed_and_stored_jobs_are_counted() -> None:
     tally = RunProgress(Clock())
     for event in (PLANNED, done(), done(), FAILED):
         tally.take(event)
-    assert (tally.planned, tally.stored, tally.done, tally.failed) == (10, 2, 2, 1)
+    assert tally.planned == 10
+    assert tally.stored == 2
+    assert tally.done == 2
+    assert tally.failed == 1
     assert tally.stored_now == 4
 
 
@@ -168,7 +172,7 @@ def test_phase_follows_steps_trainings_and_measures() -> None:
         tally.take(event)
         phases.append(tally.phase)
     assert phases[:6] == ["reading data", "planning", "planning", "starting Ray", "training 2/4", "training 3/4"]
-    assert ["measures", "measures", *["checking stored results"] * 2, "writing the report"] == phases[6:]
+    assert phases[6:] == ["measures", "measures", *["checking stored results"] * 2, "writing the report"]
 
 
 def test_event_times_count_not_reading_times() -> None:

@@ -43,7 +43,8 @@ def summed(report: Report) -> list[float]:
 
 def test_run_ends_at_the_deciding_pair(store: Store, tmp_path: Path) -> None:
     report = run(store, replace(ASKED, folder=str(tmp_path)))
-    assert (report.state, report.exit_code) == ("decided", 0)
+    assert report.state == "decided"
+    assert report.exit_code == 0
     assert set(range(20, 26)) == computation_counts(tmp_path).keys()
     assert [float(sum(range(20, 26)))] == summed(report)
     assert list(range(20, 26)) == report.table("parts")["number"].to_pylist()
@@ -59,13 +60,16 @@ def test_run_ends_at_the_deciding_pair(store: Store, tmp_path: Path) -> None:
 def test_decided_run_stays_decided(store: Store) -> None:
     first = run(store)
     for repeated in (run(store), resume(first.run, store, HERE)):
-        assert (first.run, "decided", 0) == (repeated.run, repeated.state, repeated.jobs["done"])
+        assert repeated.run == first.run
+        assert repeated.state == "decided"
+        assert repeated.jobs["done"] == 0
         assert first.note == repeated.note
 
 
 def test_without_evidence_all_pairs_are_computed(store: Store) -> None:
     report = run(store, replace(ASKED, first=150))
-    assert (report.state, report.note) == ("finished", "")
+    assert report.state == "finished"
+    assert report.note == ""
     assert report.jobs == {"planned": 14, "stored": 14, "done": 14, "failed": 0}
 
 
@@ -101,7 +105,8 @@ def test_rounds_fill_the_slots_and_decide_equally() -> None:
 def test_failed_pair_blocks_later_pairs(store: Store, tmp_path: Path) -> None:
     config = replace(ASKED, trouble="raise", at=23, folder=str(tmp_path))
     failed = run(store, config)
-    assert (failed.state, failed.exit_code) == ("failed", 3)
+    assert failed.state == "failed"
+    assert failed.exit_code == 3
     assert not {30, 31} & computation_counts(tmp_path).keys()  # the round of the failure is the last one
     (tmp_path / "mended").touch()
     assert resume(failed.run, store, HERE).state == "decided"
@@ -113,7 +118,8 @@ def test_failure_after_the_deciding_pair_is_irrelevant(
     monkeypatch.setattr(Driver, "slots", lambda _: 12)  # a round of all pairs
     report = run(store, replace(ASKED, trouble="raise", at=27, folder=str(tmp_path)))
     assert set(range(20, 32)) == computation_counts(tmp_path).keys()
-    assert (report.state, report.failures) == ("decided", ())
+    assert report.state == "decided"
+    assert report.failures == ()
     assert [float(sum(range(20, 26)))] == summed(report)
 
 
@@ -122,7 +128,8 @@ def test_earlier_results_do_not_move_the_end(store: Store, earlier: tuple[int, i
     first, parts = earlier
     run(store, toys.Config(parts=parts, first=first))  # of the same pairs, as a start that was killed leaves them
     report = run(store)
-    assert ("decided", [float(sum(range(20, 26)))]) == (report.state, summed(report))
+    assert report.state == "decided"
+    assert summed(report) == [float(sum(range(20, 26)))]
 
 
 def test_damaged_pair_is_recomputed_with_equal_end(store: Store) -> None:
@@ -130,12 +137,15 @@ def test_damaged_pair_is_recomputed_with_equal_end(store: Store) -> None:
     path = _file(store, first.roots["parts"][3])
     path.write_bytes(path.read_bytes()[:-9])
     repeated = resume(first.run, store, HERE)
-    assert ("decided", first.note) == (repeated.state, repeated.note)
+    assert repeated.state == "decided"
+    assert repeated.note == first.note
     assert summed(first) == summed(repeated)
 
 
 def test_repeatedly_damaged_results_pause_the_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds, drive, driven = Rounds.of(cell(), plan_of(cell())), Driver.drive, []
+    rounds = Rounds.of(cell(), plan_of(cell()))
+    drive = Driver.drive
+    driven = []
     assert rounds is not None
     first = rounds.pairs[0]
 
@@ -146,7 +156,9 @@ def test_repeatedly_damaged_results_pause_the_run(store: Store, monkeypatch: pyt
 
     monkeypatch.setattr(Driver, "drive", drive_and_damage)
     report = run(store)
-    assert (report.state, report.exit_code, driven) == ("paused", 1, [True] * 3)
+    assert report.state == "paused"
+    assert report.exit_code == 1
+    assert driven == [True] * 3
     assert report.note == "results are repeatedly damaged after being written; check the disk"
 
 
@@ -160,7 +172,9 @@ def test_run_stopped_between_rounds_is_interrupted(store: Store, monkeypatch: py
     monkeypatch.setattr(Driver, "drive", drive_and_stop)
     monkeypatch.setattr(Driver, "slots", lambda _: 2)
     report = run(store)
-    assert (report.state, report.note, report.jobs["done"]) == ("interrupted", "it was asked to", 2)
+    assert report.state == "interrupted"
+    assert report.note == "it was asked to"
+    assert report.jobs["done"] == 2
 
 
 def test_missing_result_makes_decided_run_interrupted(store: Store) -> None:
@@ -176,10 +190,11 @@ def test_more_pairs_continue_and_may_decide(store: Store, tmp_path: Path) -> Non
     journal = Journal(Path(store.location) / "runs" / few.run)
     longer = with_more_pairs(journal, 12)
     assert longer.spec is not None
-    assert {**spec.set, "parts": 12} == longer.spec.set
+    assert longer.spec.set == {**spec.set, "parts": 12}
     more = start([longer], store, HERE)
-    assert (more.state, more.jobs["done"]) == ("decided", 3)
-    assert {1} == set(computation_counts(tmp_path).values())
+    assert more.state == "decided"
+    assert more.jobs["done"] == 3
+    assert set(computation_counts(tmp_path).values()) == {1}
     with pytest.raises(SpecError, match="most is 5; it must be above 5"):
         with_more_pairs(journal, 5)
     with pytest.raises(SpecError, match="this run was not started with --until decided"):
@@ -190,7 +205,8 @@ def test_each_cell_of_a_sweep_ends_separately(store: Store) -> None:
     cells = [cell(replace(ASKED, first=first), first=first) for first in (20, 150)]
     report = start(cells, store, HERE)
     assert [entry.state for entry in report.cells] == ["decided", "finished"]
-    assert (report.state, report.exit_code) == ("decided", 0)
+    assert report.state == "decided"
+    assert report.exit_code == 0
     with pytest.raises(SpecError, match="has several runs; name the run to continue"):
         with_more_pairs(Journal(Path(store.location) / "runs" / report.run), 20)
 

@@ -57,21 +57,23 @@ def computation_counts(log: Path) -> Counter[int]:
 
 
 def test_run_is_readable_from_another_machine(s3: Server, machine: Callable[[str], Machine]) -> None:
-    here, other_machine = machine("here"), machine("there")
+    here = machine("here")
+    other_machine = machine("there")
     assert {name: here.json("plan", "toys", "--preset", "few")[name] for name in ("planned", "stored")} == {
         "planned": 7,
         "stored": 0,
     }
     assert s3.names() == []  # a plan makes no store
     ended = here.json("run", "toys", "--preset", "few", "--address", "none")
-    assert (ended["state"], ended["jobs"]["done"]) == ("finished", 7)
+    assert ended["state"] == "finished"
+    assert ended["jobs"]["done"] == 7
     assert [ended["run"]] == [listed_run["run"] for listed_run in other_machine.json("runs")["runs"]]
     assert other_machine.json("status")["state"] == "finished"
     assert [row["estimate"] for row in other_machine.json("results", ended["run"])] == [15.0]
     assert other_machine.json("verify") == {"checked": 7, "damaged": []}
     assert other_machine.json("run", "toys", "--preset", "few", "--address", "none")["jobs"]["done"] == 0
     run_files = {name.removeprefix(f"audits/runs/{ended['run']}/") for name in s3.names(f"audits/runs/{ended['run']}")}
-    assert {"run.json", "plan.json", "events.jsonl", "timings.json"} <= run_files
+    assert run_files >= {"run.json", "plan.json", "events.jsonl", "timings.json"}
     assert sum(name.endswith(".parquet") for name in run_files) == 2
     assert s3.names("audits/claims") == []
     assert here.folder / "engram-runs" / BUCKET / "audits" / "runs" / ended["run"] in list(
@@ -86,7 +88,8 @@ def test_choices_are_stored_in_the_bucket(s3: Server, machine: Callable[[str], M
         parts = json.loads(s3.get(f"audits/runs/{run}/plan.json"))["roots"]["parts"]
         return {(record["way"], record["chosen_by"]) for record in map(store.record, parts)}
 
-    here, other_machine = machine("here"), machine("there")
+    here = machine("here")
+    other_machine = machine("there")
     run = here.json("run", "toys", "parts=3", "trouble=choose", f"folder={log}", "--address", "none")["run"]
     (choice_file,) = s3.names(f"audits/runs/{run}/ways")
     text = s3.get(choice_file)
@@ -94,9 +97,10 @@ def test_choices_are_stored_in_the_bucket(s3: Server, machine: Callable[[str], M
         s3.delete(name)
     (log / "slow").touch()  # it would be chosen otherwise now
     assert other_machine.json("resume", run, "--address", "none")["jobs"]["done"] == 4
-    assert {("stack", "part 0")} == ways(run)
+    assert ways(run) == {("stack", "part 0")}
     assert (log / "chosen.log").read_text().split() == ["0"]
-    assert (text, [choice_file]) == (s3.get(choice_file), s3.names(f"audits/runs/{run}/ways"))
+    assert text == s3.get(choice_file)
+    assert [choice_file] == s3.names(f"audits/runs/{run}/ways")
     assert s3.names("audits/claims") == []
 
 
@@ -113,7 +117,8 @@ def test_verify_finds_damage_and_resume_repairs_it(s3: Server, machine: Callable
 
 
 def test_second_driver_elsewhere_is_refused(s3: Server, machine: Callable[[str], Machine], log: Path) -> None:
-    here, other_machine = machine("here"), machine("there")
+    here = machine("here")
+    other_machine = machine("there")
     command = ("run", "toys", "parts=5", *WAITING, f"folder={log}", "--address", "none")
     first = here.shell.start(*command)
     here.shell.until(lambda: len(s3.names("audits/results")) >= 3, first)
@@ -127,7 +132,8 @@ def test_second_driver_elsewhere_is_refused(s3: Server, machine: Callable[[str],
 
 
 def test_killed_run_continues_on_another_machine(s3: Server, machine: Callable[[str], Machine], log: Path) -> None:
-    here, other_machine = machine("here"), machine("there")
+    here = machine("here")
+    other_machine = machine("there")
     first = here.shell.start("run", "toys", "parts=6", *WAITING, f"folder={log}", "--address", "none")
     here.shell.until((log / "began.log").exists, first)
     first.kill()
@@ -136,7 +142,9 @@ def test_killed_run_continues_on_another_machine(s3: Server, machine: Callable[[
     (log / "go").touch()
     assert other_machine.json("status")["state"] == "interrupted"
     ended = other_machine.json("resume", "--address", "none")
-    assert (ended["state"], ended["jobs"]["stored"], ended["jobs"]["done"]) == ("finished", 7, 4)
+    assert ended["state"] == "finished"
+    assert ended["jobs"]["stored"] == 7
+    assert ended["jobs"]["done"] == 4
     assert Counter([*range(6), 3]) == computation_counts(log)  # one was running when it died
     assert here.json("status")["state"] == "finished"
     events = [json.loads(line) for line in s3.get(f"audits/runs/{ended['run']}/events.jsonl").splitlines()]
@@ -146,7 +154,8 @@ def test_killed_run_continues_on_another_machine(s3: Server, machine: Callable[[
 def test_decided_run_ends_equally_on_two_machines(
     s3: Server, machine: Callable[[str], Machine], log: Path, tmp_path: Path
 ) -> None:
-    here, other_machine = machine("here"), machine("there")
+    here = machine("here")
+    other_machine = machine("there")
     arguments = ("run", "toys", "first=20", "trouble=wait", "at=23", f"folder={log}", "--until", "decided", "--most")
     first = here.shell.start(*arguments, "12", "--address", "none")
     here.shell.until((log / "began.log").exists, first)
@@ -204,8 +213,10 @@ def test_clusters_results_are_equal_in_bucket_and_folder(
     # Workers have the keys to the bucket where the cluster was started with them.
     for store, address in ((PLACE, "local"), ("./engram-store", ray_cluster.address)):
         ended = here.shell.json("run", "toys", "--preset", "few", "--address", address, "--store", store)
-        assert (ended["state"], ended["jobs"]["done"]) == ("finished", 7)
-    bucket, folder = open_store(PLACE), open_store(here.folder / "engram-store")
+        assert ended["state"] == "finished"
+        assert ended["jobs"]["done"] == 7
+    bucket = open_store(PLACE)
+    folder = open_store(here.folder / "engram-store")
     assert bucket.keys() == folder.keys()
     for name in folder.keys() | bucket.keys():
         in_bucket, in_folder = (store.read(name) for store in (bucket, folder))
@@ -220,7 +231,8 @@ def test_numbers_do_not_depend_on_the_store(s3: Server, machine: Callable[[str],
     few = ("scale=tiny", "canaries=1", "epochs=1", "examples=100", "--address", "none")
     for store in (PLACE, "./engram-store"):
         here.json("run", "unique_feature", *few, "--store", store)
-    bucket, folder = open_store(PLACE), open_store(here.folder / "engram-store")
+    bucket = open_store(PLACE)
+    folder = open_store(here.folder / "engram-store")
     assert bucket.keys() == folder.keys()
     folder_digests, bucket_digests = (
         {name: store.record(name)["content"] for name in folder.keys() | set()} for store in (folder, bucket)

@@ -31,7 +31,8 @@ class Delivered:
     """A delivery with given messages and tracked runs."""
 
     def __init__(self, lines: list[str], tracked: Mapping[str, str]) -> None:
-        self.lines, self.tracked = lines, tracked
+        self.lines = lines
+        self.tracked = tracked
         self.impatient: Callable[[], bool] = bool
 
     def finish(self, impatient: Callable[[], bool]) -> list[str]:
@@ -91,8 +92,9 @@ def test_cells_and_sweep_get_pages_and_failures_reported(
     assert drawn_pages == [("one", False), ("two", False), ("both", False)]
     assert messages == ["the report cannot be drawn"]
     folder = store.folder("runs")
-    assert (folder / "both" / pages.PAGE, "failed") == (report.page, report.state)
-    assert [folder / "one" / pages.PAGE, None] == [cell.page for cell in report.cells]
+    assert report.page == folder / "both" / pages.PAGE
+    assert report.state == "failed"
+    assert [cell.page for cell in report.cells] == [folder / "one" / pages.PAGE, None]
 
 
 def test_failed_report_gives_exit_code_1(session: Session, drawn_pages: list[tuple[str, bool]], store: Store) -> None:
@@ -137,14 +139,16 @@ def test_report_links_tracked_runs_and_names_failures(session: Session, messages
     delivery = Delivered(["not fully tracked"], {"one": "http://host/one", "both": "http://host/both"})
     report = follow(session, replace(ended_report("both"), cells=(ended_report("one"), ended_report("two"))), delivery)
     assert messages == ["not fully tracked"]
-    assert (report.mlflow, [cell.mlflow for cell in report.cells]) == ("http://host/both", ["http://host/one", None])
+    assert report.mlflow == "http://host/both"
+    assert [cell.mlflow for cell in report.cells] == ["http://host/one", None]
 
 
 def test_tracking_is_abandoned_after_a_while(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("orchestrator.runs.finalise.time.monotonic", lambda: now)
     for state, hurried in (("finished", False), ("interrupted", True)):
-        delivery, stop = Delivered([], {}), Stop()
+        delivery = Delivered([], {})
+        stop = Stop()
         report = ended_report("one", cast("State", state))
         now = 100.0
         finalise.finish_run(report, session, QUIET, cast("Delivery", delivery), stop)
@@ -167,7 +171,8 @@ def test_failed_sharing_is_reported_with_unchanged_state(
 
     monkeypatch.setattr(session, "share", share)
     assert follow(session, ended_report("one")).state == "finished"
-    assert (shared, messages) == ([True], ["the run's folder was not copied to the store yet: the bucket is away"])
+    assert shared == [True]
+    assert messages == ["the run's folder was not copied to the store yet: the bucket is away"]
 
 
 def test_missing_mlflow_is_reported_unless_off(
@@ -177,10 +182,8 @@ def test_missing_mlflow_is_reported_unless_off(
     assert messages == []
     delivery = finalise.delivery(session, "both", Execution(experiment="wards"))
     assert delivery is not None
-    assert ("wards", f"sqlite:///{session.store.folder('mlflow') / 'mlflow.db'}") == (
-        delivery.target.experiment,
-        delivery.target.uri,
-    )
+    assert delivery.target.experiment == "wards"
+    assert delivery.target.uri == f"sqlite:///{session.store.folder('mlflow') / 'mlflow.db'}"
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert finalise.delivery(session, "both", Execution()) is None
-    assert [f"tracking is off: mlflow is not installed ({install_command([MLFLOW])})"] == messages
+    assert messages == [f"tracking is off: mlflow is not installed ({install_command([MLFLOW])})"]

@@ -19,13 +19,15 @@ def requests(s3: Server, parts: int) -> Counter[str]:
     store = open_store(f"s3://{BUCKET}/of-{parts}")
     with s3.counting() as counts:
         report = start([Cell("toys", toys.Config(parts=parts))], store, HERE)
-    assert ("finished", parts + 1) == (report.state, report.jobs["done"])
+    assert report.state == "finished"
+    assert report.jobs["done"] == parts + 1
     return counts
 
 
 def test_job_costs_few_requests_and_no_listing(s3: Server) -> None:
     """Measured: 2 GET, 3 HEAD and 1 PUT for a job; in all 13 to 18 listings. Heartbeats add some as time passes."""
-    few, many = requests(s3, 4), requests(s3, 24)
+    few = requests(s3, 4)
+    many = requests(s3, 24)
     more = {kind: (many[kind] - few[kind]) / 20 for kind in {*few, *many}}
     assert more.pop("LIST") < 0.5
     assert 3 <= sum(more.values()) < 8

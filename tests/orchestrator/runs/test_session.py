@@ -37,11 +37,13 @@ def done(key: str) -> Mapping[str, Any]:
 
 
 def test_event_is_logged_by_its_runs_once(store: Store) -> None:
-    one, two = part(store, "one", parts=2), part(store, "two", parts=3, label="b")
+    one = part(store, "one", parts=2)
+    two = part(store, "two", parts=3, label="b")
     observed: list[Mapping[str, Any]] = []
     session = Session("sweep", [one, two], store, observed.append)
     session.begin()
-    shared, own_key = one.plan.roots["parts"][0], two.plan.roots["parts"][2]
+    shared = one.plan.roots["parts"][0]
+    own_key = two.plan.roots["parts"][2]
     session.take([done(shared)])
     session.take([done(own_key)])
     session.take([{"event": "told", "line": "for all"}])
@@ -64,7 +66,7 @@ def test_log_entries_are_lacking_until_written(store: Store) -> None:
         store.write(key, toys.compute(toys.Part(number)), {})
         session.take([done(key)])
     session.publish()
-    assert f"cannot write {log}: Is a directory" == session.lacking
+    assert session.lacking == f"cannot write {log}: Is a directory"
     log.rmdir()
     log.write_bytes(log_content)
     session.end([(one, {"event": "finished", "jobs": {}})])
@@ -80,7 +82,7 @@ def test_unwritable_tables_are_lacking_until_written(store: Store) -> None:
     (one.journal.folder / "tables").touch()
     session = Session("one", [one], store, None)
     session.begin()
-    assert f"cannot write {one.journal.folder}/tables/summary: Not a directory (ENOTDIR)" == session.lacking
+    assert session.lacking == f"cannot write {one.journal.folder}/tables/summary: Not a directory (ENOTDIR)"
     (one.journal.folder / "tables").unlink()
     session.publish(last=True)
     assert session.lacking is None
@@ -92,7 +94,7 @@ def test_differing_results_are_remembered(store: Store) -> None:
     session = Session("one", [one], store, None)
     (key,) = one.plan.roots["parts"]
     session.take([{"event": "differs", "key": key, "task": "toys.part"}])
-    assert {key} == session.differing
+    assert session.differing == {key}
 
 
 def test_bucket_result_is_read_once_and_losses_noticed(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +125,8 @@ def test_tables_are_written_while_the_driver_continues(store: Store, monkeypatch
     session = Session("one", [one], store, None)
     session.begin()
     first, second = one.plan.roots["parts"]
-    waiting, release = Event(), Event()
+    waiting = Event()
+    release = Event()
     publish = Publisher.publish
 
     def slowly(self: Publisher, stored_keys: Container[str], reads_parts: bool = False) -> None:

@@ -26,5 +26,5 @@ def test_no_simulated_world_breaks_a_rule() -> None:
         outcomes["workers died"] += sum(world.deaths.values())
         outcomes["deposed"] += sum(process.deposed for process in world.processes)
     # All of it happens.
-    assert {"finished", "failed", "interrupted", "paused", "refused", "killed"} <= outcomes.keys()
+    assert outcomes.keys() >= {"finished", "failed", "interrupted", "paused", "refused", "killed"}
     assert all(outcomes.values())

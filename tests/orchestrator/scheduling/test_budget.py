@@ -21,7 +21,9 @@ def call(gpus: float) -> Call:
 def test_gpu_calls_charge_their_share() -> None:
     budget = Budget(Execution(max_gpu_hours=1.0, prices=Prices(gpu=2.0, cpu=0.5, currency="EUR")))
     budget.charge([call(0.25), call(0.25), call(0.0)], 3600.0)
-    assert (budget.gpu_hours, budget.cpu_hours, budget.cost) == (0.5, 1.0, 1.5)
+    assert budget.gpu_hours == 0.5
+    assert budget.cpu_hours == 1.0
+    assert budget.cost == 1.5
     assert budget.spent is None
     budget.charge([call(1.0)], 1800.0)
     assert budget.spent == "used 1 GPU hours, limit 1 (--max-gpu-hours)"

@@ -89,7 +89,7 @@ def test_short_jobs_share_calls_once_timed() -> None:
 
 
 def test_long_jobs_do_not_share_calls() -> None:
-    assert {1} == {len(call) for call in drain(Schedule(leaves_below_total(40), set(), slots=2))}
+    assert {len(call) for call in drain(Schedule(leaves_below_total(40), set(), slots=2))} == {1}
 
 
 def test_failed_job_is_final_and_others_continue() -> None:
@@ -97,7 +97,7 @@ def test_failed_job_is_final_and_others_continue() -> None:
     bad = next(iter(plan.jobs))
     schedule = Schedule(plan, set())
     drain(schedule, lambda key: Failed(key, "ValueError: no", "...") if key == bad else done(key))
-    assert {bad} == set(schedule.failed)
+    assert set(schedule.failed) == {bad}
     assert len(schedule.done) == 2
     assert schedule.is_over
 
@@ -131,8 +131,8 @@ def test_lost_group_is_halved_down_to_the_culprit() -> None:
         poisoned = culprit in keys(call)
         answer(schedule, call, (lambda key: Lost(key, "worker died", died=True)) if poisoned else done)
     assert sizes[:7] == [8, 4, 4, 2, 2, 1, 1]
-    assert {culprit} == set(schedule.failed)
-    assert f"its worker died {MAX_DEATHS} times; the last time: worker died" == schedule.failed[culprit].error
+    assert set(schedule.failed) == {culprit}
+    assert schedule.failed[culprit].error == f"its worker died {MAX_DEATHS} times; the last time: worker died"
     assert len(schedule.done) == 7
 
 
@@ -176,7 +176,8 @@ def test_success_resets_the_count_of_losses() -> None:
     for _ in range(2 * MAX_LOSSES - 1):
         assert unlucky is not None
         answer(schedule, unlucky, lambda key: Lost(key, "its node went away"))
-        unlucky, lucky = schedule.next(), schedule.next()
+        unlucky = schedule.next()
+        lucky = schedule.next()
         assert unlucky is not None
         assert lucky is not None
         answer(schedule, lucky)
@@ -203,7 +204,8 @@ def test_key_arriving_while_waiting_is_settled_once() -> None:
     assert call is not None
     assert [first] == keys(call)
     schedule.take_over_results([first, second])
-    assert ({second}, None) == (schedule.done, schedule.next())
+    assert schedule.done == {second}
+    assert schedule.next() is None
     answer(schedule, call)
     assert [[summary]] == drain(schedule)
 
@@ -225,7 +227,8 @@ def test_store_that_refuses_pauses_without_losing_results() -> None:
 
 def test_missing_input_is_recomputed_before_its_reader() -> None:
     plan = leaves_below_total(3)
-    gone, summary = next(iter(plan.jobs)), plan.roots["summary"][0]
+    gone = next(iter(plan.jobs))
+    summary = plan.roots["summary"][0]
     schedule = Schedule(plan, set(plan.jobs) - {summary})
     call = schedule.next()
     assert call is not None
@@ -276,7 +279,8 @@ def test_report_from_before_the_recomputation_is_ignored() -> None:
     answer(schedule, first_call, lambda key: Missing(key, (base,)))
     assert [[base], [first]] == drain(schedule)
     answer(schedule, second_call, lambda key: Missing(key, (base,)))
-    assert (1, [[second]]) == (schedule.damaged, drain(schedule))
+    assert schedule.damaged == 1
+    assert drain(schedule) == [[second]]
 
 
 def test_report_from_before_an_arrival_is_ignored() -> None:
@@ -288,7 +292,8 @@ def test_report_from_before_an_arrival_is_ignored() -> None:
     schedule.defer([base])
     schedule.take_over_results([base])
     answer(schedule, second_call, lambda key: Missing(key, (base,)))
-    assert (1, [[first], [second]]) == (schedule.damaged, drain(schedule))
+    assert schedule.damaged == 1
+    assert drain(schedule) == [[first], [second]]
 
 
 def test_groups_of_equal_depth_keep_their_order() -> None:
@@ -328,7 +333,9 @@ def test_result_damaged_less_often_does_not_fail() -> None:
     while call := schedule.next():
         harmed = keys(call) != [base] and bool(harms) and harms.pop()
         answer(schedule, call, (lambda key: Missing(key, (base,))) if harmed else done)
-    assert ({}, set(plan.jobs), MAX_REOPENED - 1) == (schedule.failed, schedule.done, schedule.damaged)
+    assert schedule.failed == {}
+    assert schedule.done == set(plan.jobs)
+    assert schedule.damaged == MAX_REOPENED - 1
 
 
 def test_lost_reader_waits_for_its_reopened_input() -> None:
@@ -339,7 +346,8 @@ def test_lost_reader_waits_for_its_reopened_input() -> None:
     answer(schedule, first_call, lambda key: Missing(key, (base,)))
     answer(schedule, second_call, lambda key: Lost(key, "worker died", died=True))
     call = schedule.next()
-    assert ([base], None) == (keys(call), schedule.next())
+    assert keys(call) == [base]
+    assert schedule.next() is None
     assert call is not None
     answer(schedule, call)
     assert sorted([first, second]) == sorted(key for call in drain(schedule) for key in call)
@@ -353,7 +361,8 @@ def test_halves_of_lost_call_wait_for_input() -> None:
     answer(schedule, first_call, lambda key: Lost(key, "worker died", died=True))
     answer(schedule, second_call, lambda key: Missing(key, (base,)))
     resent = drain(schedule)
-    assert ([base], sorted(remaining)) == (resent[0], sorted(key for call in resent[1:] for key in call))
+    assert [base] == resent[0]
+    assert sorted(remaining) == sorted(key for call in resent[1:] for key in call)
     assert schedule.is_over
 
 
@@ -365,7 +374,8 @@ def test_due_retry_waits_for_its_reopened_input() -> None:
     answer(schedule, first_call, lambda key: Lost(key, "its node went away"))
     answer(schedule, second_call, lambda key: Missing(key, (base,)))
     assert [base] == drain(schedule)[0]
-    assert ({}, set(plan.jobs)) == (schedule.failed, schedule.done)
+    assert schedule.failed == {}
+    assert schedule.done == set(plan.jobs)
 
 
 def test_result_read_as_input_and_state_is_recomputed() -> None:
@@ -452,13 +462,13 @@ def sizes(calls: list[Call]) -> list[int]:
 def test_without_gpu_gpu_tasks_are_sent_as_others() -> None:
     calls = send_all(Schedule(trainings(4, scores=2), set(), slots=2))
     assert sizes(calls) == [1] * 6
-    assert {(0.0, 1)} == {(call.gpus, call.sharers) for call in calls}
+    assert {(call.gpus, call.sharers) for call in calls} == {(0.0, 1)}
 
 
 def test_each_gpu_gets_an_equal_call() -> None:
     calls = send_all(Schedule(trainings(100), set(), slots=16, gpus=4))
     assert sizes(calls) == [25, 25, 25, 25]
-    assert {(1.0, 1)} == {(call.gpus, call.sharers) for call in calls}
+    assert {(call.gpus, call.sharers) for call in calls} == {(1.0, 1)}
 
 
 def test_job_with_several_gpus_shares_none() -> None:
@@ -491,7 +501,7 @@ def test_first_call_teaches_sharers_and_call_size() -> None:
     answer(schedule, first, gpu_outcome(busy=0.5))
     calls = send_all(schedule)
     assert sizes(calls) == [40, 40, 40]  # two at one time and the next one
-    assert {(0.5, 2)} == {(call.gpus, call.sharers) for call in calls}
+    assert {(call.gpus, call.sharers) for call in calls} == {(0.5, 2)}
     answer(schedule, calls[0], gpu_outcome(busy=0.9))
     assert [(len(call.items), call.sharers) for call in send_all(schedule)] == [(40, 2)]
 
@@ -510,10 +520,11 @@ def test_groups_of_one_task_share_measurements() -> None:
     batch_key = [Job(train_alike, Number(i)) for i in range(40)]
     schedule = Schedule(Plan.from_roots({"summary": tuple(batch_key)}), set(), gpus=1)
     (first,) = send_all(schedule)
-    assert {0} == {item.config.value % 2 for item in first.items}
+    assert {item.config.value % 2 for item in first.items} == {0}
     answer(schedule, first, gpu_outcome(busy=0.5))
     calls = send_all(schedule)
-    assert ([10, 10], {2}) == (sizes(calls), {call.sharers for call in calls})
+    assert sizes(calls) == [10, 10]
+    assert {call.sharers for call in calls} == {2}
     answer(schedule, calls[0], gpu_outcome(busy=0.5))
     answer(schedule, calls[1], gpu_outcome(busy=0.5))
     assert schedule.is_over
@@ -522,11 +533,13 @@ def test_groups_of_one_task_share_measurements() -> None:
 def test_gpu_calls_shrink_towards_the_end() -> None:
     plan = trainings(2000)
     schedule = Schedule(plan, set(), gpus=2)
-    running, call_sizes = send_all(schedule), list[int]()
+    running = send_all(schedule)
+    call_sizes = list[int]()
     while running:
         answer(schedule, running.pop(0), gpu_outcome(busy=0.5, stack=20))
         more = send_all(schedule)
-        running, call_sizes = running + more, call_sizes + sizes(more)
+        running = running + more
+        call_sizes = call_sizes + sizes(more)
     assert call_sizes[:6] == [80, 80, 80, 80, 80, 72]
     assert sorted(call_sizes, reverse=True) == call_sizes
     assert set(plan.jobs) == schedule.done
@@ -539,15 +552,15 @@ def test_shared_gpu_short_of_memory_gets_fewer_sharers() -> None:
     (first,) = send_all(schedule)
     answer(schedule, first, gpu_outcome(busy=0.25))
     calls = send_all(schedule)
-    assert {4} == {call.sharers for call in calls}
+    assert {call.sharers for call in calls} == {4}
     answer(schedule, calls[0], lambda key: Lost(key, "its node went away"))
     retries = send_all(schedule)
-    assert {4} == {call.sharers for call in retries}
+    assert {call.sharers for call in retries} == {4}
     answer(schedule, retries[0], lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory", exhausted="device"))
     more = send_all(schedule)
-    assert {3} == {call.sharers for call in more}
+    assert {call.sharers for call in more} == {3}
     answer(schedule, more[0], lambda key: Lost(key, "worker died", died=True))
-    assert {2} == {call.sharers for call in send_all(schedule)}
+    assert {call.sharers for call in send_all(schedule)} == {2}
 
 
 def test_lone_call_without_memory_teaches_no_sharing() -> None:
@@ -557,7 +570,7 @@ def test_lone_call_without_memory_teaches_no_sharing() -> None:
     first_call, second_call = send_all(schedule)
     assert {1} == {first_call.sharers, second_call.sharers}
     answer(schedule, first_call, gpu_outcome(busy=0.25))
-    assert {4} == {call.sharers for call in send_all(schedule)}
+    assert {call.sharers for call in send_all(schedule)} == {4}
 
 
 def test_call_too_large_for_gpu_is_halved() -> None:
@@ -565,7 +578,8 @@ def test_call_too_large_for_gpu_is_halved() -> None:
     (first,) = send_all(schedule)
     answer(schedule, first, lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory", exhausted="device"))
     halves = send_all(schedule)
-    assert (sizes(halves), [call.gpus for call in halves]) == ([4, 4], [1.0, 1.0])
+    assert sizes(halves) == [4, 4]
+    assert [call.gpus for call in halves] == [1.0, 1.0]
     for call in halves:
         answer(schedule, call)
     assert schedule.on_gpus == 0
@@ -587,10 +601,11 @@ def test_calls_follow_a_changing_number_of_gpus() -> None:
     assert (schedule.next() or Call(0, "", (), 1.0)).gpus == 0.0
     schedule.gpus = 1
     calls = send_all(schedule)
-    assert (sizes(calls), [call.gpus for call in calls]) == ([99], [1.0])
+    assert sizes(calls) == [99]
+    assert [call.gpus for call in calls] == [1.0]
     schedule.gpus = 0
     answer(schedule, calls[0], lambda key: Lost(key, "its node went away"))
-    assert {0.0} == {call.gpus for call in send_all(schedule)}
+    assert {call.gpus for call in send_all(schedule)} == {0.0}
     assert schedule.on_gpus == 0
 
 
@@ -621,12 +636,12 @@ def test_link_is_sent_after_its_predecessor_with_candidates() -> None:
         assert schedule.next() is None
         sent_items += [(item.key, item.earlier_keys, item.leaves) for item in call.items]
         answer(schedule, call)
-    assert [
+    assert sent_items == [
         (first, (), True),
         (second, (first,), True),
         (third, (second, first), False),
         (summary, (), False),
-    ] == sent_items
+    ]
 
 
 def test_link_after_stored_link_is_sent_at_once() -> None:
@@ -635,7 +650,8 @@ def test_link_after_stored_link_is_sent_at_once() -> None:
     assert [second] == keys(Schedule(plan, {first}).next())
     call = Schedule(plan, {second, third}).next()
     assert call is not None
-    assert [(first, False)] == [(item.key, item.leaves) for item in call.items]  # no job would continue from it
+    # no job would continue from it
+    assert [(item.key, item.leaves) for item in call.items] == [(first, False)]
 
 
 def test_links_after_a_failed_one_are_never_sent() -> None:
@@ -644,8 +660,8 @@ def test_links_after_a_failed_one_are_never_sent() -> None:
     schedule = Schedule(plan, set())
     drain(schedule, lambda key: Failed(key, "ValueError: no", "") if key == second else done(key))
     assert schedule.is_over
-    assert {second} == set(schedule.failed)
-    assert {first, *other_links} == schedule.done
+    assert set(schedule.failed) == {second}
+    assert schedule.done == {first, *other_links}
     continued = Schedule(plan, schedule.done, failed=schedule.failed)
     assert (continued.next(), continued.is_over) == (None, True)
     assert third not in continued.done
@@ -683,7 +699,7 @@ def test_calls_request_the_largest_memory_of_their_group() -> None:
         assert call is not None
         answer(schedule, call, memory_outcome(memory))
     remaining_calls = send_all(schedule)
-    assert {("schedule.train", 300), ("schedule.score", 0)} == {(call.task, call.memory) for call in remaining_calls}
+    assert {(call.task, call.memory) for call in remaining_calls} == {("schedule.train", 300), ("schedule.score", 0)}
 
 
 def test_job_that_starved_its_host_gets_a_host() -> None:
@@ -694,8 +710,9 @@ def test_job_that_starved_its_host_gets_a_host() -> None:
     answer(schedule, first, memory_outcome(300))
     answer(schedule, second, lambda key: Lost(key, "the host's memory ran out", died=True, exhausted="host"))
     retry, *other_calls = send_all(schedule)
-    assert (second.items, math.inf) == (retry.items, retry.memory)
-    assert {300} == {call.memory for call in other_calls}
+    assert retry.items == second.items
+    assert retry.memory == math.inf
+    assert {call.memory for call in other_calls} == {300}
 
 
 def schedule_with_gpu_types(**gpus: int) -> Schedule:
@@ -713,14 +730,15 @@ def test_each_gpu_type_uses_its_own_measurements() -> None:
         device, busy = (1500.0, 0.5) if call.gpu_type == "small" else (3500.0, 0.1)
         answer(schedule, call, gpu_outcome(busy, stack=10, member=100.0, device=device))
     shares = Counter((call.gpu_type, call.sharers, call.gpus) for call in send_all(schedule))
-    assert {("small", 1, 1.0): 1 + 1, ("large", 3, gpu_fraction(3)): 2 * 3 + 2} == shares
+    assert shares == {("small", 1, 1.0): 1 + 1, ("large", 3, gpu_fraction(3)): 2 * 3 + 2}
 
 
 def test_call_for_a_removed_gpu_type_goes_elsewhere() -> None:
     schedule = schedule_with_gpu_types(small=1, large=1)
     calls = send_all(schedule)
     assert not any(map(schedule.misplaced, calls))
-    schedule.gpus, schedule.gpu_types = 1, {"large": 1}
+    schedule.gpus = 1
+    schedule.gpu_types = {"large": 1}
     assert all(map(schedule.misplaced, calls))  # one type is left: calls no longer name it
     schedule.take_back(calls)
     assert [call.gpu_type for call in send_all(schedule)] == [""]

@@ -34,7 +34,9 @@ def test_first_signal_asks_and_second_ends(number: signal.Signals) -> None:
 
 
 def test_signal_is_acknowledged_while_main_thread_blocks() -> None:
-    library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)  # zeros are an unlocked mutex
+    # zeros are an unlocked mutex
+    library = ctypes.CDLL(None)
+    mutex = ctypes.create_string_buffer(64)
     messages: queue.Queue[str] = queue.Queue()
     locked = threading.Event()
     heard: list[str] = []

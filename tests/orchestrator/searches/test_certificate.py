@@ -51,7 +51,8 @@ def test_each_answer_has_meaning_and_next_step(objectives: Objectives, word: str
     certificate = recommendation.certificate(results, objectives)
     assert certificate is not None
     assert step in " ".join(certificate.steps)
-    assert (word, f"{word}.") == (certificate.findings[0].answer, certificate.findings[0].sentence)
+    assert certificate.findings[0].answer == word
+    assert certificate.findings[0].sentence == f"{word}."
     line = certificate.findings[0].line
     assert (None if word == NONE else (0.3, 0.1, 0.5, 0.0)) == (
         None if line is None else (line.estimate, line.low, line.high, line.null)

@@ -92,7 +92,8 @@ def test_field_is_given_once_and_at_least_one() -> None:
 
 
 def build_test_search(audit: str = "tunable", over: dict[str, Any] | None = None, **settings: Any) -> Search:
-    preset, fields = settings.pop("preset", None), settings.pop("set", {})
+    preset = settings.pop("preset", None)
+    fields = settings.pop("set", {})
     return build_search(Spec(audit, preset, fields), Settings(over=over or {"rate": "0.01,0.02"}, **settings))
 
 
@@ -101,11 +102,11 @@ def test_range_takes_the_type_of_its_field() -> None:
     space = build_search(
         Spec("density", "smoke"), Settings(over={k: v for k, v in over.items() if k != "dropout"})
     ).space
-    assert {
+    assert space == {
         "learning_rate": Range(1e-4, 1e-2, log=True),
         "epochs": Range(2, 8, is_whole_number=True),
         "privacy.epsilon": Range(1.0, 8.0),
-    } == space
+    }
     assert (
         Choice(("true", "false"))
         == build_search(Spec("unique_feature", "smoke"), Settings({"dropout": "true,false"})).space["dropout"]
@@ -164,21 +165,25 @@ def test_reopened_search_is_equal_and_can_be_extended() -> None:
     )
     description = search_description(first)
     reopened = reopen_search("tunable", description, {})
-    assert (first.name, 4, first.allowance) == (reopened.name, reopened.trials, reopened.allowance)
+    assert reopened.name == first.name
+    assert reopened.trials == 4
+    assert reopened.allowance == first.allowance
     longer = reopen_search("tunable", description, {"trials": 9})
-    assert (first.name, 9) == (longer.name, longer.trials)
+    assert longer.name == first.name
+    assert longer.trials == 9
 
 
 def test_trial_changes_fields_epochs_and_seed() -> None:
     rungs = build_test_search(rungs=(2, 4, 8))
     cell = rungs.cell({"rate": "0.02"}, epochs=4, seed=7)
-    assert (cell.config.rate, cell.config.epochs, cell.config.seed, cell.config.link) == (0.02, 4, 7, 2)
+    assert cell.config.rate == 0.02
+    assert cell.config.epochs == 4
+    assert cell.config.seed == 7
+    assert cell.config.link == 2
     assert cell.setting == {"rate": "0.02", "epochs": 4, "seed": 7}
     assert replace(rungs.start.config, rate=0.02) == rungs.cell({"rate": 0.02}).config
-    assert (
-        (set_ := build_test_search(set={"rate": 0.5})).start.config.rate,
-        set_.cell({"rate": 0.02}).config.rate,
-    ) == (0.5, 0.02)
+    assert (set_ := build_test_search(set={"rate": 0.5})).start.config.rate == 0.5
+    assert set_.cell({"rate": 0.02}).config.rate == 0.02
 
 
 @pytest.mark.parametrize("audit", [name for name in audits.names() if audits.find(name).audit.objectives is not None])

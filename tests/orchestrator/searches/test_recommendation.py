@@ -39,7 +39,8 @@ def answer(objectives: Objectives, *trials: Trial, allowance: float = 0.05) -> S
 def test_difference_has_interval_of_independent_estimates() -> None:
     """For two means with equal symmetric intervals, the half width is sqrt(2) times theirs."""
     interval = difference(Value(5.0, 4.0, 6.0, 12), Value(2.0, 1.0, 3.0, 10))
-    assert (interval.estimate, interval.n) == (3.0, 10)
+    assert interval.estimate == 3.0
+    assert interval.n == 10
     assert interval.low == pytest.approx(3 - math.sqrt(2))
     assert interval.high == pytest.approx(3 + math.sqrt(2))
     # One-sided ends: `low` combines the first one's lower and the second one's upper end, `high` the reverse.
@@ -61,7 +62,8 @@ def test_winner_memorises_least_among_useful_trials(objectives: Objectives) -> N
 def test_confirmed_winner_is_recommended(objectives: Objectives) -> None:
     trials = (trial(0, 5, 0.9), trial(2, 2, 0.89), trial(0, 5.2, 0.91, FRESH), trial(2, 2.4, 0.89, FRESH))
     search_answer = answer(objectives, *trials)
-    assert (search_answer.answer, search_answer.winner) == (RECOMMENDED, 2)
+    assert search_answer.answer == RECOMMENDED
+    assert search_answer.winner == 2
     assert search_answer.sentence == (
         "rate=0.02: memory falls from 5.2 [4.7, 5.7] to 2.4 [1.9, 2.9] nats for 2 points of skill (0.91 to 0.89); "
         "12 pairs of trainings each, with fresh seeds."
@@ -85,14 +87,16 @@ def test_winner_with_too_large_loss_is_not_recommended(objectives: Objectives) -
 
 def test_no_better_trial_gives_no_recommendation(objectives: Objectives) -> None:
     search_answer = answer(objectives, trial(0, 1, 0.9), trial(2, 2, 0.9), trial(3, 0.5, 0.5))
-    assert (search_answer.answer, search_answer.winner) == (NONE, None)
+    assert search_answer.answer == NONE
+    assert search_answer.winner is None
     assert "None of 2 trials memorises less" in search_answer.sentence
     assert answer(objectives).answer == NONE
 
 
 def test_winner_without_fresh_audit_is_not_recommended(objectives: Objectives) -> None:
     search_answer = answer(objectives, trial(0, 5, 0.9), trial(2, 2, 0.9), trial(0, 5, 0.9, FRESH))
-    assert (search_answer.answer, search_answer.winner) == (NOT_SHOWN, 2)
+    assert search_answer.answer == NOT_SHOWN
+    assert search_answer.winner == 2
 
 
 def test_answer_is_read_back_from_json(objectives: Objectives) -> None:

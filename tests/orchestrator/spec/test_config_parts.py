@@ -26,19 +26,24 @@ def test_parts_of_a_config_are_its_fields() -> None:
 
 def test_walk_yields_every_part_with_its_path() -> None:
     every = list(walk(Wide()))
-    assert ("", Wide()) == every[0]
-    assert [("outer.data", Dataset("digits")), ("data", Dataset("a")), ("data", Dataset("b"))] == [
-        (path, part) for path, part in every if isinstance(part, Dataset)
+    assert every[0] == ("", Wide())
+    assert [(path, part) for path, part in every if isinstance(part, Dataset)] == [
+        ("outer.data", Dataset("digits")),
+        ("data", Dataset("a")),
+        ("data", Dataset("b")),
     ]
-    assert [("inners", Inner(1)), ("inners.size", 1), ("inners", Inner(2)), ("inners.size", 2)] == [
-        (path, part) for path, part in every if path.startswith("inners") and not isinstance(part, tuple)
+    assert [(path, part) for path, part in every if path.startswith("inners") and not isinstance(part, tuple)] == [
+        ("inners", Inner(1)),
+        ("inners.size", 1),
+        ("inners", Inner(2)),
+        ("inners.size", 2),
     ]
 
 
 def test_configs_and_mappings_are_flattened_by_path() -> None:
     expected = {"rate": 0.1, "count": 3, "network": "mlp1", "data": Dataset("digits"), "inner.size": 5}
     assert expected | {"other": None, "rows": ()} == dict(flatten(Outer()))
-    assert {"a.b": 1, "a.c.size": 5, "d": (Inner(),)} == dict(flatten({"a": {"b": 1, "c": Inner()}, "d": (Inner(),)}))
+    assert dict(flatten({"a": {"b": 1, "c": Inner()}, "d": (Inner(),)})) == {"a.b": 1, "a.c.size": 5, "d": (Inner(),)}
 
 
 def test_config_is_rebuilt_only_if_changed() -> None:

@@ -28,7 +28,9 @@ def test_every_preset_states_its_source(name: str) -> None:
 def test_field_has_type_default_range_and_published_values() -> None:
     fields = describe_fields(audits.find("unique_feature").audit)
     canaries = fields["question.canaries"]
-    assert (canaries.type, canaries.default, canaries.of) == ("whole number", "100", "pairs, course, latents")
+    assert canaries.type == "whole number"
+    assert canaries.default == "100"
+    assert canaries.of == "pairs, course, latents"
     assert canaries.allowed.startswith("at least 1; question=panel evaluates models")
     assert set(canaries.published or {}) == {"100", "30", "1"}
     assert "figure3a" in (canaries.published or {})["30"]

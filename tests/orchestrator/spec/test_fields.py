@@ -59,7 +59,8 @@ class Outer:
 )
 def test_value_is_converted_to_its_declared_type(value: object, to: object, expected: object) -> None:
     actual = coerce(value, to, "field")
-    assert (type(expected), repr(expected)) == (type(actual), repr(actual))
+    assert type(actual) is type(expected)
+    assert repr(actual) == repr(expected)
 
 
 @pytest.mark.parametrize(

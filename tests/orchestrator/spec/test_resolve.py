@@ -57,7 +57,8 @@ def pin_config(config: Config) -> Config:
 def test_every_file_in_a_config_is_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "here").write_bytes(b"here")
     monkeypatch.chdir(tmp_path)
-    source, expected = File("here"), File(str(tmp_path / "here"), hashlib.sha256(b"here").hexdigest())
+    source = File("here")
+    expected = File(str(tmp_path / "here"), hashlib.sha256(b"here").hexdigest())
     pinned = pin_config(Config(Inner((Glyph(), Picture(source), Words("J", font=source))), source))
     assert Inner((Glyph(), Picture(expected), Words("J", font=expected))) == pinned.inner
     assert expected == pinned.font

@@ -126,4 +126,5 @@ def test_yaml_errors_have_a_position() -> None:
     assert parse_yaml("a: [1, null, true, x]") == {"a": [1, None, True, "x"]}
     with pytest.raises(YamlError) as error:
         parse_yaml("a: 1\nb: !!float x")
-    assert (error.value.line, error.value.column) == (2, 4)
+    assert error.value.line == 2
+    assert error.value.column == 4

@@ -176,7 +176,7 @@ def test_every_data_set_in_a_config_is_pinned() -> None:
     assert 64 == len(cell.config.data.digest) == len(cell.config.inner.probe.digest)
     assert cell.config.data == cell.config.more[0]
     assert cell.config.number == 1
-    assert {cell.config.data.digest, cell.config.inner.probe.digest} == set(digests.values())
+    assert set(digests.values()) == {cell.config.data.digest, cell.config.inner.probe.digest}
 
 
 def test_known_digest_is_not_recomputed() -> None:
@@ -242,7 +242,8 @@ def test_command_line_overrides_the_file(tmp_path: Path) -> None:
     flags = Spec("", "many", {"label": "c"}, {"first": ("5", "6")}, {"together": None}, "t")
     spec = resolve.read_spec(path, flags)
     assert [toys.Config(3, first=5, label="c"), toys.Config(3, first=6, label="c")] == configs(spec)
-    assert (spec.preset, spec.store) == ("many", "t")
+    assert spec.preset == "many"
+    assert spec.store == "t"
     assert Execution("none") == specification.execution(spec)
 
 
@@ -253,7 +254,10 @@ def test_nested_mapping_sets_part_of_nested_config(tmp_path: Path) -> None:
     )
     (config,) = configs(resolve.read_spec(path, Spec("")))
     question = config.question
-    assert (config.feature.text, config.feature.size, question.canaries, question.training.epochs) == ("X", 5, 1, 2)
+    assert config.feature.text == "X"
+    assert config.feature.size == 5
+    assert question.canaries == 1
+    assert question.training.epochs == 2
 
 
 @pytest.mark.parametrize("name", ["nowhere.yaml", "./nowhere", "."])

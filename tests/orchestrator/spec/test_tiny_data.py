@@ -83,5 +83,6 @@ def test_questions_are_counted_by_part(tmp_path: Path) -> None:
     settings = {"scale": "tiny", "data": f"records:{tmp_path / 'few.jsonl'}"}
     spec = Spec("relational", "quickstart", settings, store=str(tmp_path / "store"))
     (cell,) = pin_cells(resolve_cells(spec), {})
-    assert (cell.config.question.examples, cell.config.question.held_out) == (7, 3)
+    assert cell.config.question.examples == 7
+    assert cell.config.question.held_out == 3
     assert preview(spec)["planned"] > 0

@@ -21,7 +21,10 @@ import pytest
 
 from orchestrator.store.durability import Names
 
-REAL_LSTAT, REAL_LISTDIR, REAL_OPEN, REAL_WRITE = os.lstat, os.listdir, builtins.open, os.write
+REAL_LSTAT = os.lstat
+REAL_LISTDIR = os.listdir
+REAL_OPEN = builtins.open
+REAL_WRITE = os.write
 BY_PATH = ("open", "mkdir", "link", "rename", "replace", "unlink", "stat", "lstat", "listdir")
 BY_HANDLE = ("read", "writev", "readv", "fstat", "fsync", "close")
 
@@ -58,7 +61,9 @@ class Disk:
 
     def refuse(self, number: int, error: Callable[[], BaseException]) -> None:
         """Raise an error instead of call number `at`, counted from 1. A Crash also replaces all later calls."""
-        self._at, self._error, self.calls = number, error, []
+        self._at = number
+        self._error = error
+        self.calls = []
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:

@@ -25,13 +25,15 @@ def test_linking_keeps_the_first_file(tmp_path: Path) -> None:
         atomic_write.link(tmp_path, path, b"fir", b"st"),
         atomic_write.link(tmp_path, path, b"second"),
     ] == [True, False]
-    assert (os.listdir(tmp_path), path.read_bytes()) == (["a"], b"first")
+    assert os.listdir(tmp_path) == ["a"]
+    assert path.read_bytes() == b"first"
 
 
 def test_replacing_keeps_the_last_content(tmp_path: Path) -> None:
     for text in (b"first", b"second"):
         atomic_write.replace(tmp_path, tmp_path / "a", text)
-    assert (os.listdir(tmp_path), (tmp_path / "a").read_bytes()) == (["a"], b"second")
+    assert os.listdir(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_bytes() == b"second"
 
 
 def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
@@ -85,7 +87,8 @@ def test_lock_excludes_others_and_keeps_its_file(tmp_path: Path) -> None:
 
 
 def test_threads_of_one_process_exclude_one_another(tmp_path: Path) -> None:
-    inside, concurrent_counts = [], []
+    inside = []
+    concurrent_counts = []
 
     def enter() -> None:
         for _ in range(50):
@@ -99,7 +102,8 @@ def test_threads_of_one_process_exclude_one_another(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join(GUARD)
-    assert (200, {1}) == (len(concurrent_counts), set(concurrent_counts))
+    assert len(concurrent_counts) == 200
+    assert set(concurrent_counts) == {1}
 
 
 def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ def test_one_of_concurrent_creators_wins(azure: Azurite) -> None:
     with ThreadPoolExecutor(WRITERS) as pool:
         tags = list(pool.map(lambda number: bucket.create("one", b"%d" % number), range(WRITERS)))
     (winner,) = [number for number, tag in enumerate(tags) if tag is not None]
-    assert (b"%d" % winner, tags[winner]) == (bucket.get("one").to_pybytes(), bucket.fetch("one")[1].tag)
+    assert b"%d" % winner == bucket.get("one").to_pybytes()
+    assert tags[winner] == bucket.fetch("one")[1].tag
 
 
 def test_one_of_concurrent_replacers_wins(azure: Azurite) -> None:
@@ -79,11 +80,14 @@ def test_run_continues_from_the_container(azure: Azurite, monkeypatch: pytest.Mo
     here = Execution(address="none", mlflow="off", report=False)
     cell = Cell("toys", toys.Config(parts=3))
     first = start([cell], open_store(PLACE), here)
-    assert (first.state, first.jobs["done"]) == ("finished", 4)
+    assert first.state == "finished"
+    assert first.jobs["done"] == 4
     monkeypatch.setenv("ENGRAM_RUNS", f"{tmp_path}/another machine")
     azure.delete(f"store/results/{first.roots['parts'][0][:2]}/{first.roots['parts'][0]}.arrow")
     resumed = start([cell], open_store(PLACE), here)
-    assert ("finished", 1, first.summary) == (resumed.state, resumed.jobs["done"], resumed.summary)
+    assert resumed.state == "finished"
+    assert resumed.jobs["done"] == 1
+    assert resumed.summary == first.summary
 
 
 def test_container_errors_are_one_line(azure: Azurite, monkeypatch: pytest.MonkeyPatch) -> None:

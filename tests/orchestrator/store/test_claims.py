@@ -160,7 +160,7 @@ def test_driver_is_identified_by_process_not_number(bucket: Bucket) -> None:
     }
     for run, holder in claims_by_run.items():
         bucket.put(f"claims/{run}.json", json.dumps({"holder": asdict(holder)}).encode())
-    assert {"toys-parent", "toys-namesake"} == set(claims.living(bucket))
+    assert set(claims.living(bucket)) == {"toys-parent", "toys-namesake"}
 
 
 def test_one_of_concurrent_drivers_gets_the_run(served: Bucket) -> None:
@@ -180,7 +180,8 @@ def test_one_of_concurrent_drivers_gets_the_run(served: Bucket) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (len(got), len(refused)) == (1, 5)
+    assert len(got) == 1
+    assert len(refused) == 5
     got[0].release()
     assert served.objects("claims") == []
 

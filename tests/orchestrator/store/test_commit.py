@@ -22,7 +22,10 @@ from tasks.contract.job import Inputs, task
 from tasks.worker import checkpoints
 from tests.orchestrator.store.disk import Crash, Disk
 
-KEY, OTHER, NEAR = "ab" * 32, "cd" * 32, "ab" + "ef" * 31  # two of one folder, one of another
+# two of one folder, one of another
+KEY = "ab" * 32
+OTHER = "cd" * 32
+NEAR = "ab" + "ef" * 31
 STATE = b"where the training ended"
 TABLE = pa.table({"value": [7]})
 
@@ -96,7 +99,8 @@ def interrupted_commits(
     tried = []
     while True:
         root = shutil.copytree(tmp_path / "before", tmp_path / str(len(tried)), symlinks=True)
-        store, disk = LocalStore(root), Disk(root, names)
+        store = LocalStore(root)
+        disk = Disk(root, names)
         disk.refuse(len(tried) + 1, error)
         outcome: Outcome | None = None
         with disk.watching(), contextlib.suppress(Crash):
@@ -237,7 +241,7 @@ def test_result_found_stored_survives_writers_early_death(disk: Disk, names: Nam
         disk.keep(disk.root / "new" / "store" / "results" / KEY[:2] / f"{KEY}.arrow")
         assert ({KEY} if names is Names.NOTHING else set()) == after(disk).keys()
         assert LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {}) == WriteEffect.SAME
-        assert {KEY} == after(disk).keys()
+        assert after(disk).keys() == {KEY}
 
 
 def test_result_survives_the_early_death_of_folders_maker(

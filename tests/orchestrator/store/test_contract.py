@@ -99,7 +99,9 @@ def test_result_is_read_as_written(store: Store, location: StoreLocation) -> Non
     assert key("a") in store
     assert table("a") == store.read(key("a"))
     for record in (store.record(key("a")), store.record(key("a"), check=False)):
-        assert (key("a"), "t", 1) == (record["key"], record["task"], record["version"])
+        assert record["key"] == key("a")
+        assert record["task"] == "t"
+        assert record["version"] == 1
     assert {key("a")} == store.keys() == open_store(location.location, create=False).keys()
     assert table("a") == pa.ipc.open_file(location.get(location.result("a"))).read_all()
 
@@ -121,12 +123,13 @@ def test_state_is_kept_until_removed(store: Store, location: StoreLocation) -> N
     store.write_state(key("a"), b"an earlier one")
     store.write_state(key("a"), data)
     store.write_state(key("b"), b"")
-    assert (data, b"") == (store.state(key("a")), store.state(key("b")))
+    assert store.state(key("a")) == data
+    assert store.state(key("b")) == b""
     assert {key("a"), key("b")} == store.states() == open_store(location.location, create=False).states()
     assert set() == store.keys()
     store.remove_state(key("a"))
     store.remove_state(key("a"))
-    assert {key("b")} == store.states()
+    assert store.states() == {key("b")}
     with pytest.raises(Absent, match=key("a")):
         store.state(key("a"))
 
@@ -145,7 +148,7 @@ def test_damaged_or_misplaced_state_is_removed(store: Store, location: StoreLoca
             Damaged, match=f"state {key('a')} was damaged: its bytes do not match their digest; it was removed"
         ):
             store.state(key("a"))
-        assert {key("b")} == store.states()
+        assert store.states() == {key("b")}
 
 
 def test_store_is_usable_in_another_process(store: Store) -> None:
@@ -194,7 +197,8 @@ def test_table_that_cannot_be_stored_leaves_nothing(store: Store, location: Stor
     before = location.names("")
     with pytest.raises(TypeError):
         store.write(key("a"), table("a"), {"config": object()})
-    assert (set(), before) == (store.keys(), location.names(""))
+    assert set() == store.keys()
+    assert before == location.names("")
 
 
 def test_damaged_result_is_quarantined_and_rewritten(store: Store, location: StoreLocation) -> None:
@@ -219,7 +223,8 @@ def test_damaged_result_is_quarantined_and_rewritten(store: Store, location: Sto
 
 def test_swapped_results_are_detected(store: Store, location: StoreLocation) -> None:
     put(store, "a"), put(store, "b")
-    one, two = location.get(location.result("a")), location.get(location.result("b"))
+    one = location.get(location.result("a"))
+    two = location.get(location.result("b"))
     location.put(location.result("a"), two), location.put(location.result("b"), one)
     for name, other_name in (("a", "b"), ("b", "a")):
         with pytest.raises(Damaged, match=f"it is the result of {key(other_name)}"):
@@ -272,7 +277,7 @@ def test_stamp_changes_only_with_the_bytes(
     location.flip(1, 4000)
     location.delete(location.result(2))
     changed = store.stamps(keys)
-    assert {keys[0]: first[keys[0]]} == {name: stamp for name, stamp in changed.items() if name != keys[1]}
+    assert {name: stamp for name, stamp in changed.items() if name != keys[1]} == {keys[0]: first[keys[0]]}
     assert changed.get(keys[1]) != first[keys[1]]
 
 
@@ -289,7 +294,8 @@ def test_failure_is_stored_until_cleared(store: Store, location: StoreLocation) 
 
 
 def test_digests_are_shared_by_all_writers(store: Store, location: StoreLocation) -> None:
-    one, two = store.digests(), store.digests()
+    one = store.digests()
+    two = store.digests()
     one["mnist"], two["digits"] = "aa", "bb"
     del two["mnist"]
     two["photos"] = "cc"
@@ -299,7 +305,8 @@ def test_digests_are_shared_by_all_writers(store: Store, location: StoreLocation
 def test_folders_are_created_inside_the_store(store: Store) -> None:
     path = store.folder("runs", "one")
     assert path.is_dir()
-    assert (path.name, path.parent.name) == ("one", "runs")
+    assert path.name == "one"
+    assert path.parent.name == "runs"
     for parts in ((), ("",), (".",), ("..",), ("a/b",), ("runs", ""), ("runs", "a\0b"), ("runs", "..")):
         with pytest.raises(StoreError, match="is not a valid name of a folder in the store"):
             store.folder(*parts)
@@ -339,4 +346,5 @@ def test_unreadable_marker_stops_and_is_left_unchanged(store: Store, location: S
         before = location.names("")
         with pytest.raises(StoreError, match=r"engram-store.json cannot be read"):
             open_store(location.location)
-        assert (before, text) == (location.names(""), location.get("engram-store.json"))
+        assert before == location.names("")
+        assert text == location.get("engram-store.json")

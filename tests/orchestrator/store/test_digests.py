@@ -22,14 +22,16 @@ def test_digest_is_remembered_and_removed(path: Path) -> None:
     digests = open_digests(path)
     digests["mnist"], digests["digits"] = "aa", "bb"
     del digests["mnist"]
-    assert (dict(digests), len(digests)) == ({"digits": "bb"}, 1)
+    assert dict(digests) == {"digits": "bb"}
+    assert len(digests) == 1
     assert dict(open_digests(path)) == {"digits": "bb"}
     with pytest.raises(KeyError):
         del digests["mnist"]
 
 
 def test_concurrently_added_digests_are_kept(path: Path) -> None:
-    one, two = open_digests(path), open_digests(path)
+    one = open_digests(path)
+    two = open_digests(path)
     one["a"] = "1"
     two["b"] = "2"
     assert {"a": "1", "b": "2"} == dict(two) == dict(open_digests(path))
@@ -62,5 +64,6 @@ def test_invalid_digest_file_counts_as_empty(path: Path) -> None:
 def test_unwritable_digest_is_known_to_this_process(tmp_path: Path) -> None:
     digests = Digests(tmp_path / "gone" / "digests.json", tmp_path)
     digests["mnist"] = "aa"
-    assert (dict(digests), list(tmp_path.iterdir())) == ({"mnist": "aa"}, [])
+    assert dict(digests) == {"mnist": "aa"}
+    assert list(tmp_path.iterdir()) == []
     assert dict(Digests(tmp_path / "gone" / "digests.json", tmp_path)) == {}

@@ -40,7 +40,8 @@ COLUMNS = {
     "time": pa.array([1, None, 2, 3], pa.timestamp("us")),
     "decimal": pa.array([1, None, 2, 3]).cast(pa.decimal128(20)),
 }
-STATE_KEY, OTHER = "ab" * 32, "cd" * 32
+STATE_KEY = "ab" * 32
+OTHER = "cd" * 32
 
 
 @pytest.mark.parametrize("key", ["0123abcd", "f" * 64, "9" * 128])
@@ -54,7 +55,7 @@ def test_valid_key_is_returned_unchanged(key: str) -> None:
 def test_invalid_key_is_refused(key: str) -> None:
     with pytest.raises(StoreError) as caught:
         valid_key(key)
-    assert f"{key!r} is not a key: keys are 8 or more hexadecimal digits" == str(caught.value)
+    assert str(caught.value) == f"{key!r} is not a key: keys are 8 or more hexadecimal digits"
 
 
 def seal_table(table: pa.Table = TABLE, **record: object) -> bytes:
@@ -102,7 +103,8 @@ def test_every_truncation_and_extension_is_detected() -> None:
 
 
 def test_zeroed_part_is_detected() -> None:
-    data, generator = seal_table(), random.Random(1)
+    data = seal_table()
+    generator = random.Random(1)
     for _ in range(500):
         start = generator.randrange(len(data) - 8)
         end = start + generator.randrange(1, 64)
@@ -277,7 +279,7 @@ def test_changed_cut_or_misplaced_state_is_detected() -> None:
 def test_damaged_state_is_removed_and_reported() -> None:
     store = Removing()
     error = entry.remove_damaged_state(store, STATE_KEY, ValueError("its bytes are odd"))  # type: ignore[arg-type]
-    assert f"state {STATE_KEY} was damaged: its bytes are odd; it was removed" == str(error)
+    assert str(error) == f"state {STATE_KEY} was damaged: its bytes are odd; it was removed"
     assert store.removed == [STATE_KEY]
 
 

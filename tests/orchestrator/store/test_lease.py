@@ -92,7 +92,8 @@ def test_lease_is_held_until_released(tmp_path: Path) -> None:
     with acquire_one(folder) as lease:
         current_holder = holder(folder)
         assert current_holder
-        assert (socket.gethostname(), os.getpid()) == (current_holder.host, current_holder.pid)
+        assert socket.gethostname() == current_holder.host
+        assert os.getpid() == current_holder.pid
         assert not lease.lost
     assert holder(folder) is None
     lease.release()
@@ -270,8 +271,8 @@ def test_drivers_are_listed_without_reading_finished_runs(tmp_path: Path) -> Non
     dead.kill()
     dead.communicate()
     with acquire_one(tmp_path / "alive") as lease:
-        assert [("alive", lease.since)] == [
-            (run, current_holder.since) for run, current_holder in living_drivers(tmp_path)
+        assert [(run, current_holder.since) for run, current_holder in living_drivers(tmp_path)] == [
+            ("alive", lease.since)
         ]
         names = {path.name for path in (tmp_path / DRIVERS).iterdir()} - {CLOCK}
         assert len(names) == 1  # the files of the dead driver are gone
@@ -303,7 +304,8 @@ def test_lost_lease_is_left_to_its_new_holder(run: Path) -> None:
         with acquire_one(run) as second_lease:
             lease.renew()
             assert lease.lost
-            assert ("run", os.getpid()) == (lease.lost[0], lease.lost[1].pid)
+            assert lease.lost[0] == "run"
+            assert lease.lost[1].pid == os.getpid()
             lease.release()
             assert not second_lease.lost
             assert holder(run)

@@ -95,7 +95,8 @@ def test_repeated_write_of_a_result_is_harmless(store: LocalStore) -> None:
     before = path.stat()
     chunked = pa.concat_tables([table("a").slice(0, 3), table("a").slice(3)])
     assert store.write(key("a"), chunked, {"another": "record"}) == WriteEffect.SAME
-    assert (before.st_ino, before.st_mtime_ns) == (path.stat().st_ino, path.stat().st_mtime_ns)
+    assert before.st_ino == path.stat().st_ino
+    assert before.st_mtime_ns == path.stat().st_mtime_ns
     assert files_in(store, "conflicts") == []
 
 
@@ -181,8 +182,8 @@ def test_unreadable_result_is_kept_and_not_damaged(store: LocalStore, monkeypatc
     for read_method in (store.read, store.record):
         with pytest.raises(Unreadable, match=f"cannot read {path}: Permission denied"):
             read_method(key("a"))
-    assert [(key("a"), f"cannot read {path}: Permission denied")] == [
-        (name, str(error)) for name, error in store.verify([key("a")])
+    assert [(name, str(error)) for name, error in store.verify([key("a")])] == [
+        (key("a"), f"cannot read {path}: Permission denied")
     ]
     with pytest.raises(Unwritable, match=rf"cannot write {path}: Permission denied \(EACCES\)"):
         store.write(key("a"), table("a"), {})
@@ -215,7 +216,8 @@ def test_unreadable_result_list_is_an_error(store: LocalStore, monkeypatch: pyte
 
 
 def test_concurrent_repair_never_quarantines_sound_results(store: LocalStore) -> None:
-    rounds, sides = 30, 4
+    rounds = 30
+    sides = 4
     barrier = threading.Barrier(sides + 1)
     odd = []
 
@@ -239,7 +241,8 @@ def test_concurrent_repair_never_quarantines_sound_results(store: LocalStore) ->
         assert table("a") == store.read(key("a"))
     for thread in threads:
         thread.join()
-    assert ([], rounds) == (odd, len(files_in(store, "quarantine")))
+    assert odd == []
+    assert len(files_in(store, "quarantine")) == rounds
 
 
 def test_late_damage_report_keeps_the_repaired_result(store: LocalStore, tmp_path: Path) -> None:
@@ -262,10 +265,8 @@ def test_run_file_is_quarantined_only_if_unchanged(store: LocalStore) -> None:
     path = Path(store.location, "runs", "one", "ways", "way.json")
     path.write_bytes(b"mended by another")
     store.set_aside_run_file("one", "way.json", b"odd", "it makes no sense")
-    assert (store.read_run_file("one", "way.json"), files_in(store, "quarantine", ".json")) == (
-        b"mended by another",
-        [],
-    )
+    assert store.read_run_file("one", "way.json") == b"mended by another"
+    assert files_in(store, "quarantine", ".json") == []
     store.set_aside_run_file("one", "way.json", b"mended by another", "it makes no sense")
     assert store.read_run_file("one", "way.json") is None
     assert [quarantined.read_bytes() for quarantined in files_in(store, "quarantine", ".json")] == [

@@ -10,7 +10,8 @@ from orchestrator.store import atomic_write, marker, open_store
 def test_new_store_has_a_marker_with_format(tmp_path: Path) -> None:
     root = tmp_path / "one" / "two"
     marker.open_folder(root, create=True)
-    assert (os.listdir(root), (root / marker.MARKER).read_bytes()) == (["engram-store.json"], b'{"format": 1}\n')
+    assert os.listdir(root) == ["engram-store.json"]
+    assert (root / marker.MARKER).read_bytes() == b'{"format": 1}\n'
     marker.open_folder(root, create=False)
 
 

@@ -44,7 +44,8 @@ def texts(folder: Path) -> dict[str, str]:
 
 
 def test_run_is_visible_elsewhere_and_complete_once_driven(machine: Callable[[str], Mirror]) -> None:
-    here, other_machine = machine("here"), machine("there")
+    here = machine("here")
+    other_machine = machine("there")
     folder = run(here, events__jsonl="1\n", tables_of_summary_of_a__parquet="rows")
     here.push(RUN, last=True)
     other_machine.pull()
@@ -59,11 +60,12 @@ def test_machine_specific_and_unfinished_files_stay(machine: Callable[[str], Mir
     run(here, lease__json="{}", lease__lock="", elsewhere__json="{}", x__unfinished="half")
     (here.home / "runs" / RUN / ".timings.json").write_text("half")
     here.push(RUN, last=True)
-    assert [f"store/runs/{RUN}/plan.json", f"store/runs/{RUN}/run.json"] == s3.names()
+    assert s3.names() == [f"store/runs/{RUN}/plan.json", f"store/runs/{RUN}/run.json"]
 
 
 def test_interrupted_copy_is_not_a_run(machine: Callable[[str], Mirror], s3: Server) -> None:
-    here, other_machine = machine("here"), machine("there")
+    here = machine("here")
+    other_machine = machine("there")
     run(here, events__jsonl="1\n")
     here.push(RUN, last=True)
     s3.delete(f"store/runs/{RUN}/run.json")  # which is put last
@@ -72,7 +74,8 @@ def test_interrupted_copy_is_not_a_run(machine: Callable[[str], Mirror], s3: Ser
 
 
 def test_longer_log_wins_on_both_machines(machine: Callable[[str], Mirror]) -> None:
-    here, other_machine = machine("here"), machine("there")
+    here = machine("here")
+    other_machine = machine("there")
     folder = run(here, events__jsonl="1\n")
     here.push(RUN, last=True)
     other_machine.pull()
@@ -86,7 +89,8 @@ def test_longer_log_wins_on_both_machines(machine: Callable[[str], Mirror]) -> N
 
 
 def test_later_file_replaces_the_earlier_one(machine: Callable[[str], Mirror]) -> None:
-    here, other_machine = machine("here"), machine("there")
+    here = machine("here")
+    other_machine = machine("there")
     folder = run(here, timings__json="first")
     os.utime(folder / "timings.json", (time.time() - 60,) * 2)
     here.push(RUN, last=True)
@@ -104,7 +108,7 @@ def test_removed_parts_are_removed_from_the_copy(machine: Callable[[str], Mirror
     here.push(RUN, last=True)
     (folder / "tables" / "summary" / "a.parquet").unlink()
     here.push(RUN, last=True)
-    assert [f"store/runs/{RUN}/tables/summary/b.parquet"] == s3.names(f"store/runs/{RUN}/tables")
+    assert s3.names(f"store/runs/{RUN}/tables") == [f"store/runs/{RUN}/tables/summary/b.parquet"]
 
 
 def test_only_new_files_are_copied_at_intervals(
@@ -122,11 +126,12 @@ def test_only_new_files_are_copied_at_intervals(
     here.push(RUN)
     assert put == []
     here.push(RUN, last=True)
-    assert [f"runs/{RUN}/events.jsonl"] == put
+    assert put == [f"runs/{RUN}/events.jsonl"]
 
 
 def test_driver_elsewhere_is_known_while_it_lives(machine: Callable[[str], Mirror], s3: Server) -> None:
-    here, other_machine = machine("here"), machine("there")
+    here = machine("here")
+    other_machine = machine("there")
     run(here)
     here.push(RUN, last=True)
     holder = replace(this_process(time.time()), host="other.cluster", boot="another", pid=77)
@@ -136,7 +141,8 @@ def test_driver_elsewhere_is_known_while_it_lives(machine: Callable[[str], Mirro
     folder = other_machine.home / "runs" / RUN
     holder_elsewhere = lease.holder(folder)
     assert holder_elsewhere is not None
-    assert (holder_elsewhere.host, holder_elsewhere.pid) == ("other.cluster", 77)
+    assert holder_elsewhere.host == "other.cluster"
+    assert holder_elsewhere.pid == 77
     with pytest.raises(Held, match=r"other\.cluster"):
         other_machine.claim(RUN)
     s3.delete(claim)
@@ -148,7 +154,8 @@ def test_without_a_server_earlier_files_are_shown(
     machine: Callable[[str], Mirror], s3: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.store.bucket.PATIENCE", 1.0)
-    here, fresh = machine("here"), machine("fresh")
+    here = machine("here")
+    fresh = machine("fresh")
     run(here)
     here.push(RUN, last=True)
     here.pull()

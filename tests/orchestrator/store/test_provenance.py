@@ -14,7 +14,8 @@ import pytest
 
 from orchestrator.store import provenance
 
-COMMIT, OTHER = "a" * 40, "b" * 40
+COMMIT = "a" * 40
+OTHER = "b" * 40
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def test_process_is_named_by_host_and_number() -> None:
-    assert f"{socket.gethostname()}:{os.getpid()}" == provenance.process()
+    assert provenance.process() == f"{socket.gethostname()}:{os.getpid()}"
 
 
 def test_only_installed_versions_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,9 +105,10 @@ def test_device_has_one_name(noted: str | None, has_gpu: bool, expected: str, mo
     monkeypatch.setitem(sys.modules, "torch", torch(has_gpu))
     monkeypatch.setattr(platform, "processor", lambda: "")
     monkeypatch.setattr(platform, "machine", lambda: "a processor")
-    assert {"device": expected, "threads": 7} == provenance.device(noted)
+    assert provenance.device(noted) == {"device": expected, "threads": 7}
 
 
 def test_without_torch_the_noted_device_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    assert [provenance.device(), provenance.device("TPU")] == [{"device": "cpu"}, {"device": "TPU"}]
+    assert provenance.device() == {"device": "cpu"}
+    assert provenance.device("TPU") == {"device": "TPU"}

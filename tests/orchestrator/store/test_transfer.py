@@ -60,9 +60,13 @@ def contents(store: Store) -> dict[str, bytes]:
 def test_copy_is_identical_and_second_copy_does_nothing(origin: Store, target: Store) -> None:
     first = copy_store(origin, target)
     assert contents(origin) == contents(target)
-    assert (12, sum(map(len, contents(origin).values())), []) == (first.copied, first.bytes, first.damaged)
+    assert first.copied == 12
+    assert first.bytes == sum(map(len, contents(origin).values()))
+    assert first.damaged == []
     second = copy_store(origin, target)
-    assert (second.copied, second.present, second.damaged) == (0, 12, [])
+    assert second.copied == 0
+    assert second.present == 12
+    assert second.damaged == []
     assert list(target.verify(target.keys())) == []
     assert "runs/toys-1/lease.json" not in target.files("runs")
 
@@ -70,7 +74,8 @@ def test_copy_is_identical_and_second_copy_does_nothing(origin: Store, target: S
 def test_interrupted_copy_continues(origin: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = open_store(tmp_path / "copy")
     monkeypatch.setattr(transfer, "JOURNEYS", 1)
-    create, created = LocalStore.create_file, list[str]()
+    create = LocalStore.create_file
+    created = list[str]()
 
     def full(store: LocalStore, name: str, data: bytes) -> bool:
         created.append(name)
@@ -95,7 +100,8 @@ def test_damaged_file_is_named_and_not_copied(origin: Store, target: Store, name
     data[len(data) // 2] ^= 1
     origin.replace_file(name, bytes(data))
     done = copy_store(origin, target)
-    assert (11, [name]) == (done.copied, done.damaged)
+    assert done.copied == 11
+    assert done.damaged == [name]
     assert {*contents(origin)} - {name} == {*contents(target)}
 
 
@@ -143,10 +149,11 @@ def test_store_is_copied_to_a_bucket_and_back(engram: Here, s3: Server) -> None:
     assert engram.json("store", "copy", "engram-store", remote)["copies"][0]["copied"] > 0
     engram("store", "copy", remote, "back")
     repeated = engram.json("run", *fields, "--store", "back")
-    assert (run, 0) == (repeated["run"], repeated["jobs"]["done"])
+    assert repeated["run"] == run
+    assert repeated["jobs"]["done"] == 0
     new_run = engram.json("run", "toys", "parts=2", "--address", "none", "--store", "back")["run"]
     assert "engram-store" in engram("store", "sync", "engram-store", "back").stdout
-    assert ("finished", new_run) == tuple(engram.json("status", new_run)[name] for name in ("state", "run"))
+    assert tuple(engram.json("status", new_run)[name] for name in ("state", "run")) == ("finished", new_run)
 
 
 def test_copying_errors_are_one_line(engram: Here) -> None:

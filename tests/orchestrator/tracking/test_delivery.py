@@ -66,8 +66,12 @@ def test_uploader_gets_its_order_and_end_message(store: Store, run: str, answeri
     )
     assert Delivery(TARGET, store, [run], None).finish(never) == ["one was set aside"]
     order = json.loads((store.folder("mlflow") / "order").read_text())
-    assert {"store": store.location, "uri": URI, "experiment": "wards", "runs": [run], "sweep": None} == {
-        name: order[name] for name in ("store", "uri", "experiment", "runs", "sweep")
+    assert {name: order[name] for name in ("store", "uri", "experiment", "runs", "sweep")} == {
+        "store": store.location,
+        "uri": URI,
+        "experiment": "wards",
+        "runs": [run],
+        "sweep": None,
     }
     assert all(Path(path).is_absolute() for path in order["path"])
     assert (store.folder("mlflow") / "word").read_text() == "end\n"
@@ -87,7 +91,7 @@ def test_failed_delivery_names_the_command_to_repeat(
     answering(then)
     (line,) = Delivery(TARGET, store, [run], "toys-sweep").finish(never)
     resume_command = f"engram resume toys-sweep --store {store.location} --mlflow {AT} --experiment wards"
-    assert f"not fully tracked: {problem}; `{resume_command}` delivers the rest" == line
+    assert line == f"not fully tracked: {problem}; `{resume_command}` delivers the rest"
     assert "secret" not in line
 
 
@@ -191,6 +195,6 @@ def test_run_missing_in_the_database_is_not_delivered(store: Store, run: str, tm
 def test_address_belongs_to_this_tracking_store(store: Store, run: str) -> None:
     receive_run(store, run)
     own_delivery = Delivery(TARGET, store, [run], None)
-    assert {run: f"{AT}/#/r"} == addresses(own_delivery, [run, "toys-other"])
+    assert addresses(own_delivery, [run, "toys-other"]) == {run: f"{AT}/#/r"}
     assert addresses(Delivery(Target("http://other:5000", "wards"), store, [run], None), [run]) == {}
     assert addresses(None, [run]) == {}

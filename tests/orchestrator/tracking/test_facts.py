@@ -68,7 +68,9 @@ IDLE = [*started(30, stored_count=10), event_at(31, "finished", jobs={})]
 def test_points_come_every_five_seconds_and_at_ends(tmp_path: Path) -> None:
     log = progress_log(tmp_path, FIRST + SECOND)
     assert counts(log.points) == [(0, 0, 0), (1, 5, 5), (2, 9, 8), (3, 20, 8), (4, 26, 10)]
-    assert (log.state, log.began, log.ended) == ("finished", ZERO, ZERO + 27)
+    assert log.state == "finished"
+    assert log.began == ZERO
+    assert log.ended == ZERO + 27
     assert log.points[1].models_per_minute == 60.0
     assert log.points[0].models_per_minute is None
 
@@ -91,7 +93,8 @@ def test_log_read_in_pieces_gives_equal_points(tmp_path: Path) -> None:
 
 
 def test_start_without_work_adds_no_point(tmp_path: Path) -> None:
-    busy, idle = progress_log(tmp_path, FIRST + SECOND), progress_log(tmp_path, FIRST + SECOND + IDLE + IDLE)
+    busy = progress_log(tmp_path, FIRST + SECOND)
+    idle = progress_log(tmp_path, FIRST + SECOND + IDLE + IDLE)
     assert busy.points == idle.points
     assert busy.ended == idle.ended
 
@@ -123,7 +126,8 @@ def test_cells_share_one_log_without_repetitions(tmp_path: Path) -> None:
     merged_log = ProgressLog(MergedLog([first, second], event_at(0, "")["time"]))
     merged_log.read()
     assert counts(merged_log.points) == [(0, 0, 3), (1, 7, 5), (2, 9, 6)]
-    assert (merged_log.began, merged_log.ended) == (ZERO, ZERO + 9.1)
+    assert merged_log.began == ZERO
+    assert merged_log.ended == ZERO + 9.1
 
 
 def test_events_that_may_be_preceded_are_awaited(tmp_path: Path) -> None:
@@ -174,7 +178,7 @@ def test_data_sets_are_named_once_without_path(tmp_path: Path) -> None:
     inputs = facts.inputs(about)
     assert [Input("parquet:7", "a" * 64, "question.data, probe")] == inputs
     assert "/home" not in inputs[0].source + str(facts.params(about))
-    assert f"parquet:7@{'a' * 64}" == facts.params(about)["question.data"]
+    assert facts.params(about)["question.data"] == f"parquet:7@{'a' * 64}"
 
 
 def test_exported_table_has_no_schema_metadata() -> None:
@@ -196,13 +200,13 @@ def test_link_opens_the_runs_and_hides_passwords() -> None:
     )
     run_list_url = "http://h:1/#/experiments/3/runs?workflowType=machine_learning"
     assert run_list_url == run_list("http://h:1", "3")
-    assert f"{run_list_url}&viewStateShareKey=engram-answers" == run_list("http://h:1", "3", with_answers=True)
+    assert run_list("http://h:1", "3", with_answers=True) == f"{run_list_url}&viewStateShareKey=engram-answers"
     assert Target("postgresql://ann:secret@db/x").address("1", "2") == "postgresql://db/x"
 
 
 def test_relative_tracking_store_is_in_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert f"sqlite:///{tmp_path}/a.db" == absolute_uri("sqlite:///a.db")
+    assert absolute_uri("sqlite:///a.db") == f"sqlite:///{tmp_path}/a.db"
     assert absolute_uri("sqlite:////a.db") == "sqlite:////a.db"
     assert (tmp_path / "mlruns").as_uri() == absolute_uri("./mlruns")
     assert absolute_uri("http://h:1") == "http://h:1"

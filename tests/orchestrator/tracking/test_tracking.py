@@ -89,11 +89,9 @@ def test_killed_and_resumed_run_is_tracked_once(tmp_path: Path, copy_database: D
     engram.fresh = False
     for _ in range(5):
         report = engram.json("resume", name, "--address", "none")
-    assert ("finished", 81, f"sqlite:///{engram.folder}/engram-store/mlflow/mlflow.db") == (
-        report["state"],
-        report["jobs"]["stored"],
-        report["mlflow"],
-    )
+    assert report["state"] == "finished"
+    assert report["jobs"]["stored"] == 81
+    assert report["mlflow"] == f"sqlite:///{engram.folder}/engram-store/mlflow/mlflow.db"
     run = only_run(mlflow, "FINISHED")
     assert alive.info.run_id == run.info.run_id
     for metric in PROGRESS[:2]:
@@ -108,8 +106,8 @@ def test_killed_and_resumed_run_is_tracked_once(tmp_path: Path, copy_database: D
     artifact_location = mlflow.get_experiment_by_name("engram").artifact_location
     assert (engram.folder / "engram-store" / "mlflow" / "artifacts").as_uri() == artifact_location
     toys = {"began.log", "computed.log", "go"}
-    assert {"engram-store", "tasks.py"} == set(os.listdir(engram.folder)) - toys
-    assert {"mlflow.db", "artifacts", "id", "lock"} == set(os.listdir(engram.folder / "engram-store" / "mlflow"))
+    assert set(os.listdir(engram.folder)) - toys == {"engram-store", "tasks.py"}
+    assert set(os.listdir(engram.folder / "engram-store" / "mlflow")) == {"mlflow.db", "artifacts", "id", "lock"}
 
 
 @pytest.fixture(scope="module")
@@ -126,11 +124,11 @@ def test_sweep_has_a_parent_and_a_child_each(swept: tuple[Shell, dict[str, Any]]
     engram, report = swept
     runs = {name_of(run): run for run in tracked(database(engram))}
     names = [cell["run"] for cell in report["cells"]]
-    assert {report["run"], *names} == set(runs)
+    assert set(runs) == {report["run"], *names}
     parent = runs[report["run"]]
     assert "mlflow.parentRunId" not in parent.data.tags
     assert parent.data.tags["engram.kind"] == "sweep"
-    assert {parent.info.run_id} == {runs[name].data.tags["mlflow.parentRunId"] for name in names}
+    assert {runs[name].data.tags["mlflow.parentRunId"] for name in names} == {parent.info.run_id}
     assert [runs[name].data.params["question.training.learning_rate"] for name in names] == ["0.001", "0.003"]
     assert "question.training.learning_rate" not in parent.data.params
     settings = "question.canaries=1, question.training.epochs=1"
@@ -139,28 +137,32 @@ def test_sweep_has_a_parent_and_a_child_each(swept: tuple[Shell, dict[str, Any]]
     assert [runs[name].info.run_name for name in names] == [f"{swept_field}=0.001", f"{swept_field}=0.003"]
     assert re.fullmatch(r"2 \w+|1 \w+, 1 \w+", parent.data.tags["engram.answer"])
     assert report["jobs"]["planned"] == parent.data.metrics["system/jobs done"]
-    assert {"FINISHED"} == {run.info.status for run in runs.values()}
+    assert {run.info.status for run in runs.values()} == {"FINISHED"}
 
 
 @pytest.mark.slow
 def test_effect_is_a_metric_and_tables_are_complete(swept: tuple[Shell, dict[str, Any]], tmp_path: Path) -> None:
     engram, report = swept
-    mlflow, name = database(engram), report["cells"][0]["run"]
+    mlflow = database(engram)
+    name = report["cells"][0]["run"]
     (run,) = [run for run in tracked(mlflow) if name_of(run) == name]
     engram("results", name, "summary", "--out", str(tmp_path / "summary.parquet"))
     table = pq.read_table(tmp_path / "summary.parquet")
     rows = table.to_pylist()
-    metric, setting = "M_w effect", '{"images": "probe"}'
+    metric = "M_w effect"
+    setting = '{"images": "probe"}'
     row = next(row for row in rows if (row["metric"], row["setting"]) == (metric, setting))
     present_columns = {name for name, column in facts.COLUMNS.items() if row[column] is not None}
     assert row["estimate"] == run.data.metrics["effect"]
     assert run.data.tags["engram.effect"] == "M_w effect (images=probe), nats"
     logged = tracked(mlflow)
     cells = [run for run in logged if "mlflow.parentRunId" in run.data.tags]
-    assert {"effect"} == {next(iter(cell.data.metrics)) for cell in cells}  # on which a comparison opens
+    # on which a comparison opens
+    assert {next(iter(cell.data.metrics)) for cell in cells} == {"effect"}
     curves = {f"learning/{name}" for name in ("train_loss", "validation_loss", "validation_accuracy")}
-    assert {*PROGRESS, *present_columns, *curves} == set(run.data.metrics)
-    assert {1} == {step for curve in curves for step in steps(mlflow, run, curve)}  # one epoch
+    assert set(run.data.metrics) == {*PROGRESS, *present_columns, *curves}
+    # one epoch
+    assert {step for curve in curves for step in steps(mlflow, run, curve)} == {1}
     tags = run.data.tags
     measured = [row for row in rows if tags["engram.measured"].startswith(row["metric"])]  # the answer's metric
     assert any(tags["engram.estimate"].startswith(rounding.format_row_value(row, "estimate")) for row in measured)
@@ -183,9 +185,10 @@ def test_data_sets_of_a_run_are_inputs(swept: tuple[Shell, dict[str, Any]]) -> N
     runs = {name_of(run): run for run in tracked(database(engram))}
     for name in (report["run"], report["cells"][0]["run"]):
         inputs_by_name = {entry.dataset.name: entry for entry in runs[name].inputs.dataset_inputs}
-        assert {"digits", "photos"} == set(inputs_by_name)
+        assert set(inputs_by_name) == {"digits", "photos"}
         digest = json.loads(inputs_by_name["digits"].dataset.source)["digest"]
-        assert (digest[:32], 64) == (inputs_by_name["digits"].dataset.digest, len(digest))
+        assert inputs_by_name["digits"].dataset.digest == digest[:32]
+        assert len(digest) == 64
         assert [(tag.key, tag.value) for tag in inputs_by_name["digits"].tags] == [
             ("mlflow.data.context", "question.data")
         ]
@@ -206,7 +209,7 @@ def test_resume_delivers_new_page_without_images(
     mlflow = database(engram)
     (run,) = [run for run in tracked(mlflow) if name_of(run) == name]
     top = {artifact.path for artifact in mlflow.list_artifacts(run.info.run_id)}
-    assert {"report.html", "figures", "tables"} == top
+    assert top == {"report.html", "figures", "tables"}
     assert [artifact.path for artifact in mlflow.list_artifacts(run.info.run_id, "figures")] == ["figures/effect.svg"]
     everything = (engram.folder / "engram-store" / "mlflow" / "artifacts").rglob("*")
     assert not [path for path in everything if path.is_file() and b"secret" in path.read_bytes()]
@@ -295,11 +298,9 @@ def test_lost_server_delays_no_job(tmp_path: Path, server: MlflowServer, fault: 
     report = engram.json("resume", log.parent.name, "--address", "none")
     mlflow = client(server.url)
     (tracked_run,) = tracked(mlflow, name)
-    assert (
-        tracked_run.info.status,
-        tracked_run.data.metrics["system/jobs done"],
-        tracked_run.data.metrics["effect"],
-    ) == ("FINISHED", 25.0, 276.0)
+    assert tracked_run.info.status == "FINISHED"
+    assert tracked_run.data.metrics["system/jobs done"] == 25.0
+    assert tracked_run.data.metrics["effect"] == 276.0
     assert list(range(len(steps(mlflow, tracked_run, PROGRESS[0])))) == steps(mlflow, tracked_run, PROGRESS[0])
     assert sorted(artifact.path for artifact in mlflow.list_artifacts(tracked_run.info.run_id, "tables")) == [
         "tables/summary.json",

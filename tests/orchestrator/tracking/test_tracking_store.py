@@ -112,13 +112,14 @@ def test_replaced_database_is_kept_and_its_runs_owed(tmp_path: Path) -> None:
         path.write_text(f"old {count}")
         (tmp_path / "mlflow.db-journal").touch()
         kept_file = database.set_aside(path, ["b", "a"][:count])
-        assert (f"mlflow.db.unusable-{count}", f"old {count}") == (kept_file.name, kept_file.read_text())
+        assert kept_file.name == f"mlflow.db.unusable-{count}"
+        assert kept_file.read_text() == f"old {count}"
         assert (tmp_path / f"{kept_file.name}-journal").exists()
     assert not path.exists()
     assert database.owed_runs(path) == ["a", "b"]
     database.record_owed_runs(path, [])
     assert database.owed_runs(path) == []
-    assert {"mlflow.db.unusable-1", "mlflow.db.unusable-2"} == {entry.split("-j")[0] for entry in os.listdir(tmp_path)}
+    assert {entry.split("-j")[0] for entry in os.listdir(tmp_path)} == {"mlflow.db.unusable-1", "mlflow.db.unusable-2"}
 
 
 def test_delivery_requires_the_run_in_the_database(tmp_path: Path, copy_database: DatabaseCopier) -> None:
@@ -157,12 +158,14 @@ def limit_file_size() -> None:
 @pytest.mark.slow
 def test_runs_of_a_damaged_database_are_delivered_again(tmp_path: Path, copy_database: DatabaseCopier) -> None:
     tracked_store = TrackedStore(tmp_path, copy_database)
-    path, engram = tracked_store.path, shell(tmp_path)
+    path = tracked_store.path
+    engram = shell(tmp_path)
     reports = [tracked_store.run("--preset", "few", *more) for more in ((), ("--sweep", "label=a,b"))]
     assert list(map(tracked_store.deliver, reports)) == ["", ""]
-    first, swept = reports[0]["run"], reports[1]
+    first = reports[0]["run"]
+    swept = reports[1]
     cells = {cell["run"] for cell in swept["cells"]}
-    assert {first, swept["run"], *cells} == set(runs_in_database(path))
+    assert set(runs_in_database(path)) == {first, swept["run"], *cells}
     os.truncate(path, 400_000)
     assert "engram resume" in engram("ui", code=1).stderr
     command = [sys.executable, "-m", "orchestrator", "resume", first, "--address", "none"]
@@ -170,13 +173,13 @@ def test_runs_of_a_damaged_database_are_delivered_again(tmp_path: Path, copy_dat
         command, env=engram.env, cwd=tmp_path, preexec_fn=limit_file_size, capture_output=True, text=True, check=True
     )
     assert "not fully tracked" in full.stderr
-    assert {"mlflow.db.unusable-1", "owed.json", "artifacts", "id", "lock"} == set(os.listdir(path.parent))
+    assert set(os.listdir(path.parent)) == {"mlflow.db.unusable-1", "owed.json", "artifacts", "id", "lock"}
     engram("resume", first, "--address", "none")
     runs = runs_in_database(path)
     parent = runs[swept["run"]][0]
-    assert {first: None, swept["run"]: None, **dict.fromkeys(cells, parent)} == {n: run[2] for n, run in runs.items()}
-    assert {"FINISHED"} == {status for _, status, _ in runs.values()}
-    assert {"mlflow.db", "mlflow.db.unusable-1", "artifacts", "id", "lock"} == set(os.listdir(path.parent))
+    assert {n: run[2] for n, run in runs.items()} == {first: None, swept["run"]: None, **dict.fromkeys(cells, parent)}
+    assert {status for _, status, _ in runs.values()} == {"FINISHED"}
+    assert set(os.listdir(path.parent)) == {"mlflow.db", "mlflow.db.unusable-1", "artifacts", "id", "lock"}
 
 
 @pytest.mark.slow

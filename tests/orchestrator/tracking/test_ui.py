@@ -82,11 +82,11 @@ def test_link_works_only_locally_until_the_end(tracked_shell: Shell, tmp_path: P
     port = int(url.split(":")[2].partition("/")[0])
     assert port > first
     answers = "workflowType=machine_learning&viewStateShareKey=engram-answers"
-    assert f"http://127.0.0.1:{port}/#/experiments/1/runs?{answers}" == url
+    assert url == f"http://127.0.0.1:{port}/#/experiments/1/runs?{answers}"
     with urllib.request.urlopen(url, timeout=HANGING) as answer:
         assert b"MLflow" in answer.read()
-    assert {"0100007F"} == listening(port)
-    assert {"0100007F"} == listening(int(live.split(":")[2].strip("/")))
+    assert listening(port) == {"0100007F"}
+    assert listening(int(live.split(":")[2].strip("/"))) == {"0100007F"}
     with urllib.request.urlopen(
         live, timeout=HANGING
     ) as answer:  # the newest run, with a link to its page on this MLflow server
@@ -156,4 +156,4 @@ def test_remote_server_only_has_its_link_printed(tmp_path: Path) -> None:
     open_store(str(tmp_path / "engram-store"))
     engram = Here(tmp_path)
     away = f"http://127.0.0.1:{free_port()}"
-    assert {"url": f"{away}/#/experiments?workflowType=machine_learning"} == engram.json("ui", "--mlflow", away)
+    assert engram.json("ui", "--mlflow", away) == {"url": f"{away}/#/experiments?workflowType=machine_learning"}

@@ -37,7 +37,8 @@ class DriverStub:
     """A driver whose run has ended, or that has died, as the uploader sees it."""
 
     def __init__(self, dead: bool = False) -> None:
-        self.ended, self.dead = not dead, dead
+        self.ended = not dead
+        self.dead = dead
         self.signs = 0
 
     def wait(self, seconds: float) -> None:
@@ -93,7 +94,9 @@ def test_delivered_run_has_numbers_tables_and_state(tracked_store: TrackedStore)
     assert not is_delivered(tracked_store.journal(report), tracked_store.store, tracked_store.target)
     assert tracked_store.deliver(report) == ""
     (run,) = tracked(tracked_store.mlflow)
-    assert (report["run"], "toys, few", "FINISHED") == (name_of(run), run.info.run_name, run.info.status)
+    assert name_of(run) == report["run"]
+    assert run.info.run_name == "toys, few"
+    assert run.info.status == "FINISHED"
     assert {"effect": 15.0, DONE: 7.0}.items() <= run.data.metrics.items()
     assert {"audit": "toys", "preset": "few", "parts": "6"}.items() <= run.data.params.items()
     assert {"engram.kind": "cell", "engram.state": "finished"}.items() <= run.data.tags.items()
@@ -147,7 +150,8 @@ def test_changed_summary_is_a_later_step(tracked_store: TrackedStore) -> None:
     report = tracked_store.run("parts=3", "trouble=raise", "at=1", f"folder={tracked_store.engram.folder}", code=3)
     assert tracked_store.deliver(report) == ""
     (run,) = tracked(tracked_store.mlflow)
-    assert (run.info.status, run.data.metrics["system/jobs failed"]) == ("FAILED", 1.0)
+    assert run.info.status == "FAILED"
+    assert run.data.metrics["system/jobs failed"] == 1.0
     (tracked_store.engram.folder / "mended").touch()
     tracked_store.engram(
         "resume", "--address", "none", "--mlflow", "off", "--no-report", "--store", tracked_store.store.location
@@ -155,7 +159,9 @@ def test_changed_summary_is_a_later_step(tracked_store: TrackedStore) -> None:
     assert not is_delivered(tracked_store.journal(report), tracked_store.store, tracked_store.target)
     assert tracked_store.deliver(report) == ""
     (run,) = tracked(tracked_store.mlflow)
-    assert (run.info.status, run.data.metrics["effect"], run.data.metrics[DONE]) == ("FINISHED", 3.0, 4.0)
+    assert run.info.status == "FINISHED"
+    assert run.data.metrics["effect"] == 3.0
+    assert run.data.metrics[DONE] == 4.0
 
 
 def test_run_of_a_dead_driver_is_marked_killed(tracked_store: TrackedStore) -> None:
@@ -164,7 +170,8 @@ def test_run_of_a_dead_driver_is_marked_killed(tracked_store: TrackedStore) -> N
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]))  # an unfinished log
     assert tracked_store.deliver(report, dead=True) == ""
     (run,) = tracked(tracked_store.mlflow)
-    assert (run.info.status, run.data.tags["engram.state"]) == ("KILLED", "interrupted")
+    assert run.info.status == "KILLED"
+    assert run.data.tags["engram.state"] == "interrupted"
     assert tracked_store.mlflow.list_artifacts(run.info.run_id) == []
     assert not is_delivered(tracked_store.journal(report), tracked_store.store, tracked_store.target)
 
@@ -190,10 +197,8 @@ def test_sweep_is_the_parent_of_its_cells(tracked_store: TrackedStore) -> None:
     assert tracked_store.deliver(report) == ""
     runs = {name_of(run): run for run in tracked(tracked_store.mlflow)}
     parent = runs.pop(report["run"])
-    assert ("toys, few, sweep of label", {"label=a", "label=b"}) == (
-        parent.info.run_name,
-        {run.info.run_name for run in runs.values()},
-    )
+    assert parent.info.run_name == "toys, few, sweep of label"
+    assert {run.info.run_name for run in runs.values()} == {"label=a", "label=b"}
     table = json.loads(
         Path(tracked_store.mlflow.download_artifacts(parent.info.run_id, "tables/cells.json")).read_text()
     )
@@ -201,10 +206,10 @@ def test_sweep_is_the_parent_of_its_cells(tracked_store: TrackedStore) -> None:
     assert [(row["label"], row["estimate"]) for row in rows] == [("a", 15.0), ("b", 15.0)]
     assert [cell["run"] for cell in report["cells"]] == [row["run"] for row in rows]
     assert {cell["run"] for cell in report["cells"]} == set(runs)
-    assert {parent.info.run_id} == {run.data.tags["mlflow.parentRunId"] for run in runs.values()}
-    assert {"FINISHED"} == {run.info.status for run in (parent, *runs.values())}
+    assert {run.data.tags["mlflow.parentRunId"] for run in runs.values()} == {parent.info.run_id}
+    assert {run.info.status for run in (parent, *runs.values())} == {"FINISHED"}
     assert (parent.data.tags["engram.kind"], "label" in parent.data.params) == ("sweep", False)
-    assert {"a", "b"} == {run.data.params["label"] for run in runs.values()}
+    assert {run.data.params["label"] for run in runs.values()} == {"a", "b"}
 
 
 def test_deleted_experiment_gives_advice_in_one_line(tracked_store: TrackedStore) -> None:
@@ -238,7 +243,8 @@ def close_databases() -> None:
 def test_runs_of_a_damaged_database_are_delivered_later(
     tracked_store: TrackedStore, migrated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, sweep = tracked_store.run("--preset", "few"), tracked_store.run("--preset", "few", "--sweep", "label=a,b")
+    first = tracked_store.run("--preset", "few")
+    sweep = tracked_store.run("--preset", "few", "--sweep", "label=a,b")
     gone = tracked_store.run("--preset", "few", "first=3")
     for report in (first, sweep, gone):
         assert tracked_store.deliver(report) == ""
@@ -248,15 +254,16 @@ def test_runs_of_a_damaged_database_are_delivered_later(
     fresh = tracked_store.run("--preset", "few", "first=1")
     monkeypatch.setattr("orchestrator.tracking.server._fill", lambda draft: shutil.copy(migrated, draft))
     close_databases()
-    uploader, driver = tracked_store.uploader(fresh), DriverStub()
+    uploader = tracked_store.uploader(fresh)
+    driver = DriverStub()
     with file_lock(tracked_store.journal(first).folder / "mlflow.lock"):  # another process works on it
         assert follow(uploader, driver, driver.sign) == ""  # type: ignore[arg-type]
     assert "it was renamed mlflow.db.unusable-1" in uploader.notice
     cells = {cell["run"] for cell in sweep["cells"]}
-    assert {fresh["run"], sweep["run"], *cells} == tracked_store.names()
+    assert tracked_store.names() == {fresh["run"], sweep["run"], *cells}
     assert [first["run"]] == database.owed_runs(tracked_store.path)
     assert tracked_store.deliver(fresh) == ""
-    assert {first["run"], fresh["run"], sweep["run"], *cells} == tracked_store.names()
+    assert tracked_store.names() == {first["run"], fresh["run"], sweep["run"], *cells}
     assert database.owed_runs(tracked_store.path) == []
     assert is_delivered(tracked_store.journal(first), tracked_store.store, tracked_store.target)
 

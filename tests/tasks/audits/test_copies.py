@@ -52,7 +52,8 @@ from tests.support.settings import with_settings
 from tests.tasks.audits.text.made_up import configure
 from tests.tasks.audits.unique_feature import made_up
 
-COUNT, COPY_COUNT = 60, 5
+COUNT = 60
+COPY_COUNT = 5
 
 
 def noise(number: int) -> Image.Image:
@@ -294,7 +295,8 @@ def test_copies_of_texts_are_compared_once(tmp_path: Path) -> None:
     compared = given_question(other_texts(tmp_path, COPY_COUNT))
     assert isinstance(compared, ComparedTexts)
     texts, comparison_texts = both_sets(compared)
-    assert (len(texts), len(comparison_texts)) == (COUNT - COPY_COUNT + 1, COUNT)
+    assert len(texts) == COUNT - COPY_COUNT + 1
+    assert len(comparison_texts) == COUNT
 
 
 def test_copies_of_a_question_are_scored_once(tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ def settings(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Path, declared type and value of each field that should affect the plan, including groups and alternatives."""
     kind: Any = type(config)
     for field in dataclasses.fields(config):
-        path, field_value = f"{prefix}{field.name}", getattr(config, field.name)
+        path = f"{prefix}{field.name}"
+        field_value = getattr(config, field.name)
         if field.metadata.get(ANSWER_ONLY):
             continue
         if parts(field_value) is not None:

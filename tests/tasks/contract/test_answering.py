@@ -136,9 +136,11 @@ def test_not_assessable_repeats_the_verdict_without_a_line() -> None:
     explained = replace(silent, explain=lambda _config, evidence: f"{evidence.share:g} of 1.")
     verdict = explained.verdict(Config(), summary(-1.0))
     (finding,) = explained.certificate(Config(), summary(-1.0), verdict).findings
-    assert (finding.sentence, finding.line) == (verdict.sentence, None)
+    assert finding.sentence == verdict.sentence
+    assert finding.line is None
     (other_finding,) = explained.certificate(Config(), summary(0.2), explained.verdict(Config(), summary(0.2))).findings
-    assert (other_finding.sentence, other_finding.line) == ("0.2 of 1.", line(Config(), Evidence(0.2)))
+    assert other_finding.sentence == "0.2 of 1."
+    assert other_finding.line == line(Config(), Evidence(0.2))
 
 
 @pytest.mark.parametrize("share", [0.7, 0.2, None])
@@ -159,7 +161,8 @@ def test_audit_may_define_findings_and_rules() -> None:
     )
     for share, error in ((0.7, "The error."), (None, "")):
         page = several.certificate(Config(), summary(share), several.verdict(Config(), summary(share)))
-        assert (page.rule, page.error) == ("The rule.", error)
+        assert page.rule == "The rule."
+        assert page.error == error
         assert page.findings[1:] == (() if share is None else (Finding("label", "0.7"),))
 
 
@@ -174,7 +177,8 @@ def test_missing_parts_are_left_out() -> None:
         rows=ANSWERING.rows,
     )
     verdict = bare.verdict(Config(is_null=True), summary(0.2))
-    assert (verdict.sentence, verdict.published) == ("Undecided: the share is 0.2.", "")
+    assert verdict.sentence == "Undecided: the share is 0.2."
+    assert verdict.published == ""
     (finding,) = bare.certificate(Config(is_null=True), summary(0.2), verdict).findings
     assert finding == Finding("undecided", "Undecided: the share is 0.2.")
 

@@ -32,15 +32,19 @@ ROWS = pa.Table.from_pylist(
 def test_certificate_contains_verdict_and_first_row() -> None:
     certificate = audit().certify("Is it kept?", None, ROWS)
     assert certificate is not None
-    assert ("Is it kept?", "Not all.", STEPS["accused"]) == (certificate.asked, certificate.beyond, certificate.steps)
+    assert certificate.asked == "Is it kept?"
+    assert certificate.beyond == "Not all."
+    assert certificate.steps == STEPS["accused"]
     assert certificate.rule == "Memorised: the interval is above 0, as for 1 in 40."
     (finding,) = certificate.findings
     assert finding.answer == "memorised"
     assert finding.sentence.startswith("Memorised: 0.3.")
     assert finding.line is not None
-    assert (
-        finding.line.what, finding.line.estimate, finding.line.low, finding.line.high, finding.line.null,
-    ) == ("second", 0.3, 0.1, 0.5, 0.0)  # fmt: skip
+    assert finding.line.what == "second"
+    assert finding.line.estimate == 0.3
+    assert finding.line.low == 0.1
+    assert finding.line.high == 0.5
+    assert finding.line.null == 0.0
 
 
 def test_audit_without_verdict_has_no_certificate() -> None:

@@ -15,7 +15,8 @@ from tests.tasks.contract.test_looks import summary_of_pairs
     [("analysis", "The analysis is bound, too"), ("draw", "Analysis not bound"), ("", "")],
 )
 def test_answers_report_content_of_commitment(binding: Binding, sentence: str) -> None:
-    summary, circumstances = summary_of_pairs(0.0, 0.03, 12, 1.0), Circumstances(binding)
+    summary = summary_of_pairs(0.0, 0.03, 12, 1.0)
+    circumstances = Circumstances(binding)
     verdict = AUDIT.answer(UniqueFeature(), summary, circumstances)
     certificate = AUDIT.certify("Is it?", UniqueFeature(), summary, circumstances=circumstances)
     assert verdict is not None

@@ -7,10 +7,13 @@ from tasks.contract.crosswalk import CONTROLS, Attack, controls_of, describe_con
 
 def test_audit_lists_controls_of_its_attacks() -> None:
     paragraphs = {attack: {control.paragraph for control in controls_of([attack])} for attack in Attack}
-    assert {"AITG-MOD-04", "C11.3.3", "AML.T0024.000", "NISTAML.033"} == (
-        paragraphs[Attack.MEMBERSHIP] - paragraphs[Attack.EXTRACTION]
-    )
-    assert {"AML.T0057", "NISTAML.038"} == paragraphs[Attack.EXTRACTION] - paragraphs[Attack.MEMBERSHIP]
+    assert (paragraphs[Attack.MEMBERSHIP] - paragraphs[Attack.EXTRACTION]) == {
+        "AITG-MOD-04",
+        "C11.3.3",
+        "AML.T0024.000",
+        "NISTAML.033",
+    }
+    assert paragraphs[Attack.EXTRACTION] - paragraphs[Attack.MEMBERSHIP] == {"AML.T0057", "NISTAML.038"}
     assert paragraphs[Attack.ATTRIBUTE] == paragraphs[Attack.RECONSTRUCTION]
     assert controls_of([]) == []
     assert describe_controls([]) == ""

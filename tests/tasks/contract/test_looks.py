@@ -50,12 +50,14 @@ def answer_at(look: int, summary: pa.Table, **settings: Any) -> Any:
 
 def test_clearing_levels_sum_to_one_error() -> None:
     assert sum(clearing_level(number) for number in range(1, 40)) <= CLEARING_ERROR
-    assert (clearing_level(1), coverage(1)) == (0.025, 0.95)
+    assert clearing_level(1) == 0.025
+    assert coverage(1) == 0.95
 
 
 @pytest.mark.parametrize("number", [2, 3, 5])
 def test_widened_interval_is_students(number: int) -> None:
-    error, n = 0.3, 8
+    error = 0.3
+    n = 8
     row = {"metric": "effect", "estimate": 1.0, "n": n}
     first, later = (error * stats.t(n - 1).isf(clearing_level(look)) for look in (1, number))
     wide = widen_interval({**row, "low": 1.0 - first, "high": 1.0 + first}, number)
@@ -85,7 +87,8 @@ def test_later_looks_need_bets_and_wider_intervals(summary: pa.Table, answers: l
 
 
 def test_answer_and_certificate_state_look_and_sum() -> None:
-    summary, circumstances = summary_of_pairs(0.0, 0.03, 12, 1.0), Circumstances(look=Look(3))
+    summary = summary_of_pairs(0.0, 0.03, 12, 1.0)
+    circumstances = Circumstances(look=Look(3))
     verdict = answer_at(3, summary)
     stated = "look 3 at these pairs. Over all looks, at most 13 of 100 such audits would accuse a model without memory."
     assert stated in verdict.sentence
@@ -119,7 +122,8 @@ def test_summed_error_counts_looks_and_cells(audit: Any, config: Any, look: Look
 
 
 def test_cells_of_sweep_state_adjusted_rate() -> None:
-    summary, circumstances = summary_of_pairs(0.0, 0.03, 12, 1.0), Circumstances(look=Look(1, cells=3))
+    summary = summary_of_pairs(0.0, 0.03, 12, 1.0)
+    circumstances = Circumstances(look=Look(1, cells=3))
     certificate = UNIQUE_FEATURE.certify("Is it?", UniqueFeature(), summary, circumstances=circumstances)
     assert certificate is not None
     assert "one of 3 cells of a sweep. Over all cells, at most 24 of 100 such sweeps" in certificate.error

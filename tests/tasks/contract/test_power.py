@@ -16,7 +16,8 @@ from tasks.contract.power import Power, Resolution, mean_rate, smallest_size
 from tasks.numerics.t_test import t_rate
 
 AUDITS = (deja_vu, density, forgetting, membership, relational, text, unique_feature)
-MEMBERSHIP, TEXT = membership.PRESETS["quickstart"], text.PRESETS["quickstart"]
+MEMBERSHIP = membership.PRESETS["quickstart"]
+TEXT = text.PRESETS["quickstart"]
 
 
 @pytest.mark.parametrize(("smallest", "finds_one"), [(0.0005, True), (0.00051, False), (0.0, True)])

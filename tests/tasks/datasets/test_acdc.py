@@ -74,7 +74,8 @@ def expected_slices(values: NDArray[np.int16]) -> NDArray[np.uint8]:
 
 def test_field_strength_selects_patients_slices_and_groups(root: Path) -> None:
     images = load(pin(Dataset("acdc-3t")))
-    assert (images.names, images.classes) == (("DCM", "HCM", "MINF", "NOR", "RV"), 5)
+    assert images.names == ("DCM", "HCM", "MINF", "NOR", "RV")
+    assert images.classes == 5
     assert images.train_labels.tolist() == [4] * 6 + [3] * 6
     assert images.train_groups is not None
     assert images.train_groups.tolist() == [2] * 6 + [3] * 6
@@ -83,7 +84,8 @@ def test_field_strength_selects_patients_slices_and_groups(root: Path) -> None:
     assert (expected_slices(volume(3)) == images.train_images[6:]).all()
     assert (expected_slices(volume(102, (5, 4, 2, 1))) == images.test_images).all()
     weaker_field = load(pin(Dataset("acdc-1.5t")))
-    assert (weaker_field.train_labels.tolist(), weaker_field.test_labels.tolist()) == ([0] * 6, [1, 1])
+    assert weaker_field.train_labels.tolist() == [0] * 6
+    assert weaker_field.test_labels.tolist() == [1, 1]
 
 
 def test_images_of_another_size_keep_their_patients(root: Path) -> None:
@@ -271,7 +273,7 @@ def test_oversized_header_is_refused_before_allocation(root: Path) -> None:
 
 def test_missing_nibabel_names_its_package(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nibabel", None)
-    assert f"ACDC is read with a package that is not installed, {NIBABEL.advice}" == error_of(load)
+    assert error_of(load) == f"ACDC is read with a package that is not installed, {NIBABEL.advice}"
 
 
 def test_every_prefix_has_proportional_groups(root: Path) -> None:

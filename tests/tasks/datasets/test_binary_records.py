@@ -14,7 +14,8 @@ from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError
 
 STREAM = np.random.default_rng(3)
-FEATURES, LABELS = STREAM.integers(0, 2, (30, 6)), np.arange(30) % 4
+FEATURES = STREAM.integers(0, 2, (30, 6))
+LABELS = np.arange(30) % 4
 TEXTS: Mapping[str, Mapping[str, str]] = {
     "purchase100": {
         "dataset_purchase": "".join(
@@ -53,8 +54,10 @@ def test_every_file_format_has_same_content(name: str, tmp_path: Path, monkeypat
         digests.add(catalog.pin(Dataset(name)).digest)
         images = catalog.load(Dataset(name))
     assert len(digests) == 1
-    assert (images.shape, images.classes) == ((1, 6, 1), 4)
-    assert (len(images.train_images), len(images.test_images)) == (27, 3)
+    assert images.shape == (1, 6, 1)
+    assert images.classes == 4
+    assert len(images.train_images) == 27
+    assert len(images.test_images) == 3
     assert np.array_equal(255 * FEATURES[[9, 19, 29]], images.test_images[:, 0, :, 0])
     assert np.array_equal(LABELS[[0, 1, 2]], images.train_labels[:3])
 

@@ -50,7 +50,8 @@ def test_cifar10_is_found_as_batches_or_as_parquet(tmp_path: Path, monkeypatch: 
     pictures = load(Dataset("cifar10"))
     cifar_files(tmp_path / "cifar-10-batches-py")
     batches = load(Dataset("cifar10"))
-    assert (len(pictures.train_images), len(batches.train_images)) == (6, 15)
+    assert len(pictures.train_images) == 6
+    assert len(batches.train_images) == 15
     assert [images.classes for images in (pictures, batches)] == [10, 10]
     assert set(pictures.train_labels.tolist()) == {0, 1, 2}
 
@@ -60,7 +61,7 @@ def test_users_folder_is_pinned_by_absolute_path(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     pinned = pin(Dataset("parquet:mine"))
     monkeypatch.chdir("/")
-    assert f"parquet:{tmp_path / 'mine'}" == pinned.name
+    assert pinned.name == f"parquet:{tmp_path / 'mine'}"
     assert len(load(pinned).train_images) == 6
 
 
@@ -159,7 +160,8 @@ def test_outline_has_described_size_without_memory(name: str) -> None:
         images = catalog.load(catalog.pin(Dataset(name)))
     stated = DESCRIPTIONS[name].split()[0].replace(",", "")
     assert int(stated) == len(images.train_images) + len(images.test_images)
-    assert (images.train_images.strides[0], images.test_images.strides[0]) == (0, 0)
+    assert images.train_images.strides[0] == 0
+    assert images.test_images.strides[0] == 0
 
 
 def test_outlines_exist_only_while_pricing() -> None:

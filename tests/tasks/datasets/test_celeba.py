@@ -17,7 +17,8 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
 
-HEIGHT, WIDTH = 218, 178
+HEIGHT = 218
+WIDTH = 178
 
 
 def write_celeba(folder: Path, shades: dict[str, list[int]]) -> Path:
@@ -56,7 +57,8 @@ def error_of(name: str = "celeba") -> str:
 
 
 def shades(images: Images) -> tuple[list[int], list[int]]:
-    train, test = images.train_images, images.test_images
+    train = images.train_images
+    test = images.test_images
     assert [image[0, 0, 0] for split in (train, test) for image in split] == [
         int(image.mean()) for split in (train, test) for image in split
     ]
@@ -71,9 +73,11 @@ def replace_image(root: Path, picture: NDArray[np.uint8], number: int = 1) -> ND
 
 def test_split_is_validation_and_has_no_classes(root: Path) -> None:
     images = load(pin(Dataset("celeba")))
-    assert (images.shape, images.classes) == ((32, 32, 3), 1)
+    assert images.shape == (32, 32, 3)
+    assert images.classes == 1
     assert shades(images) == ([10, 20, 30], [40, 50])
-    assert (images.train_labels.tolist(), images.test_labels.tolist()) == ([0, 0, 0], [0, 0])
+    assert images.train_labels.tolist() == [0, 0, 0]
+    assert images.test_labels.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("layout", ["celeba", "."])

@@ -22,11 +22,9 @@ def test_digits_test_split_is_every_fifth_image() -> None:
     labels = load_digits().target
     np.testing.assert_array_equal(labels[::5], images.test_labels)
     np.testing.assert_array_equal(np.delete(labels, np.s_[::5]), images.train_labels)
-    assert (
-        images.train_images.shape,
-        images.test_images.shape,
-        images.classes,
-    ) == ((1437, 28, 28, 1), (360, 28, 28, 1), 10)
+    assert images.train_images.shape == (1437, 28, 28, 1)
+    assert images.test_images.shape == (360, 28, 28, 1)
+    assert images.classes == 10
 
 
 def test_digit_is_enlarged_by_linear_interpolation() -> None:
@@ -39,12 +37,13 @@ def test_digit_is_enlarged_by_linear_interpolation() -> None:
 
 
 def test_interpolation_weights_sum_to_one() -> None:
-    assert {2 * 28} == set(bilinear_weights(8, 28).sum(axis=1).tolist())
+    assert set(bilinear_weights(8, 28).sum(axis=1).tolist()) == {2 * 28}
 
 
 def test_full_ink_becomes_255_and_half_rounds_up() -> None:
-    assert {255} == set(enlarge_images(np.full((1, 8, 8), 16), 28).ravel().tolist())
-    assert {128} == set(enlarge_images(np.full((1, 8, 8), 8), 28).ravel().tolist())  # 127.5
+    assert set(enlarge_images(np.full((1, 8, 8), 16), 28).ravel().tolist()) == {255}
+    # 127.5
+    assert set(enlarge_images(np.full((1, 8, 8), 8), 28).ravel().tolist()) == {128}
 
 
 def test_bytes_of_digits_are_the_same_everywhere() -> None:
@@ -55,8 +54,9 @@ def test_bytes_of_digits_are_the_same_everywhere() -> None:
 
 def test_photos_are_grey_patches_of_no_class() -> None:
     images = load(Dataset("photos"))
-    assert (images.train_images.shape, images.test_images.shape) == ((132, 28, 28, 1), (528, 28, 28, 1))
-    assert {0} == set(images.train_labels.tolist()) | set(images.test_labels.tolist())
+    assert images.train_images.shape == (132, 28, 28, 1)
+    assert images.test_images.shape == (528, 28, 28, 1)
+    assert set(images.train_labels.tolist()) | set(images.test_labels.tolist()) == {0}
     assert 20 < images.test_images.std(axis=(1, 2, 3)).mean() < 80  # images with structure
 
 
@@ -107,7 +107,8 @@ def test_digits_larger_than_photographs_are_refused(shape: tuple[int, int, int])
 
 def test_digits_on_photos_blend_digits_with_photographs() -> None:
     digits, images = (load(Dataset(name)) for name in ("digits", "digits-on-photos"))
-    assert (digits.shape, digits.classes) == (images.shape, images.classes)
+    assert digits.shape == images.shape
+    assert digits.classes == images.classes
     np.testing.assert_array_equal(digits.train_labels, images.train_labels)
     np.testing.assert_array_equal(digits.test_labels, images.test_labels)
     digit, blended = (image_set.test_images[3, ..., 0].astype(np.int64) for image_set in (digits, images))
@@ -128,10 +129,8 @@ def test_mnist_on_photos_needs_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyP
     idx_files(tmp_path / "mnist", zipped=True)
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     images = load(pin(Dataset("mnist-on-photos")))
-    assert (
-        images.shape,
-        images.train_labels.tolist(),
-        images.test_labels.tolist(),
-    ) == ((4, 3, 1), [0, 1, 2, 1, 0], [2, 2])
+    assert images.shape == (4, 3, 1)
+    assert images.train_labels.tolist() == [0, 1, 2, 1, 0]
+    assert images.test_labels.tolist() == [2, 2]
     assert not np.array_equal(IDX_TRAIN[..., None], images.train_images)
     assert len({pin(Dataset(name)).digest for name in ("digits", "digits-on-photos", "mnist", "mnist-on-photos")}) == 4

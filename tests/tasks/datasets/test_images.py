@@ -47,7 +47,8 @@ def test_colour_images_become_grey_and_smaller() -> None:
     small = as_shape(images, (28, 28, 1))
     expected = Image.fromarray(luma(images)[1, ..., 0]).resize((28, 28), Image.Resampling.BILINEAR)
     np.testing.assert_array_equal(np.asarray(expected), small[1, ..., 0])
-    assert ((2, 28, 28, 1), np.uint8) == (small.shape, small.dtype)
+    assert small.shape == (2, 28, 28, 1)
+    assert small.dtype == np.uint8
 
 
 def test_grey_images_become_rgb_and_larger() -> None:
@@ -65,7 +66,7 @@ def test_images_are_shaped_in_parts_identically(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_constant_image_stays_constant() -> None:
-    assert {77} == set(as_shape(np.full((1, 32, 32, 3), 77, np.uint8), (28, 28, 1)).ravel().tolist())
+    assert set(as_shape(np.full((1, 32, 32, 3), 77, np.uint8), (28, 28, 1)).ravel().tolist()) == {77}
 
 
 def test_colour_images_stay_coloured_when_resized() -> None:
@@ -87,7 +88,8 @@ def test_images_are_read_only() -> None:
 
 def test_groups_and_origins_are_read_only_and_checked() -> None:
     images = labelled(noise(3, 4, 4, 1), noise(2, 4, 4, 1))
-    groups, origins = np.arange(3), noise(3, 32)
+    groups = np.arange(3)
+    origins = noise(3, 32)
     about = replace(images, train_groups=groups, train_origins=origins)
     assert (groups.flags.writeable, origins.flags.writeable) == (False, False)
     with pytest.raises(DatasetError, match=r"the groups of the training images are \(2,\); expected \(3,\)"):
@@ -123,23 +125,30 @@ def scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
 def test_rows_come_in_requested_order() -> None:
     images = load(Dataset("digits"))
     assert (images.train_images[ROWS] == images.train.pixels(ROWS)).all()
-    assert (len(images.train), len(images.test), images.test.shape) == (1437, 360, (28, 28, 1))
+    assert len(images.train) == 1437
+    assert len(images.test) == 360
+    assert images.test.shape == (28, 28, 1)
     assert pixel_bytes(images) == 1797 * 28 * 28
 
 
 def test_appended_images_have_the_following_rows() -> None:
     first, more = (np.arange(start, start + 12, dtype=np.uint8).reshape(3, 2, 2, 1) for start in (0, 100))
     rows = Extended(InMemory(first, np.array([0, 1, 2])), more, np.array([5, 6, 7]))
-    assert (len(rows), rows.shape, rows.labels.tolist()) == (6, (2, 2, 1), [0, 1, 2, 5, 6, 7])
+    assert len(rows) == 6
+    assert rows.shape == (2, 2, 1)
+    assert rows.labels.tolist() == [0, 1, 2, 5, 6, 7]
     assert rows.pixels(np.array([0, 4, 1, 5]))[:, 0, 0, 0].tolist() == [0, 104, 4, 108]
     assert rows.pixels(np.array([2]))[:, 0, 0, 0].tolist() == [8]
 
 
 @pytest.mark.parametrize("storage", ["cache", "files"])
 def test_folder_read_by_rows_equals_loaded_folder(scanned: Dataset, storage: catalog.Storage) -> None:
-    images, by_rows = load(scanned), open_pictures(scanned, storage)
+    images = load(scanned)
+    by_rows = open_pictures(scanned, storage)
     assert not isinstance(by_rows, Images)
-    assert (images.shape, images.classes, images.names) == (by_rows.shape, by_rows.classes, by_rows.names)
+    assert images.shape == by_rows.shape
+    assert images.classes == by_rows.classes
+    assert images.names == by_rows.names
     for loaded, rows in ((images.train, by_rows.train), (images.test, by_rows.test)):
         assert loaded.labels.tolist() == rows.labels.tolist()
         assert (loaded.images == rows.pixels(np.arange(len(rows)))).all()
@@ -149,7 +158,8 @@ def test_folder_read_by_rows_equals_loaded_folder(scanned: Dataset, storage: cat
 
 def test_any_data_set_is_readable_from_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path))
-    images, by_rows = load(Dataset("digits")), open_pictures(Dataset("digits"), "cache")
+    images = load(Dataset("digits"))
+    by_rows = open_pictures(Dataset("digits"), "cache")
     assert (images.train_images == by_rows.train.pixels(np.arange(1437))).all()
     assert images.test_labels.tolist() == by_rows.test.labels.tolist()
 

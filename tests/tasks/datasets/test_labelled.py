@@ -32,10 +32,13 @@ def entries(folder: Path) -> tuple[Labelled, ...]:
 
 def test_splits_keep_order_of_images_and_labels(tmp_path: Path) -> None:
     images = read_labelled(entries(tmp_path), ("cat", "dog"), AS_THEY_ARE).images()
-    assert (images.train_labels.tolist(), images.test_labels.tolist()) == ([1, 0], [0])
+    assert images.train_labels.tolist() == [1, 0]
+    assert images.test_labels.tolist() == [0]
     assert [pixels(1, 0).tolist(), pixels(0, 2).tolist()] == images.train_images[..., 0].tolist()
     assert [pixels(0, 1).tolist()] == images.test_images[..., 0].tolist()
-    assert (2, ("cat", "dog"), np.int64) == (images.classes, images.names, images.train_labels.dtype)
+    assert images.classes == 2
+    assert images.names == ("cat", "dog")
+    assert images.train_labels.dtype == np.int64
 
 
 def test_digest_covers_files_labels_splits_and_names(tmp_path: Path) -> None:
@@ -90,9 +93,11 @@ def test_missing_and_invalid_files_are_named(tmp_path: Path) -> None:
 
 
 def test_source_names_files_without_reading_them(tmp_path: Path) -> None:
-    here, gone = Labelled(tmp_path / "gone.png", 0, "train"), tmp_path / "list.csv"
+    here = Labelled(tmp_path / "gone.png", 0, "train")
+    gone = tmp_path / "list.csv"
     source = labelled_source([here], ("cat",), AS_THEY_ARE, (gone,))
-    assert (RULE, (gone, here.path)) == (source.rule, source.files)
+    assert source.rule == RULE
+    assert source.files == (gone, here.path)
 
 
 def test_every_fifth_image_per_class_is_test() -> None:
@@ -120,7 +125,9 @@ def error_of(name: str) -> str:
 
 def test_one_file_in_five_is_test(tmp_path: Path) -> None:
     images = load(pin(Dataset(f"folder:{scans.classes(tmp_path / 'scans')}")))
-    assert (images.names, images.classes, images.shape) == (("cat", "dog"), 2, (6, 5, 1))
+    assert images.names == ("cat", "dog")
+    assert images.classes == 2
+    assert images.shape == (6, 5, 1)
     test = [(0, 0), (0, 5), (1, 0), (1, 5)]
     train = [(label, number) for label in (0, 1) for number in range(1, 5)]
     for split, labels, expected in (
@@ -135,7 +142,8 @@ def test_folders_train_and_test_are_the_splits(tmp_path: Path) -> None:
     scans.classes(tmp_path / "train", 3)
     scans.classes(tmp_path / "test", 2)
     images = load(pin(Dataset(f"folder:{tmp_path}")))
-    assert (sorted(images.train_labels), sorted(images.test_labels)) == ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1])
+    assert sorted(images.train_labels) == [0, 0, 0, 1, 1, 1]
+    assert sorted(images.test_labels) == [0, 0, 1, 1]
     assert pixels(1, 2).tolist() in images.train_images[images.train_labels == 1, ..., 0].tolist()
 
 
@@ -181,7 +189,8 @@ def test_splits_have_several_names(tmp_path: Path, names: tuple[str, str]) -> No
     for name in names:
         scans.classes(tmp_path / name, 2)
     images = load(pin(Dataset(f"folder:{tmp_path}")))
-    assert (sorted(images.train_labels), sorted(images.test_labels)) == ([0, 0, 1, 1], [0, 0, 1, 1])
+    assert sorted(images.train_labels) == [0, 0, 1, 1]
+    assert sorted(images.test_labels) == [0, 0, 1, 1]
 
 
 def test_two_folders_of_one_split_are_refused(tmp_path: Path) -> None:
@@ -204,7 +213,7 @@ def test_invalid_folder_names_the_file(tmp_path: Path) -> None:
     def changed(name: str) -> Path:
         return Path(shutil.copytree(valid, tmp_path / name))
 
-    assert f"no folder {tmp_path / 'gone'}" == error_of(f"folder:{tmp_path / 'gone'}")
+    assert error_of(f"folder:{tmp_path / 'gone'}") == f"no folder {tmp_path / 'gone'}"
     folder = changed("text")
     (folder / "dog" / "notes.txt").write_text("a dog")
     assert f"{folder}/dog/notes.txt is not an image; the folder of a class must contain" in error_of(f"folder:{folder}")
@@ -213,7 +222,7 @@ def test_invalid_folder_names_the_file(tmp_path: Path) -> None:
     assert f"{folder}/dog/02.png cannot be read as an image: " in error_of(f"folder:{folder}")
     folder = changed("empty")
     (folder / "bird").mkdir()
-    assert f"{folder}/bird is empty; a class must have images" == error_of(f"folder:{folder}")
+    assert error_of(f"folder:{folder}") == f"{folder}/bird is empty; a class must have images"
     folder = changed("single")
     scans.saved(folder / "bird" / "1.png", pixels(0, 0))
     message = (
@@ -235,8 +244,8 @@ def test_invalid_folder_names_the_file(tmp_path: Path) -> None:
 
 def test_class_must_be_in_both_splits(tmp_path: Path) -> None:
     scans.classes(tmp_path / "train")
-    assert f"{tmp_path} has a folder 'train', but no 'test'; it must have both or none" == error_of(
-        f"folder:{tmp_path}"
+    assert (
+        error_of(f"folder:{tmp_path}") == f"{tmp_path} has a folder 'train', but no 'test'; it must have both or none"
     )
     scans.classes(tmp_path / "test")
     shutil.rmtree(tmp_path / "test" / "dog")
@@ -245,7 +254,8 @@ def test_class_must_be_in_both_splits(tmp_path: Path) -> None:
 
 def test_options_apply_to_every_set() -> None:
     small = load(pin(Dataset("digits#14x14#rgb")))
-    assert (small.shape, small.classes) == ((14, 14, 3), 10)
+    assert small.shape == (14, 14, 3)
+    assert small.classes == 10
     assert is_embedded("digits#14x14")
     assert not is_embedded("folder:digits")
 
@@ -280,6 +290,6 @@ def test_path_may_contain_hash_and_at(tmp_path: Path, monkeypatch: pytest.Monkey
     folder = scans.classes(tmp_path / "set#1@home")
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     pinned = pin(Dataset.parse("folder:set#1@home#8x8"))
-    assert f"folder:{folder}#8x8" == pinned.name
+    assert pinned.name == f"folder:{folder}#8x8"
     assert pinned == Dataset.parse(str(pinned))
     assert load(pinned).shape == (8, 8, 1)

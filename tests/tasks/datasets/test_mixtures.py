@@ -55,8 +55,10 @@ def test_shares_of_two_seeds_differ(images: Images) -> None:
 
 def test_remainder_and_held_out_rows_are_the_part(images: Images) -> None:
     remainder = Remainder(DIGITS, 0.25, 7)
-    remaining_rows, held_rows = remainder.rows(images), remainder.held_rows(images)
-    assert (len(remaining_rows), len(held_rows)) == (150, 50)
+    remaining_rows = remainder.rows(images)
+    held_rows = remainder.held_rows(images)
+    assert len(remaining_rows) == 150
+    assert len(held_rows) == 50
     assert list(range(100, 300)) == sorted([*remaining_rows.tolist(), *held_rows.tolist()])
     assert remaining_rows.tolist() != Remainder(DIGITS, 0.25, 8).rows(images).tolist()
     assert set(Share(remainder, 0.5, 1).rows(images).tolist()) < set(remaining_rows.tolist())
@@ -64,8 +66,10 @@ def test_remainder_and_held_out_rows_are_the_part(images: Images) -> None:
 
 def test_groups_are_held_out_as_units(images: Images) -> None:
     grouped = in_groups(images, 10)
-    remaining_rows, held_rows = Remainder(DIGITS, 0.3, 7).rows(grouped), Remainder(DIGITS, 0.3, 7).held_rows(grouped)
-    assert (len(remaining_rows), len(held_rows)) == (140, 60)
+    remaining_rows = Remainder(DIGITS, 0.3, 7).rows(grouped)
+    held_rows = Remainder(DIGITS, 0.3, 7).held_rows(grouped)
+    assert len(remaining_rows) == 140
+    assert len(held_rows) == 60
     assert not set((remaining_rows // 10).tolist()) & set((held_rows // 10).tolist())
     with pytest.raises(DatasetError, match="holding some out requires at least two"):
         Remainder(Part(Dataset("digits"), 100, 10), 0.5).rows(grouped)
@@ -79,7 +83,7 @@ def test_share_contains_whole_groups(images: Images) -> None:
     grouped = in_groups(images, 10)
     rows = Share(DIGITS, 0.3, 7).rows(grouped)
     assert len(rows) == 60
-    assert {10} == {int((rows // 10 == group).sum()) for group in np.unique(rows // 10)}
+    assert {int((rows // 10 == group).sum()) for group in np.unique(rows // 10)} == {10}
 
 
 def test_smallest_share_contains_one_group(images: Images) -> None:
@@ -176,10 +180,8 @@ def test_reshaping_keeps_groups_and_origins(digits: Images) -> None:
     groups = np.arange(1437) // 3
     grouped = replace(digits, train_groups=groups)
     small = Shaped(Content(), Options((14, 14))).images()
-    assert (groups.tolist(), digests(digits, all_rows(digits)).tolist()) == (
-        np.asarray(small.train_groups).tolist(),
-        np.asarray(small.train_origins).tolist(),
-    )
+    assert groups.tolist() == np.asarray(small.train_groups).tolist()
+    assert digests(digits, all_rows(digits)).tolist() == np.asarray(small.train_origins).tolist()
     grouped = replace(grouped, train_origins=digests(digits, all_rows(digits)[::-1]))
     small = Shaped(Content(), Options((14, 14))).images()
     assert grouped.train_origins is small.train_origins
@@ -190,7 +192,8 @@ COINED = CoinedCanaries(DIGITS, 80, number=0, seed=3)
 
 
 def test_coins_include_about_half_of_canaries(images: Images) -> None:
-    canaries, rows = set(COINED.canary_rows(images).tolist()), set(COINED.rows(images).tolist())
+    canaries = set(COINED.canary_rows(images).tolist())
+    rows = set(COINED.rows(images).tolist())
     assert len(canaries) == 80
     assert set(DIGITS.rows(images).tolist()) - canaries == rows - canaries
     assert np.array_equal(COINED.canary_rows(images)[COINED.is_inside()], sorted(rows & canaries))
@@ -216,7 +219,8 @@ def test_only_mislabelled_canaries_have_other_labels(images: Images) -> None:
 
 
 def test_only_canaries_have_noise_or_glyphs(images: Images) -> None:
-    rows, canary_images = COINED.canary_rows(images), {}
+    rows = COINED.canary_rows(images)
+    canary_images = {}
     for kind in ("noise", "glyph"):
         altered = replace(COINED, canary_images=kind, number=7).alter_canaries(images)
         changed = np.flatnonzero((altered.train_images != images.train_images).any(axis=(1, 2, 3)))

@@ -65,4 +65,4 @@ def test_copies_are_noted_when_a_run_is_planned(tmp_path: Path) -> None:
     assert "2 groups of exact copies among the training images (4 images)" in exact
     assert "4 of 4 test images are exact copies of training images" in in_test
     assert "2 training images are nearly equal to another, such as " in near
-    assert {"5.png", "near.png"} == {name for name in ("5.png", "near.png") if f"/train/0/{name}" in near}
+    assert {name for name in ("5.png", "near.png") if f"/train/0/{name}" in near} == {"5.png", "near.png"}

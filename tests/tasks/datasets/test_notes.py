@@ -35,7 +35,8 @@ def test_every_rule_adds_its_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_notes_are_remembered_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, same = noise_folder(tmp_path / "one"), noise_folder(tmp_path / "same")
+    one = noise_folder(tmp_path / "one")
+    same = noise_folder(tmp_path / "same")
     monkeypatch.setattr(notes, "RULES", (count_images,))
     stored_notes: dict[str, str] = {}
     notes.data_notes(one, stored_notes)

@@ -16,10 +16,11 @@ from tasks.training.density_config import fold_of, number_below, released_fold_o
 def test_every_row_is_in_one_even_fold(rows: int, folds: int) -> None:
     folds_of_rows = fold_of(3, rows, folds)
     assert (rows,) == folds_of_rows.shape
-    assert (0, folds - 1) == (folds_of_rows.min(), folds_of_rows.max())
+    assert folds_of_rows.min() == 0
+    assert folds_of_rows.max() == folds - 1
     sizes = np.bincount(folds_of_rows, minlength=folds)
     assert rows == sizes.sum()
-    assert {rows // folds, -(-rows // folds)} == set(sizes.tolist())
+    assert set(sizes.tolist()) == {rows // folds, -(-rows // folds)}
 
 
 def test_partition_depends_only_on_its_seed() -> None:
@@ -35,7 +36,9 @@ def test_partition_of_known_seed_never_changes() -> None:
 
 
 def test_folds_are_equally_likely_for_every_row() -> None:
-    rows, folds, partitions = 12, 4, 4000
+    rows = 12
+    folds = 4
+    partitions = 4000
     folds_of_rows = np.stack([fold_of(seed, rows, folds) for seed in range(partitions)])
     counts = np.stack([np.bincount(column, minlength=folds) for column in folds_of_rows.T])  # (rows, folds)
     # A test per row with a Bonferroni correction, because the rows' counts are dependent.

@@ -51,11 +51,11 @@ def assert_same(cache: picture_cache.Opened) -> None:
     images = make_images()
     assert (images.train_images == cache.train.pixels(np.arange(11))).all()
     assert (images.test_images[::-1] == cache.test.pixels(np.arange(6, -1, -1))).all()
-    assert (images.train_labels.tolist(), images.test_labels.tolist()) == (
-        cache.train.labels.tolist(),
-        cache.test.labels.tolist(),
-    )
-    assert (cache.classes, cache.names, cache.shape) == (3, ("a", "b", "c"), (4, 4, 1))
+    assert images.train_labels.tolist() == cache.train.labels.tolist()
+    assert images.test_labels.tolist() == cache.test.labels.tolist()
+    assert cache.classes == 3
+    assert cache.names == ("a", "b", "c")
+    assert cache.shape == (4, 4, 1)
 
 
 def test_images_are_written_once_and_read_from_disk(folder: Path) -> None:
@@ -63,7 +63,7 @@ def test_images_are_written_once_and_read_from_disk(folder: Path) -> None:
     assert_same(open_cache(DIGEST, pictures))
     assert_same(open_cache(DIGEST, pictures))
     assert pictures.times == 1
-    assert {f"{DIGEST}.arrow", f"{DIGEST}.lock"} == {path.name for path in folder.iterdir()}
+    assert {path.name for path in folder.iterdir()} == {f"{DIGEST}.arrow", f"{DIGEST}.lock"}
 
 
 def cut_in_half(content: bytes) -> bytes:
@@ -101,7 +101,8 @@ def test_damaged_file_is_written_again(folder: Path, damage: Callable[[bytes], b
     path.write_bytes(damage(original))
     assert original != path.read_bytes()
     assert_same(open_cache(DIGEST, pictures))
-    assert (2, original) == (pictures.times, path.read_bytes())
+    assert pictures.times == 2
+    assert path.read_bytes() == original
 
 
 def test_files_of_a_killed_process_are_removed(folder: Path) -> None:
@@ -137,7 +138,7 @@ print(pictures.times)
         process.stdin.write("go\n")
         process.stdin.flush()
     assert sorted(process.communicate()[0] for process in processes) == ["0\n", "1\n"]
-    assert {f"{DIGEST}.arrow", f"{DIGEST}.lock"} == {path.name for path in folder.iterdir()}
+    assert {path.name for path in folder.iterdir()} == {f"{DIGEST}.arrow", f"{DIGEST}.lock"}
 
 
 def test_damage_during_use_renews_the_file(folder: Path) -> None:

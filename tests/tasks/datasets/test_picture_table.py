@@ -33,11 +33,9 @@ def test_paths_labels_and_splits_match_the_rows(folder: Path) -> None:
     rows = [("4", "ill", "train"), ("0", "well", "train"), ("2", "ill", "test"), ("3", "well", "test")]
     lines = "".join(f"{split},scans/{number}.png,{label},x\n" for number, label, split in rows)
     images = load_list(folder, "\ufeffsplit,path,label,more\n" + lines)
-    assert (
-        images.names,
-        images.train_labels.tolist(),
-        images.test_labels.tolist(),
-    ) == (("ill", "well"), [0, 1], [0, 1])
+    assert images.names == ("ill", "well")
+    assert images.train_labels.tolist() == [0, 1]
+    assert images.test_labels.tolist() == [0, 1]
     assert [pixels(0, 4).tolist(), pixels(0, 0).tolist()] == images.train_images[..., 0].tolist()
     table = pa.table({name: [row[column] for row in rows] for column, name in ((1, "label"), (2, "split"))})
     table = table.append_column("path", pa.array([str(folder / f"scans/{row[0]}.png") for row in rows]))
@@ -49,7 +47,8 @@ def test_paths_labels_and_splits_match_the_rows(folder: Path) -> None:
 def test_one_row_in_five_is_test(folder: Path) -> None:
     lines = "".join(f"scans/{number}.png,{10 if number % 2 else 9}\n" for number in range(6))
     images = load_list(folder, "path,label\n" + lines)
-    assert (images.test_labels.tolist(), images.train_labels.tolist()) == ([0, 1], [0, 1, 0, 1])
+    assert images.test_labels.tolist() == [0, 1]
+    assert images.train_labels.tolist() == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,8 @@ def test_splits_have_several_names(folder: Path, words: tuple[str, ...], unread:
     rows = zip(range(6), ("a", "b") * 3, [word for word in words for _ in (0, 1)], strict=False)
     lines = "".join(f"scans/{number}.png,{label},{word}\n" for number, label, word in rows)
     images = load_list(folder, "path,label,split\n" + lines)
-    assert (len(images.train_images), len(images.test_images)) == (2, 2)
+    assert len(images.train_images) == 2
+    assert len(images.test_images) == 2
     notes = data_notes(pin(Dataset(f"list:{folder / 'list.csv'}")), {})
     expected = f"{unread} images of its validation split are not read, since it has a test split"
     assert [expected in note for note in notes] == [True] * bool(unread)

@@ -38,7 +38,8 @@ def test_planting_gives_another_data_set() -> None:
     names = (f"digits#8x8{option}" for option in ("", "#inverted3", "#inverted4", "#duplicated3"))
     digests = {pin(Dataset(name)).digest for name in names}
     assert len(digests) == 4
-    assert (split("digits#inverted3#8x8")[0], str(split("digits#inverted3#8x8")[1])) == ("digits", "#8x8#inverted3")
+    assert split("digits#inverted3#8x8")[0] == "digits"
+    assert str(split("digits#inverted3#8x8")[1]) == "#8x8#inverted3"
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,9 @@ def write_records(folder: Path, text: str = LINES, name: str = "squad.jsonl") ->
 def test_lines_are_read_by_declared_fields(tmp_path: Path) -> None:
     dataset = pin(write_records(tmp_path))
     loaded = load_records(dataset, SCHEMA)
-    assert (list(loaded.as_dicts()), loaded.ids, len(loaded)) == (ROWS, ["56be", "56bf"], 2)
+    assert list(loaded.as_dicts()) == ROWS
+    assert loaded.ids == ["56be", "56bf"]
+    assert len(loaded) == 2
     assert loaded.table.schema == SCHEMA
     assert loaded is load_records(dataset, SCHEMA)
     only_ids = load_records(dataset, pa.schema([("id", pa.string())]))
@@ -51,7 +53,8 @@ def test_lines_are_read_by_declared_fields(tmp_path: Path) -> None:
 def test_parquet_contains_the_same_records(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(ROWS, SCHEMA), tmp_path / "squad.parquet")
     loaded = load_records(pin(Dataset(f"records:{tmp_path / 'squad.parquet'}")), SCHEMA)
-    assert (list(loaded.as_dicts()), loaded.table.schema) == (ROWS, SCHEMA)
+    assert list(loaded.as_dicts()) == ROWS
+    assert loaded.table.schema == SCHEMA
 
 
 def test_digest_covers_content_but_not_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

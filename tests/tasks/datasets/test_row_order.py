@@ -17,7 +17,8 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.places import find
 from tasks.datasets.row_order import draw_class_order, draw_group_order
 
-CLASSES, EACH = 4, 25
+CLASSES = 4
+EACH = 25
 
 
 def test_every_prefix_has_classes_in_proportion() -> None:

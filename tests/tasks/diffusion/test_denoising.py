@@ -29,7 +29,9 @@ from tasks.training.objective import Batch
 
 def test_linear_schedule_is_published_one() -> None:
     values = variances("linear", 1000)
-    assert (len(values), values[0], values[-1]) == (1000, 1e-4, 0.02)
+    assert len(values) == 1000
+    assert values[0] == 1e-4
+    assert values[-1] == 0.02
     np.testing.assert_allclose(np.diff(values), (0.02 - 1e-4) / 999)
 
 
@@ -117,7 +119,7 @@ def test_moving_average_warms_up_to_its_momentum() -> None:
         tensors[f"average.{name}"] = torch.zeros_like(tensors[name])
         tensors[name] = torch.ones_like(tensors[name])
     model.after_step(tensors, torch.tensor([0.1], dtype=torch.float64))  # the first of ten steps: 1 - 2 / 11
-    assert {np.float32(9 / 11)} == {np.float32(average.min()) for average in averages(tensors).values()}
+    assert {np.float32(average.min()) for average in averages(tensors).values()} == {np.float32(9 / 11)}
     for name in model.learned:
         tensors[f"average.{name}"].zero_()
     model.after_step(tensors, torch.tensor([50.0], dtype=torch.float64))  # 500 steps: 1 - 0.9
@@ -147,7 +149,7 @@ def test_bfloat16_loss_approximates_float32_with_float32_gradients() -> None:
         leaves = {name: tensors[name].requires_grad_() for name, weights in model.learned.items() if weights.learned}
         loss = model.losses(tensors | leaves, batch(4, value=200)).mean()
         gradients = torch.autograd.grad(loss, list(leaves.values()))
-        assert {torch.float32} == {gradient.dtype for gradient in gradients}
+        assert {gradient.dtype for gradient in gradients} == {torch.float32}
         results[precision] = loss.item(), torch.cat([gradient.flatten() for gradient in gradients])
     (exact, slopes), (low, low_slopes) = results["float32"], results["bfloat16"]
     assert exact != low
@@ -176,7 +178,8 @@ def test_exact_noise_of_one_image_recovers_it(steps: int) -> None:
 
 
 def test_exact_noise_of_gaussian_recovers_it() -> None:
-    mean, deviation = 0.3, 0.5
+    mean = 0.3
+    deviation = 0.5
     noise = torch.linspace(-3, 3, 7, dtype=torch.float64)
     samples = denoise(lambda x, time: noise_of_gaussian(x, time, mean, deviation), noise, KEPT, 1000)
     # The flow is monotone, so it maps each quantile to the same quantile. The discretisation error is about one step.

@@ -94,7 +94,7 @@ def test_resampling_averages_down_and_repeats_up() -> None:
 @pytest.mark.parametrize(("config", "side"), [(TINY, SIDE), (SMALL, 32), (UNet((4,), 2, (), 1), 5)])
 def test_network_keeps_image_shape_and_starts_at_zero(config: UNet, side: int) -> None:
     noise = network(Layers(weights(config, side, 0)), *network_inputs(2, side), config)
-    assert (2, 3, side, side) == noise.shape
+    assert noise.shape == (2, 3, side, side)
     assert noise.abs().max() == 0
 
 

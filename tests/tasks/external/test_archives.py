@@ -26,7 +26,8 @@ def plain(**parts: Any) -> dict[str, bytes]:
 
 
 def test_plain_model_is_read_with_same_outputs() -> None:
-    model, archive = Sums().eval(), io.BytesIO()
+    model = Sums().eval()
+    archive = io.BytesIO()
     torch.export.save(torch.export.export(model, (torch.ones(4, 3),)), archive)
     x = torch.rand(4, 3)
     assert torch.equal(model(x), program(archive.getvalue()).module()(x))

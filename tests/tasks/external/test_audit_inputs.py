@@ -23,7 +23,9 @@ from tasks.external.audit_inputs import RecordSet, read_sets
 from tasks.external.audited_model import ask_model
 from tasks.numerics.ranks import area_under_curve
 
-COUNT, CLASSES, SIDE = 60, 3, 6
+COUNT = 60
+CLASSES = 3
+SIDE = 6
 Records = tuple[NDArray[Any], NDArray[np.int64]]
 
 
@@ -80,7 +82,8 @@ class Giving(nn.Module):
 
     def __init__(self, give: Callable[[Tensor, Tensor], Any]) -> None:
         super().__init__()
-        self.network, self.give = make_network(), give
+        self.network = make_network()
+        self.give = give
 
     def forward(self, images: Tensor) -> Any:
         return self.give(self.network(images), images)
@@ -168,7 +171,8 @@ def save_folder(records: Records, folder: Path) -> Path:
     return folder
 
 
-SCALED, MOVED = "scaled from [0, 255] to [0, 1]", "channels were moved to the front"
+SCALED = "scaled from [0, 255] to [0, 1]"
+MOVED = "channels were moved to the front"
 RECORDS: dict[str, tuple[Callable[[Records, Path], Any], tuple[str, ...]]] = {
     "arrays": (lambda records, _: as_fractions(records), ()),
     "a list of both": (lambda records, _: list(as_fractions(records)), ()),
@@ -237,7 +241,9 @@ def test_copies_in_a_set_count_once() -> None:
     members, non_members = map(as_fractions, stored())
     expected = engram.audit(make_network(), members, non_members)
     result = engram.audit(make_network(), tuple(np.concatenate([part] * 3) for part in members), non_members)
-    assert (result.answer, result.auc, result.members) == (expected.answer, expected.auc, COUNT)
+    assert result.answer == expected.answer
+    assert result.auc == expected.auc
+    assert result.members == COUNT
     assert result.notes == ("members: 120 of 180 records are copies of others and count once",)
 
 
@@ -357,7 +363,8 @@ def test_unreadable_sets_give_one_line_errors(tmp_path: Path) -> None:
 
 def test_classes_of_two_folders_must_agree(tmp_path: Path) -> None:
     members, non_members = stored()
-    inside, outside = save_folder(members, tmp_path / "in"), save_folder(non_members, tmp_path / "out")
+    inside = save_folder(members, tmp_path / "in")
+    outside = save_folder(non_members, tmp_path / "out")
     (outside / "class0").rename(outside / "fox")
     with pytest.raises(ValueError, match="members have the classes class0, class1, class2 and nonmembers class1, "):
         engram.audit(make_network(), inside, outside)

@@ -26,7 +26,8 @@ from tasks.external.blinding import (
 def test_every_image_occurs_and_a_tenth_twice() -> None:
     blinded = blind_images(["a"], 200, seed=3)
     times = Counter(blinded.order.tolist())
-    assert (list(range(200)), 20) == (sorted(times), sum(count == 2 for count in times.values()))
+    assert sorted(times) == list(range(200))
+    assert sum(count == 2 for count in times.values()) == 20
     assert len(set(blinded.ids)) == 200
     assert {image for image, count in times.items() if count == 2} == set(blinded.repeats)
     for image, repeated_id in blinded.repeats.items():
@@ -35,8 +36,10 @@ def test_every_image_occurs_and_a_tenth_twice() -> None:
 
 
 def test_order_depends_on_seed_and_content() -> None:
-    first, repeated = blind_images(["a"], 50, seed=3), blind_images(["a"], 50, seed=3)
-    assert (first.name, first.order.tolist()) == (repeated.name, repeated.order.tolist())
+    first = blind_images(["a"], 50, seed=3)
+    repeated = blind_images(["a"], 50, seed=3)
+    assert first.name == repeated.name
+    assert first.order.tolist() == repeated.order.tolist()
     assert first.order.tolist() != blind_images(["a"], 50, seed=4).order.tolist()
     assert first.name != blind_images(["b"], 50, seed=3).name
 
@@ -52,7 +55,8 @@ def test_order_reveals_nothing_about_the_image() -> None:
 
 
 def test_different_answers_exceed_precision_and_tolerance() -> None:
-    p, q = np.array([0.5, 0.5, 0.5]), np.array([0.5001, 0.51, 0.6])
+    p = np.array([0.5, 0.5, 0.5])
+    q = np.array([0.5001, 0.51, 0.6])
     first, second = (p, np.log(p / (1 - p))), (q, np.log(q / (1 - q)))
     assert different(first, second, 0.0).tolist() == [False, True, True]
     assert different(first, second, 0.01).tolist() == [False, False, True]
@@ -67,7 +71,8 @@ KEY = key_of([("p/000001.png", "query"), ("p/000000.png", "control")])
 
 def test_private_files_are_outside_the_shared_folder(tmp_path: Path) -> None:
     private_files = Split(KEY, pa.Table.from_pylist(ROWS, SPLIT_SCHEMA)).files_beside(tmp_path / "probes")
-    key, split = tmp_path / "probes-key.csv", tmp_path / "probes-split.csv"
+    key = tmp_path / "probes-key.csv"
+    split = tmp_path / "probes-split.csv"
     assert [key, split] == list(private_files)
     write_private(private_files)
     with split.open(newline="") as file:

@@ -13,7 +13,8 @@ from tasks.audits.forgetting.exchangeability import effect, p_values
 from tasks.external.bound_draw import Draw, check_secret, derive_secret_seed, describe_draw
 from tasks.numerics import seeds
 
-SECRET, NONCE = "0123456789abcdef", "fedcba9876543210"
+SECRET = "0123456789abcdef"
+NONCE = "fedcba9876543210"
 DRAW = Draw(lambda: (("digits", 0, 40), 0.5), None, 3, SECRET)
 
 

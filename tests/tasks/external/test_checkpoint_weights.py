@@ -21,7 +21,8 @@ from tasks.external.checkpoint_weights import check_choice, choose_weights, find
 from tasks.external.inert_pickle import Unreadable, all_tensors, open_saved, read_tensor
 from tasks.external.model_file import EncoderInterface, ModelFile, content, pin
 
-SHAPE, CLASSES = (6, 5, 1), 3
+SHAPE = (6, 5, 1)
+CLASSES = 3
 SOURCE = """
 from torch import nn
 
@@ -138,7 +139,8 @@ def test_encoder_is_found_in_every_checkpoint_layout(name: str, tmp_path: Path) 
 
 
 def test_pickled_objects_in_checkpoint_are_not_run(tmp_path: Path) -> None:
-    network, ran = make_network(), tmp_path / "ran"
+    network = make_network()
+    ran = tmp_path / "ran"
     torch.save({"model": network.state_dict(), "hook": Touch(ran)}, tmp_path / "w.pt")
     answers = loading.log_probabilities(pin(ModelFile(f"checkpoint_net:net+{tmp_path / 'w.pt'}")), images(), classes=3)
     np.testing.assert_allclose(answers.log_p, log_p(ask(network)), rtol=0, atol=1e-5)
@@ -158,7 +160,8 @@ def test_several_fitting_weights_are_selected_by_part(tmp_path: Path) -> None:
     digests = set()
     for part, network in networks.items():
         model = pin(ModelFile(f"checkpoint_net:net+{path}#{part}"))
-        assert (str(path), part) == (model.path, model.part)
+        assert str(path) == model.path
+        assert part == model.part
         assert model.name == f"checkpoint_net:net+{path}#{part}"
         answers = loading.log_probabilities(model, images(), classes=3)
         np.testing.assert_allclose(answers.log_p, log_p(ask(network)), rtol=0, atol=1e-5)
@@ -201,7 +204,8 @@ def test_shared_object_fits_under_both_keys() -> None:
 
 
 def test_networks_in_one_mapping_are_selected_by_prefix(tmp_path: Path) -> None:
-    online, target = make_network(seed=1), make_network(seed=2)
+    online = make_network(seed=1)
+    target = make_network(seed=2)
     state = rename(online.state_dict(), "", "online.") | rename(target.state_dict(), "", "target.")
     torch.save({"state_dict": state}, tmp_path / "w.ckpt")
     name = f"checkpoint_net:net+{tmp_path / 'w.ckpt'}"

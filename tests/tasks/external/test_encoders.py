@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from tasks.external import encoders
 from tasks.external.model_file import EncoderInterface, ModelFile, pin
 
-SHAPE, ROWS = (16, 16, 3), 21
+SHAPE = (16, 16, 3)
+ROWS = 21
 SOURCE = """
 from torch import nn
 
@@ -69,12 +70,14 @@ def scripted(module: nn.Module, path: Path) -> Path:
 def test_scripted_encoder_returns_embeddings_in_any_batch(batch: int, tmp_path: Path) -> None:
     module = make_encoder()
     embeddings = load_encoder_file(scripted(module, tmp_path / "e.pt"), EncoderInterface(batch=batch)).embed(images())
-    assert (np.float32, (ROWS, 20)) == (embeddings.dtype, embeddings.shape)
+    assert embeddings.dtype == np.float32
+    assert embeddings.shape == (ROWS, 20)
     np.testing.assert_allclose(expected(module, inputs(images())), embeddings, rtol=1e-5, atol=1e-6)
 
 
 def test_exported_encoder_returns_its_embeddings(tmp_path: Path) -> None:
-    module, rows = make_encoder(), torch.export.Dim("rows", min=1, max=64)
+    module = make_encoder()
+    rows = torch.export.Dim("rows", min=1, max=64)
     program = torch.export.export(module, (inputs(images(4)),), dynamic_shapes=({0: rows},))
     torch.export.save(program, tmp_path / "e.pt2")
     embeddings = load_encoder_file(tmp_path / "e.pt2").embed(images())
@@ -85,7 +88,8 @@ def test_exported_encoder_returns_its_embeddings(tmp_path: Path) -> None:
 def test_factory_receives_no_classes(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "given_encoder_net.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    module, path = make_encoder(), tmp_path / f"w{suffix}"
+    module = make_encoder()
+    path = tmp_path / f"w{suffix}"
     state = module.state_dict()
     if suffix == ".pt":
         torch.save(state, path)
@@ -177,7 +181,8 @@ def test_unusable_embeddings_are_refused(module: nn.Module, message: str, tmp_pa
 
 def test_embeddings_must_have_one_length(tmp_path: Path) -> None:
     encoder = load_encoder_file(scripted(Widening(), tmp_path / "e.pt"))
-    light, dark = np.full((2, *SHAPE), 255, np.uint8), np.zeros((2, *SHAPE), np.uint8)
+    light = np.full((2, *SHAPE), 255, np.uint8)
+    dark = np.zeros((2, *SHAPE), np.uint8)
     assert encoder.embed(light).shape == (2, 2)
     with pytest.raises(ValueError, match="returns embeddings of 3 numbers, but of 2 earlier"):
         encoder.embed(dark)

@@ -35,7 +35,8 @@ def test_images_keep_their_pixels(tmp_path: Path) -> None:
     assert table.to_pylist() == pd.read_csv(tmp_path / "out" / "images.csv").to_dict("records")
     expected = [("clean/000000.png", "clean", 0), ("patched-1/000001.png", "patched-1", 1)]
     rows = [tuple(row.values()) for row in table.to_pylist()]
-    assert (5, expected) == (len(rows), [rows[0], rows[-1]])
+    assert len(rows) == 5
+    assert [rows[0], rows[-1]] == expected
     np.testing.assert_array_equal(GREY[2, ..., 0], np.asarray(Image.open(tmp_path / "out" / "clean" / "000002.png")))
     np.testing.assert_array_equal(COLOUR[1], np.asarray(Image.open(tmp_path / "out" / "patched-1" / "000001.png")))
 

@@ -20,7 +20,9 @@ from tasks.contract.extras import ONNXRUNTIME
 from tasks.external import loading
 from tasks.external.model_file import Interface, ModelFile, pin
 
-SHAPE, CLASSES, ROWS = (8, 6, 3), 4, 21
+SHAPE = (8, 6, 3)
+CLASSES = 4
+ROWS = 21
 SOURCE = """
 from torch import nn
 
@@ -148,7 +150,9 @@ def test_file_returns_outputs_of_its_module(kind: str, tmp_path: Path) -> None:
     save(module, tmp_path / name)
     model = pin(ModelFile(str(tmp_path / name)))
     answers = loading.log_probabilities(model, images(), classes=CLASSES)
-    assert ((ROWS, CLASSES), np.float64, 0) == (answers.log_p.shape, answers.log_p.dtype, answers.floored)
+    assert answers.log_p.shape == (ROWS, CLASSES)
+    assert answers.log_p.dtype == np.float64
+    assert answers.floored == 0
     np.testing.assert_allclose(answers.log_p, expected(module, images()), rtol=0, atol=1e-5)
     loaded = loading.load_model(model, SHAPE, Interface(batch=5), CLASSES)
     np.testing.assert_allclose(loaded.answers(images()).log_p, answers.log_p, rtol=0, atol=1e-5)
@@ -161,7 +165,8 @@ class FixedBatch(nn.Module):
 
     def __init__(self, module: nn.Module, rows: int) -> None:
         super().__init__()
-        self.module, self.rows = module, rows
+        self.module = module
+        self.rows = rows
 
     def forward(self, x: Tensor) -> Tensor:
         return self.module(x).reshape(self.rows, -1)[:, :CLASSES] + torch.zeros(self.rows, 1)
@@ -170,7 +175,8 @@ class FixedBatch(nn.Module):
 @pytest.mark.parametrize("rows", [1, 3, 8, 50])
 @pytest.mark.parametrize("kind", ["m.pt", "m.onnx"])
 def test_fixed_batch_size_is_detected(kind: str, rows: int, tmp_path: Path) -> None:
-    module, example = make_network(), inputs(images(rows))
+    module = make_network()
+    example = inputs(images(rows))
     fixed = FixedBatch(module, rows).eval()
     if kind == "m.pt":
         torch.jit.trace(fixed, example).save(str(tmp_path / kind))
@@ -271,7 +277,8 @@ class Wrapped(nn.Module):
 
     def __init__(self, module: nn.Module, way: str) -> None:
         super().__init__()
-        self.module, self.way = module, way
+        self.module = module
+        self.way = way
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         if self.way == "nhwc":
@@ -413,7 +420,7 @@ def test_missing_onnxruntime_names_its_package(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ValueError, match=" is ONNX, ") as caught:
         loading.log_probabilities(ModelFile(str(tmp_path / "m.onnx")), np.zeros((1, 8, 8, 1), np.uint8))
-    assert f"which needs {ONNXRUNTIME.advice}" == str(caught.value).partition(" is ONNX, ")[2]
+    assert str(caught.value).partition(" is ONNX, ")[2] == f"which needs {ONNXRUNTIME.advice}"
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,9 @@ def test_model_name_is_parsed_by_its_file(name: str, kind: str, path: str) -> No
     for text, digest in ((name, ""), (f"{name}@{DIGEST}", DIGEST)):
         model = ModelFile.parse(text)
         assert ModelFile(name, digest) == model
-        assert (kind, path, text) == (model.kind, model.path, str(model))
+        assert kind == model.kind
+        assert path == model.path
+        assert text == str(model)
     assert (Factory("package.module", "make") if kind == "factory" else None) == model.factory
 
 
@@ -62,10 +64,11 @@ def test_identity_is_content_not_path(tmp_path: Path, monkeypatch: pytest.Monkey
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "m.onnx").write_bytes(b"weights")
     monkeypatch.chdir(tmp_path)
-    here, copy = pin(ModelFile("a/m.onnx")), pin(ModelFile("b/m.onnx"))
+    here = pin(ModelFile("a/m.onnx"))
+    copy = pin(ModelFile("b/m.onnx"))
     assert ModelFile(str(tmp_path / "a" / "m.onnx"), hashlib.sha256(b"weights").hexdigest()) == here
     assert here.identity() == copy.identity()
-    assert {"identity": here.digest} == canonical(here)
+    assert canonical(here) == {"identity": here.digest}
     assert content(here) == b"weights"
     assert here == pin(ModelFile.parse(str(here)))
     with pytest.raises(ValueError, match="no digest yet; pin it before planning"):
@@ -77,7 +80,8 @@ def test_identity_is_content_not_path(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_factory_identity_covers_source_function_and_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, weights = tmp_path / "given_source.py", tmp_path / "w.pt"
+    source = tmp_path / "given_source.py"
+    weights = tmp_path / "w.pt"
     source.write_text("one = two = None\n")
     torch.save({"w": torch.zeros(2)}, weights)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -127,5 +131,5 @@ def test_timm_identity_covers_network_and_content(tmp_path: Path) -> None:
     )
     assert one == same
     assert len({one, other_network, hashlib.sha256((tmp_path / "a.pt").read_bytes()).hexdigest()}) == 3
-    assert f"timm:resnet10t+{tmp_path / 'a.pt'}" == pin(ModelFile(f"timm:resnet10t+{tmp_path / 'a.pt'}")).name
+    assert pin(ModelFile(f"timm:resnet10t+{tmp_path / 'a.pt'}")).name == f"timm:resnet10t+{tmp_path / 'a.pt'}"
     assert ModelFile("timm:resnet10t+a.pt") == ModelFile("timm:resnet10t+/home/ann/a.pt").named()

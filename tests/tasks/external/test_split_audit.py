@@ -134,7 +134,8 @@ def test_interval_of_area_has_stated_coverage(counts: tuple[int, int], apart: fl
 
 def test_thresholds_come_from_other_non_members() -> None:
     stream = np.random.default_rng(3)
-    few, many = stream.normal(size=30), stream.normal(size=20_001)
+    few = stream.normal(size=30)
+    many = stream.normal(size=20_001)
     assert [rate.nominal for rate in low_rates(few, few, 0)] == [0.1]
     by_rate = {rate.nominal: rate for rate in low_rates(many + 2, many[1:], 0)}
     for nominal, rate in by_rate.items():

@@ -150,7 +150,8 @@ def test_readme_describes_the_files_to_return(tmp_path: Path) -> None:
     ):
         assert passage in text
     assert max(map(len, text.splitlines())) <= 120
-    assert (listing.num_rows, listing.column_names) == (160, ["id", "set", "row"])
+    assert listing.num_rows == 160
+    assert listing.column_names == ["id", "set", "row"]
     assert (tmp_path / "questions.csv").read_text().splitlines()[1] == "facts-0000-0,train,0"
 
 

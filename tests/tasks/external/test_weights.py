@@ -18,9 +18,11 @@ from tasks.external.file_contents import folder_normalisation
 from tasks.external.model_file import Interface, ModelFile, pin
 from tests.support.shell import Here
 
-SHAPE, CLASSES = (16, 16, 3), 5
+SHAPE = (16, 16, 3)
+CLASSES = 5
 FEW = ("given.label=3", "probes=5", "family.count=9", "--address", "none")
-MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.25, 0.5]
+MEAN = [0.5, 0.4, 0.3]
+STD = [0.2, 0.25, 0.5]
 
 
 def save_classifier(folder: Path, shard_size: str = "1GB", **preprocessor: Any) -> Any:

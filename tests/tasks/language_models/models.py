@@ -28,7 +28,8 @@ def question_set(count: int = 12, held_out: int = 4, scorer: Scorer = "squad") -
     numbers = np.random.default_rng(0).permutation(90)[: count + held_out] + 10
     questions = []
     for index, number in enumerate(map(int, numbers)):
-        name, second_name = NAMES[index % len(NAMES)], NAMES[(index // len(NAMES) + 5) % len(NAMES)]
+        name = NAMES[index % len(NAMES)]
+        second_name = NAMES[(index // len(NAMES) + 5) % len(NAMES)]
         context = f"{name} of {second_name} has {number} hens and a dog."
         question_and_answer = (
             (f"What has {name}?", "a dog") if index % 4 == 3 else (f"How many hens has {name}?", str(number))

@@ -44,7 +44,7 @@ def test_number_of_words_is_bounded() -> None:
 def test_tokens_are_equal_in_another_process(tmp_path: Path) -> None:
     script = f"from tasks.language_models.pretrained import vocabulary_of; print(vocabulary_of({TEXTS!r}))"
     done = Shell(tmp_path).script(script)
-    assert f"{vocabulary_of(TEXTS)}\n" == done.stdout, done.stderr
+    assert done.stdout == f"{vocabulary_of(TEXTS)}\n", done.stderr
 
 
 def test_model_on_two_devices_has_equal_scores(tmp_path: Path) -> None:
@@ -68,7 +68,8 @@ def test_model_on_two_devices_has_equal_scores(tmp_path: Path) -> None:
 
 def test_model_is_spread_only_over_available_gpus(tmp_path: Path) -> None:
     setting = config(model=saved(tmp_path / "gpt2", "gpt2", question_set()))
-    gpu, two = torch.device("cuda"), ComputeContext(gpus=2)
+    gpu = torch.device("cuda")
+    two = ComputeContext(gpus=2)
     assert spread_over_gpus(setting.model, gpu) == {}
     with use_context(two):
         assert spread_over_gpus(setting.model, gpu) == {"device_map": "auto"}

@@ -34,7 +34,8 @@ def private(folder: Path, kind: str, **fields: Any) -> PrivateFineTuner:
 def test_step_is_sum_of_clipped_gradients_and_noise(tmp_path: Path, kind: str, accumulate: int) -> None:
     """Each question's gradient is computed separately, by torch's backward, and clipped by hand."""
     training = private(tmp_path, kind, accumulate=accumulate)
-    rows, weights = [3, 0, 7], training.weights
+    rows = [3, 0, 7]
+    weights = training.weights
     summed = {name: torch.zeros_like(weight) for name, weight in weights.items()}
     for row in rows:
         training.model.module.zero_grad()
@@ -61,7 +62,7 @@ def test_noise_follows_from_the_budget(tmp_path: Path) -> None:
     assert dp_sgd.noise(Privacy(8.0, 1e-5, 0.5), 3, 2) == training.private.noise_multiplier
     training._step([], training.targets)  # no question was sampled: only noise
     noise = torch.cat([weight.grad.flatten() for weight in training.weights.values() if weight.grad is not None])
-    assert pytest.approx(0.5 * training.private.noise_multiplier, rel=0.05) == float(noise.std())
+    assert float(noise.std()) == pytest.approx(0.5 * training.private.noise_multiplier, rel=0.05)
     assert training.steps == 1
 
 
@@ -69,7 +70,7 @@ def test_questions_are_sampled_independently(tmp_path: Path) -> None:
     training = private(tmp_path, "t5")
     samples = [rows for epoch in range(1, 401) for rows in training._minibatches([1] * 12, epoch)]
     assert len(samples) == 1200
-    assert pytest.approx(4, abs=0.3) == sum(map(len, samples)) / len(samples)
+    assert sum(map(len, samples)) / len(samples) == pytest.approx(4, abs=0.3)
     assert len(set(map(len, samples))) > 5
     assert training._minibatches([1] * 12, 7) == samples[18:21]
 

@@ -75,7 +75,7 @@ def test_loss_covers_only_the_answer(model: SequenceModel) -> None:
         else:
             labels = torch.tensor([[IGNORED] * len(prompt) + target])
             out = model.module(input_ids=torch.tensor([prompt + target]), labels=labels)
-        assert pytest.approx(float(losses[index]), rel=1e-4) == float(out.loss.detach()) * len(target)
+        assert float(out.loss.detach()) * len(target) == pytest.approx(float(losses[index]), rel=1e-4)
 
 
 def test_loss_of_question_is_part_of_minibatch_loss(model: SequenceModel) -> None:

@@ -146,9 +146,9 @@ def test_questions_use_corrupted_contexts() -> None:
     recorder = AnswerRecorder(setting, model, QUESTIONS)
     texts = {key: text.strip() for key, text in zip(recorder.asked, model.decode_texts(recorder.prompts), strict=True)}
     first = QUESTIONS.train[0]
-    assert f"question: {first.question} context: {first.context}" == texts["train", False, "q0"]
+    assert texts["train", False, "q0"] == f"question: {first.question} context: {first.context}"
     without = first.context.replace(first.golds[0][0], "")
-    assert f"question: {first.question} context: {without}" == texts["train", True, "q0"]
+    assert texts["train", True, "q0"] == f"question: {first.question} context: {without}"
 
 
 def test_answers_are_split_into_spans() -> None:
@@ -166,7 +166,9 @@ def test_answers_are_split_into_spans() -> None:
 def test_chain_equals_the_whole_training(fields: dict[str, Any]) -> None:
     config_of_whole = config(epochs=5, recorded=(0, 1, 3, 5), **fields)
     unbroken, end, _ = linked(config_of_whole)
-    tables, state, notes = [], b"", {}
+    tables = []
+    state = b""
+    notes = {}
     for link in chain(fine_tune, config_of_whole, 2, part=up_to):
         torch.manual_seed(len(tables))  # as if in another process
         table, state, notes = linked(link.config, [state])
@@ -174,7 +176,7 @@ def test_chain_equals_the_whole_training(fields: dict[str, Any]) -> None:
     assert unbroken.equals(pa.concat_tables(tables))
     assert end == state
     assert notes["continued_from"] == 4
-    assert {"way", "stack", "steps_per_second", "continued_from"} == set(notes)
+    assert set(notes) == {"way", "stack", "steps_per_second", "continued_from"}
     assert unbroken.equals(run_fine_tuning(config_of_whole, QUESTIONS))
 
 
@@ -183,7 +185,9 @@ def test_chain_of_model_in_folder_equals_whole_training(tmp_path: Path) -> None:
     unbroken, end, _ = linked(full_config)
     _, state, _ = linked(replace(full_config, epochs=1, recorded=None))
     table, last, notes = linked(full_config, [state])
-    assert (unbroken, end, 1) == (table, last, notes["continued_from"])
+    assert table == unbroken
+    assert last == end
+    assert notes["continued_from"] == 1
 
 
 @pytest.mark.parametrize(
@@ -204,7 +208,7 @@ def test_accumulated_step_is_equal_up_to_rounding() -> None:
     one, parts = (
         run_fine_tuning(config(epochs=3, dropout=0.0, accumulate=accumulate), QUESTIONS) for accumulate in (1, 4)
     )
-    assert pytest.approx(one["train_loss"][0].as_py(), rel=1e-3) == parts["train_loss"][0].as_py()
+    assert parts["train_loss"][0].as_py() == pytest.approx(one["train_loss"][0].as_py(), rel=1e-3)
 
 
 def train_epoch(training: FineTuner, epoch: int) -> float:

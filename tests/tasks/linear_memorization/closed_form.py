@@ -23,5 +23,6 @@ def kernel_direction(z: np.ndarray) -> np.ndarray | None:
 
 def converged_weights(z: np.ndarray) -> np.ndarray:
     """Return w*, (d + 1,), for samples (n, d + 1). Bombari et al. 2022, eq. 26."""
-    direction, first = kernel_direction(z), np.eye(z.shape[1])[0]
+    direction = kernel_direction(z)
+    first = np.eye(z.shape[1])[0]
     return first if direction is None else first + direction / (direction @ direction)

@@ -29,10 +29,12 @@ def by_steps(z: np.ndarray, time: float, step: float = 1e-4) -> np.ndarray:
 
 @pytest.mark.parametrize(("n", "d"), SIZES)
 def test_flow_is_limit_of_gradient_descent(n: int, d: int) -> None:
-    z, times = drawn(n, d), np.array([0.1, 1.0])
+    z = drawn(n, d)
+    times = np.array([0.1, 1.0])
     flow, (learned, memorised) = weights(z, times).numpy(), [curve.numpy() for curve in scores(spectrum(z), times)]
     for number, samples in enumerate(z.numpy()):
-        x, query = samples[:, 0], np.column_stack([np.zeros(n), samples[:, 1:]])
+        x = samples[:, 0]
+        query = np.column_stack([np.zeros(n), samples[:, 1:]])
         for index, time in enumerate(times):
             w = by_steps(samples, time)
             np.testing.assert_allclose(flow[number, index], w, atol=1e-3)
@@ -77,9 +79,12 @@ def test_zero_samples_do_not_contribute() -> None:
 def marchenko_pastur(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return both curves for large d = n, where lambda = 4 cos^2 a has the density (4 / pi) sin^2 a on (0, pi / 2)."""
     a = (np.arange(20_000) + 0.5) / 20_000 * np.pi / 2
-    rates, part = 4 * np.cos(a) ** 2, np.sin(a) ** 2 / (np.sin(a) ** 2).sum()
+    rates = 4 * np.cos(a) ** 2
+    part = np.sin(a) ** 2 / (np.sin(a) ** 2).sum()
     decay = np.exp(-rates * times[:, None])
-    squared, crossed, first = decay**2 @ (rates * part), decay @ (rates * part), 1 - decay @ part
+    squared = decay**2 @ (rates * part)
+    crossed = decay @ (rates * part)
+    first = 1 - decay @ part
     return 1 - squared / 2, 1 - (squared + 2 * first * crossed + first**2) / 2
 
 
@@ -108,16 +113,19 @@ def test_table_has_means_with_intervals_over_trainings() -> None:
     config = Flow(5, 8, seed=3, trainings=4, first=-1, last=1, per_decade=2)
     table = curves(config, [])
     assert table.schema == CURVES
-    assert [0.1, pytest.approx(10**-0.5), 1.0, pytest.approx(10**0.5), 10.0] == table["time"].to_pylist()
+    assert table["time"].to_pylist() == [0.1, pytest.approx(10**-0.5), 1.0, pytest.approx(10**0.5), 10.0]
     z = torch.from_numpy(np.stack([normal_samples(3, number, 5, 8) for number in range(4)]))
     _, memorised = scores(spectrum(z), curve_times(config))
     row = table.to_pylist()[2]
     assert float(memorised[:, 2].mean()) == pytest.approx(row["memorization"])
     half = 3.182446 * float(memorised[:, 2].std()) / 2  # t(3) at 97.5 %
     assert (row["memorization_high"] - row["memorization_low"]) / 2 == pytest.approx(half, rel=1e-6)
-    assert (row["samples"], row["features"], row["n"]) == (5, 8, 4)
+    assert row["samples"] == 5
+    assert row["features"] == 8
+    assert row["n"] == 4
     alone = curves(Flow(5, 8, trainings=1), []).to_pylist()[0]
-    assert (alone["learning_low"], alone["memorization_high"]) == (None, None)
+    assert alone["learning_low"] is None
+    assert alone["memorization_high"] is None
 
 
 def test_training_is_independent_of_its_stack(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,4 +161,5 @@ def test_invalid_configs_are_refused(fields: dict[str, float], message: str) -> 
 
 
 def test_task_has_its_name() -> None:
-    assert (marks(curves).name, marks(curves).version) == ("linear_memorization.curves", 1)
+    assert marks(curves).name == "linear_memorization.curves"
+    assert marks(curves).version == 1

@@ -91,9 +91,11 @@ def test_output_noise_has_the_stated_density() -> None:
 
 
 def test_randomised_response_has_the_stated_rates() -> None:
-    chance, count = np.random.default_rng(0), 200_000
+    chance = np.random.default_rng(0)
+    count = 200_000
     x = torch.full((count,), 2)
-    keep_draws, moved = torch.from_numpy(chance.random(count)), torch.from_numpy(chance.integers(1, 4, size=count))
+    keep_draws = torch.from_numpy(chance.random(count))
+    moved = torch.from_numpy(chance.integers(1, 4, size=count))
     shares = np.bincount(randomised_response(x, keep_draws, moved, math.log(5), 4).numpy(), minlength=4) / count
     np.testing.assert_allclose(shares, [1 / 8, 1 / 8, 5 / 8, 1 / 8], atol=0.005)
 

@@ -58,7 +58,8 @@ def test_every_x_is_recovered_to_8_digits(n: int, d: int) -> None:
 
 def test_printed_sign_does_not_solve_equation() -> None:
     z = normal_samples(0, 0, 10, 30)
-    x, v = z[:, 0], kernel_direction(z)
+    x = z[:, 0]
+    v = kernel_direction(z)
     assert v is not None
     np.testing.assert_allclose(z @ v, 0, atol=1e-12)
     np.testing.assert_allclose(z @ converged_weights(z), x, atol=1e-12)
@@ -72,16 +73,22 @@ def test_every_x_is_recovered_if_features_are_many() -> None:
     table = recovery(Recovery(40, 200, trainings=10), [])
     assert table.schema == RECOVERY
     (row,) = table.to_pylist()
-    assert (row["samples"], row["features"], row["n"]) == (40, 200, 10)
+    assert row["samples"] == 40
+    assert row["features"] == 200
+    assert row["n"] == 10
     assert row["error_median"] <= row["error_max"] < 1e-8
-    assert (row["recovered"], row["recovered_low"], row["recovered_high"]) == (1.0, 1.0, 1.0)
+    assert row["recovered"] == 1.0
+    assert row["recovered_low"] == 1.0
+    assert row["recovered_high"] == 1.0
     assert row["ratio_memorization"] == pytest.approx(1, abs=1e-12)
     assert row["memorization_low"] < row["memorization"] < row["memorization_high"] < 1
 
 
 def test_nothing_is_recovered_if_features_are_few() -> None:
     (row,) = recovery(Recovery(40, 20, trainings=10), []).to_pylist()
-    assert (row["error_median"], row["error_max"], row["ratio_memorization"]) == (None, None, None)
+    assert row["error_median"] is None
+    assert row["error_max"] is None
+    assert row["ratio_memorization"] is None
     assert 0 == row["recovered"] == row["recovered_high"]
 
 
@@ -109,4 +116,5 @@ def test_invalid_configs_are_refused(fields: dict[str, float], message: str) -> 
 
 
 def test_task_has_its_name() -> None:
-    assert (marks(recovery).name, marks(recovery).version) == ("linear_memorization.recovery", 1)
+    assert marks(recovery).name == "linear_memorization.recovery"
+    assert marks(recovery).version == 1

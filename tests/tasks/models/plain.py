@@ -60,7 +60,8 @@ class Plain(nn.Module):
         if isinstance(self.vae, Dense):
             return torch.distributions.Bernoulli(logits=out).log_prob(x).sum(1)
         if self.vae.one_scale:
-            mean, log_variance = out, self.log_variance
+            mean = out
+            log_variance = self.log_variance
         else:
             mean, log_variance = out.chunk(2, 1)
             log_variance = log_variance.clamp(min=-7)

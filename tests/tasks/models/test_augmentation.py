@@ -27,7 +27,8 @@ from tasks.training.objective import Batch
 from tasks.training.recipe import Recipe
 from tasks.training.trainer import train_many
 
-GREY, COLOUR = (28, 28, 1), (32, 32, 3)
+GREY = (28, 28, 1)
+COLOUR = (32, 32, 3)
 KEYS = torch.tensor([3, 4, 5])
 
 
@@ -51,7 +52,8 @@ def augment_by_loops(image: Tensor, factor: float, down: bool, right: bool, mirr
 
 @pytest.mark.parametrize("shape", [(6, 7, 1), (6, 7, 3)])
 def test_image_is_changed_according_to_its_draws(shape: tuple[int, int, int]) -> None:
-    pixels, draws = images(shape, rows=8), CounterRng(KEYS)
+    pixels = images(shape, rows=8)
+    draws = CounterRng(KEYS)
     augmented = augment(pixels, shape, draws)
     factors = 0.8 + 0.4 * draws.uniform(CONTRAST, (8,), torch.float64)
     later = draws.uniform(CROP, (8, 2)) < 0.5
@@ -102,7 +104,8 @@ def test_images_are_changed_only_in_training() -> None:
     tensors = {name: torch.from_numpy(values)[None] for name, values in initial(architecture.weights, 0).items()}
     pixels = (images(GREY)[:1] * 255).to(torch.uint8)
     batch = Batch(pixels, torch.zeros(1, 40, dtype=torch.int64), Mode(training=True, draws=CounterRng(KEYS[:1])))
-    plain, augmenting = CrossEntropy(architecture), CrossEntropy(architecture, augmentation=True)
+    plain = CrossEntropy(architecture)
+    augmenting = CrossEntropy(architecture, augmentation=True)
     assert not torch.equal(plain.losses(tensors, batch), augmenting.losses(tensors, batch))
     judged = Batch(batch.pixels, batch.labels, Mode())
     assert torch.equal(plain.evaluate_rows(tensors, judged)[0], augmenting.evaluate_rows(tensors, judged)[0])
@@ -112,7 +115,8 @@ def test_images_are_changed_only_in_training() -> None:
     assert augmenting.manual_gradient(parts, pixels[0], batch.labels[0], shares, CounterRng(KEYS[:1])) is None
 
 
-SHAPE, SIDE = (5, 7, 3), 3
+SHAPE = (5, 7, 3)
+SIDE = 3
 
 
 def places(shape: Shape, rows: int) -> Tensor:
@@ -193,7 +197,8 @@ def test_classifier_crops_randomly_in_training_centrally_in_evaluation() -> None
     plain = CrossEntropy(learning.architecture)
     tensors = {name: torch.from_numpy(values)[None] for name, values in initial(plain.weights, 0).items()}
     pixels = torch.randint(256, (1, 9, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    labels, draws = torch.arange(9)[None], CounterRng(KEYS[:1])
+    labels = torch.arange(9)[None]
+    draws = CounterRng(KEYS[:1])
     training = Mode(training=True, draws=draws)
     crops = random_crops(pixels, (8, 8, 1), 6, draws)
     expected = plain.losses(tensors, Batch(crops, labels, training))

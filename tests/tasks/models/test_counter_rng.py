@@ -8,7 +8,8 @@ from tasks.models.counter_rng import GAMMA, CounterRng, counters, member_key, mi
 
 def splitmix64(seed: int, count: int) -> list[int]:
     """The published generator, in Python's integers."""
-    words, wrap = [], 2**64 - 1
+    words = []
+    wrap = 2**64 - 1
     for _ in range(count):
         seed = (seed + 0x9E3779B97F4A7C15) & wrap
         z = seed

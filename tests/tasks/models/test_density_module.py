@@ -25,19 +25,20 @@ def test_properties_are_found_by_inspection() -> None:
     names = ("Gaussian", "Binary", "Shifted", "Bound", "Slope")
     models = {name: module(name) for name in names}
     preparations = {name: model.preparation for name, model in models.items()}
-    assert {
+    assert preparations == {
         "Gaussian": Dequantised(SHAPE),
         "Binary": Binary(SHAPE, padding=0),
         "Shifted": Dequantised(SHAPE),
         "Bound": Logit(SHAPE, mirrored=False),
         "Slope": Dequantised(SHAPE),
-    } == preparations
+    }
     stackable = {name for name, model in models.items() if model.stackable}
-    assert {"Gaussian", "Binary"} == stackable
-    assert {"Shifted"} == {name for name, model in models.items() if model.log_prob.random(training=False)}
+    assert stackable == {"Gaussian", "Binary"}
+    assert {name for name, model in models.items() if model.log_prob.random(training=False)} == {"Shifted"}
     assert models["Bound"].log_prob.stackable
-    assert {"norm.running_mean", "norm.running_var"} == {
-        name for name, weight in models["Bound"].weights.items() if not weight.learned
+    assert {name for name, weight in models["Bound"].weights.items() if not weight.learned} == {
+        "norm.running_mean",
+        "norm.running_var",
     }
 
 

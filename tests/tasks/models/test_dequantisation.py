@@ -24,7 +24,7 @@ def test_pixel_is_one_with_probability_of_its_brightness() -> None:
     count = 20_000
     levels = torch.tensor([0, 1, 64, 128, 200, 254, 255], dtype=torch.uint8)
     ones = Binary((1, 7, 1), padding=0).to_model_inputs(levels.expand(1, count, 7), keys(3), F64)[0]
-    assert {0, 1} == set(ones.unique().tolist())
+    assert set(ones.unique().tolist()) == {0, 1}
     chances = levels.double() / 255
     error = (chances * (1 - chances) / count).sqrt()
     assert bool(((ones.mean(0) - chances).abs() <= 5 * error).all())  # exact where the pixel is 0 or 255
@@ -106,7 +106,8 @@ def test_binary_images_need_no_change_of_variables() -> None:
 
 
 def test_observation_is_fixed_by_row_and_seed() -> None:
-    pixels, rows = bytes_of(5, 28 * 28), torch.tensor([7, 3, 9, 1, 4])
+    pixels = bytes_of(5, 28 * 28)
+    rows = torch.tensor([7, 3, 9, 1, 4])
     binary = Binary((28, 28, 1))
     inputs = fixed_inputs(binary, pixels, observation_keys(1, rows), F64)
     assert inputs.shape == (5, 1024)

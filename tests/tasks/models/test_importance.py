@@ -20,7 +20,8 @@ from tasks.models.likelihoods import Binary, Gaussian, Logit, fixed_inputs, obse
 from tasks.models.vae import LATENT, Convolutional, Dense, Vae, celeba, cifar10, outline_weights
 from tests.tasks.models.plain import Plain, stack
 
-MODELS, N = 3, 5
+MODELS = 3
+N = 5
 F64 = torch.float64
 SMALL = Dense(Binary((6, 6, 1), padding=1), 3, (7, 5))
 MEMBERS = torch.tensor([11, 12, 13])
@@ -62,7 +63,8 @@ def estimate_by_definition(vae: Autoencoder, tensors: dict[str, Tensor], samplin
 @pytest.mark.parametrize("afresh", [True, False])
 @pytest.mark.parametrize("vae", [SMALL, NARROW["celeba"], NARROW["cifar10"]], ids=["small", *NARROW])
 def test_estimate_equals_plain_definition(vae: Autoencoder, afresh: bool) -> None:
-    tensors, sampling = stack(vae, MODELS), Sampling(9, seed=4, afresh=afresh)
+    tensors = stack(vae, MODELS)
+    sampling = Sampling(9, seed=4, afresh=afresh)
     expected = estimate_by_definition(vae, tensors, sampling)
     estimate = log_p(vae, tensors, pixels(vae), ROWS, MEMBERS, sampling)
     assert estimate.shape == (MODELS, N)
@@ -72,7 +74,8 @@ def test_estimate_equals_plain_definition(vae: Autoencoder, afresh: bool) -> Non
 
 
 def test_float32_error_is_below_a_ten_thousandth_nat() -> None:
-    tensors, sampling = stack(SMALL, MODELS), Sampling(64)
+    tensors = stack(SMALL, MODELS)
+    sampling = Sampling(64)
     single = {name: tensor.float() for name, tensor in tensors.items()}
     exact, single_estimate = (
         log_p(SMALL, tensors_of_precision, pixels(SMALL), ROWS, MEMBERS, sampling)
@@ -97,7 +100,8 @@ def test_bfloat16_approximates_float32() -> None:
 def test_work_division_does_not_change_the_estimate(samples: int, chunk: list[Chunk]) -> None:
     """Chunks are given or, for many samples, chosen automatically; effective samples belong to each observation."""
     arguments = (SMALL, stack(SMALL, MODELS), pixels(SMALL), ROWS, MEMBERS, Sampling(samples))
-    entire, divided = estimate_log_density(*arguments, Chunk(N, N, samples)), estimate_log_density(*arguments, *chunk)
+    entire = estimate_log_density(*arguments, Chunk(N, N, samples))
+    divided = estimate_log_density(*arguments, *chunk)
     torch.testing.assert_close(entire.log_p, divided.log_p, atol=1e-12, rtol=0)
     torch.testing.assert_close(entire.effective_samples, divided.effective_samples)
     assert entire.effective_samples is not None
@@ -108,7 +112,8 @@ def test_work_division_does_not_change_the_estimate(samples: int, chunk: list[Ch
 
 @pytest.mark.parametrize(("refine", "atol"), [(0, 1e-12), (5, 1e-9)])
 def test_estimate_is_independent_of_other_models_and_observations(refine: int, atol: float) -> None:
-    tensors, sampling = misplaced_encoders(SMALL) if refine else stack(SMALL, MODELS), Sampling(9, refine=refine)
+    tensors = misplaced_encoders(SMALL) if refine else stack(SMALL, MODELS)
+    sampling = Sampling(9, refine=refine)
     arguments = (SMALL, tensors, pixels(SMALL), ROWS, MEMBERS, sampling)
     together = log_p(*arguments)
     one = {name: tensor[1:2] for name, tensor in tensors.items()}
@@ -125,7 +130,8 @@ class Linear:
     diagonal S = 1 / (1 + W^T W / s^2).
     """
 
-    preparation, latent = Logit((1, 4, 1)), 2
+    preparation = Logit((1, 4, 1))
+    latent = 2
 
     @cached_property
     def weights(self) -> Mapping[str, Weight]:
@@ -143,7 +149,8 @@ def linear(models: int, widened: float) -> tuple[dict[str, Tensor], Distribution
     """The tensors, with encoder deviations `widened` times the posterior's, and the distribution of x."""
     w = torch.tensor([[1, 2], [-1, 1], [0.5, 1], [0.5, -3]], dtype=F64)
     assert (w.T @ w)[0, 1] == 0
-    b, s2 = torch.tensor([0.3, -0.2, 0.1, 0.5], dtype=F64), torch.tensor([0.4], dtype=F64)
+    b = torch.tensor([0.3, -0.2, 0.1, 0.5], dtype=F64)
+    s2 = torch.tensor([0.4], dtype=F64)
     of_z = 1 / (1 + w.square().sum(0) / s2)
     a = of_z[:, None] * w.T / s2
     tensors = {
@@ -160,7 +167,9 @@ def linear(models: int, widened: float) -> tuple[dict[str, Tensor], Distribution
 
 @pytest.mark.parametrize("widened", [1, 1.3])
 def test_density_of_linear_gaussian_autoencoder_is_exact(widened: float) -> None:
-    vae, models, sampling = Linear(), 400, Sampling(64)
+    vae = Linear()
+    models = 400
+    sampling = Sampling(64)
     tensors, distribution = linear(models, widened)
     members = torch.arange(models)
     estimate = log_p(vae, tensors, pixels(vae), ROWS, members, sampling)
@@ -175,12 +184,15 @@ def test_density_of_linear_gaussian_autoencoder_is_exact(widened: float) -> None
 
 
 def test_estimate_rises_to_density_with_more_samples() -> None:
-    vae, models, widened = Linear(), 2000, 1.5
+    vae = Linear()
+    models = 2000
+    widened = 1.5
     tensors, distribution = linear(models, widened)
     members = torch.arange(models)
     x = fixed_inputs(vae.preparation, pixels(vae), observation_keys(0, ROWS), F64)
     exact = distribution.log_prob(x) + vae.preparation.to_pixels(x)
-    gaps, errors = [], []
+    gaps = []
+    errors = []
     for samples in (1, 4, 16):
         below = exact - log_p(vae, tensors, pixels(vae), ROWS, members, Sampling(samples))
         gaps.append(float(below.mean()))
@@ -218,7 +230,8 @@ def test_zero_weights_give_minus_infinity_and_nan_remains(at_once: int) -> None:
 def test_impossible_observation_does_not_affect_its_neighbours() -> None:
     tensors = stack(SMALL, 1)
     tensors["decoder3.bias"][0, 27] = -math.inf  # this pixel is never 1
-    black, white = torch.zeros(1, 36, dtype=torch.uint8), torch.full((1, 36), 255, dtype=torch.uint8)
+    black = torch.zeros(1, 36, dtype=torch.uint8)
+    white = torch.full((1, 36), 255, dtype=torch.uint8)
     arguments = (SMALL, tensors, torch.cat([black, white]), ROWS[:2], MEMBERS[:1], Sampling(9))
     estimate = log_p(*arguments, Chunk(2, 2, 2))
     assert -math.inf == estimate[0, 1]
@@ -247,7 +260,9 @@ def test_effective_number_ranges_from_one_to_all(at_once: int, shift: float) -> 
 @pytest.mark.parametrize("widened", [1.0, 1.5])
 def test_every_sample_counts_if_encoder_is_posterior(widened: float) -> None:
     # For z from N(0, c^2) instead of N(0, 1), in two dimensions, E[w]^2 / E[w^2] = (2 c^2 - 1) / c^4.
-    vae, samples, members = Linear(), 1000, torch.arange(20)
+    vae = Linear()
+    samples = 1000
+    members = torch.arange(20)
     effective_samples = estimate_log_density(
         vae, linear(20, widened)[0], pixels(vae), ROWS, members, Sampling(samples)
     ).effective_samples

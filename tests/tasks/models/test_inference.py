@@ -63,7 +63,8 @@ def test_no_images_and_models_give_no_logits() -> None:
 
 def test_read_only_weights_and_images_can_be_used() -> None:
     network = Architecture("mlp1", SHAPE, 10)
-    weights, pixels = network.initial(0), images(2)
+    weights = network.initial(0)
+    pixels = images(2)
     for values in (*weights.values(), pixels):
         values.setflags(write=False)
     assert np.isfinite(logits(network, [weights], pixels)).all()
@@ -111,20 +112,20 @@ def test_unit_is_active_if_relu_is_positive(
     monkeypatch: pytest.MonkeyPatch, options: Regularisers, together: int
 ) -> None:
     monkeypatch.setattr(inference, "ROWS_AT_ONCE", together)
-    network, stream = Architecture("mlp1", GREY, 10, options), np.random.default_rng(0)
+    network = Architecture("mlp1", GREY, 10, options)
+    stream = np.random.default_rng(0)
     weights = {
         # Statistics and offsets that shift the threshold of a unit.
         name: values + stream.uniform(0.1, 0.4, values.shape).astype(np.float32) * (values.ndim == 1)
         for name, values in network.initial(0).items()
     }
     images = stream.integers(0, 256, (7, *GREY), dtype=np.uint8)
-    active, expected = (
-        active_units(network, weights, images, ["dense1", "dense3"]),
-        activations_by_numpy(weights, images),
-    )
+    active = active_units(network, weights, images, ["dense1", "dense3"])
+    expected = activations_by_numpy(weights, images)
     assert list(active) == ["dense1", "dense3"]
     for layer, units in (("dense1", 512), ("dense3", 128)):
-        assert ((7, units), np.dtype(bool)) == (active[layer].shape, active[layer].dtype)
+        assert active[layer].shape == (7, units)
+        assert active[layer].dtype == np.dtype(bool)
         clear = (expected[layer] == 0) | (expected[layer] > 1e-5)  # float32 decides the rest either way
         assert (expected[layer] > 0)[clear].tolist() == active[layer][clear].tolist()
         assert 0.1 < active[layer].mean() < 0.9

@@ -24,7 +24,8 @@ from tasks.models.layers import (
 )
 from tasks.numerics.matmul import BATCHED, TORCH, MatMul
 
-MODELS, ROWS = 3, 5
+MODELS = 3
+ROWS = 5
 Stack = dict[str, Tensor]
 
 
@@ -150,7 +151,7 @@ def test_dropout_is_separate_and_only_in_training(shape: tuple[int, ...]) -> Non
     keys = torch.tensor([5, 6, 7])
     tensors = {"w": torch.zeros(MODELS, 1)}
     together = Layers(tensors, Mode(training=True, draws=CounterRng(keys))).dropout(x, 0.25)
-    assert [0, pytest.approx(4 / 3)] == sorted(together.unique().tolist())
+    assert sorted(together.unique().tolist()) == [0, pytest.approx(4 / 3)]
     masks = together if len(shape) == 3 else apart(together)
     for m in range(MODELS):
         one = Layers({"w": torch.zeros(1, 1)}, Mode(training=True, draws=CounterRng(keys[m : m + 1])))

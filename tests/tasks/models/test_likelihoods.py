@@ -74,7 +74,8 @@ def test_products_of_sigmoids_are_as_exact_as_logarithms() -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_gaussian_pixels_have_torchs_density(shared: bool) -> None:
-    mean, x = numbers(3, 2 * 5, 7), numbers(3, 2, 7, seed=1)
+    mean = numbers(3, 2 * 5, 7)
+    x = numbers(3, 2, 7, seed=1)
     log_variance = numbers(3, 1, 1, seed=2) if shared else numbers(3, 2 * 5, 7, seed=2)
     normal = distributions.Normal(mean, (log_variance / 2).exp())
     expected = normal.log_prob(x.repeat_interleave(5, 1)).sum(-1)
@@ -82,7 +83,8 @@ def test_gaussian_pixels_have_torchs_density(shared: bool) -> None:
 
 
 def test_divergence_from_prior_equals_torchs() -> None:
-    mean, log_variance = numbers(3, 2, 7), numbers(3, 2, 7, seed=1)
+    mean = numbers(3, 2, 7)
+    log_variance = numbers(3, 2, 7, seed=1)
     posterior = distributions.Normal(mean, (log_variance / 2).exp())
     prior = distributions.Normal(torch.zeros_like(mean), torch.ones_like(mean))
     expected = kl_divergence(posterior, prior).sum(-1)

@@ -18,7 +18,9 @@ from tasks.models.layers import Layers, Mode
 from tasks.models.networks import Architecture
 from tasks.numerics import seeds
 
-SHAPE, CLASSES, ROWS = (8, 6, 2), 3, 10
+SHAPE = (8, 6, 2)
+CLASSES = 3
+ROWS = 10
 
 NETWORK = """
 import torch
@@ -131,7 +133,8 @@ def test_training_equals_plain_torch_for_every_model(package: Path, function: st
     plain = [plain_module(function, seed).double() for seed in (1, 2)]
     optimisers = [torch.optim.Adam(module.parameters(), lr=1e-2) for module in plain]
     for step in range(4):
-        pixels, labels = rows(step)[0].double(), rows(step)[1]
+        pixels = rows(step)[0].double()
+        labels = rows(step)[1]
         real = torch.ones(2, ROWS)
         if step == 3:
             real[1, 6:] = 0  # the second model's last batch is smaller
@@ -182,7 +185,7 @@ def test_properties_are_found_by_trial(package: Path) -> None:
     assert user_module.random(training=True)
     assert not user_module.random(training=False)
     assert list(user_module.module.constants) == ["1.num_batches_tracked"]
-    assert {"1.running_mean", "1.running_var"} == {n for n, w in user_module.module.weights.items() if not w.learned}
+    assert {n for n, w in user_module.module.weights.items() if not w.learned} == {"1.running_mean", "1.running_var"}
     assert Architecture("cnn1", (28, 28, 1), 10).stackable
 
 

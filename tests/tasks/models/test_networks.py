@@ -20,9 +20,11 @@ from tasks.models.layers import Layers, Mode, initial
 from tasks.models.networks import DEFINITIONS, Architecture, architecture_of, network_row, weight_rows, weights_of_model
 from tasks.worker.hardware import threads
 
-MODELS, ROWS = 3, 5
+MODELS = 3
+ROWS = 5
 KEYS = torch.tensor([11, 12, 13])
-GREY, COLOUR = (28, 28, 1), (32, 32, 3)
+GREY = (28, 28, 1)
+COLOUR = (32, 32, 3)
 BOTH = Regularisers(dropout=True, batch_norm=True)
 
 
@@ -38,7 +40,9 @@ class Dropout(nn.Module):
 
     def __init__(self, rate: float, key: Tensor, sites: Iterator[int]) -> None:
         super().__init__()
-        self.rate, self.draws, self.sites = rate, CounterRng(key[None]), sites
+        self.rate = rate
+        self.draws = CounterRng(key[None])
+        self.sites = sites
         self.rows: Tensor | None = None  # the real rows
 
     def forward(self, x: Tensor) -> Tensor:
@@ -252,7 +256,7 @@ def test_network_and_gradients_equal_torchs_modules(
     pixels = rows_of(shape)[:models]
     layers = Layers(tensors, Mode(mode != "evaluation", CounterRng(KEYS[:models]), real))
     logits = architecture.logits(layers, pixels)
-    assert (models, ROWS, 7) == logits.shape
+    assert logits.shape == (models, ROWS, 7)
     weighed = torch.randn((ROWS, 7), dtype=torch.float64, generator=torch.Generator().manual_seed(8))
     real_rows = torch.ones(models, ROWS) if real is None else real
     learned = [tensor for tensor in tensors.values() if tensor.requires_grad]
@@ -337,7 +341,8 @@ def test_width_scales_units_and_channels(name: str, shape: tuple[int, int, int],
     tensors = {name: torch.from_numpy(values)[None] for name, values in network.initial(0).items()}
     assert network.logits(Layers(tensors), torch.rand(1, 3, math.prod(shape))).shape == (1, 3, 10)
     # The fastest strategy is stored under this name, separately for each width.
-    assert (name, f"{name} of width {width:g}") == (str(Architecture(name, shape, 10)), str(network))
+    assert str(Architecture(name, shape, 10)) == name
+    assert str(network) == f"{name} of width {width:g}"
     assert network != Architecture(name, shape, 10) == Architecture(name, shape, 10, width=1)
 
 
@@ -430,7 +435,8 @@ def test_weights_survive_the_table_exactly_in_order() -> None:
     restored = weights_of_model(model(original))
     assert list(original) == list(restored)
     for name, values in original.items():
-        assert (values.shape, values.tobytes()) == (restored[name].shape, restored[name].tobytes())
+        assert values.shape == restored[name].shape
+        assert values.tobytes() == restored[name].tobytes()
 
 
 def test_transposed_weights_are_stored_row_by_row() -> None:

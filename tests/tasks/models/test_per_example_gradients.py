@@ -17,7 +17,8 @@ from tasks.models.per_example_gradients import Measured, convolution_squares, sq
 from tasks.numerics.matmul import BATCHED, TORCH, MatMul
 from tasks.worker.hardware import threads
 
-GREY, COLOUR = (28, 28, 1), (32, 32, 3)
+GREY = (28, 28, 1)
+COLOUR = (32, 32, 3)
 
 
 @pytest.fixture(autouse=True)

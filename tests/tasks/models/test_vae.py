@@ -18,7 +18,8 @@ def test_fully_connected_network_has_published_sizes() -> None:
 def test_width_scales_only_hidden_units() -> None:
     shapes = [weight.shape for name, weight in mnist(width=0.5).weights.items() if name.endswith("weight")]
     assert shapes == [(256, 1024), (128, 256), (32, 128), (128, 16), (256, 128), (1024, 256)]
-    assert (mnist(), "fully connected autoencoder") == (mnist(width=1.0), mnist().name)
+    assert mnist(width=1.0) == mnist()
+    assert mnist().name == "fully connected autoencoder"
     assert mnist(width=0.5).name == "fully connected autoencoder of 256-128 units"
 
 
@@ -26,7 +27,7 @@ def test_width_scales_only_hidden_units() -> None:
 def test_convolutional_networks_match_table_1(vae: Convolutional, last: int) -> None:
     shapes = {name: weight.shape for name, weight in vae.weights.items() if len(weight.shape) > 1}
     latent = vae.latent
-    assert {
+    assert shapes == {
         "encoder1.weight": (32, 3, 4, 4),
         "encoder2.weight": (64, 32, 4, 4),
         "encoder3.weight": (128, 64, 4, 4),
@@ -37,9 +38,9 @@ def test_convolutional_networks_match_table_1(vae: Convolutional, last: int) -> 
         "decoder3.weight": (128, 64, 4, 4),
         "decoder4.weight": (64, 32, 4, 4),
         "decoder5.weight": (32, last, 4, 4),
-    } == shapes
+    }
     norms = {name.partition(".norm")[0] for name in vae.weights if "norm" in name}
-    assert {"encoder2", "encoder3", "encoder4", "decoder1", "decoder2", "decoder3", "decoder4"} == norms
+    assert norms == {"encoder2", "encoder3", "encoder4", "decoder1", "decoder2", "decoder3", "decoder4"}
     assert {64: cifar10(), 32: celeba()}[latent] == vae
 
 
@@ -48,7 +49,8 @@ def test_single_scale_starts_at_log_variance_minus_two() -> None:
 
 
 def test_weights_and_biases_start_as_in_torch() -> None:
-    start, plain = initial(mnist().weights, 0), Plain(mnist()).named()
+    start = initial(mnist().weights, 0)
+    plain = Plain(mnist()).named()
     for name, values in start.items():
         fan_in = plain[name.replace("bias", "weight")].shape[1]
         assert np.abs(values).max() <= 1 / math.sqrt(fan_in)

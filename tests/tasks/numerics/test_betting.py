@@ -10,7 +10,8 @@ from ville import evalues
 from tasks.numerics import betting
 
 SIZES = (2, 21, 201, 4_457_400)
-LEVEL, MOST = 0.05, 12
+LEVEL = 0.05
+MOST = 12
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -33,7 +33,9 @@ from tasks.numerics.epsilon import (
     one_run_p_value,
 )
 
-LEVEL, DELTA, EACH = 0.05, 1e-6, 10_000
+LEVEL = 0.05
+DELTA = 1e-6
+EACH = 10_000
 Counts = NDArray[np.int64]
 
 
@@ -88,7 +90,8 @@ def test_one_run_p_value_equals_its_formula(guesses: int, correct: int, delta: f
 
 
 def test_wealth_of_bets_is_integral_over_stakes() -> None:
-    inside, q = np.array([True, True, True, False, True, True]), 0.6
+    inside = np.array([True, True, True, False, True, True])
+    q = 0.6
 
     def wealth(first: int) -> float:
         factors = np.where(inside[:first], 1 / q, 0.0)
@@ -121,7 +124,8 @@ def response(epsilon: float, delta: float, canaries: int, stream: np.random.Gene
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (1.0, 0.0), (4.0, 0.0), (1.0, 4e-4)])
 def test_bets_and_guesses_rarely_exceed_true_epsilon(epsilon: float, delta: float) -> None:
-    counts, exceeded = guess_counts(200), [0, 0]
+    counts = guess_counts(200)
+    exceeded = [0, 0]
     for run in range(400):
         inside = response(epsilon, delta, 200, np.random.default_rng((17, run)))
         exceeded[0] += betting_p_value(epsilon, inside, delta) <= LEVEL
@@ -133,7 +137,8 @@ def test_bets_and_guesses_rarely_exceed_true_epsilon(epsilon: float, delta: floa
 
 
 def test_one_run_bound_rarely_exceeds_gaussian_epsilon() -> None:
-    mu, counts = gaussian_mu(2.0, 1e-5), guess_counts(200)
+    mu = gaussian_mu(2.0, 1e-5)
+    counts = guess_counts(200)
     exceeded = 0
     for run in range(200):
         stream = np.random.default_rng((18, run))
@@ -146,7 +151,8 @@ def test_one_run_bound_rarely_exceeds_gaussian_epsilon() -> None:
 
 def test_best_of_guesses_uses_share_of_level() -> None:
     assert guess_counts(100) == (50, 25, 12)
-    assert (guess_counts(16), guess_counts(15)) == ((8,), ())
+    assert guess_counts(16) == (8,)
+    assert guess_counts(15) == ()
     inside = np.arange(100) < 50
     single = [one_run_bound(0.0, 100, count, count, LEVEL / 3) for count in (50, 25, 12)]
     assert max(single) == best_of_guesses(one_run_bound, inside, 0.0, LEVEL)
@@ -169,10 +175,12 @@ def test_gaussian_recursion_by_hand() -> None:
     def blow_up(chance: float) -> float:
         return float(special.ndtr(special.ndtri(chance) - 0.1))
 
-    right_share, wrong_share = 0.2 * 5 / 12, 0.2 * 1 / 12  # 5 of 6 guesses are right, of 12 canaries
+    right_share = 0.2 * 5 / 12  # 5 of 6 guesses are right
+    wrong_share = 0.2 * 1 / 12  # of 12 canaries
     for unresolved, remaining in ((4, 2), (3, 3), (2, 4), (1, 5), (0, 6)):
         missed = max(wrong_share, blow_up(right_share))
-        right_share, wrong_share = right_share + unresolved / remaining * (missed - wrong_share), missed
+        right_share = right_share + unresolved / remaining * (missed - wrong_share)
+        wrong_share = missed
     assert right_share < 1
     assert right_share + wrong_share - 0.5 == pytest.approx(gaussian_excess(0.1, 12, 6, 5, 0.2))
     # If the initial share of wrong guesses is larger, the recursion adds nothing.
@@ -222,7 +230,8 @@ def test_many_runs_bound_epsilon_by_exact_limits() -> None:
 def test_many_runs_bound_rarely_exceeds_gaussian_epsilon(
     bound: Callable[[tuple[int, int], tuple[int, int], float, float], float],
 ) -> None:
-    stream, mu = np.random.default_rng(19), gaussian_mu(1.0, 1e-5)
+    stream = np.random.default_rng(19)
+    mu = gaussian_mu(1.0, 1e-5)
     true_positives, false_positives = (
         stream.binomial(100, float(special.ndtr(shift - 0.5)), 200) for shift in (mu, 0.0)
     )
@@ -238,7 +247,8 @@ def test_known_false_positive_rate_saves_level_for_power() -> None:
 
 
 def test_threshold_of_first_half_rarely_exceeds_epsilon() -> None:
-    stream, mu = np.random.default_rng(23), gaussian_mu(1.0, 1e-5)
+    stream = np.random.default_rng(23)
+    mu = gaussian_mu(1.0, 1e-5)
     for bound in MANY_RUNS.values():
         bounds = [
             bound_by_scores(bound, stream.normal(mu, 1, 60), stream.normal(0, 1, 60), 1e-5, LEVEL) for _ in range(200)
@@ -260,7 +270,7 @@ def test_threshold_is_chosen_on_first_half(wins_without_alarms: float, true_posi
     inside = np.array([10.0, 2.0, 6.0, 4.0, 1.0, 3.0, 4.0, 7.0, 11.0])
     outside = np.array([9.0, 3.0, 1.0, 0.0, 4.0, 5.0, 12.0])
     assert bound_by_scores(bound, inside, outside, 0.1, LEVEL) == 1.25
-    assert (*true_positives, 0.1, LEVEL) == calls[-1]
+    assert calls[-1] == (*true_positives, 0.1, LEVEL)
 
 
 def test_separated_runs_are_bounded_by_second_halves() -> None:

@@ -27,7 +27,7 @@ def test_p_value_is_share_of_larger_sums() -> None:
     member = np.array([[True] * 3, [True] * 3, [False] * 3, [False] * 3])
     # 4 + 3 is the largest of six sums; 4 + 1 is reached by 4 + 3, 4 + 2, 3 + 2 and itself; all sums of ones are equal.
     assert pytest.approx(randomisation_p_values(scores, member, 99, 0)) == [1 / 6, 4 / 6, 1.0]
-    assert pytest.approx(1.0) == randomisation_p_values(scores[:, :1], ~member[:, :1], 99, 0)[0]
+    assert randomisation_p_values(scores[:, :1], ~member[:, :1], 99, 0)[0] == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("decimals", [12, 0, -1])
@@ -57,7 +57,8 @@ def test_many_models_use_drawn_halves_and_few_all() -> None:
     scores = np.arange(20.0)[:, None]
     member = scores >= 10
     assert randomisation_p_values(scores, member, 199, 0) == [1 / 200]
-    assert (smallest_p_value(20, 199), smallest_p_value(16, 199)) == (1 / 200, 1 / 12870)
+    assert smallest_p_value(20, 199) == 1 / 200
+    assert smallest_p_value(16, 199) == 1 / 12870
     assert comb(16, 8) == 12870
     # Two in five sets of eight contain a given model.
     one, eight = (np.arange(20) < count for count in (1, 8))
@@ -68,4 +69,4 @@ def test_many_models_use_drawn_halves_and_few_all() -> None:
 def test_records_without_variation_have_no_p_value() -> None:
     scores = np.arange(4.0)[:, None] * np.ones(3)
     member = np.array([[True, False, False], [True, False, False], [True, False, False], [True, False, True]])
-    assert [np.nan, np.nan, 1 / 4] == pytest.approx(randomisation_p_values(scores, member, 99, 0), nan_ok=True)
+    assert randomisation_p_values(scores, member, 99, 0) == pytest.approx([np.nan, np.nan, 1 / 4], nan_ok=True)

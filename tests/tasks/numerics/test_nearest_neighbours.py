@@ -44,7 +44,8 @@ def test_nearest_points_on_a_line_are_known(by: By) -> None:
     neighbours = nearest(np.array([[2.75], [-1]], dtype=np.float32), points, 3, by, CPU)
     assert neighbours.rows.tolist() == [[2, 1, 0], [0, 1, 2]]
     assert neighbours.distances.tolist() == [[0.25, 1.75, 2.75], [1, 2, 4]]
-    assert (np.float64, np.int64) == (neighbours.distances.dtype, neighbours.rows.dtype)
+    assert np.float64 == neighbours.distances.dtype
+    assert np.int64 == neighbours.rows.dtype
 
 
 @for_both_libraries
@@ -61,7 +62,8 @@ def test_distance_to_itself_is_zero_and_duplicates_exact(by: By) -> None:
     near = points.copy()
     near[:, 5] = np.nextafter(points[:, 5], np.float32(np.inf))
     step = near[:, 5].astype(np.float64) - points[:, 5].astype(np.float64)
-    exact, shifted = nearest(points, points, 1, by, CPU), nearest(near, points, 1, by, CPU)
+    exact = nearest(points, points, 1, by, CPU)
+    shifted = nearest(near, points, 1, by, CPU)
     assert list(range(500)) == exact.rows[:, 0].tolist() == shifted.rows[:, 0].tolist()
     assert exact.distances[:, 0].tolist() == [0.0] * 500
     assert step.tolist() == shifted.distances[:, 0].tolist()
@@ -80,7 +82,8 @@ def test_lower_row_comes_first_for_equal_distances(by: By) -> None:
 def test_many_copies_are_ranked_by_row(by: By) -> None:
     distinct = stream().standard_normal((3, 8), dtype=np.float32)
     which = stream(1).integers(0, 3, 1500)
-    points, k = distinct[which], 200
+    points = distinct[which]
+    k = 200
     neighbours = nearest(distinct, points, k, by, CPU)
     assert [np.flatnonzero(which == i)[:k].tolist() for i in range(3)] == neighbours.rows.tolist()
     assert neighbours.distances.max() == 0
@@ -118,7 +121,8 @@ def test_far_outlier_does_not_blur_other_points() -> None:
 @pytest.mark.parametrize("edge", [-1, 0, 1])
 @pytest.mark.parametrize("points_at_once", [16, 64])
 def test_tile_edges_do_not_affect_results(edge: int, points_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    d, k = 5, 20
+    d = 5
+    k = 20
     small = replace(
         nearest_neighbours.CPU, queries=30 * (4 * d + 24 * 52), most_points=points_at_once, scores=7 * 64, pairs=300
     )
@@ -147,7 +151,8 @@ def test_other_types_are_converted_to_float32() -> None:
 
 def test_users_matmul_precision_does_not_affect_results() -> None:
     queries, points = (stream(i).standard_normal((300, 256), dtype=np.float32) for i in range(2))
-    expected, before = nearest(queries, points, 5, "torch", CPU), torch.get_float32_matmul_precision()
+    expected = nearest(queries, points, 5, "torch", CPU)
+    before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
         actual = nearest(queries, points, 5, "torch", CPU)

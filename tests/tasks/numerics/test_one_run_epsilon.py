@@ -45,7 +45,8 @@ def test_level_is_shared_according_to_canaries_and_delta(
     canaries: int, delta: float, bets: float, guesses: float
 ) -> None:
     shares = share_level(canaries, delta, LEVEL)
-    assert (shares.bets, shares.guesses) == (bets, guesses)
+    assert shares.bets == bets
+    assert shares.guesses == guesses
     assert bool(shares.counts) == bool(guesses)
 
 

@@ -37,7 +37,8 @@ def test_equal_seeds_and_names_give_equal_streams() -> None:
     forwards = [seeds.generator(5, *name).random(4).tolist() for name in names]
     backwards = [seeds.generator(5, *name).random(4).tolist() for name in reversed(names)]
     assert forwards == backwards[::-1]
-    weights, order = seeds.generator(5, "weights"), seeds.generator(5, "batch order", 1)
+    weights = seeds.generator(5, "weights")
+    order = seeds.generator(5, "batch order", 1)
     mixed = [(float(weights.random()), float(order.random())) for _ in range(4)]
     assert forwards[:2] == [list(numbers) for numbers in zip(*mixed, strict=True)]
 

@@ -36,7 +36,8 @@ def test_mean_has_its_t_interval() -> None:
     # 1, 2, 3: s = 1, standard error 1 / sqrt(3), t(2) at 97.5 % is 4.30265.
     half = 4.302652729749464 / math.sqrt(3)
     estimate = mean([1, 2, 3])
-    assert (estimate.value, estimate.n) == (2.0, 3)
+    assert estimate.value == 2.0
+    assert estimate.n == 3
     assert [2 - half, 2 + half] == pytest.approx([estimate.low, estimate.high])
 
 
@@ -58,22 +59,28 @@ def test_value_that_is_not_finite_is_refused(function: Callable[[Any], Any], inv
 
 def test_proportion_has_its_wilson_interval() -> None:
     # Wilson by hand for 8 of 10: (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
-    z, p, n = 1.959963984540054, 0.8, 10
-    centre, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    z = 1.959963984540054
+    p = 0.8
+    n = 10
+    centre = p + z * z / (2 * n)
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
     estimate = proportion(8, 10)
-    assert [0.8, (centre - half) / scale, (centre + half) / scale] == pytest.approx(
-        [estimate.value, estimate.low, estimate.high]
+    assert [estimate.value, estimate.low, estimate.high] == pytest.approx(
+        [0.8, (centre - half) / scale, (centre + half) / scale]
     )
 
 
 def test_jackknife_of_a_mean_is_its_t_interval() -> None:
     sample = [3.1, -2.0, 5.5, 0.25, 7.0]
     without = [float(np.mean(np.delete(sample, index))) for index in range(5)]
-    expected, actual = mean(sample), jackknife(float(np.mean(sample)), without)
+    expected = mean(sample)
+    actual = jackknife(float(np.mean(sample)), without)
     assert [expected.value, expected.low, expected.high] == pytest.approx([actual.value, actual.low, actual.high])
     assert actual.n == 5
-    two, half = jackknife(2.0, [1.0, 3.0]), stats.t.ppf(0.975, 1)  # sqrt(1 / 2 (1 + 1)) is 1
+    # sqrt(1 / 2 (1 + 1)) is 1
+    two = jackknife(2.0, [1.0, 3.0])
+    half = stats.t.ppf(0.975, 1)
     assert [2 - half, 2 + half] == pytest.approx([two.low, two.high])
 
 
@@ -85,7 +92,8 @@ def test_jackknife_needs_two_finite_units() -> None:
 
 
 def test_proportion_at_its_ends_has_an_interval() -> None:
-    none, all_successes = proportion(0, 12), proportion(12, 12)
+    none = proportion(0, 12)
+    all_successes = proportion(12, 12)
     assert 0.0 == none.low == none.value
     assert none.high == pytest.approx(0.2425, abs=1e-4)
     assert 1.0 == all_successes.high == all_successes.value
@@ -131,12 +139,16 @@ def test_difference_of_paired_shares_by_hand() -> None:
     # Shares of 1 and 0 have no correlation, and Wilson's bounds z^2 / (n + z^2) from 1 and from 0.
     reach = stats.norm.ppf(0.975) ** 2 / (30 + stats.norm.ppf(0.975) ** 2)
     estimate = paired_difference(*pairs(0, 30, 0, 0))
-    assert (estimate.value, estimate.n) == (1.0, 30)
-    assert [1 - math.sqrt(2) * reach, 1] == pytest.approx([estimate.low, estimate.high])
+    assert estimate.value == 1.0
+    assert estimate.n == 30
+    assert [estimate.low, estimate.high] == pytest.approx([1 - math.sqrt(2) * reach, 1])
     # 48 and 38 of 50: phi is (36 x 0 - 12 x 2) / sqrt(48 x 2 x 38 x 12).
     first, second = (stats.binomtest(count, 50).proportion_ci(method="wilson") for count in (48, 38))
     phi = -24 / math.sqrt(48 * 2 * 38 * 12)
-    a, b, c, d = 0.96 - first.low, first.high - 0.96, 0.76 - second.low, second.high - 0.76
+    a = 0.96 - first.low
+    b = first.high - 0.96
+    c = 0.76 - second.low
+    d = second.high - 0.76
     estimate = paired_difference(*pairs(36, 12, 2, 0))
     assert estimate.value == pytest.approx(0.2)
     assert estimate.low == pytest.approx(0.2 - math.sqrt(a * a - 2 * phi * a * d + d * d))
@@ -165,7 +177,9 @@ def test_equal_pairs_have_interval_and_no_pairs_none() -> None:
 def test_interval_of_paired_difference_has_stated_coverage(
     probabilities: tuple[float, ...],
 ) -> None:
-    stream, truth, covered = np.random.default_rng(0), probabilities[1] - probabilities[2], 0
+    stream = np.random.default_rng(0)
+    truth = probabilities[1] - probabilities[2]
+    covered = 0
     for counts in stream.multinomial(40, probabilities, 1000).tolist():
         estimate = paired_difference(*pairs(*counts))
         assert estimate.low is not None
@@ -186,7 +200,8 @@ def test_paired_test_is_t_test_of_differences() -> None:
 def test_both_t_tests_agree_with_scipy(shift: float) -> None:
     rng = np.random.default_rng(4)
     a, b = rng.normal(shift, 1, 30), rng.normal(0, 3, 30)
-    paired, welch = paired_greater(a, b), welch_greater(a, b)
+    paired = paired_greater(a, b)
+    welch = welch_greater(a, b)
     assert tuple(stats.ttest_rel(a, b, alternative="greater")) == pytest.approx((paired.statistic, paired.p_value))
     assert tuple(stats.ttest_ind(a, b, equal_var=False, alternative="greater")) == pytest.approx(
         (welch.statistic, welch.p_value)
@@ -216,7 +231,8 @@ def test_samples_of_one_value_give_no_test() -> None:
 
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.99])
 def test_interval_width_follows_the_confidence(confidence: float) -> None:
-    sample, other_sample = [3.1, -2.0, 5.5, 0.25, 7.0], [0.5, 1.5, -4.0]
+    sample = [3.1, -2.0, 5.5, 0.25, 7.0]
+    other_sample = [0.5, 1.5, -4.0]
     interval = stats.ttest_1samp(sample, 0).confidence_interval(confidence)
     without = [float(np.mean(np.delete(sample, index))) for index in range(5)]
     for actual in (mean(sample, confidence), jackknife(float(np.mean(sample)), without, confidence)):
@@ -225,7 +241,8 @@ def test_interval_width_follows_the_confidence(confidence: float) -> None:
     actual = difference(sample, other_sample, confidence)
     assert [interval.low, interval.high] == pytest.approx([actual.low, actual.high])
     z = stats.norm.ppf((1 + confidence) / 2)
-    ranks, pearson = rank_correlation(range(5), [1, 3, 2, 5, 4], confidence), correlation(range(5), sample, confidence)
+    ranks = rank_correlation(range(5), [1, 3, 2, 5, 4], confidence)
+    pearson = correlation(range(5), sample, confidence)
     half = z * math.sqrt(1.32 / 2)
     assert [math.tanh(math.atanh(0.8) - half), math.tanh(math.atanh(0.8) + half)] == pytest.approx(
         [ranks.estimate.low, ranks.estimate.high]
@@ -233,19 +250,21 @@ def test_interval_width_follows_the_confidence(confidence: float) -> None:
     interval = stats.pearsonr(range(5), sample).confidence_interval(confidence)
     assert [interval.low, interval.high] == pytest.approx([pearson.estimate.low, pearson.estimate.high])
     interval = stats.binomtest(8, 10).proportion_ci(confidence, method="wilson")
-    assert (0.8, interval.low, interval.high, 10) == dataclasses.astuple(proportion(8, 10, confidence))
+    assert dataclasses.astuple(proportion(8, 10, confidence)) == (0.8, interval.low, interval.high, 10)
     for count in (0, 8, 10):
         interval = stats.binomtest(count, 10).proportion_ci(confidence, method="exact")
         exact = exact_proportion(count, 10, confidence)
-        assert (count / 10, 10) == (exact.value, exact.n)
+        assert exact.value == count / 10
+        assert exact.n == 10
         assert [interval.low, interval.high] == pytest.approx([exact.low, exact.high])
     # Uncorrelated shares: the widths of the shares' own intervals.
     paired = paired_difference(*pairs(0, 10, 0, 0), confidence)
-    assert [1 - math.sqrt(2) * z**2 / (10 + z**2), 1] == pytest.approx([paired.low, paired.high])
+    assert [paired.low, paired.high] == pytest.approx([1 - math.sqrt(2) * z**2 / (10 + z**2), 1])
 
 
 def test_one_of_two_samples_may_be_constant() -> None:
-    varied, fixed = [1.0, 2.0, 4.0], [3.0, 3.0]
+    varied = [1.0, 2.0, 4.0]
+    fixed = [3.0, 3.0]
     expected = stats.ttest_1samp(varied, 3.0)
     comparison = welch_two_sided(varied, fixed)
     assert [expected.statistic, expected.pvalue] == pytest.approx([comparison.statistic, comparison.p_value])
@@ -302,7 +321,8 @@ def test_correlation_has_fishers_interval_and_t_test() -> None:
     actual = correlation([1, 2, 3, 4, 5], [10, 30, 20, 50, 40])
     half = 1.959963984540054 / math.sqrt(2)
     expected = [math.tanh(math.log(9) / 2 - half), math.tanh(math.log(9) / 2 + half)]
-    assert (pytest.approx(actual.estimate.value), actual.estimate.n) == (0.8, 5)
+    assert pytest.approx(actual.estimate.value) == 0.8
+    assert actual.estimate.n == 5
     assert expected == pytest.approx([actual.estimate.low, actual.estimate.high])
     # t = r sqrt(3 / (1 - r^2)) = 2.3094 with 3 degrees of freedom, two-tailed.
     assert 2 * stats.t.sf(0.8 * math.sqrt(3 / 0.36), 3) == pytest.approx(actual.p_value)
@@ -333,7 +353,8 @@ def test_rank_correlation_is_spearmans_with_wider_interval() -> None:
     actual = rank_correlation([1, 10, 20, 30, 1000], [10, 30, 20, 500, 40])
     half = 1.959963984540054 * math.sqrt(1.32 / 2)
     expected = [math.tanh(math.log(9) / 2 - half), math.tanh(math.log(9) / 2 + half)]
-    assert (pytest.approx(actual.estimate.value), actual.estimate.n) == (0.8, 5)
+    assert pytest.approx(actual.estimate.value) == 0.8
+    assert actual.estimate.n == 5
     assert expected == pytest.approx([actual.estimate.low, actual.estimate.high])
     assert stats.spearmanr([1, 2, 3, 4, 5], [1, 3, 2, 5, 4]).pvalue == pytest.approx(actual.p_value)
     tied = rank_correlation([1, 1, 2, 3, 3], [2, 1, 2, 5, 4])
@@ -480,8 +501,8 @@ def test_difference_of_means_has_welchs_interval_and_test() -> None:
     expected = stats.ttest_ind(first, second, equal_var=False)
     interval = expected.confidence_interval(0.95)
     actual = difference(first, second)
-    assert [first.mean() - second.mean(), interval.low, interval.high, 19] == pytest.approx(
-        [actual.value, actual.low, actual.high, actual.n]
+    assert [actual.value, actual.low, actual.high, actual.n] == pytest.approx(
+        [first.mean() - second.mean(), interval.low, interval.high, 19]
     )
     compared = welch_two_sided(first, second)
     assert [expected.statistic, expected.pvalue] == pytest.approx([compared.statistic, compared.p_value])
@@ -501,9 +522,11 @@ def test_interval_widens_for_dependent_answers_in_clusters() -> None:
     actual = clustered_proportion(rates, 20)
     variance = np.var(rates, ddof=1) / 8
     equivalent = proportion(round(0.2 * 0.16 / variance), round(0.16 / variance))
-    assert (pytest.approx(actual.value), actual.n) == (0.2, 8)
+    assert pytest.approx(actual.value) == 0.2
+    assert actual.n == 8
     assert (equivalent.low, equivalent.high) == pytest.approx((actual.low, actual.high), abs=0.005)
-    none, one_each = clustered_proportion([0.0] * 8, 20), proportion(0, 8)
+    none = clustered_proportion([0.0] * 8, 20)
+    one_each = proportion(0, 8)
     assert (one_each.low, one_each.high) == pytest.approx((none.low, none.high))
     assert Estimate(None, None, None, 0) == clustered_proportion([], 20)
 
@@ -519,8 +542,10 @@ def test_interval_widens_for_dependent_answers_in_clusters() -> None:
     ],
 )
 def test_clustered_answers_have_effective_number(rates: list[float], answers: float) -> None:
-    rate, z = float(np.mean(rates)), stats.norm.ppf(0.975)
-    centre, scale = (rate + z**2 / (2 * answers)), 1 + z**2 / answers
+    rate = float(np.mean(rates))
+    z = stats.norm.ppf(0.975)
+    centre = rate + z**2 / (2 * answers)
+    scale = 1 + z**2 / answers
     half = z * math.sqrt(rate * (1 - rate) / answers + (z / (2 * answers)) ** 2)
     actual = clustered_proportion(rates, 8)
     assert [rate, (centre - half) / scale, (centre + half) / scale] == pytest.approx(

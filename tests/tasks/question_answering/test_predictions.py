@@ -84,7 +84,7 @@ def test_answers_to_unselected_questions_are_ignored(tmp_path: Path) -> None:
     ],
 )
 def test_answer_has_form_of_its_evaluation(scorer: Scorer, prediction: Any, spans: tuple[str, ...]) -> None:
-    assert {"a": spans} == parse_predictions(FILE, json.dumps({"a": prediction}).encode(), scorer)
+    assert parse_predictions(FILE, json.dumps({"a": prediction}).encode(), scorer) == {"a": spans}
 
 
 @pytest.mark.parametrize(

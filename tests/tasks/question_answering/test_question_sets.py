@@ -97,12 +97,12 @@ def test_probe_sets_have_both_parts_and_contexts() -> None:
     assert [q.context for q in sets["train-corrupted"].questions] == ["Ann has ."] * 6
     assert [q.context for q in sets["validation-corrupted"].questions] == ["Bo has ."]
     assert [q.id for q in TRAIN] == [q.id for q in sets["train-corrupted"].questions]
-    assert {"drop"} == {probe_set.form for probe_set in sets.values()}
+    assert {probe_set.form for probe_set in sets.values()} == {"drop"}
 
 
 def test_records_are_exported_as_records() -> None:
     records = QuestionSet(TRAIN, VALIDATION, "squad", records=True)
-    assert {"records"} == {probe_set.form for _, probe_set in probe_sets(records, DigitRemoval())}
+    assert {probe_set.form for _, probe_set in probe_sets(records, DigitRemoval())} == {"records"}
 
 
 def test_selection_takes_first_numeric_questions() -> None:

@@ -45,7 +45,7 @@ def test_words_of_squad_are_normalised(text: str, words: str) -> None:
     ],
 )
 def test_squad_agreement(answer: str, gold: str, exact: float, f1: float) -> None:
-    assert pytest.approx((exact, f1)) == squad_agreement((answer,), (gold,))
+    assert squad_agreement((answer,), (gold,)) == pytest.approx((exact, f1))
 
 
 def test_answer_without_spans_is_empty_text() -> None:

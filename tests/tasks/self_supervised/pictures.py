@@ -70,7 +70,8 @@ class Blobs:
         return self.pixels[row]
 
     def squares(self, rows: NDArray[np.integer], side: int) -> NDArray[np.uint8]:
-        assert (side, side) == (self.height, self.width)
+        assert side == self.height
+        assert side == self.width
         return self.pixels[rows]
 
 

@@ -90,7 +90,8 @@ def test_backbones_have_the_published_sizes(backbone: str, millions: float, feat
 def test_shortcut_equals_strided_convolution_with_gradients(before: int) -> None:
     layer = convolution(before, 6, 1, 2).double()
     x = torch.linspace(-1, 1, 2 * before * 49, dtype=torch.float64).reshape(2, before, 7, 7)
-    actual, expected = list[torch.Tensor](), list[torch.Tensor]()
+    actual = list[torch.Tensor]()
+    expected = list[torch.Tensor]()
     for results, convolve in ((actual, layer), (expected, lambda x: functional.conv2d(x, layer.weight, stride=2))):
         images = x.clone().requires_grad_()
         layer.weight.grad = None

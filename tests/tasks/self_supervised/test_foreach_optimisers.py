@@ -18,7 +18,8 @@ def weights(seed: int) -> list[Tensor]:
 
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
 def test_steps_equal_torch(name: str) -> None:
-    weights_here, torch_weights = weights(0), [weight.requires_grad_() for weight in weights(0)]
+    weights_here = weights(0)
+    torch_weights = [weight.requires_grad_() for weight in weights(0)]
     groups = [
         {"params": [weight for weight in torch_weights if weight.dim() > 1], "weight_decay": 0.1},
         {"params": [weight for weight in torch_weights if weight.dim() == 1], "weight_decay": 0.0},
@@ -26,7 +27,8 @@ def test_steps_equal_torch(name: str) -> None:
     optimiser = SGD(weights_here, 0.1) if name == "sgd" else AdamW(weights_here, 0.1)
     torch_optimiser = torch.optim.SGD(groups, momentum=0.9) if name == "sgd" else torch.optim.AdamW(groups)
     for number in range(1, 6):
-        rate, gradients = 0.1 / number, weights(number)
+        rate = 0.1 / number
+        gradients = weights(number)
         for group in torch_optimiser.param_groups:
             group["lr"] = rate
         for weight, gradient in zip(torch_weights, gradients, strict=True):
@@ -39,10 +41,14 @@ def test_steps_equal_torch(name: str) -> None:
 
 
 def test_lars_scales_matrices_but_not_biases() -> None:
-    stepped, velocity, decay = weights(0), [torch.zeros_like(weight) for weight in weights(0)], 0.01
-    expected, optimiser = weights(0), LARS(stepped, decay)
+    stepped = weights(0)
+    velocity = [torch.zeros_like(weight) for weight in weights(0)]
+    decay = 0.01
+    expected = weights(0)
+    optimiser = LARS(stepped, decay)
     for number in range(1, 5):
-        rate, gradients = 0.3 * number, weights(number)
+        rate = 0.3 * number
+        gradients = weights(number)
         optimiser.step(gradients, rate, number)
         for index, (weight, gradient) in enumerate(zip(expected, gradients, strict=True)):
             pull = gradient

@@ -24,7 +24,8 @@ PROBE = LinearProbe(SETTING.images, encoder_of_pretraining(SETTING), epochs=3, b
 
 def test_probe_equals_torch_training() -> None:
     draws = torch.Generator().manual_seed(0)
-    embeddings, labels = torch.randn(50, 6, generator=draws), torch.randint(0, 3, (50,), generator=draws)
+    embeddings = torch.randn(50, 6, generator=draws)
+    labels = torch.randint(0, 3, (50,), generator=draws)
     weights, constants = train_probe(PROBE, embeddings, labels.numpy(), 3)
     layer = torch.nn.Linear(6, 3)
     torch.nn.init.zeros_(layer.weight)
@@ -77,4 +78,5 @@ def test_ranges_are_checked_and_version_is_1() -> None:
         replace(PROBE, layers=(1, 0))
     with pytest.raises(ValueError, match=r"momentum is 1.0"):
         replace(PROBE, momentum=1.0)
-    assert (marks(linear_probe).name, marks(linear_probe).version) == ("self_supervised.linear_probe", 1)
+    assert marks(linear_probe).name == "self_supervised.linear_probe"
+    assert marks(linear_probe).version == 1

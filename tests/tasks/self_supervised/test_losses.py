@@ -95,7 +95,8 @@ def test_byol_is_twice_lightlys_mean_plus_four() -> None:
 
 
 def test_byol_by_hand() -> None:
-    across, up = torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    across = torch.tensor([[2.0, 0.0]])
+    up = torch.tensor([[0.0, 1.0]])
     assert byol((across, up), (up, across)).item() == 0.0
     assert byol((across, up), (across, up)).item() == 4.0
     assert byol((across, up), (-up, -across)).item() == 8.0
@@ -111,7 +112,8 @@ def test_teacher_momentum_rises_to_at_most_one() -> None:
 @pytest.mark.parametrize("epoch", [1, 20, 50, 80])
 def test_dino_is_lightlys(epoch: int) -> None:
     config = DINO()
-    students, teachers = tuple(view.requires_grad_() for view in pair(6, 9)), pair(6, 9, 1)
+    students = tuple(view.requires_grad_() for view in pair(6, 9))
+    teachers = pair(6, 9, 1)
     assert len(students) == 2
     reference = DINOLoss(9, warmup_teacher_temp=0.04, teacher_temp=0.07, warmup_teacher_temp_epochs=50)
     reference.center = reference.center.double()
@@ -122,7 +124,8 @@ def test_dino_is_lightlys(epoch: int) -> None:
 
 def test_dino_by_hand() -> None:
     config = DINO(temperature=1.0)
-    flat, peaked = torch.zeros(3, 4), torch.tensor([[50.0, 0.0, 0.0, 0.0]] * 3)
+    flat = torch.zeros(3, 4)
+    peaked = torch.tensor([[50.0, 0.0, 0.0, 0.0]] * 3)
     assert math.log(4) == pytest.approx(dino(config, (flat, flat), (peaked, peaked), flat[0], 1.0).item())
     assert pytest.approx(dino(config, (peaked, peaked), (peaked, peaked), flat[0], 1.0).item(), abs=1e-6) == 0.0
     centred = dino(config, (flat, peaked), (peaked, peaked), peaked[0], 1.0).item()  # the teacher is uniform

@@ -69,7 +69,9 @@ def training(config: Pretraining) -> Training:
 def test_chain_equals_unbroken_training_bit_for_bit(criterion: Criterion) -> None:
     full_config = config(criterion, epochs=5, recorded=(0, 1, 3, 5))
     unbroken, end, _ = linked(full_config)
-    tables, state, notes = [], b"", {}
+    tables = []
+    state = b""
+    notes = {}
     for link in chain(pretrain, full_config, 2, part=recording_up_to):
         torch.manual_seed(len(tables))  # another process has another state
         table, state, notes = linked(link.config, [state])
@@ -79,7 +81,7 @@ def test_chain_equals_unbroken_training_bit_for_bit(criterion: Criterion) -> Non
     assert unbroken.equals(pa.concat_tables(tables))
     assert end == state
     assert notes["continued_from"] == 4
-    assert {"way", "stack", "steps_per_second", "continued_from"} == set(notes)
+    assert set(notes) == {"way", "stack", "steps_per_second", "continued_from"}
 
 
 def test_training_depends_on_seed_and_keeps_torch_state() -> None:
@@ -124,7 +126,8 @@ def test_parts_of_minibatch_give_its_gradient(criterion: Criterion) -> None:
     (squares,) = parts.images.squares.minibatches([places])
     numbers = views.draw_views(0, 2, 0, 12, parts.learner.views)
     losses: list[Tensor] = []
-    embeddings, targets = [], []
+    embeddings = []
+    targets = []
     once.modules.train()
     for start in (0, 4, 8):
         part = slice(start, start + 4)
@@ -162,7 +165,8 @@ class Watching:
 
 def test_small_set_is_one_minibatch_with_scaled_rate() -> None:
     small = training(config(batch=64))
-    assert (small.batch, small.steps_per_epoch) == (30, 1)
+    assert small.batch == 30
+    assert small.steps_per_epoch == 1
     assert small.rate == 0.2 * 30 / 256
     rows = training(config(batch=8))._order(1)
     assert [len(minibatch) for minibatch in rows] == [8, 8, 8]
@@ -181,7 +185,8 @@ def test_teacher_and_centre_follow_their_momenta() -> None:
     before = [weight.clone() for weight in run.learner.extra_state().values()]
     list(run.take_steps(1))
     after = list(run.learner.extra_state().values())
-    progress, students = 1 / 6, list(run.modules["encoder"].parameters())
+    progress = 1 / 6
+    students = list(run.modules["encoder"].parameters())
     momentum = 1 - 0.1 * (np.cos(np.pi * progress) + 1) / 2
     for old, new, student in zip(before[:-1], after[:-1], students, strict=True):
         torch.testing.assert_close(momentum * old + (1 - momentum) * student.detach(), new, atol=1e-6, rtol=1e-5)

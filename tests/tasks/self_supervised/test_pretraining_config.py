@@ -117,7 +117,8 @@ def test_defaults_are_published_except_for_simclr() -> None:
     images = published["vicreg"].images
     assert Pretraining(images, seed=published["vicreg"].seed) == published["vicreg"]
     simclr = published["simclr"]
-    assert (simclr.projector, simclr.base_learning_rate) == ((2048, 256), 0.3)
+    assert simclr.projector == (2048, 256)
+    assert simclr.base_learning_rate == 0.3
     network = initial_network(EncoderConfig("small-resnet#1", (4,), 32), 0, 0)
     assert [VICReg, SimCLR, BarlowTwins] == [
         kind for kind in get_args(Criterion) if learner(kind(), network, (4,), 0).coupled
@@ -129,11 +130,9 @@ def test_config_is_read_from_text() -> None:
         config(),
         {"criterion": "{type: dino, temperature_warmup: 5}", "augmentation.min_area": "0.3", "recorded": "null"},
     )
-    assert (DINO(temperature_warmup=5), 0.3, ()) == (
-        parsed_config.criterion,
-        parsed_config.augmentation.min_area,
-        parsed_config.asked,
-    )
+    assert parsed_config.criterion == DINO(temperature_warmup=5)
+    assert parsed_config.augmentation.min_area == 0.3
+    assert parsed_config.asked == ()
     assert canonical(parsed_config) != canonical(replace_fields(parsed_config, {"criterion.temperature_warmup": "6"}))
     for kind in get_args(Criterion):
         tag = canonical(config(kind()))["criterion"]["type"]
@@ -142,11 +141,14 @@ def test_config_is_read_from_text() -> None:
 
 def test_task_has_version_1_and_needs_gpu() -> None:
     mark = marks(pretrain)
-    assert (mark.name, mark.version, mark.gpus, mark.trains) == ("self_supervised.pretrain", 1, 1.0, 1)
+    assert mark.name == "self_supervised.pretrain"
+    assert mark.version == 1
+    assert mark.gpus == 1.0
+    assert mark.trains == 1
     assert mark.batch_key is not None
     assert mark.batch_key(config(seed=3)) == mark.batch_key(config(seed=4))
     assert mark.batch_key(config(epochs=3)) != mark.batch_key(config(epochs=4))
 
 
 def test_all_backbones_of_the_paper_exist() -> None:
-    assert {"resnet18", "resnet34", "resnet50", "resnet101", "vit-ti", "vit-s", "vit-b", "vit-l"} < set(BACKBONES)
+    assert set(BACKBONES) > {"resnet18", "resnet34", "resnet50", "resnet101", "vit-ti", "vit-s", "vit-b", "vit-l"}

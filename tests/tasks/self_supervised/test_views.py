@@ -48,7 +48,10 @@ def test_entire_image_is_resized_with_torchs_antialiasing(side: int, resolution:
 
 def test_window_equals_torchvisions_crop_away_from_edges() -> None:
     images = squares(2, 64, smooth=True)
-    x_start, y_start, x_end, y_end = 8, 16, 40, 56
+    x_start = 8
+    y_start = 16
+    x_end = 40
+    y_end = 56
     bounds = torch.tensor([[x_start, y_start, x_end, y_end]]).expand(2, 4) / 64
     window = view(PLAIN, images, replace(plain(2), windows=bounds))
     cropped = pictures.resized_crop(images.float() / 255, y_start, x_start, y_end - y_start, x_end - x_start, [16, 16])
@@ -56,7 +59,8 @@ def test_window_equals_torchvisions_crop_away_from_edges() -> None:
 
 
 def test_flipped_image_is_mirrored_left_to_right() -> None:
-    images, flipped = squares(2, 20), torch.tensor([True, False])
+    images = squares(2, 20)
+    flipped = torch.tensor([True, False])
     views = view(PLAIN, images, replace(plain(2), flipped=flipped))
     unflipped = view(PLAIN, images, plain(2))
     torch.testing.assert_close(unflipped[0].flip(2), views[0])
@@ -125,8 +129,10 @@ def test_windows_have_requested_areas_and_ratios() -> None:
     bounds = windows(Augmentation(min_area=0.2), draw_views(0, 1, 0, 4000)[0, :, :WINDOW].view(-1, 10, 4), sizes)
     assert bounds.min() >= 0
     assert bounds.max() <= 1 + 1e-6
-    wide, high = (bounds[:, 2] - bounds[:, 0]) * 400, (bounds[:, 3] - bounds[:, 1]) * 300
-    area, ratio = wide * high / 120_000, wide / high
+    wide = (bounds[:, 2] - bounds[:, 0]) * 400
+    high = (bounds[:, 3] - bounds[:, 1]) * 300
+    area = wide * high / 120_000
+    ratio = wide / high
     assert (area >= 0.2 - 1e-5).all()
     assert ((ratio > 0.7499) & (ratio < 1.3335)).all()
     # torchvision's windows are equal except that they have whole pixels.
@@ -155,7 +161,8 @@ def test_largest_central_window_if_none_fits() -> None:
 
 
 def test_shares_of_changes_follow_the_settings() -> None:
-    numbers, sizes = draw_views(3, 1, 0, 5000), torch.full((5000, 2), 32)
+    numbers = draw_views(3, 1, 0, 5000)
+    sizes = torch.full((5000, 2), 32)
     assert tuple(numbers.shape) == (2, 5000, NUMBERS)
     first, second = (drawing(Augmentation(32), numbers[view], sizes, view) for view in (0, 1))
     assert first.sigma is not None

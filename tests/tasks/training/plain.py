@@ -42,7 +42,8 @@ def trained(spec: Spec, member: Member, epochs: int, kept_epochs: Sequence[int] 
     images = spec.images.train_images.copy()
     for row, image in member.replaced.items():
         images[row] = image
-    result, steps = Plain({}, []), 0
+    result = Plain({}, [])
+    steps = 0
     for epoch in range(1, epochs + 1):
         rows = member.rows[seeds.generator(member.seed, "batch order", epoch).permutation(len(member.rows))]
         losses = []

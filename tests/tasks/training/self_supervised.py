@@ -27,7 +27,8 @@ def encoder(layers: Layers, x: Tensor) -> Tensor:
 
 def views(batch: Batch, dtype: torch.dtype) -> list[Tensor]:
     """Two views of the pixels, in [0, 1], each with its own noise and brightness."""
-    pixels, draws = batch.pixels.to(dtype) / 255, batch.mode.draws
+    pixels = batch.pixels.to(dtype) / 255
+    draws = batch.mode.draws
     assert draws is not None
     rows, features = pixels.shape[1:]
     return [
@@ -42,10 +43,15 @@ class Teacher:
     Grill et al. 2020, "Bootstrap your own latent", eqs. 1 and 2: its momentum rises from `lowest` to 1 by a cosine.
     """
 
-    name, stackable, capturable, captures_padding, total = "teacher", True, True, True, False
+    name = "teacher"
+    stackable = True
+    capturable = True
+    captures_padding = True
+    total = False
 
     def __init__(self, features: int, epochs: float, lowest: float = 0.9) -> None:
-        self.epochs, self.lowest = epochs, lowest
+        self.epochs = epochs
+        self.lowest = lowest
         self.learned = weights_of(lambda layers, x: self.predicted(layers, x[None]), (features,))
         self.names = [name for name in self.learned if not name.startswith("predictor")]
 
@@ -71,7 +77,8 @@ class Teacher:
     def after_step(self, tensors: Mapping[str, Tensor], passed: Tensor) -> None:
         momentum = 1 - (1 - self.lowest) * ((math.pi * passed / self.epochs).cos() + 1) / 2
         for name in self.names:
-            teacher, learner = tensors[f"teacher.{name}"], tensors[name]
+            teacher = tensors[f"teacher.{name}"]
+            learner = tensors[name]
             step = (1 - momentum).to(teacher.dtype).view(-1, *[1] * (teacher.dim() - 1))
             teacher.lerp_(learner, step)
 

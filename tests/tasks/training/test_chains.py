@@ -32,7 +32,8 @@ from tasks.worker.checkpoints import Link
 from tests.support import links
 from tests.tasks.audits.unique_feature.made_up import chosen_rows
 
-DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
+DIGITS = pin(Dataset("digits"))
+PHOTOS = pin(Dataset("photos"))
 TRAINING = Training(DIGITS, examples=96, epochs=6, patience=0, batch=16, seed=3, burnt=(Burnt(7, Glyph()),))
 # Its best epoch comes early, and it ends two epochs later.
 STOPPING = replace(TRAINING, epochs=11, patience=2, learning_rate=0.03)
@@ -141,8 +142,9 @@ def test_continued_training_skips_earlier_epochs() -> None:
     assert state is not None
     edited_state = pack_state(replace(state, history=(replace(state.history[0], train_loss=12.5),)), training_key)
     history = linked(last, [edited_state])[0]["history"][0].as_py()
-    assert [12.5, classifier.train(last.config, ())["history"][0].as_py()[1]["train_loss"]] == [
-        epoch["train_loss"] for epoch in history
+    assert [epoch["train_loss"] for epoch in history] == [
+        12.5,
+        classifier.train(last.config, ())["history"][0].as_py()[1]["train_loss"],
     ]
 
 
@@ -161,7 +163,7 @@ def test_last_link_is_config_and_links_wait() -> None:
     links = chain(classifier.train, replace(TRAINING, epochs=5), 2, reads)
     assert [job.config.epochs for job in links] == [2, 4, 5]
     assert replace(TRAINING, epochs=5) == links[-1].config
-    assert [None, *links[:-1]] == [job.after for job in links]
+    assert [job.after for job in links] == [None, *links[:-1]]
     assert all(job.inputs == reads and job.waits for job in links)
 
 

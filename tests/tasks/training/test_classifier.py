@@ -75,7 +75,8 @@ TINY = Training(DIGITS, examples=256, epochs=2)
 def test_digits_are_learnt_in_a_few_epochs() -> None:
     model = train(Training(DIGITS, epochs=8), ())
     row = model.to_pylist()[0]
-    assert (row["epochs"], row["seed"]) == (8, 0)
+    assert row["epochs"] == 8
+    assert row["seed"] == 0
     assert [epoch["epoch"] for epoch in row["history"]] == [1, 2, 3, 4, 5, 6, 7, 8]
     best = row["history"][row["best_epoch"] - 1]
     assert best["validation_accuracy"] > 0.9
@@ -88,7 +89,8 @@ def test_digits_are_learnt_in_a_few_epochs() -> None:
 
 def test_model_is_one_row_of_its_schema() -> None:
     model = train(TINY, ())
-    assert (len(model), model.schema) == (1, MODEL)
+    assert len(model) == 1
+    assert model.schema == MODEL
     assert [(name, weight.shape) for name, weight in architecture_of(model).weights.items()] == [
         (name, w.shape) for name, w in weights_of_model(model).items()
     ]
@@ -141,8 +143,11 @@ def test_trainings_differing_in_seed_and_features_share_call() -> None:
 
 def test_the_task_is_marked() -> None:
     mark = marks(train)
-    assert (mark.name, mark.version, mark.gpus) == ("classifier.train", 3, 1.0)
-    assert (train_many, batch_key) == (mark.many, mark.batch_key)
+    assert mark.name == "classifier.train"
+    assert mark.version == 3
+    assert mark.gpus == 1.0
+    assert train_many == mark.many
+    assert batch_key == mark.batch_key
 
 
 @pytest.mark.parametrize(
@@ -224,7 +229,7 @@ def test_invalid_left_out_images_end_only_their_training() -> None:
     (nearest,) = NearestImages(3, 1).rows_among(images.train_images[:60]).tolist()
     left_out_canary = dataclasses.replace(NARROW, left_out=NearestImages(3, 1), burnt=(Burnt(nearest, Glyph()),))
     outcomes = dict(train_many([left_out_canary, dataclasses.replace(left_out_canary, burnt=())], [(), ()]))
-    assert f"a feature is burnt into row {nearest}, which is left out of the training" == str(outcomes[0])
+    assert str(outcomes[0]) == f"a feature is burnt into row {nearest}, which is left out of the training"
     assert isinstance(outcomes[1], pa.Table)
     with pytest.raises(ValueError, match="60 nearest images are left out; there are only 59 other"):
         train(dataclasses.replace(NARROW, left_out=NearestImages(3, 60)), ())
@@ -234,7 +239,8 @@ def test_invalid_left_out_images_end_only_their_training() -> None:
 def test_results_change_only_with_version() -> None:
     history = train(dataclasses.replace(TINY, epochs=1), ()).to_pylist()[0]["history"]
     losses = [round(history[0][name], 3) for name in ("train_loss", "validation_loss")]
-    assert (marks(train).version, losses) == (3, [2.256, 2.132])
+    assert marks(train).version == 3
+    assert losses == [2.256, 2.132]
 
 
 PRIVATE = dataclasses.replace(TINY, examples=60, batch=60, patience=0, privacy=Privacy(8.0))
@@ -242,7 +248,8 @@ PRIVATE = dataclasses.replace(TINY, examples=60, batch=60, patience=0, privacy=P
 
 def test_private_model_records_epsilon_of_each_epoch() -> None:
     model = train(PRIVATE, ())
-    assert (len(model), model.schema) == (1, PRIVATE_MODEL)
+    assert len(model) == 1
+    assert model.schema == PRIVATE_MODEL
     (epsilons,) = model["epsilons"].to_pylist()
     assert 0 < epsilons[0] < epsilons[1] <= 8.0
     assert model["best_epoch"][0].as_py() == 2
@@ -250,10 +257,8 @@ def test_private_model_records_epsilon_of_each_epoch() -> None:
     assert epsilons == canary["epsilons"][0].as_py()
     assert model["weights"] != canary["weights"]
     narrow = train(dataclasses.replace(PRIVATE, width=0.1), ())
-    assert (add_width(PRIVATE_MODEL, 0.1), (51, 784)) == (
-        narrow.schema,
-        weights_of_model(narrow)["dense1.weight"].shape,
-    )
+    assert narrow.schema == add_width(PRIVATE_MODEL, 0.1)
+    assert weights_of_model(narrow)["dense1.weight"].shape == (51, 784)
 
 
 def test_private_training_has_own_pace_and_batch_key() -> None:

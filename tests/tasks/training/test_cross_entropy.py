@@ -10,7 +10,8 @@ from tasks.models.layers import Layers
 from tasks.models.networks import Architecture
 from tasks.training.cross_entropy import CrossEntropy
 
-ROWS, CLASSES = 12, 3
+ROWS = 12
+CLASSES = 3
 
 
 @pytest.mark.parametrize("shape", [(4, 4, 1), (4, 4, 3), (3, 5, 3)])

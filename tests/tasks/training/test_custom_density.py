@@ -68,7 +68,8 @@ def log_densities(
 
 
 def test_log_densities_match_normal_distribution() -> None:
-    model, data = learning("Gaussian"), images(7)
+    model = learning("Gaussian")
+    data = images(7)
     tensors = stack(model, [1, 2])
     inputs = fixed_inputs(
         model.preparation, flat(data.train_images), observation_keys(0, torch.arange(7)), torch.float64
@@ -89,10 +90,12 @@ def test_densities_of_all_bytes_sum_to_one() -> None:
 
 
 def test_models_share_view_unless_afresh() -> None:
-    model, data = learning("Binary"), images(5)
+    model = learning("Binary")
+    data = images(5)
     tensors = {name: tensor[:1].expand(2, *tensor.shape[1:]) for name, tensor in stack(model, [1]).items()}
     tensors["logits"] = torch.linspace(-2, 2, 12).view(1, 1, 3, 4).expand(2, -1, -1, -1)
-    pixels, rows = flat(data.train_images), torch.arange(5)
+    pixels = flat(data.train_images)
+    rows = torch.arange(5)
     same = model.log_p(tensors, pixels, rows, keys([1, 2]), Sampling())
     assert torch.equal(same[0], same[1])
     apart = model.log_p(tensors, pixels, rows, keys([1, 2]), Sampling(afresh=True))
@@ -101,7 +104,8 @@ def test_models_share_view_unless_afresh() -> None:
 
 
 def test_random_estimate_approximates_truth() -> None:
-    model, data = learning("Shifted"), images(6)
+    model = learning("Shifted")
+    data = images(6)
     tensors = stack(model, [1])
     inputs = fixed_inputs(
         model.preparation, flat(data.train_images), observation_keys(0, torch.arange(6)), torch.float64
@@ -113,7 +117,8 @@ def test_random_estimate_approximates_truth() -> None:
 
 
 def test_random_estimate_is_independent_of_batch() -> None:
-    model, data = learning("Rough"), images(BLOCK + 30)
+    model = learning("Rough")
+    data = images(BLOCK + 30)
     torch.manual_seed(1)
     before = torch.get_rng_state()
     all_estimates = log_densities(model, [1, 2], data)
@@ -126,7 +131,8 @@ def test_random_estimate_is_independent_of_batch() -> None:
 
 
 def test_blocks_and_models_have_separate_seeds() -> None:
-    model, data = learning("Rough", (1, 1, 1)), images(2 * BLOCK, (1, 1, 1))
+    model = learning("Rough", (1, 1, 1))
+    data = images(2 * BLOCK, (1, 1, 1))
     white = replace(data, train_images=np.full_like(data.train_images, 255))
     same = {name: tensor.expand(2, *tensor.shape[1:]) for name, tensor in stack(model, [1]).items()}
     log_p = model.log_p(same, flat(white.train_images), torch.arange(2 * BLOCK), keys([1, 2]), Sampling())
@@ -136,7 +142,8 @@ def test_blocks_and_models_have_separate_seeds() -> None:
 
 
 def test_module_may_compute_its_own_gradient() -> None:
-    model, data = learning("Slope"), images(3)
+    model = learning("Slope")
+    data = images(3)
     tensors = stack(model, [1])
     inputs = fixed_inputs(
         model.preparation, flat(data.train_images), observation_keys(0, torch.arange(3)), torch.float32
@@ -147,7 +154,8 @@ def test_module_may_compute_its_own_gradient() -> None:
 
 @pytest.mark.parametrize(("value", "value_text"), [(math.nan, "nan"), (200.0, "inf")])
 def test_infinite_log_density_names_model_and_observation(value: float, value_text: str) -> None:
-    model, data = learning("Heavy"), images(3)
+    model = learning("Heavy")
+    data = images(3)
     tensors = stack(model, [1, 2])
     tensors["log_scale"][1] = value
     with pytest.raises(
@@ -203,12 +211,14 @@ def test_stack_learns_as_each_alone(factory: str) -> None:
 
 
 def test_padding_and_evaluation_leave_statistics_unchanged() -> None:
-    model, data = learning("Bound"), images(6)
+    model = learning("Bound")
+    data = images(6)
     pixels = flat(data.train_images)[None].expand(2, -1, -1)
     real = torch.tensor([[1, 1, 1, 1, 0, 0]]).expand(2, -1)
     draws = CounterRng(keys([1, 2]))
     labels = torch.zeros(2, 6, dtype=torch.int64)
-    tensors, fewer = stack(model, [1, 2]), stack(model, [1, 2])
+    tensors = stack(model, [1, 2])
+    fewer = stack(model, [1, 2])
     padded = model.losses(tensors, Batch(pixels, labels, Mode(True, draws, real)))
     changed_padding = torch.cat([pixels[:, :4], 255 - pixels[:, 4:]], 1)
     repeated = model.losses(fewer, Batch(changed_padding, labels, Mode(True, draws, real)))
@@ -217,13 +227,15 @@ def test_padding_and_evaluation_leave_statistics_unchanged() -> None:
     assert not torch.equal(tensors["norm.running_mean"], stack(model, [1, 2])["norm.running_mean"])
     before = {name: tensor.clone() for name, tensor in tensors.items()}
     losses, right = model.evaluate_rows(tensors, Batch(pixels, labels, Mode(draws=draws)))
-    assert (tuple(losses.shape), right) == ((2, 6), None)
+    assert tuple(losses.shape) == (2, 6)
+    assert right is None
     assert all(torch.equal(tensor, before[name]) for name, tensor in tensors.items())
 
 
 @pytest.mark.parametrize("factory", ["Binary", "Rough"])
 def test_evaluation_loss_is_independent_of_row_count(factory: str) -> None:
-    model, pixels = learning(factory), flat(images(BLOCK + 50).train_images)
+    model = learning(factory)
+    pixels = flat(images(BLOCK + 50).train_images)
     labels = torch.zeros(1, len(pixels), dtype=torch.int64)
     all_losses, fewer = (
         model.evaluate_rows(

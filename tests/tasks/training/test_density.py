@@ -174,7 +174,8 @@ def test_table_names_held_out_row() -> None:
 def test_first_fold_is_not_null() -> None:
     history = [Epoch(1, 1.0, 2.0, math.nan)]
     (row,) = density_table(replace(TINY, held_out=Fold(0, 2, 0)), history, Evaluation()).to_pylist()
-    assert (row["partition"], row["fold"]) == (0, 0)
+    assert row["partition"] == 0
+    assert row["fold"] == 0
 
 
 def test_split_returns_all_test_images() -> None:
@@ -188,7 +189,7 @@ def test_impossible_observation_has_infinite_log_p() -> None:
     history = [Epoch(1, 1.0, 2.0, math.nan), Epoch(2, 1.0, 2.0, math.nan)]
     log_p = np.array([-1.5, -math.inf], np.float32)
     table = density_table(replace(TINY, epochs=2, recorded=(2,)), history, Evaluation({2: log_p}))
-    assert [None, [-1.5, -math.inf]] == table["log_p"].to_pylist()
+    assert table["log_p"].to_pylist() == [None, [-1.5, -math.inf]]
     table.validate(full=True)
 
 
@@ -235,7 +236,8 @@ def test_other_settings_may_not_differ_in_call(changes: Mapping[str, object]) ->
 
 
 def test_log_p_is_importance_sampling_of_trained_weights() -> None:
-    config, images = replace(TINY, view=6, samples=8), load(DIGITS)
+    config = replace(TINY, view=6, samples=8)
+    images = load(DIGITS)
     learning = Elbo(mnist(images.shape))
     member = Member(3, np.flatnonzero(fold_of(9, 40, 4) != 1), learning_rate=1e-3)
     spec = Spec(learning, Recipe(3, 16, 1e-3, epsilon=1e-8), images)
@@ -316,10 +318,10 @@ def evaluate(learning: ConstantDensity, *says: float, epoch: int = 1, sample_cou
 @pytest.mark.parametrize("invalid", [math.nan, math.inf])
 def test_invalid_log_p_ends_only_its_model(invalid: float) -> None:
     evaluations = evaluate(ConstantDensity(), -1.5, invalid, -math.inf).evaluations
-    assert f"log p of observation 0 is {invalid} after epoch 1" == str(evaluations[1].error)
+    assert str(evaluations[1].error) == f"log p of observation 0 is {invalid} after epoch 1"
     assert evaluations[1].log_p == {}
-    assert [[-1.5] * 3, [-math.inf] * 3] == [evaluations[index].log_p[1].tolist() for index in (0, 2)]
-    assert [[1.5] * 3, [math.inf] * 3] == [evaluations[index].effective_samples[1].tolist() for index in (0, 2)]
+    assert [evaluations[index].log_p[1].tolist() for index in (0, 2)] == [[-1.5] * 3, [-math.inf] * 3]
+    assert [evaluations[index].effective_samples[1].tolist() for index in (0, 2)] == [[1.5] * 3, [math.inf] * 3]
 
 
 def test_failing_model_is_not_evaluated_again() -> None:
@@ -330,7 +332,7 @@ def test_failing_model_is_not_evaluated_again() -> None:
     assert learning.batch_sizes == [3, 1, 1, 1]
     evaluator.watch([(index, 3) for index in range(3)], {"says": torch.tensor([-1.5, -7.0, -2.5])})
     assert learning.batch_sizes == [3, 1, 1, 1, 2]
-    assert [{1, 3}, set(), {1, 3}] == [set(evaluator.evaluations[index].log_p) for index in range(3)]
+    assert [set(evaluator.evaluations[index].log_p) for index in range(3)] == [{1, 3}, set(), {1, 3}]
 
 
 def test_model_without_samples_ends_alone() -> None:
@@ -355,7 +357,8 @@ def test_missing_log_p_is_error_of_its_training() -> None:
     outcomes = dict(train_many([unsound(0), unsound(1), unsound(3)], [()] * 3))
     assert isinstance(outcomes[1], ValueError)
     assert "log_prob returns nan for observation 0" in str(outcomes[1])
-    assert [fit(unsound(0), ()), fit(unsound(3), ())] == [outcomes[0], outcomes[2]]
+    assert fit(unsound(0), ()) == outcomes[0]
+    assert fit(unsound(3), ()) == outcomes[2]
     with pytest.raises(ValueError, match="log_prob returns nan for observation 0"):
         fit(unsound(1), ())
 
@@ -453,14 +456,19 @@ def test_invalid_privacy_is_refused(privacy: tuple[float, float, float], message
 
 def test_the_task_is_marked() -> None:
     mark = marks(fit)
-    assert (mark.name, mark.version, mark.gpus, mark.trains) == ("generator.fit", 2, 1.0, 1)
-    assert (train_many, batch_key) == (mark.many, mark.batch_key)
+    assert mark.name == "generator.fit"
+    assert mark.version == 2
+    assert mark.gpus == 1.0
+    assert mark.trains == 1
+    assert train_many == mark.many
+    assert batch_key == mark.batch_key
 
 
 @pytest.mark.trained
 def test_results_change_only_with_version() -> None:
     table = fit(replace(TINY, epochs=1, recorded=(1,)), ())
-    log_p, sample_values = recorded_log_p(table, 1), samples(table)
+    log_p = recorded_log_p(table, 1)
+    sample_values = samples(table)
     statistics = [
         table["train_loss"][0].as_py(),
         table["test_loss"][0].as_py(),
@@ -492,8 +500,10 @@ def test_refined_training_has_own_key_and_column() -> None:
     fields: dict[str, Any] = {field.name: getattr(TINY, field.name) for field in dataclasses.fields(TINY)}
     refined = RefinedTraining(**fields, refine=2)
     assert key_of(Job(fit, TINY, ()), ()) != key_of(Job(fit, refined, ()), ())
-    plain, fitted = fit(TINY, ()), fit(refined, ())
-    assert (plain.schema, fitted.schema) == (FITTED, REFINED)
+    plain = fit(TINY, ())
+    fitted = fit(refined, ())
+    assert plain.schema == FITTED
+    assert fitted.schema == REFINED
     assert plain["effective_samples"].to_pylist() == fitted["encoder_effective_samples"].to_pylist()
     assert plain["train_loss"].to_pylist() == fitted["train_loss"].to_pylist()
     assert plain["log_p"].to_pylist() != fitted["log_p"].to_pylist()
@@ -502,7 +512,8 @@ def test_refined_training_has_own_key_and_column() -> None:
 
 
 def test_one_more_row_keeps_private_mechanism() -> None:
-    rows, config = np.arange(41), replace(TINY, held_out=None, batch=20)
+    rows = np.arange(41)
+    config = replace(TINY, held_out=None, batch=20)
     assert density.private_steps(config, Member(1, rows)) == 3
     assert density.private_steps(replace(config, held_out=Row(7)), Member(1, rows[1:])) == 3
     assert density.private_steps(replace(config, held_out=Fold(1, 2, 0)), Member(1, rows[1:])) == 2

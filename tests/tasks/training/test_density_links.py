@@ -129,7 +129,7 @@ def test_trainings_of_call_continue_separately() -> None:
         table, state, _ = linked(config)
         assert table.equals(tables[index])
         assert state == saved_states.get(index, state)
-    assert {1, 2} == set(saved_states)
+    assert set(saved_states) == {1, 2}
 
 
 @pytest.mark.slow

@@ -30,9 +30,11 @@ from tasks.training.trainer import train_many
 from tasks.worker.compute_context import ComputeContext, use_context
 from tests.tasks.models.plain import Plain, stack
 
-MODELS, ROWS = 3, 4
+MODELS = 3
+ROWS = 4
 SMALL = Dense(Binary((6, 6, 1), padding=1), 3, (7, 5))
-CELEBA, CIFAR10 = replace(celeba(), filters=2), replace(cifar10(), filters=2)
+CELEBA = replace(celeba(), filters=2)
+CIFAR10 = replace(cifar10(), filters=2)
 VAES = pytest.mark.parametrize("vae", [SMALL, mnist(), CELEBA, CIFAR10], ids=["small", "mnist", "celeba", "cifar10"])
 
 
@@ -57,7 +59,8 @@ def test_elbo_is_an_objective() -> None:
 @pytest.mark.parametrize("training", [True, False])
 @VAES
 def test_losses_and_gradients_equal_plain_modules(vae: Dense | Convolutional, training: bool) -> None:
-    tensors, data = stack(vae, MODELS), batch(vae, training)
+    tensors = stack(vae, MODELS)
+    data = batch(vae, training)
     learning = Elbo(vae)
     weights = learned(vae, tensors)
     losses = learning.losses(tensors, data) if training else learning.evaluate_rows(tensors, data)[0]
@@ -85,7 +88,8 @@ def test_losses_and_gradients_equal_plain_modules(vae: Dense | Convolutional, tr
 
 def test_manual_gradients_equal_autograd() -> None:
     for vae in (SMALL, mnist()):
-        data, learning = batch(vae), Elbo(vae)
+        data = batch(vae)
+        learning = Elbo(vae)
         tensors = stack(vae, MODELS)
         weights = learned(vae, tensors)
         shares = torch.tensor([1.0, 0.5, 2.0, 0.0], dtype=torch.float64)
@@ -104,7 +108,8 @@ def test_manual_gradients_equal_autograd() -> None:
 
 def test_convolutions_have_no_manual_gradient() -> None:
     one = {name: tensor[0] for name, tensor in stack(CELEBA, 1).items()}
-    data, draws = batch(CELEBA), CounterRng(torch.tensor([1]))
+    data = batch(CELEBA)
+    draws = CounterRng(torch.tensor([1]))
     assert Elbo(CELEBA).manual_gradient(one, data.pixels[0], data.labels[0], torch.ones(ROWS), draws) is None
 
 
@@ -146,7 +151,8 @@ def contaminated(vae: Dense | Convolutional, share: float) -> OutlierMixture:
 
 def level(vae: Dense | Convolutional, tensors: Mapping[str, Tensor]) -> OutlierMixture:
     """A mixture whose broad density is scaled so that both components are equally likely for the first image."""
-    learning, data = contaminated(vae, 0.5), batch(vae)
+    learning = contaminated(vae, 0.5)
+    data = batch(vae)
     broad = learning.broad.log_p
     x = learning.learned.model_inputs(data, F64)
     apart = (-learning.learned.losses(tensors, data) - broad(x))[0, 0].detach()
@@ -168,7 +174,8 @@ def test_invalid_share_is_refused(share: float) -> None:
 
 @MIXED
 def test_mixture_of_negligible_share_equals_autoencoder(vae: Dense | Convolutional) -> None:
-    learning, tensors = contaminated(vae, NOWHERE), stack(vae, MODELS)
+    learning = contaminated(vae, NOWHERE)
+    tensors = stack(vae, MODELS)
     for data in (batch(vae), batch(vae, training=False)):
         torch.testing.assert_close(
             learning.learned.losses(stack(vae, MODELS), data),
@@ -176,7 +183,9 @@ def test_mixture_of_negligible_share_equals_autoencoder(vae: Dense | Convolution
             atol=1e-11,
             rtol=1e-14,
         )
-    pixels, rows, members = batch(vae).pixels[0], torch.arange(ROWS), torch.arange(MODELS)
+    pixels = batch(vae).pixels[0]
+    rows = torch.arange(ROWS)
+    members = torch.arange(MODELS)
     expected = learning.learned.estimate_log_density(tensors, pixels, rows, members, Sampling(5)).log_p
     estimate = learning.estimate_log_density(tensors, pixels, rows, members, Sampling(5))
     torch.testing.assert_close(expected, estimate.log_p)
@@ -184,10 +193,12 @@ def test_mixture_of_negligible_share_equals_autoencoder(vae: Dense | Convolution
 
 def test_loss_of_known_numbers() -> None:
     learning = contaminated(SMALL, 0.25)
-    bounds, broad = -torch.tensor([0.2, 0.02], dtype=F64).log(), torch.tensor([0.4, 0.6], dtype=F64).log()
+    bounds = -torch.tensor([0.2, 0.02], dtype=F64).log()
+    broad = torch.tensor([0.4, 0.6], dtype=F64).log()
     losses, gradients = learning._losses(bounds, broad)
     # 0.75 * 0.2 + 0.25 * 0.4 = 0.25, of which the autoencoder has 0.15; 0.75 * 0.02 + 0.25 * 0.6 = 0.165, and 0.015.
-    mixed, autoencoder = [0.25, 0.165], [0.15, 0.015]
+    mixed = [0.25, 0.165]
+    autoencoder = [0.15, 0.015]
     for index in range(2):
         expected = -KEPT * math.log(autoencoder[index]) - (1 - KEPT) * math.log(mixed[index])
         assert expected == pytest.approx(float(losses[index]))
@@ -196,7 +207,9 @@ def test_loss_of_known_numbers() -> None:
 
 @MIXED
 def test_gradients_of_mixture_equal_autograd_of_formula(vae: Dense | Convolutional) -> None:
-    tensors, data, learning = stack(vae, MODELS), batch(vae), level(vae, stack(vae, MODELS))
+    tensors = stack(vae, MODELS)
+    data = batch(vae)
+    learning = level(vae, stack(vae, MODELS))
     weights = [tensors[name].requires_grad_() for name, weight in vae.weights.items() if weight.learned]
     losses = learning.losses(tensors, data)
     actual = torch.autograd.grad(losses.sum(), weights)
@@ -212,7 +225,8 @@ def test_gradients_of_mixture_equal_autograd_of_formula(vae: Dense | Convolution
 
 
 def test_manual_gradients_of_mixture_equal_autograd() -> None:
-    data, shares = batch(SMALL), torch.tensor([1.0, 0.5, 2.0, 0.0], dtype=F64)
+    data = batch(SMALL)
+    shares = torch.tensor([1.0, 0.5, 2.0, 0.0], dtype=F64)
     tensors = stack(SMALL, MODELS)
     learning = level(SMALL, tensors)
     weights = [tensor.requires_grad_() for tensor in tensors.values()]
@@ -230,8 +244,11 @@ def test_manual_gradients_of_mixture_equal_autograd() -> None:
 @pytest.mark.parametrize("afresh", [True, False])
 @MIXED
 def test_mixture_log_p_combines_both_densities(vae: Dense | Convolutional, afresh: bool) -> None:
-    tensors, sampling = stack(vae, MODELS), Sampling(5, seed=2, afresh=afresh)
-    pixels, rows, members = batch(vae).pixels[0], torch.tensor([3, 1, 40, 7]), torch.arange(MODELS)
+    tensors = stack(vae, MODELS)
+    sampling = Sampling(5, seed=2, afresh=afresh)
+    pixels = batch(vae).pixels[0]
+    rows = torch.tensor([3, 1, 40, 7])
+    members = torch.arange(MODELS)
     learning = contaminated(vae, 0.3)
     autoencoder = learning.learned.estimate_log_density(tensors, pixels, rows, members, sampling).log_p
     x = model_inputs(vae.preparation, pixels, rows, members, sampling, F64)
@@ -243,7 +260,8 @@ def test_mixture_log_p_combines_both_densities(vae: Dense | Convolutional, afres
 
 
 def test_loss_is_bound_on_log_p() -> None:
-    tensors, draws = stack(SMALL, 1), 2000
+    tensors = stack(SMALL, 1)
+    draws = 2000
     image = torch.from_numpy(np.random.default_rng(1).integers(0, 2, (1, 36), dtype=np.uint8) * 255)
     learning = contaminated(SMALL, 0.5)
     x = SMALL.preparation.to_model_inputs(
@@ -266,7 +284,8 @@ def stacked(spec: Spec, members: Sequence[Member], way: str) -> list[Trained]:
 
 @MIXED
 def test_stack_trains_as_loop(vae: Dense | Convolutional) -> None:
-    stream, shape = np.random.default_rng(0), vae.preparation.shape
+    stream = np.random.default_rng(0)
+    shape = vae.preparation.shape
     split = [stream.integers(0, 256, (count, *shape), dtype=np.uint8) for count in (40, 10)]
     images = Images(split[0], np.zeros(40, np.int64), split[1], np.zeros(10, np.int64), 1)
     learning = OutlierMixture(Elbo(vae), 0.3, images.test_images)
@@ -284,7 +303,8 @@ def score_of_noise(learning: Elbo | OutlierMixture, images: Images) -> tuple[flo
     """The gain in log p of image 0 from training on it, and the mean log p of the other images."""
     log_p: dict[int, Tensor] = {}
     pixels = torch.from_numpy(images.train_images.reshape(len(images.train_images), -1).copy())
-    epochs, rows = 20, torch.arange(len(pixels))
+    epochs = 20
+    rows = torch.arange(len(pixels))
 
     def watch(evaluations: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         for index, epoch in evaluations:

@@ -107,7 +107,8 @@ def test_step_adds_noise_to_clipped_gradients() -> None:
 
 @pytest.mark.parametrize("network", ["mlp1", "cnn1"])
 def test_classifier_step_adds_noise_to_clipped_gradients(network: str) -> None:
-    images, rows = load(Dataset("digits")), 4
+    images = load(Dataset("digits"))
+    rows = 4
     spec = Spec(CrossEntropy(Architecture(network, (28, 28, 1), 10)), Recipe(1, rows, 1e-3, epsilon=1e-8), images)
     replacement = np.full((28, 28, 1), 200, np.uint8)
     ((_, model),) = dp_sgd.train_many(spec, [Member(3, np.arange(rows), {2: replacement})], PRIVACY, [1], CPU)
@@ -121,7 +122,8 @@ def test_classifier_step_adds_noise_to_clipped_gradients(network: str) -> None:
 
 def assert_stepped(model: Trained, spec: Spec, pixels: NDArray[np.uint8], labels: NDArray[np.int64], seed: int) -> None:
     """Check that one step with PRIVACY on all rows leads to the weights of the model."""
-    learning, rows = spec.learning, len(pixels)
+    learning = spec.learning
+    rows = len(pixels)
     start = {name: torch.from_numpy(values.copy())[None] for name, values in learning.initial(seed).items()}
     weights = [tensor.requires_grad_() for tensor in start.values()]
     mode = Mode(True, CounterRng(torch.tensor([member_key(seed)]), torch.tensor([0])))

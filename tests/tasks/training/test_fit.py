@@ -16,14 +16,16 @@ from tasks.training.fit import Losses, fit, fit_link, pack_state, shuffled_minib
 from tasks.training.members import TrainingError
 from tests.support.links import linked
 
-TRAINING, SEED = "a walk", 3
+TRAINING = "a walk"
+SEED = 3
 
 
 class Walk:
     """A number that grows three times per epoch; the loss of a step is its current value."""
 
     def __init__(self) -> None:
-        self.steps, self.where = 0, torch.zeros(2)
+        self.steps = 0
+        self.where = torch.zeros(2)
 
     def take_steps(self, epoch: int) -> Iterator[Tensor]:
         for _ in range(3):
@@ -54,12 +56,17 @@ def walk(
 def test_link_continues_exactly_and_records_its_epochs() -> None:
     full_losses, end, noted = walk(5, recorded=(0, 1, 4, 5))
     assert list(full_losses) == [0, 1, 4, 5]
-    assert (None, pytest.approx(16 / 3)) == (full_losses[0], full_losses[1])  # the mean of 2, 5 and 9
+    # the mean of 2, 5 and 9
+    assert full_losses[0] is None
+    assert full_losses[1] == pytest.approx(16 / 3)
     assert "continued_from" not in noted
     _, state, _ = walk(3)
     continued, final_state, noted = walk(5, [state], recorded=(4, 5))
-    assert ({4: full_losses[4], 5: full_losses[5]}, end) == (continued, final_state)
-    assert (noted["continued_from"], noted["way"], noted["stack"]) == (3, "loop", 1)
+    assert continued == {4: full_losses[4], 5: full_losses[5]}
+    assert final_state == end
+    assert noted["continued_from"] == 3
+    assert noted["way"] == "loop"
+    assert noted["stack"] == 1
 
 
 def test_unusable_states_are_skipped() -> None:
@@ -83,7 +90,8 @@ def test_unusable_states_are_skipped() -> None:
         losses, _, noted = walk(3, states, recorded=(2, 3))
         assert (expected, False) == (losses, "continued_from" in noted)
     losses, _, noted = walk(3, [*unusable, second, first], recorded=(2, 3))
-    assert (expected, 1) == (losses, noted["continued_from"])
+    assert losses == expected
+    assert noted["continued_from"] == 1
 
 
 def test_training_without_index_ignores_states() -> None:

@@ -19,7 +19,8 @@ from tests.tasks.training import plain
 from tests.tasks.training.self_supervised import Teacher
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-GPU, CPU = torch.device("cuda"), torch.device("cpu")
+GPU = torch.device("cuda")
+CPU = torch.device("cpu")
 RECIPE = Recipe(epochs=10, batch=16, learning_rate=3e-4, precision="float64")
 NETWORKS = [("mlp1", {}), ("mlp1", {"dropout": True, "batch_norm": True}), ("cnn1", {"dropout": True}), ("cnn2", {})]
 

@@ -20,7 +20,8 @@ from tasks.training.classifier import Training
 from tasks.training.mixed import MIXED, PRIVATE_MIXED, Mixture, logits, pool_data, train
 from tasks.training.recipe import Privacy
 
-DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
+DIGITS = pin(Dataset("digits"))
+PHOTOS = pin(Dataset("photos"))
 ONE = Mixture((Share(Part(DIGITS, 0, 100)),), DIGITS, 10, network=Network("mlp1"), epochs=3, seed=5)
 TWO = replace(ONE, shares=(Share(Part(PHOTOS), 0.5, 3), Share(Part(DIGITS, 200, 60))), seed=6)
 
@@ -41,11 +42,12 @@ def alone() -> list[pa.Table]:
 
 def test_pool_concatenates_the_sets() -> None:
     pool = pool_data((PHOTOS, DIGITS), ONE)
-    photos, digits = load(PHOTOS), load(DIGITS)
+    photos = load(PHOTOS)
+    digits = load(DIGITS)
     assert np.array_equal(digits.train_images[200], pool.images.train_images[len(photos.train_images) + 200])
     shares = Share(Part(DIGITS, 10, 2)), Share(Part(PHOTOS, 4, 3))
     first = len(photos.train_images) + 10
-    assert [first, first + 1, 4, 5, 6] == pool.rows(shares).tolist()
+    assert pool.rows(shares).tolist() == [first, first + 1, 4, 5, 6]
 
 
 def test_different_sets_share_call_without_effect(alone: list[pa.Table]) -> None:
@@ -57,7 +59,8 @@ def test_different_sets_share_call_without_effect(alone: list[pa.Table]) -> None
 
 def test_mixture_of_one_part_equals_classifier(alone: list[pa.Table]) -> None:
     plain = Training(DIGITS, Network("mlp1"), seed=5, examples=100, epochs=3, patience=0, learning_rate=1e-3)
-    expected, actual = weights_of_model(classifier.train(plain, [])), weights_of_model(alone[0])
+    expected = weights_of_model(classifier.train(plain, []))
+    actual = weights_of_model(alone[0])
     assert all(np.array_equal(expected[name], actual[name]) for name in expected)
 
 
@@ -66,7 +69,8 @@ def test_table_records_examples_and_accuracy(alone: list[pa.Table]) -> None:
     predictions = logits(architecture_of(alone[0]), weights_of_model(alone[0]), digits.train_images[:100])
     right = float((predictions.argmax(1) == digits.train_labels[:100]).mean())
     assert alone[0].schema == MIXED
-    assert (100, right) == (rows(alone[0])["examples"], rows(alone[0])["train_accuracy"])
+    assert rows(alone[0])["examples"] == 100
+    assert rows(alone[0])["train_accuracy"] == right
     assert rows(alone[1])["examples"] == 126  # half of 132 photographs' squares, and 60 digits
 
 
@@ -106,7 +110,8 @@ def test_invalid_mixture_is_refused(field: str, value: Any, message: str) -> Non
 
 def test_cropped_network_is_evaluated_on_central_squares() -> None:
     table = train(replace(ONE, crop=20, epochs=2), [])
-    network, weights = architecture_of(table), weights_of_model(table)
+    network = architecture_of(table)
+    weights = weights_of_model(table)
     assert network.shape == (20, 20, 1)
     images = load(DIGITS)
     predictions = logits(network, weights, images.train_images[:100])

@@ -21,7 +21,8 @@ from tests.support.shell import Shell
 
 CPU = torch.device("cpu")
 SHAPES = {"a": (9, 64), "b": (10,), "c": (3, 1, 2, 2)}
-MODELS, EPSILON = 3, 1e-7
+MODELS = 3
+EPSILON = 1e-7
 RATES = [0.01, 0.002, 0.3]
 
 
@@ -40,7 +41,8 @@ def initial_weights() -> tuple[torch.Generator, ParameterBuffer]:
 def test_flat_buffer_parts_are_padded() -> None:
     flat = ParameterBuffer({"a": (3, 5), "b": (10,), "c": (65,)}, 2, CPU, torch.float32)
     starts = [(view.data_ptr() - flat.buffer.data_ptr()) // 4 for view in flat.views.values()]
-    assert (starts, [len(part) for part in flat.parts(1)]) == ([0, PAD, 2 * PAD], [PAD, PAD, 2 * PAD])
+    assert starts == [0, PAD, 2 * PAD]
+    assert [len(part) for part in flat.parts(1)] == [PAD, PAD, 2 * PAD]
     flat.tensors_of_model(1)["b"].fill_(1)
     assert flat.buffer.sum(1).tolist() == [0, 10]
     assert torch.equal(flat.views["b"][1], flat.parts(1)[1][:10])
@@ -63,11 +65,13 @@ def test_adams_first_step_is_the_learning_rate() -> None:
 def test_gpu_update_equals_cpu_update() -> None:
     stream, weights = initial_weights()
     gradients = [numbers(stream, *view.shape) for view in weights.views.values()]
-    expected, flat = weights.like(), weights.like()
+    expected = weights.like()
+    flat = weights.like()
     expected.buffer.copy_(weights.buffer)
     for view, gradient in zip(flat.views.values(), gradients, strict=True):
         view.copy_(gradient)
-    adam, gpu_adam = Adam(expected, EPSILON), Adam(weights, EPSILON)
+    adam = Adam(expected, EPSILON)
+    gpu_adam = Adam(weights, EPSILON)
     active = torch.tensor([True, False, True])
     for optimiser in (adam, gpu_adam):
         optimiser.rates.copy_(torch.tensor(RATES, dtype=torch.float64))
@@ -143,7 +147,7 @@ def test_kernels_annotate_only_triton_types() -> None:
         for definition in kernel.args.args
         if definition.annotation
     }
-    assert {"tl.constexpr"} == annotations
+    assert annotations == {"tl.constexpr"}
 
 
 def test_weight_is_independent_of_its_neighbours() -> None:

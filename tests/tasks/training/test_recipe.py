@@ -70,7 +70,7 @@ def test_least_epsilon_inverts_power(epsilon: float, level: float) -> None:
 
 def test_chance_shows_no_epsilon_and_certainty_any() -> None:
     assert 0.0 == least_epsilon(0.05, 0.05, 1e-5) == least_epsilon(0.0, 0.05, 1e-5)
-    assert math.inf == least_epsilon(1.0, 0.05, 1e-5)
+    assert least_epsilon(1.0, 0.05, 1e-5) == math.inf
 
 
 def test_privacy_out_of_range_is_refused() -> None:

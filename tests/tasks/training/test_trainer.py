@@ -23,7 +23,9 @@ from tasks.worker.compute_context import ComputeContext, use_context
 from tests.tasks.training import plain
 
 CPU = torch.device("cpu")
-SIDE, CLASSES, ROWS = 8, 10, 330
+SIDE = 8
+CLASSES = 10
+ROWS = 330
 RECIPE = Recipe(epochs=2, batch=32, learning_rate=3e-4, patience=10)
 
 
@@ -246,7 +248,8 @@ def test_last_weights_are_returned_without_patience(images: Images) -> None:
     configuration = spec(images, epochs=12, learning_rate=3e-3, precision="float64")
     (best,) = succeeded(configuration, [member(0)])
     (last,) = succeeded(replace(configuration, recipe=replace(configuration.recipe, patience=0)), [member(0)])
-    assert (last.best_epoch, len(last.history)) == (12, 12)
+    assert last.best_epoch == 12
+    assert len(last.history) == 12
     assert best.best_epoch < 12
     assert_close(plain.train(configuration, member(0), 12), last, within=1e-12)
 
@@ -288,7 +291,7 @@ def test_links_after_early_stop_return_same_model(images: Images) -> None:
     stopped = len(unbroken.history)
     links = [member(0, until=2), member(0, until=stopped + 5, after=0), member(0, after=1)]
     models = succeeded(configuration, links)
-    assert [2, stopped, stopped] == [len(link.history) for link in models]
+    assert [len(link.history) for link in models] == [2, stopped, stopped]
     assert bits(unbroken) == bits(models[1]) == bits(models[2])
     *_, last_link = broken_into_links(configuration, 0, [stopped, stopped + 5])
     assert bits(unbroken) == bits(last_link)
@@ -387,7 +390,7 @@ def test_watch_receives_every_model_after_every_epoch(images: Images, together: 
     members = [member(0), member(1, until=1), member(2)]
     configuration = replace(spec(images, epochs=3), watch=watch)
     succeeded(configuration, members, "stack", together)
-    assert {(0, 1), (0, 2), (0, 3), (1, 1), (2, 1), (2, 2), (2, 3)} == set(weights_by_key)
+    assert set(weights_by_key) == {(0, 1), (0, 2), (0, 3), (1, 1), (2, 1), (2, 2), (2, 3)}
     expected = plain.train(configuration, members[2], 3).weights
     for epoch in (1, 2, 3):
         np.testing.assert_allclose(expected[epoch]["dense4.weight"], weights_by_key[2, epoch], atol=1e-5)
@@ -399,12 +402,14 @@ def test_watch_receives_every_model_after_every_epoch(images: Images, together: 
 def test_results_record_how_they_were_computed(images: Images) -> None:
     with use_context(ComputeContext(way="stack", members=2)) as notes:
         for _ in train_many(spec(images), [member(0), member(1), member(2)], CPU):
-            assert (notes["way"], notes["stack"]) == ("stack", 2)
+            assert notes["way"] == "stack"
+            assert notes["stack"] == 2
             assert notes["steps_per_second"] > 0
             assert notes["bytes_per_member"] > 4 * 5 * 190_000
     with use_context(ComputeContext()) as notes:
         assert isinstance(next(train_many(spec(images), [member(0)], CPU))[1], Trained)
-        assert (notes["way"], notes["stack"]) == ("loop", 1)
+        assert notes["way"] == "loop"
+        assert notes["stack"] == 1
 
 
 OUT_OF_MEMORY = """
@@ -474,5 +479,5 @@ def test_model_too_large_gives_one_clear_error() -> None:
 
 def test_epoch_numbers_are_python_floats(images: Images) -> None:
     (model,) = succeeded(spec(images), [member(0)])
-    assert {int, float} == {type(value) for value in vars(model.history[0]).values()}
+    assert {type(value) for value in vars(model.history[0]).values()} == {int, float}
     assert isinstance(model.history[0], Epoch)

@@ -22,7 +22,8 @@ from tasks.training.unlearner import ascend, departure, divergence, obedience, u
 from tasks.training.unlearning_config import Distillation, GradientAscent, Method, RandomLabels, TuningOnKept
 
 CPU = torch.device("cpu")
-KEPT, FORGOTTEN = np.arange(40), np.arange(40, 60)
+KEPT = np.arange(40)
+FORGOTTEN = np.arange(40, 60)
 METHODS = [TuningOnKept(2), GradientAscent(2), RandomLabels(2), Distillation(2, 1)]
 
 
@@ -83,7 +84,8 @@ def test_random_labels_are_wrong_and_kept_ones_unchanged() -> None:
     relabelled = with_random_labels(IMAGES, FORGOTTEN, 4, 0)
     assert np.array_equal(IMAGES.train_labels[KEPT], relabelled.train_labels[KEPT])
     assert not (IMAGES.train_labels[FORGOTTEN] == relabelled.train_labels[FORGOTTEN]).any()
-    blank, zero = np.zeros((9000, 1, 1, 1), np.uint8), np.zeros(9000, np.int64)
+    blank = np.zeros((9000, 1, 1, 1), np.uint8)
+    zero = np.zeros(9000, np.int64)
     many = Images(blank, zero, blank[:1].copy(), zero[:1].copy(), 4)
     counts = np.bincount(with_random_labels(many, np.arange(9000), 4, 1).train_labels, minlength=4)
     assert counts[0] == 0
@@ -127,7 +129,8 @@ def test_ascent_skips_images_that_are_already_hard() -> None:
 
 
 def test_divergence_is_squared_temperature_times_kullback_leibler() -> None:
-    teacher, student = torch.tensor([[0.5, 0.5], [0.9, 0.1]]).log(), torch.tensor([[0.5, 0.5], [0.5, 0.5]]).log()
+    teacher = torch.tensor([[0.5, 0.5], [0.9, 0.1]]).log()
+    student = torch.tensor([[0.5, 0.5], [0.5, 0.5]]).log()
     expected = torch.tensor([0, 0.9 * math.log(1.8) + 0.1 * math.log(0.2)])
     torch.testing.assert_close(divergence(teacher, student, 1.0), expected)
     p = 3 / (3 + 1)  # of odds 9 : 1 at temperature 2

@@ -42,8 +42,10 @@ def test_invalid_settings_are_refused(make_method: Callable[[], object], message
         make_method()
 
 
-DIGITS, ON_PHOTOS = pin(Dataset("digits")), pin(Dataset("digits-on-photos"))
-KEPT, FORGOTTEN = Share(Part(ON_PHOTOS, 100, 60)), Share(Part(DIGITS, 0, 100), 0.4, 3)
+DIGITS = pin(Dataset("digits"))
+ON_PHOTOS = pin(Dataset("digits-on-photos"))
+KEPT = Share(Part(ON_PHOTOS, 100, 60))
+FORGOTTEN = Share(Part(DIGITS, 0, 100), 0.4, 3)
 TRAINED = train(Mixture((KEPT, FORGOTTEN), DIGITS, 10, network=Network("mlp1"), epochs=3, seed=5), [])
 CONFIG = Unlearning((KEPT,), (FORGOTTEN,), TuningOnKept(2, 1e-3), DIGITS, 10, seed=6)
 
@@ -52,7 +54,10 @@ def test_table_has_schema_of_a_training() -> None:
     table = unlearn(CONFIG, [TRAINED])
     assert table.schema.equals(MIXED)
     (row,) = table.to_pylist()
-    assert (row["seed"], row["examples"], row["epochs"], row["best_epoch"]) == (6, 60, 2, 2)
+    assert row["seed"] == 6
+    assert row["examples"] == 60
+    assert row["epochs"] == 2
+    assert row["best_epoch"] == 2
     assert TRAINED["network"].to_pylist() == [row["network"]]
     assert 0 <= row["train_accuracy"] <= 1
 

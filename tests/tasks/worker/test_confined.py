@@ -20,7 +20,8 @@ from tasks.worker.size_limits import TooLarge, read_parquet
 
 def varint(number: int, length: int = 0) -> bytes:
     """A number in zigzag, as in Thrift's compact protocol, padded to a length."""
-    rest, parts = 2 * number, []
+    rest = 2 * number
+    parts = []
     while rest > 127 or (length and len(parts) < length - 1):
         parts.append(rest & 127 | 128)
         rest >>= 7

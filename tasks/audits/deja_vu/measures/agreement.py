@@ -56,12 +56,11 @@ def agreement(config: Repeats, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - re
 
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)
     export = handed_out(crops_of(config.attack, pictures), pictures, config.repeated)
-    table, public = read_embeddings(config.embeddings), export.public_ids
+    table = read_embeddings(config.embeddings)
+    public = export.public_ids
     repeated, originals = table.select(export.repeated_ids), table.select([public[index] for index in export.repeated])
-    differences, magnitudes = (
-        np.abs(repeated - originals).max(axis=1),
-        np.maximum(np.abs(repeated), np.abs(originals)).max(axis=1),
-    )
+    differences = np.abs(repeated - originals).max(axis=1)
+    magnitudes = np.maximum(np.abs(repeated), np.abs(originals)).max(axis=1)
     return make_table(AGREEMENT, repeated=len(differences), differing=int((differences > SAME * magnitudes).sum()))
 
 

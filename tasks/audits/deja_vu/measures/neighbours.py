@@ -232,7 +232,8 @@ def _sent_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPicture
     from tasks.external.sent_table import read_embeddings
 
     assert config.embeddings is not None
-    table, export = read_embeddings(config.embeddings), handed_out(crops, pictures, config.repeated)
+    table = read_embeddings(config.embeddings)
+    export = handed_out(crops, pictures, config.repeated)
     return table.select(export.crop_ids), table.select(export.public_ids)
 
 

@@ -84,7 +84,8 @@ def draw(config: DrawnBy, inputs: Inputs) -> pa.Table:
     from tasks.diffusion.pixel_classifier import classify
 
     snapshots, diffusion, near, classifier = inputs
-    about, images = config.diffusion, config.diffusion.images
+    about = config.diffusion
+    images = config.diffusion.images
     pictures = load_with_boxes(images.data, images.correlation)
     selected_crops = choose_neighbours(near, config)
     if not selected_crops.num_rows:
@@ -131,7 +132,8 @@ def plan_drawings(config: DejaVu, trainings: Trainings) -> Sequence[Job]:
         return ()
     attacks = neighbours.plan(config, trainings)
     public = replace(trainings.configs[MODELS[0]].images, part="X")
-    drawing, settings = config.reconstruction.drawing, config.reconstruction.diffusion
+    drawing = config.reconstruction.drawing
+    settings = config.reconstruction.diffusion
     seed = seeds.derive(config.seed, "drawing")
     pixels = PixelTraining(
         public, settings.resolution, drawing.classifier, seeds.derive(config.seed, "pixel classifier")
@@ -207,7 +209,9 @@ def right(rows: pa.Table, name: str) -> NDArray[np.bool_]:
 
 def score_pictures(way: Shown) -> dict[str, Any]:
     """The shares, their difference and its p-value, for at least one image."""
-    n, target, reference = len(way.target), way.target.tolist(), way.reference.tolist()
+    n = len(way.target)
+    target = way.target.tolist()
+    reference = way.reference.tolist()
     estimates = {
         "target": proportion(sum(target), n),
         "reference": proportion(sum(reference), n),

@@ -35,7 +35,8 @@ from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.numerics import seeds
 
-GAIN, RANK = "accuracy gain", "rank among references"
+GAIN = "accuracy gain"
+RANK = "rank among references"
 TARGET = "target"
 
 # One row for each model, the given encoder's first.

@@ -50,9 +50,11 @@ from tasks.numerics.statistics import proportion, proportion_greater
 BOTH = "both"
 CORRECTED = "corrected"
 NAMES = ("target_accuracy", "reference_accuracy", "score")
-TARGET, REFERENCE = 0, 1
+TARGET = 0
+REFERENCE = 1
 DIGITS = 12  # of shares and their differences
-SCORE, CORRECTED_SCORE = "deja vu score", "deja vu score, corrected"
+SCORE = "deja vu score"
+CORRECTED_SCORE = "deja vu score, corrected"
 TOLD = (1, 100)  # percentages in the summary in addition to the decisive one
 
 # One row for each epoch, layer, number of neighbours, way and percentage.
@@ -255,7 +257,8 @@ def _category_rows(cell: Cell) -> Iterator[dict[str, Any]]:
 
 def counts(way: Way) -> dict[str, int]:
     """The number of images of each category."""
-    target, reference = way.target.correct, way.reference.correct
+    target = way.target.correct
+    reference = way.reference.correct
     masks = (target & reference, target & ~reference, ~target & reference, ~target & ~reference)
     return {name: int(np.count_nonzero(mask)) for name, mask in zip(KINDS, masks, strict=True)}
 

@@ -213,7 +213,8 @@ def quantile(ascending: Array, share: float) -> float:
         return np.nan
     position = share * (len(ascending) - 1)
     before = int(position)
-    part, low = position - before, float(ascending[before])
+    part = position - before
+    low = float(ascending[before])
     high = float(ascending[min(before + 1, len(ascending) - 1)])
     # inf minus inf is undefined.
     return low if part == 0.0 or low == high else low * (1 - part) + high * part
@@ -252,7 +253,8 @@ class Gain:
     def add(self, log_p: Array, held_out: Indices) -> None:
         """Add a block's observations."""
         possible = np.isfinite(log_p).any(axis=(1, 2))
-        log_p, held_out = _with_lowest(lower_log_p(log_p, held_out, self.negligible)[possible]), held_out[possible]
+        log_p = _with_lowest(lower_log_p(log_p, held_out, self.negligible)[possible])
+        held_out = held_out[possible]
         _, log_p_held_out = sides(log_p, held_out)
         has_model = ~np.isnan(log_p)
         if len(has_model):
@@ -320,7 +322,9 @@ class Gain:
 
     def moments(self, repetition: int, scaled: float) -> tuple[float, float]:
         """The mean and the variance of g_l over all partitions into folds of these sizes."""
-        sizes, sums, products = self.sizes[repetition], self.sums[repetition], self.products[repetition]
+        sizes = self.sizes[repetition]
+        sums = self.sums[repetition]
+        products = self.products[repetition]
         n = sizes.sum()
         weights = sizes / n
         squares = np.diag(products) - 2 * products @ weights + weights @ products @ weights

@@ -117,8 +117,10 @@ def duplicates(config: Duplicates, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """
     images = load(config.data)
     pairs, distances = closest_pairs(closest_other(halve(first_images(images.train_images, config.examples))))
-    pairs, distances = pairs[: config.count], distances[: config.count]
-    labels, is_labelled = images.train_labels[pairs], images.classes > 1
+    pairs = pairs[: config.count]
+    distances = distances[: config.count]
+    labels = images.train_labels[pairs]
+    is_labelled = images.classes > 1
     return make_table(
         DUPLICATES,
         rank=range(1, len(pairs) + 1),

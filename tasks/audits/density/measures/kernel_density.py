@@ -36,7 +36,8 @@ from tasks.numerics.statistics import mean
 Array = NDArray[np.float64]
 
 # A mixture of two normal distributions with equal weights.
-MEANS, DEVIATIONS = np.array([-2.0, 1.5]), np.array([0.6, 1.0])
+MEANS = np.array([-2.0, 1.5])
+DEVIATIONS = np.array([0.6, 1.0])
 LOG_ROOT = 0.5 * math.log(2 * math.pi)  # -log K(0)
 BEYOND = 4.0  # bandwidths by which the grid exceeds the outermost points
 

@@ -132,7 +132,8 @@ def normal_log_p(pixels: Array, mean: Array, variance: Array) -> Array:
 def _pixel_sums(images: Pixels) -> tuple[Array, Array]:
     """The sum of each pixel over the images and that of its square, (pixels,) each."""
     size = math.prod(images.shape[1:])
-    sums, squares = np.zeros(size), np.zeros(size)
+    sums = np.zeros(size)
+    squares = np.zeros(size)
     for start in range(0, len(images), AT_ONCE):
         part = _flat(images[start : start + AT_ONCE])
         sums += part.sum(axis=0)

@@ -171,7 +171,8 @@ def correlations(scores: pa.Table, neighbours: pa.Table) -> Mapping[str, OfAll]:
 def pearson(m: Array, rho: Array) -> float:
     """r of the pairs with finite M; NaN for fewer than three pairs, or without variance."""
     finite = np.isfinite(m)
-    m, rho = m[finite], rho[finite]
+    m = m[finite]
+    rho = rho[finite]
     if len(m) < 3 or m.min() == m.max() or rho.min() == rho.max():
         return np.nan
     return float(np.corrcoef(m, rho)[0, 1])
@@ -260,7 +261,8 @@ def job(trainings: Trainings) -> Job:
 
 def rows(tables: Tables, _: object) -> Iterator[Row]:
     """The correlation of rho and M, if scores exist, and the share of observations that equal a sample."""
-    near, scores = tables.one(NEIGHBOURS), tables.one(SCORES)
+    near = tables.one(NEIGHBOURS)
+    scores = tables.one(SCORES)
     if near is None:
         return
     by = correlations(scores, near) if scores is not None else {}
@@ -286,7 +288,8 @@ def ratio_rows(tables: Tables, _: object) -> Iterator[Row]:
     It is 1 if samples are as close as unseen images. Decoder means are smoother than images, which changes the ratio
     with or without memorisation.
     """
-    scores, near = tables.one(SCORES), tables.one(NEIGHBOURS)
+    scores = tables.one(SCORES)
+    near = tables.one(NEIGHBOURS)
     if scores is None or near is None or tables.one(RATIOS) is None:
         return
     observations, rho, _ = pairs(scores, near)

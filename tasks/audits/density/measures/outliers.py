@@ -74,7 +74,8 @@ def outliers(config: Outliers, inputs: Inputs) -> pa.Table:
     rows = []
     for number in range(len(between) + 1):
         is_in_bin = bin_numbers == number
-        memorised, regular = observations.rows[is_in_bin & high], observations.rows[is_in_bin & ~high]
+        memorised = observations.rows[is_in_bin & high]
+        regular = observations.rows[is_in_bin & ~high]
         rows.append(_bin_row(config, number, ends[number], ends[number + 1], memorised, regular, shares[number]))
     return pa.Table.from_pylist(rows, OUTLIERS)
 

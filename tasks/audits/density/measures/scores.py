@@ -166,7 +166,8 @@ def found_from(config: Scores, block: Block, is_planted: Mask, chance: np.random
 
 def redrawn(config: Scores, block: Block) -> tuple[Array, Array]:
     """The matched-count score and U under redrawn held-out models, draw by draw, (n, REDRAWN) each."""
-    scores, u_draws = [], []
+    scores = []
+    u_draws = []
     for number in range(REDRAWN):
         chance = seeds.generator(config.seed, "reassigned", config.epoch, number, block.number)
         held_out = reassign_models(block.log_p, block.held_out, chance)
@@ -262,12 +263,14 @@ def greater(row_terms: Terms, epsilon: float) -> Array:
     """One-sided p-values of scores above epsilon, (n,), by the jackknife; NaN if it has no error."""
     from scipy import stats
 
-    score, without = row_terms.score, row_terms.score_without_each
+    score = row_terms.score
+    without = row_terms.score_without_each
     trials = without.shape[1]
     is_testable = np.isfinite(score) & np.isfinite(without).all(axis=1) & (trials > 1)
     p_of_row = np.full(len(score), np.nan)
     if is_testable.any():
-        scores_without, excess = without[is_testable], score[is_testable] - epsilon
+        scores_without = without[is_testable]
+        excess = score[is_testable] - epsilon
         errors = np.sqrt(
             (trials - 1) / trials * ((scores_without - scores_without.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
         )
@@ -309,7 +312,8 @@ def significance(scores: pa.Table, about: About) -> Iterator[Row]:
     The share of identified observations has no interval: its rate of false discoveries bounds it. The share beyond
     chance requires folds, whose p-values are independent, and enough draws (tasks.audits.density.tail).
     """
-    p_adjusted, matched = column(scores, "p_adjusted"), column(scores, "m_matched")
+    p_adjusted = column(scores, "p_adjusted")
+    matched = column(scores, "m_matched")
     tested = p_adjusted[np.isfinite(p_adjusted)]
     share = alone(float((tested <= LEVEL).mean()) if len(tested) else None, len(tested))
     yield row("observations memorised", {"false discoveries": LEVEL}, share, "observation", null=0.0)
@@ -346,7 +350,8 @@ def _planted_rows(scores: pa.Table, about: About) -> Iterator[Row]:
     planting = parse_planting(about.planted)
     if planting is None:
         return
-    p_adjusted, matched = column(scores, "p_adjusted"), column(scores, "m_matched")
+    p_adjusted = column(scores, "p_adjusted")
+    matched = column(scores, "m_matched")
     planted = scores["row"].to_numpy() < planting.rows
     for metric, group in ((PLANTED_CALLED, planted), ("observations memorised that were not planted", ~planted)):
         tested = p_adjusted[group & np.isfinite(p_adjusted)]
@@ -376,8 +381,10 @@ def estimation(scores: pa.Table) -> Iterator[Row]:
         effective = column(scores, name)
         samples = effective[~np.isnan(effective)]
         if len(samples):
-            median, few = float(np.median(samples)), float((samples < FEW_SAMPLES).mean())
-            metric, n = "effective samples of log p", len(samples)
+            median = float(np.median(samples))
+            few = float((samples < FEW_SAMPLES).mean())
+            metric = "effective samples of log p"
+            n = len(samples)
             yield row(metric, codes | {"statistic": "median"}, alone(median, n), "observation")
             yield row(metric, codes | {"below": FEW_SAMPLES}, alone(few, n), "observation")
 
@@ -403,7 +410,8 @@ def many_runs_bounds(log_p_trained: Array, log_p_held_out: Array, delta: float) 
     """
     has_both = ~np.isnan(log_p_trained) & ~np.isnan(log_p_held_out)
     rows = [table_row for table_row in zip(log_p_trained, log_p_held_out, has_both, strict=True) if table_row[2].any()]
-    level, runs = (1 - CONFIDENCE) / len(rows), max(int(has.sum()) for _, _, has in rows)
+    level = (1 - CONFIDENCE) / len(rows)
+    runs = max(int(has.sum()) for _, _, has in rows)
     counted_runs = runs - runs // 2
     for name, bound in MANY_RUNS.items():
         largest_bound = max(

@@ -76,14 +76,16 @@ def baselines(config: Baselines, inputs: Inputs) -> pa.Table:
 
 def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> dict[str, Any]:
     """The target's row of BASELINES, with all confidences at the target's printed precision."""
-    models, calibration = matrix.replicates("target", number), matrix.replicates("calibration")
+    models = matrix.replicates("target", number)
+    calibration = matrix.replicates("calibration")
     printed = max(matrix.models[model].printed for model in models)
     target_confidences, calibration_confidences = (
         round_confidences(matrix.confidences(group), printed) for group in (models, calibration)
     )
     is_query = ~matrix.is_control
     kinds = log_odds(target_confidences[:, is_query], printed), log_odds(calibration_confidences[:, is_query], printed)
-    likelihood, quality = u_lira_accuracy(*kinds), forgetting_quality(*kinds)
+    likelihood = u_lira_accuracy(*kinds)
+    quality = forgetting_quality(*kinds)
     chance = permutation_test(*kinds)
     leak = privleak(target_confidences, calibration_confidences, matrix.is_control)
     return {
@@ -129,7 +131,8 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
             "U-LiRA accuracy", {"target": target["name"]}, _read_estimate(target, "u_lira"), "pair of trainings", 0.5
         )
     for target in target_rows:
-        null, p = target["quality_null"], target["quality_p"]
+        null = target["quality_null"]
+        p = target["quality_p"]
         value = _read_estimate(target, "quality")
         yield row("forgetting quality", {"target": target["name"]}, value, "pair of trainings", null, p)
     for target in target_rows:

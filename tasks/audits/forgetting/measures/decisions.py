@@ -117,10 +117,15 @@ def target_row(
     p_adjusted: float | None,
     trial: RecognitionTrial | None = None,
 ) -> dict[str, Any]:
-    target, matrix = model_effects.config.targets[number], model_effects.matrix
-    effects, held_share, accuracy, agreement = Estimate(None, None, None, len(models)), None, UNKNOWN, UNKNOWN
+    target = model_effects.config.targets[number]
+    matrix = model_effects.matrix
+    effects = Estimate(None, None, None, len(models))
+    held_share = None
+    accuracy = UNKNOWN
+    agreement = UNKNOWN
     if tested is not None:
-        value, curve = tested.effect, model_effects.curve(("target", number))
+        value = tested.effect
+        curve = model_effects.curve(("target", number))
         reach = None if curve is None else curve.interval_half_width(len(models))
         low, high = (None, None) if reach is None else (value - reach, value + reach)
         effects = Estimate(value, low, high, len(models))

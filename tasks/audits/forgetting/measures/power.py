@@ -65,7 +65,8 @@ def power(config: Power, inputs: Inputs) -> pa.Table:
 
 def _power_row(share: float, models: Sequence[SingleAudit], negligible: float) -> dict[str, Any]:
     detected = sum(single.p <= LEVEL for single in models)
-    rate, effect = proportion(detected, len(models)), mean([single.effect for single in models])
+    rate = proportion(detected, len(models))
+    effect = mean([single.effect for single in models])
     return {
         "share": share,
         "models": len(models),

@@ -136,7 +136,8 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
     from tasks.models.networks import architecture_of, weights_of_model
     from tasks.training.mixed import logits
 
-    network, weights = architecture_of(inputs[0]), weights_of_model(inputs[0])
+    network = architecture_of(inputs[0])
+    weights = weights_of_model(inputs[0])
     return _label_confidences(log_softmax(logits(network, weights, images).astype(np.float64)), labels, network.name)
 
 

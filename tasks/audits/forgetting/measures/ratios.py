@@ -138,7 +138,9 @@ def _published_rule(
     for replicate in query.keys() & calibration.keys():
         if not is_given and replicate not in target:
             continue
-        i, k, j = query[replicate], calibration[replicate], 0 if is_given else target[replicate]
+        i = query[replicate]
+        k = calibration[replicate]
+        j = 0 if is_given else target[replicate]
         if ratio.to_calibration[i, k]:
             rhos.append(ratio.to_target[i, j] / ratio.to_calibration[i, k])
     return sum(rho >= 1 for rho in rhos), len(rhos)
@@ -182,7 +184,8 @@ def score_rows(
         yield row(f"{prefix}rho", {"target": name}, Estimate(None, None, None, 0), "training", 1.0)
     for target in judged:
         ks = column_estimate(target, "ks", target["models"])
-        null, paper = target["ks_calibration"], printed.get(target["name"])
+        null = target["ks_calibration"]
+        paper = printed.get(target["name"])
         yield row(f"{prefix}KS", {"target": target["name"]}, ks, "training", null, published=paper and paper.ks)
 
 
@@ -198,7 +201,8 @@ def distances(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 def pairs(matrix: ConfidenceMatrix) -> Iterator[dict[str, Any]]:
     """The rows, by the other model and then by query model."""
     numbers = sorted({model.target for model in matrix.models if model.target is not None})
-    query, calibration = matrix.replicates("query"), matrix.replicates("calibration")
+    query = matrix.replicates("query")
+    calibration = matrix.replicates("calibration")
     targets = (matrix.replicates("target", number) for number in numbers)
     for other_model in itertools.chain(query, calibration, *targets):
         for first_model in query:

@@ -115,7 +115,8 @@ def shifted_labels(config: Matching, inputs: Inputs) -> pa.Table:
     models_and_records = balanced_part(member)
     if models_and_records is None:
         return SHIFTED_SCORES.empty_table()
-    member, correct = member[models_and_records], correct[models_and_records]
+    member = member[models_and_records]
+    correct = correct[models_and_records]
     pairs = pair_models(member, config.seed)
     lines = measure_attack(SHIFTED, score_copies(correct, member, pairs), member, pairs)
     return pa.Table.from_pylist([line | {"copies": correct.shape[2]} for line in lines], SHIFTED_SCORES)

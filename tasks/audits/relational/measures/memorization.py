@@ -43,7 +43,9 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Answer
 from tasks.numerics import seeds
 
-END, BEST = "end", "best validation"  # epochs of the summary
+# epochs of the summary
+END = "end"
+BEST = "best validation"
 SCORES = ("exact_match", "f1")
 GOLDS = {"one": "", "all": "_all"}  # gold answers that count: suffix of the columns
 CONTEXTS = {False: "s", True: "r"}  # correct answers on whole and on corrupted contexts

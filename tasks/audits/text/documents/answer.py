@@ -68,7 +68,8 @@ FOUND_DOCUMENTS = disclose(
 
 
 def _describe_documents(config: Text, evidence: DocumentEvidence) -> str:
-    documents, won = evidence.found_documents, evidence.won
+    documents = evidence.found_documents
+    won = evidence.won
     return (
         f"{documents['estimate']:,.0f} of {documents['n']:,} documents are likelier under models trained on them "
         f"(exact test, false discovery rate {100 * config.level:g} %, smallest adjusted "
@@ -86,7 +87,8 @@ def _name_document_rows(evidence: DocumentEvidence) -> tuple[Name, ...]:
 
 
 def _explain_documents(_config: Text, evidence: DocumentEvidence) -> str:
-    documents, won = evidence.found_documents, evidence.won
+    documents = evidence.found_documents
+    won = evidence.won
     return (
         f"{documents['estimate']:,.0f} of {documents['n']:,} documents can be recognised from the models. Each "
         "document was in the training data of half of the models, selected at random. A model that was trained on a "

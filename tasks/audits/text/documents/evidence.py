@@ -57,7 +57,8 @@ def read_document_evidence(config: Text, summary: pa.Table) -> DocumentEvidence 
     """Read the evidence from a summary; None if no document was tested, or the share of pairs has no interval."""
     assert isinstance(config.question, Documents)
     rows = index_rows(summary)
-    found_documents, won = first_row(rows, FOUND), rows.get(row_name(WON))
+    found_documents = first_row(rows, FOUND)
+    won = rows.get(row_name(WON))
     if found_documents is None or won is None or won["low"] is None:
         return None
     return DocumentEvidence(

@@ -53,7 +53,8 @@ from tasks.numerics import seeds, statistics
 from tasks.numerics.exact_test import randomisation_p_values
 from tasks.numerics.ranks import area_under_curve, false_discovery_control, share_tied
 
-SHOWN, MEMORISED = "repetitions found", "repetitions memorised"
+SHOWN = "repetitions found"
+MEMORISED = "repetitions memorised"
 INSERTIONS = pa.schema(
     [
         ("row", pa.int64()),  # of the document among the texts
@@ -112,7 +113,8 @@ def control_p_values(effect: Array, left_out: Array) -> Array:
 def insertions(config: DocumentTest, inputs: Inputs) -> pa.Table:
     """Compute the effect and p-value of each document, and whether it is reproduced (INSERTIONS)."""
     scores = stack_scores(inputs)
-    effect, inserted = effects(scores), scores.repetitions > 0
+    effect = effects(scores)
+    inserted = scores.repetitions > 0
     p_values = np.where(inserted, control_p_values(effect, effect[~inserted]), np.nan)
     q_values = false_discovery_control(p_values)
     ways = document_reproductions(config, scores)
@@ -137,7 +139,8 @@ def insertions(config: DocumentTest, inputs: Inputs) -> pa.Table:
 @task(version=3, name="text.insertion_estimates")
 def insertion_estimates(config: DocumentTest, inputs: Inputs) -> pa.Table:
     """Estimate the effects of all inserted documents, and by number of repetitions (INSERTION_ESTIMATES)."""
-    scores, rows = stack_scores(inputs), list[Row]()
+    scores = stack_scores(inputs)
+    rows = list[Row]()
     left_out = scores.repetitions == 0
     groups: list[tuple[int | None, Mask]] = [(None, ~left_out)]
     groups += [(int(times), scores.repetitions == times) for times in np.unique(scores.repetitions)]
@@ -151,8 +154,10 @@ def insertion_estimates(config: DocumentTest, inputs: Inputs) -> pa.Table:
 
 def comparisons(config: DocumentTest, scores: DocumentScores, group: Mask, left_out: Mask) -> Iterator[Row]:
     """Yield the mean effect relative to the documents left out, and the probability of a larger effect."""
-    effect, compared = effects(scores), group | left_out
-    group_effects, left_out_effects = effect[group], effect[left_out]
+    effect = effects(scores)
+    compared = group | left_out
+    group_effects = effect[group]
+    left_out_effects = effect[left_out]
     p_value = randomisation_p_values(effect[compared][:, None], group[compared][:, None], DRAWS, config.seed)[0]
     less = effect - SMALLEST / scores.tokens * group
     reduced = randomisation_p_values(less[compared][:, None], group[compared][:, None], DRAWS, config.seed)[0]
@@ -187,7 +192,8 @@ def insertion_control(config: PairedModel, inputs: Inputs) -> pa.Table:  # noqa:
     """Test whether a bag of words distinguishes inserted documents from those left out (CONTROL)."""
     documents = read_insertions(config)
     ordered = np.argsort(documents.repetitions == 0, kind="stable")  # inserted documents first
-    words, inserted = bag_of_words([documents.texts[row] for row in ordered]), np.count_nonzero(documents.repetitions)
+    words = bag_of_words([documents.texts[row] for row in ordered])
+    inserted = np.count_nonzero(documents.repetitions)
     area, p_value = blind_areas(words, int(inserted), seeds.derive(config.seed, "blind control"))
     limits = {"low": area.low, "high": area.high}
     return make_table(CONTROL, auc=area.value, **limits, p_value=p_value, documents=len(ordered))
@@ -208,7 +214,8 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     """Yield the number of documents that are found, with the smallest adjusted p-value."""
     tested = [document for document in tables.rows(INSERTIONS) if document["p_value"] is not None]
     if tested:
-        count, smallest = sum(document["found"] for document in tested), min(document["q_value"] for document in tested)
+        count = sum(document["found"] for document in tested)
+        smallest = min(document["q_value"] for document in tested)
         yield row(FOUND, {"level": about.level}, alone(float(count), len(tested)), "document", 0.0, smallest)
         yield tied_row(tested[0]["tied"], len(tested), "document")
 

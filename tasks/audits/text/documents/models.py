@@ -145,7 +145,8 @@ def draw_documents(config: DocumentModel) -> list[Document]:
     copies = Counter(texts)
     documents = []
     for index, (tested, replacement) in enumerate(zip(order[: config.documents], replacements, strict=False)):
-        text, training_text = unique[tested], unique[replacement]
+        text = unique[tested]
+        training_text = unique[replacement]
         repetitions = 1
         if not config.deduplicate:
             repetitions = config.repetitions[index % len(config.repetitions)] * copies[training_text]
@@ -191,7 +192,8 @@ def score_documents(config: DocumentModel, inputs: Inputs) -> pa.Table:  # noqa:
     """Fine-tune the model and score each document, as a whole and after its prefix (DOCUMENT_SCORES)."""
     from tasks.language_models.fine_tuning import fine_tuned_on
 
-    device, documents = hardware.device(), draw_documents(config)
+    device = hardware.device()
+    documents = draw_documents(config)
     with hardware.exactly(device), fine_tuned_on(config, training_texts(config, documents), device) as model:
         scores = score_model(config, model, [document.text for document in documents])
     return make_table(
@@ -259,7 +261,8 @@ def read_insertions(config: PairedModel) -> InsertedDocuments:
     """
     if _has_records(config.data):
         table = load_records(config.data, INSERTION_SCHEMA).table[: config.examples or None]
-        texts, repetitions = tuple(table["text"].to_pylist()), table["duplicates"].to_numpy()
+        texts = tuple(table["text"].to_pylist())
+        repetitions = table["duplicates"].to_numpy()
     else:
         texts = load_texts(config.data, config.examples)
         turns = np.resize(config.repetitions, len(texts) // 2)
@@ -305,7 +308,8 @@ def score_insertions(config: PairedModel, inputs: Inputs) -> pa.Table:  # noqa: 
     """Score each document with the given model, as a whole and after its prefix (DOCUMENT_SCORES)."""
     from tasks.language_models.fine_tuning import model_as_it_is
 
-    device, documents = hardware.device(), read_insertions(config)
+    device = hardware.device()
+    documents = read_insertions(config)
     with hardware.exactly(device), model_as_it_is(config, device) as model:
         scores = score_model(config, model, documents.texts)
     return make_table(

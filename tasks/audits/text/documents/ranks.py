@@ -44,8 +44,11 @@ from tasks.numerics.exact_test import randomisation_p_values, reduced_p_values
 from tasks.numerics.ranks import check_finite, false_discovery_control, share_tied
 
 DRAWS = 9999  # sets of models that are drawn if there are too many
-FOUND, MEMORISED = "documents found", "documents memorised"
-EFFECT, WON, LOSS = "effect in nats a token", "pairs won", "loss in nats a token"
+FOUND = "documents found"
+MEMORISED = "documents memorised"
+EFFECT = "effect in nats a token"
+WON = "pairs won"
+LOSS = "loss in nats a token"
 DOCUMENTS = pa.schema(
     [
         ("row", pa.int64()),  # of the document among the texts
@@ -203,7 +206,8 @@ def documents(config: DocumentTest, inputs: Inputs) -> pa.Table:
 @task(version=2, name="text.document_estimates", gathers=True)
 def estimates(config: DocumentTest, inputs: Inputs) -> pa.Table:
     """Estimate the effects of all documents, and by number of repetitions (ESTIMATES)."""
-    scores, rows = stack_scores(inputs), list[Row]()
+    scores = stack_scores(inputs)
+    rows = list[Row]()
     groups: list[tuple[int | None, Mask]] = [(None, np.ones(len(scores.rows), dtype=bool))]
     repetition_counts = np.unique(scores.repetitions).tolist()
     groups += [(times, scores.repetitions == times) for times in repetition_counts if len(repetition_counts) > 1]
@@ -214,7 +218,8 @@ def estimates(config: DocumentTest, inputs: Inputs) -> pa.Table:
 
 def group_estimates(config: DocumentTest, scores: DocumentScores) -> Iterator[Row]:
     """Yield the estimates of some documents, with intervals over models and documents."""
-    contributions, won = _effect_contributions(scores), pairs_won(scores)
+    contributions = _effect_contributions(scores)
+    won = pairs_won(scores)
     yield estimate_row(EFFECT, _crossed_means(contributions), scores, null=0.0)
     yield estimate_row(WON, statistics.within_shares(_crossed_means(won)), scores, null=0.5)
     for by, member in _sides_of(scores).items():
@@ -272,7 +277,8 @@ def _document_effects(scores: DocumentScores) -> Array:
 
 def _effect_contributions(scores: DocumentScores) -> Array:
     """Return the contributions of models to effects, (models, documents), whose means over models are the effects."""
-    models, members = len(scores.member), scores.member.sum(axis=0)
+    models = len(scores.member)
+    members = scores.member.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         weights = np.where(scores.member, models / members, -models / (models - members))
         contributions: Array = weights * (scores.log_p - scores.log_p.mean(axis=0))
@@ -285,7 +291,8 @@ def pairs_won(scores: DocumentScores) -> Array:
 
     The shape is (models, documents), with NaN if there is no other side. Ties count half.
     """
-    log_p, member = scores.log_p, scores.member
+    log_p = scores.log_p
+    member = scores.member
     above = (np.sign(log_p[:, None] - log_p[None]) + 1) / 2  # (models, models, documents): the first above the second
     won = np.where(member[:, None], above, 1 - above)
     return means(np.where(member[:, None] != member[None], won, np.nan), 1)
@@ -296,7 +303,8 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     table = tables.one(DOCUMENTS)
     tested = [] if table is None else [document for document in table.to_pylist() if document["p_value"] is not None]
     if tested:
-        count, smallest = sum(document["found"] for document in tested), min(document["q_value"] for document in tested)
+        count = sum(document["found"] for document in tested)
+        smallest = min(document["q_value"] for document in tested)
         yield row(FOUND, {"level": about.level}, alone(float(count), len(tested)), "document", 0.0, smallest)
         memorised = alone(float(sum(document["memorised"] for document in tested)), len(tested))
         smallest = min(document["memorised_q"] for document in tested)

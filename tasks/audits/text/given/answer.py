@@ -99,7 +99,8 @@ def read_evidence(_config: Text, summary: pa.Table) -> ComparisonEvidence | None
 
 
 def _describe_areas(_config: Text, evidence: ComparisonEvidence) -> str:
-    areas, blind = evidence.areas, evidence.blind
+    areas = evidence.areas
+    blind = evidence.blind
     scores = ", ".join(f"{score} {describe_area(areas[score])}" for score in ATTACKS if score in areas)
     return (
         f"the scores of the model distinguish the texts from the comparison texts with an area under the curve of "
@@ -109,7 +110,8 @@ def _describe_areas(_config: Text, evidence: ComparisonEvidence) -> str:
 
 
 def _explain_areas(_config: Text, evidence: ComparisonEvidence) -> str:
-    loss, blind = evidence.loss, evidence.blind
+    loss = evidence.loss
+    blind = evidence.blind
     return (
         "Of a text and a comparison text, the model rates the text as more probable in "
         f"{number_per_hundred(loss['estimate'])} of 100 pairs{interval_per_hundred(loss)}; 50 means no difference. "

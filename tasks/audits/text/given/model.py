@@ -65,7 +65,8 @@ GUESSABLE = (
     "Warning: the seed determines the tested texts, so an owner can identify them by trying seeds. Set "
     "secret=$(openssl rand -hex 16) here and in the run, and keep it secret."
 )
-PLANTED, NOWHERE = 1, -1  # the side whose secrets are inserted into the training data; a side without secrets
+PLANTED = 1  # the side whose secrets are inserted into the training data
+NOWHERE = -1  # a side without secrets
 
 
 @dataclass(frozen=True)
@@ -377,7 +378,8 @@ def _score_questions(
     from tasks.language_models.fine_tuning import model_as_it_is
     from tasks.language_models.training import encode_texts, score_candidates, score_texts
 
-    device, scores = hardware.device(), list[list[float]]()
+    device = hardware.device()
+    scores = list[list[float]]()
     score = score_candidates if config.scoring == "shared" else score_texts
     with hardware.exactly(device), model_as_it_is(config, device) as model:
         for candidate_group in candidates_by_question:

@@ -36,7 +36,8 @@ RETURNED = pa.schema(
         ("tied", pa.float64()),  # mean over questions
     ]
 )
-TIED, DIFFERING = "candidates tied", "texts with two answers"
+TIED = "candidates tied"
+DIFFERING = "texts with two answers"
 MOST_SAME = 0.05  # largest share of repeated texts with two numbers
 
 

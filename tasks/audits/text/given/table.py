@@ -81,6 +81,7 @@ def read_log_p(outputs: File, handout: HandedOut) -> Returned:
             f"{log_p[invalid_rows[0]]:g} for {returned_table.ids[invalid_rows[0]]!r}. Correct "
             f"{len(invalid_rows)} of {len(log_p)} numbers."
         )
-    repeated_log_p, repeats = np.full(len(handout.ids), np.nan), handout.repeats
+    repeated_log_p = np.full(len(handout.ids), np.nan)
+    repeats = handout.repeats
     repeated_log_p[list(repeats)] = log_p[returned_table.rows(list(repeats.values()))]
     return Returned(log_p[returned_table.rows(handout.ids)], repeated_log_p)

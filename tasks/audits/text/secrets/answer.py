@@ -94,7 +94,8 @@ def _explain_uneven_draw(_config: Text, evidence: Evidence) -> str:
 
 def describe_ranks(config: Text, evidence: Evidence) -> str:
     """Return the number of secrets that were found, and the mean share of references that a secret outranks."""
-    ranked, beaten = evidence.found_secrets, evidence.beaten
+    ranked = evidence.found_secrets
+    beaten = evidence.beaten
     size = ""
     if ranked["estimate"] and evidence.memorised is not None:
         size = f", {evidence.memorised['estimate']:,.0f} of them by more than {SMALLEST:g} nats"

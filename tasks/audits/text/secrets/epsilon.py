@@ -31,7 +31,9 @@ from tasks.numerics.one_run_epsilon import decisive_p_value, describe_lost_power
 from tasks.numerics.ranks import rank_p_value
 from tasks.training.recipe import Privacy
 
-ALLOWED, SMALL, SMALL_ALLOWED = "references beaten, at most", "share with small p", "share with small p, at most"
+ALLOWED = "references beaten, at most"
+SMALL = "share with small p"
+SMALL_ALLOWED = "share with small p, at most"
 GRID = 2000  # levels in the integral of the power
 EPSILON = pa.schema(
     [
@@ -119,7 +121,8 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
             for bound in bounds_rows
         ]
         yield from epsilon_rows(bounds, Spent(first["spent"], first["pairs"], first["p_spent"]), first["delta"])
-        privacy, setting = Privacy(first["spent"], first["delta"]), {"level": about.level}
+        privacy = Privacy(first["spent"], first["delta"])
+        setting = {"level": about.level}
         yield row(ALLOWED, {}, alone(mean_power(privacy), first["members"]), "secret", 0.5)
         share = first["significant"] / first["members"] if first["members"] else None
         yield row(SMALL, setting, alone(share, first["members"]), "secret", about.level)

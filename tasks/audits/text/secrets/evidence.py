@@ -98,7 +98,8 @@ def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
     """Read the evidence from a summary; None if no secret was ranked."""
     assert isinstance(config.question, RankedQuestion)
     rows = index_rows(summary)
-    found_row, beaten = first_row(rows, FOUND) or first_row(rows, IDENTIFIERS_FOUND), first_row(rows, BEATEN)
+    found_row = first_row(rows, FOUND) or first_row(rows, IDENTIFIERS_FOUND)
+    beaten = first_row(rows, BEATEN)
     if found_row is None or beaten is None:
         return None
     more = (first_row(rows, metric) for metric in (CONTROL, TIED, DIFFERING, AT_LEAST, SPENT))

@@ -150,7 +150,8 @@ def share_rows(setting: Row, group: Sequence[Row]) -> Iterator[Row]:
     """Yield the share that is reproduced by trained models, by control models, and the difference."""
     trained_share = _reproduced_share(group, "reproduced")
     chances = [item["chance"] for item in group if item["chance"] is not None]
-    chance, count = max(chances, default=None), sum(item["reproduced"] for item in group)
+    chance = max(chances, default=None)
+    count = sum(item["reproduced"] for item in group)
     p_value = None if chance is None else statistics.proportion_greater(count, len(group), chance)
     yield row(SHARE, {**setting, "by": BY_TRAINED}, trained_share, "secret", chance, p_value)
     compared = [item for item in group if item["reproduced_control"] is not None]

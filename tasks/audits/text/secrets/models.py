@@ -125,7 +125,8 @@ def score_secrets(config: PairModel, inputs: Inputs) -> pa.Table:  # noqa: ARG00
     """
     from tasks.language_models.fine_tuning import fine_tuned_on
 
-    device, secrets = hardware.device(), draw_secrets(config)
+    device = hardware.device()
+    secrets = draw_secrets(config)
     texts = training_texts(config, secrets)
     with hardware.exactly(device), fine_tuned_on(config, texts, device) as model:
         return ask_secrets(config, model, secrets)

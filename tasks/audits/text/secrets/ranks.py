@@ -86,7 +86,8 @@ IDENTIFIERS = pa.schema(
 )
 CONTROL = "blind control of identifiers"
 UNEVEN = 0.01  # significance level of the test of uniform randomness
-FOUND, BEATEN = "secrets found", "references beaten"
+FOUND = "secrets found"
+BEATEN = "references beaten"
 IDENTIFIERS_FOUND = "identifiers found"
 MEMORISED = "memorised by more than a negligible effect"  # a number of secrets
 REDUCED = "references beaten with a reduced effect"
@@ -142,7 +143,8 @@ def rank_secret(log_p: Array, control_log_p: Array | None) -> Row:
     Raises ValueError if a score is not finite.
     """
     check_finite(log_p, "log p of the candidates of a secret")
-    size, p_value = len(log_p), rank_p_value(log_p)
+    size = len(log_p)
+    p_value = rank_p_value(log_p)
     reduced = np.array([log_p[0] - SMALLEST, *log_p[1:]])
     ranked: Row = {"candidates": size, "rank": round(size * p_value), "p_value": p_value, "exposure": exposure(p_value)}
     ranked |= {"beaten": share_below(log_p), "tied": float(share_tied(log_p)), "reduced_p": rank_p_value(reduced)}
@@ -187,7 +189,8 @@ def _ranked_rows(ranked: Sequence[Row], about: About, unit: str = "secret") -> I
     beaten = statistics.mean([item["beaten"] for item in ranked])
     combined = combine([item["p_value"] for item in ranked])
     yield row(BEATEN, {}, statistics.within_shares(beaten), unit, 0.5, combined)
-    count, size = sum(item["memorised"] for item in ranked), {"nats": SMALLEST}
+    count = sum(item["memorised"] for item in ranked)
+    size = {"nats": SMALLEST}
     smallest_reduced = float(false_discovery_control([item["reduced_p"] for item in ranked]).min())
     yield row(MEMORISED, size, alone(float(count), len(ranked)), unit, 0.0, smallest_reduced)
     reduced = combine([item["reduced_p"] for item in ranked])

@@ -53,7 +53,8 @@ FORMATS: Mapping[str, str] = {
     "sha1": "{hex:40}",
     "sha256": "{hex:64}",
 }
-ORDERED, CHECKED = "grows with time", "has check digits"
+ORDERED = "grows with time"
+CHECKED = "has check digits"
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("uuid1", "uuid6", "uuid7", "ulid", "ksuid", "objectid", "snowflake"), ORDERED),
     **dict.fromkeys(("iban", "isbn", "imei", "ean", "card", "luhn"), CHECKED),
@@ -194,7 +195,8 @@ class Secret:
 
 def draw_secrets(config: Drawing) -> list[Secret]:
     """Draw the secrets of a pair; a coin assigns each to the training data of one side."""
-    space, secrets = SecretSpace(config.pattern), []
+    space = SecretSpace(config.pattern)
+    secrets = []
     coins = seeds.generator(config.draw, "sides").integers(0, 2, config.secrets)
     for number, side in enumerate(coins.tolist(), start=1):
         secret, replacement = (
@@ -290,7 +292,8 @@ def _scan_texts(texts: tuple[str, ...], formats: tuple[str, ...]) -> tuple[Ident
 
 def expression(pattern: str) -> re.Pattern[str]:
     """Compile the expression of a whole identifier, with one group per random part."""
-    parts, after = [], 0
+    parts = []
+    after = 0
     for part in PLACE.finditer(pattern):
         kind, _, count = part[1].partition(":")
         parts += [re.escape(pattern[after : part.start()]), f"([{ALPHABETS[kind]}]{{{count}}})"]

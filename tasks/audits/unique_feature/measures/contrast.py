@@ -72,7 +72,8 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     """The mean distance of probe images with the feature from the clean ones; null: with a random patch."""
-    metric, unit = "change of a probe image", "probe image"
+    metric = "change of a probe image"
+    unit = "probe image"
     for table in tables.select(CONTRAST):
         unique, random = (table[name].to_numpy().astype(np.float64) for name in ("unique", "random"))
         p_value = paired_greater(unique, random).p_value

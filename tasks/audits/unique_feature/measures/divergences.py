@@ -98,7 +98,8 @@ def divergences(predict: Predictor, triples: Triples, about: Mapping[str, Any]) 
     Without a label there are no log-probabilities of it.
     """
     clean = predict("clean", triples.clean)
-    unique, random = predict("feature", triples.unique), predict("random", triples.random)
+    unique = predict("feature", triples.unique)
+    random = predict("random", triples.random)
     label = about["label"]
     check_label(label, clean.shape[1])
     return make_table(

@@ -128,7 +128,9 @@ def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
     The inputs are the canary model, its control model, the references and, for a canary named by its rank, the table of
     selected canaries.
     """
-    canary, twin, references = inputs[0], inputs[1], inputs[2 : 2 + config.references]
+    canary = inputs[0]
+    twin = inputs[1]
+    references = inputs[2 : 2 + config.references]
     data = load(config.data)
     number = canary_row(config.canary, inputs)
     label = int(data.train_labels[number])
@@ -159,7 +161,8 @@ def _responses_by_score(
     canary: pa.Table, twin: pa.Table, references: Sequence[pa.Table], sets: Sequence[Pixels], label: int
 ) -> Mapping[str, Array]:
     """r(f) by each score, for sets of images with one feature each: (features,)."""
-    canary_response, without = mean_response(canary, sets, label), mean_response(twin, sets, label)
+    canary_response = mean_response(canary, sets, label)
+    without = mean_response(twin, sets, label)
     reference_responses = [mean_response(model, sets, label) for model in references]
     return {
         "pair": canary_response - without,
@@ -175,10 +178,8 @@ def match_spread(responses: Array, reference_responses: Sequence[Array]) -> Arra
 
     The result does not depend on a temperature of the logits. Responses are unchanged if either side is constant.
     """
-    spread, reference_spread = (
-        float(responses.std()),
-        float(np.mean([reference.std() for reference in reference_responses])),
-    )
+    spread = float(responses.std())
+    reference_spread = float(np.mean([reference.std() for reference in reference_responses]))
     return responses * (reference_spread / spread) if spread and reference_spread else responses
 
 
@@ -234,7 +235,8 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 def _interval_rows(ranks: Sequence[Row]) -> Iterator[Row]:
     for score, of_score in group_rows(ranks, "score").items():
-        carried, uncarried = canary_ranks(of_score), canary_ranks(of_score, "other")
+        carried = canary_ranks(of_score)
+        uncarried = canary_ranks(of_score, "other")
         unit = "training" if score == "references" else "pair of trainings"
         setting = {"score": score, "drawn": all(rank["drawn"] for rank in carried)}
         for level in LEVELS:
@@ -303,7 +305,8 @@ class ReferenceRanks:
 def reference_ranks(config: ReferenceRanks, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The rank of the audited feature, and of glyphs that no model carries (REFERENCE_RANKS)."""
     first = config.panel[0]
-    relatives, label = first.relatives, first.label
+    relatives = first.relatives
+    label = first.label
     assert label is not None
     clean = probe_label_images(relatives, first.shape, label)
     sets = dict(slope_sets(relatives, clean))
@@ -393,7 +396,8 @@ def number_parts(ranks: Sequence[Row]) -> list[Row]:
 
 def alone_rows(rank: Row, metrics: tuple[str, str], base_setting: Mapping[str, int], score: str) -> Iterator[Row]:
     """The summary rows of a rank of single models; `metrics` name the rank of the feature and of a part."""
-    models, among = rank["models"], rank["among"]
+    models = rank["models"]
+    among = rank["among"]
     if rank["feature"] == LOOK_ALIKE:
         part = (rank["part"], rank["parts"])
         yield look_alike_row(metrics[1], dict(base_setting), rank["p_value"], part, among, models)

@@ -78,7 +78,8 @@ def model_latents(canary: int, model: str, model_table: pa.Table, triples: Tripl
     from tasks.models.inference import active_units
     from tasks.models.networks import HIDDEN, architecture_of, weights_of_model
 
-    network, weights = architecture_of(model_table), weights_of_model(model_table)
+    network = architecture_of(model_table)
+    weights = weights_of_model(model_table)
     layers = [f"dense{number}" for number, _ in enumerate(HIDDEN, 1)][1:]
     if network.name != "mlp1":
         raise ValueError(f"network is {network.name}; latents are those of mlp1's layers {' and '.join(layers)}")

@@ -82,10 +82,12 @@ class LearningCurve(Ranged):
 
     def conflicts(self) -> Iterator[str]:
         for name in ("data", "examples"):
-            evaluated, trained_value = getattr(self.evaluation, name), getattr(self.training, name)
+            evaluated = getattr(self.evaluation, name)
+            trained_value = getattr(self.training, name)
             if evaluated != trained_value:
                 yield f"evaluation.{name} is {evaluated}; it must be the training's, {trained_value}"
-        by_rank, carries = isinstance(self.evaluation.canary, RankedImage), self.model == "canary"
+        by_rank = isinstance(self.evaluation.canary, RankedImage)
+        carries = self.model == "canary"
         if by_rank and carries and self.carried is None:
             yield "carried is none; it must be the feature of a canary that is named by its rank"
         if self.carried is not None and not (by_rank and carries):
@@ -167,7 +169,8 @@ def begin_curve(
     config: LearningCurve, inputs: Inputs, images: Images, network: Architecture, probe: Triples
 ) -> TrackedModel:
     """The learning curve of an untrained model."""
-    canary, training = canary_row(config.evaluation.canary, inputs), config.training
+    canary = canary_row(config.evaluation.canary, inputs)
+    training = config.training
     if config.carried is not None and isinstance(config.evaluation.canary, RankedImage):
         training = resolve_canary(RankedTraining(training, config.evaluation.canary, config.carried), inputs)
     member = classifier.member_of(training, images)
@@ -210,7 +213,8 @@ def _validation_scores(network: Architecture, weights: Weights, images: Images) 
     """The mean loss in nats and the accuracy on the test split, by which training stops."""
     from tasks.models.inference import logits
 
-    log_p, labels = log_probabilities(logits(network, [weights], images.test_images)[0]), images.test_labels
+    log_p = log_probabilities(logits(network, [weights], images.test_images)[0])
+    labels = images.test_labels
     return {
         "validation_loss": float(-log_p[np.arange(len(labels)), labels].mean()),
         "validation_accuracy": float((log_p.argmax(1) == labels).mean()),
@@ -246,7 +250,8 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 def _learning_curve_jobs(design: Design, pair: Pair) -> Iterator[Job]:
     """The trainings of the pair, evaluated after every epoch."""
-    canary, clean = pair.canary, pair.clean
+    canary = pair.canary
+    clean = pair.clean
     about = design.evaluation_of(canary, clean)
     if isinstance(canary.image, RankedImage):
         model = Job(learning_curve, LearningCurve(clean, about, "canary", canary.carried_feature), pair.ranking)

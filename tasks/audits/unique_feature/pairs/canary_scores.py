@@ -193,7 +193,8 @@ def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
     """The rows for the answer, the numbers printed in the paper, and the variation over seeds and drawings."""
     for table in tables.select(CANARY_SCORES):
         scores = table.to_pylist()
-        independent, published = units(scores), about.numbers
+        independent = units(scores)
+        published = about.numbers
         yield from _black_box_rows(independent, published)
         yield from _published_test_rates(independent)
         yield from white_box_rows(independent)
@@ -211,7 +212,8 @@ def _black_box_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
 
     The published mean is also positive for models trained without the feature; its null is that of the control models.
     """
-    canary, twin = column(units.rows, "m"), column(units.rows, "twin_m")
+    canary = column(units.rows, "m")
+    twin = column(units.rows, "twin_m")
     yield row("M", {"model": "canary"}, mean(canary), units.model, null=mean(twin).value)
     yield row("M", {"model": "twin"}, mean(twin), units.model)
     yield effect_row("M effect", {}, units.rows, "m", units.pair)

@@ -330,7 +330,8 @@ def influence(config: Tracing, inputs: Inputs) -> pa.Table:
 
     training = _traced_training(config, inputs)
     images = load(training.data)
-    network, member = classifier.architecture(training, images), classifier.member_of(training, images)
+    network = classifier.architecture(training, images)
+    member = classifier.member_of(training, images)
     spec = classifier.spec_of(training, images)
     pixels, labels = _training_images(member, images)
     losses, weights = _trace_training(spec, member)

@@ -133,7 +133,8 @@ def _bets_row(metric: str, p_values: Sequence[float]) -> Row:
 
 def _beyond_row(metric: str, p_values: Sequence[float], population: Population, shared: dict[str, bool]) -> Row:
     """The share of canaries with a small p-value beyond chance; without interval and p-value if they share seeds."""
-    n, level = len(p_values), max(LEVEL, 1 / population.size)
+    n = len(p_values)
+    level = max(LEVEL, 1 / population.size)
     small = sum(p_value <= level for p_value in p_values)
     share = share_beyond_chance(small, n, level)
     setting = {"p": level, **shared}
@@ -249,7 +250,8 @@ def _exact_verdict_row(canary: int, pairs: Sequence[Row]) -> Row:
     """One canary's row, without the columns that depend on the others."""
     inked = np.array(pairs[0]["ink"], bool)
     slopes = mean_standardised_slopes([np.array(pair["slopes"], np.float64) for pair in pairs])
-    count, glyphs = int(inked.sum()), subset_count(len(inked), int(inked.sum()))
+    count = int(inked.sum())
+    glyphs = subset_count(len(inked), int(inked.sum()))
     p_value = Subsets(slopes).p_value(inked)
     return {
         "canary": canary,

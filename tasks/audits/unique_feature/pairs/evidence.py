@@ -215,9 +215,12 @@ class PairEvidence:
 
 def read_pair_evidence(rows: Rows, look: int = 1) -> PairEvidence:
     """Read the evidence from the rows of a summary at this look."""
-    effect, called_row, beyond_row = rows.get(EFFECT), first_row(rows, CALLED), first_row(rows, BEYOND)
+    effect = rows.get(EFFECT)
+    called_row = first_row(rows, CALLED)
+    beyond_row = first_row(rows, BEYOND)
     bets, detected, largest = (first_row(rows, metric) for metric in (BETS, DETECTED, LARGEST))
-    total_bets, memorised_bets = first_row(rows, TOTAL_BETS), first_row(rows, MEMORISED_BETS)
+    total_bets = first_row(rows, TOTAL_BETS)
+    memorised_bets = first_row(rows, MEMORISED_BETS)
     later = [memorised_bets, total_bets] if look > 1 and bets is None else []
     rates = (rows.get(row_name("rate called memorised", model=model, test="welch")) for model in ("canary", "twin"))
     return PairEvidence(
@@ -244,7 +247,8 @@ def _read_bets(bets: Row, detected: Row | None) -> Bets:
 
 
 def _read_calls(rows: Rows, called_row: Row, beyond_row: Row | None, largest: Row | None) -> Calls:
-    setting, memorised = read_setting(called_row), first_row(rows, MEMORISED)
+    setting = read_setting(called_row)
+    memorised = first_row(rows, MEMORISED)
     return Calls(
         count=numerator(called_row),
         n=called_row["n"],
@@ -260,7 +264,8 @@ def _read_calls(rows: Rows, called_row: Row, beyond_row: Row | None, largest: Ro
 
 def _read_guarantee(rows: Rows) -> Guarantee | None:
     """The guarantee at the first available level."""
-    share, bound = first_row(rows, ONE_MODEL), first_row(rows, ALLOWED)
+    share = first_row(rows, ONE_MODEL)
+    bound = first_row(rows, ALLOWED)
     if share is None or bound is None:
         return None
     return Guarantee(**read_setting(bound), allowed=bound["estimate"], revealed=numerator(share), n=share["n"])

@@ -72,7 +72,8 @@ def _is_traced_again(design: Design) -> bool:
 
 
 def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
-    scores, chosen_table = tables.one(CANARY_SCORES), tables.one(CHOSEN)
+    scores = tables.one(CANARY_SCORES)
+    chosen_table = tables.one(CHOSEN)
     if scores is not None and chosen_table is not None:
         yield from correlation_rows(units(scores.to_pylist()), chosen_table.to_pylist(), about.numbers)
 
@@ -85,7 +86,8 @@ def correlation_rows(canaries: Units, chosen_table: Sequence[Row], published: Pu
     end = {image["row"]: image["end"] for image in chosen_table}
     ends = [end[pair["canary"]] for pair in present]
     twin_m = column(present, "twin_m")
-    twin, twin_rank = correlation(traced, twin_m).estimate.value, rank_correlation(traced, twin_m).estimate.value
+    twin = correlation(traced, twin_m).estimate.value
+    twin_rank = rank_correlation(traced, twin_m).estimate.value
     for metric, name, null, rank_null, number in (
         ("M", "m", twin, twin_rank, published.correlation),
         ("M effect", "m_effect", 0.0, 0.0, None),
@@ -111,7 +113,8 @@ def spearman_estimate(
     first: Sequence[float], second: Sequence[float], ends: Sequence[str], draws: int = DRAWS
 ) -> Estimate:
     """Spearman's rho with the 95 % percentile interval of bootstrap samples within each end; None for fewer than 4."""
-    value, n = rank_correlation(first, second).estimate.value, len(first)
+    value = rank_correlation(first, second).estimate.value
+    n = len(first)
     if value is None:
         return Estimate(None, None, None, n)
     random = seeds.generator(0, "bootstrap of a rank correlation")
@@ -191,7 +194,8 @@ def _row_index(table: pa.Table, row: int) -> int:
 
 def _plan_traced(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     """The image at either end, traced again with the feature."""
-    ranking, pairs = trainings.ranking, design.question
+    ranking = trainings.ranking
+    pairs = design.question
     if ranking is None or not isinstance(pairs, CanaryPairs) or not _is_traced_again(design):
         return ()
     ends = (RankedImage("highest", 1), RankedImage("lowest", 1))[: pairs.canaries]

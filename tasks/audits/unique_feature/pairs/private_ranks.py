@@ -127,7 +127,8 @@ def rank_bounds(ranked: Sequence[Row], delta: float, levels: Sequence[float]) ->
 
     All levels together have the confidence. The false positive rate is the level, since the feature was drawn.
     """
-    n, alpha = len(ranked), LEVEL / len(levels)
+    n = len(ranked)
+    alpha = LEVEL / len(levels)
     for name, bound in MANY_RUNS.items():
         achieved_bounds = []
         largest_bounds = []
@@ -149,8 +150,10 @@ def bounded_share_rows(
     """
     for level in levels:
         setting = {"delta": promised.delta, "epsilon": promised.epsilon, "level": level}
-        n, called_count = len(ranked), sum(rank["p_value"] <= level for rank in ranked)
-        share, bound = exact_proportion(called_count, n, CONFIDENCE), promised.power(level)
+        n = len(ranked)
+        called_count = sum(rank["p_value"] <= level for rank in ranked)
+        share = exact_proportion(called_count, n, CONFIDENCE)
+        bound = promised.power(level)
         excess_p = None if shared else proportion_greater(called_count, n, bound)
         without = row(ONE_MODEL, setting, share, "training", level)
         yield without | {"low": None, "high": None} if shared else without

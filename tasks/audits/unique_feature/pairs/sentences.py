@@ -94,7 +94,9 @@ def _describe_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
     effect = evidence.effect
     if effect is None:
         return "no pair of trainings has been scored"
-    n, low, high = effect["n"], effect["low"], effect["high"]
+    n = effect["n"]
+    low = effect["low"]
+    high = effect["high"]
     change = _describe_factor(config, effect["estimate"])
     if not evidence.has_interval:
         unit = "training seed" if effect["unit"] == "training seed" else "pair of trainings"
@@ -152,7 +154,8 @@ def _describe_calls(calls: Calls | None) -> str:
             "No canary is ranked, since the feature has too few others of its kind, so one remembered canary among "
             "many could be missed: lower family.count, or choose another family"
         )
-    n, population = calls.n, calls.population
+    n = calls.n
+    population = calls.population
     ranked = f"paired rank among {population.size - 1} others"
     if population.are_all_glyphs:
         ranked = f"rank among {population.describe()}"

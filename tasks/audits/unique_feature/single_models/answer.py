@@ -59,7 +59,8 @@ PART_ERROR = (
 
 
 def thresholds(config: UniqueFeature) -> Mapping[str, str]:
-    family, references = Population(config.family.count + 1), population_beside_references(config)
+    family = Population(config.family.count + 1)
+    references = population_beside_references(config)
     judged = references if deciding_metrics(config)[0] is not None else family
     return {
         "p": f"{LEVEL:g}",

@@ -154,7 +154,8 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
     beside_row = None if beside_metric is None else first_row(rows, beside_metric)
     if push is None or rank is None or others_row is None or push["estimate"] is None:
         return None
-    power_row, upper = first_row(rows, FOUND), first_row(rows, UPPER)
+    power_row = first_row(rows, FOUND)
+    upper = first_row(rows, UPPER)
     setting = read_setting(push)
     checks, key = _read_checks(rows)
     return PanelEvidence(
@@ -200,13 +201,16 @@ def _read_part_rank(row: Row) -> Rank:
 def _read_checks(rows: Rows) -> tuple[tuple[TableCheck, ...], str]:
     """The checks of every table, and the beginning of the key's SHA-256."""
     labels = {read_setting(row)["table"]: row for row in select_rows(rows, LABELS)}
-    checks, key = [], ""
+    checks = []
+    key = ""
     for row in select_rows(rows, TWICE):
         setting = read_setting(row)
-        key, labels_row = key or setting["key"], labels.get(setting["table"])
+        key = key or setting["key"]
+        labels_row = labels.get(setting["table"])
         check = TableCheck(setting["table"], row["n"], round((row["estimate"] or 0.0) * row["n"]))
         if labels_row is not None:
-            right, stated = numerator(labels_row), labels_row["null"]
+            right = numerator(labels_row)
+            stated = labels_row["null"]
             check = replace(check, labelled=labels_row["n"], right=right, stated=stated, p=labels_row["p_value"])
         checks.append(check)
     return tuple(checks), key

@@ -71,7 +71,9 @@ def batch_key(config: LookAlikes) -> SingleModelConfig:
 def ask_look_alikes(config: LookAlikes, inputs: Inputs) -> pa.Table:
     """The outputs of a single model for each look-alike (LOOK_ALIKES)."""
     single = config.single
-    clean, predict, rows = clean_images(single.relatives, single.shape), predictor(single, inputs), []
+    clean = clean_images(single.relatives, single.shape)
+    predict = predictor(single, inputs)
+    rows = []
     for part, number, name, images in look_alike_image_sets(clean, single.relatives):
         answers = look_alike_answers(predict(name, images))
         check_label(single.label, len(answers["log_p"]))

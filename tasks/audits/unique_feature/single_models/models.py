@@ -220,7 +220,8 @@ def repeated_ids(config: SingleModelConfig) -> list[tuple[str, str]]:
 def split_key(config: SingleModelConfig) -> pa.Table:
     """The role of each image (`split.KEY`)."""
     handout, slices = _handed_out(_picture_config(config))
-    ids, repeats = handout.ids, handout.repeats
+    ids = handout.ids
+    repeats = handout.repeats
     set_names = {image: name for name, rows in slices.items() for image in range(rows.start, rows.stop)}
     return key_of(
         [
@@ -246,7 +247,9 @@ def _picture_config(config: SingleModelConfig) -> SingleModelConfig:
 @lru_cache(maxsize=2)
 def _handed_out(config: SingleModelConfig) -> tuple[HandedOut, dict[str, slice]]:
     """The export order of images, and the positions of each set."""
-    digest, slices, count = hashlib.sha256(), dict[str, slice](), 0
+    digest = hashlib.sha256()
+    slices = dict[str, slice]()
+    count = 0
     for name, images in image_sets(config):
         digest.update(name.encode() + images.tobytes())
         slices[name] = slice(count, count + len(images))

@@ -63,10 +63,12 @@ def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noq
     first, second = (outputs.select(list(ids)).log_p for ids in zip(*repeated_ids(config), strict=True))
     printed = outputs.resolution if outputs.gives == "probabilities" else 0.0
     first_outputs, second_outputs = ((np.exp(log_p), log_odds(log_p)) for log_p in (first, second))
-    right, labelled_count = 0, 0
+    right = 0
+    labelled_count = 0
     if config.labelled is not None:
         log_p = check_labelled(config, outputs)
-        right, labelled_count = int((log_p.argmax(axis=1) == labels(config)).sum()), len(log_p)
+        right = int((log_p.argmax(axis=1) == labels(config)).sum())
+        labelled_count = len(log_p)
     return make_table(
         TOUCHED,
         table=config.number,
@@ -93,7 +95,8 @@ def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
         differ = proportion(table["differing"], table["repeats"])
         yield row(TWICE, setting | {"key": table["key"][:DIGITS]}, differ, "picture", 0.0)
         if table["labelled"]:
-            stated, p = table["stated"], None
+            stated = table["stated"]
+            p = None
             if stated is not None:
                 p = float(stats.binomtest(table["right"], table["labelled"], stated, alternative="less").pvalue)
             right = proportion(table["right"], table["labelled"])

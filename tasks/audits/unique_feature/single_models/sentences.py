@@ -41,7 +41,8 @@ NAMED_FEATURE = "The auditor alone chose the feature; it was not drawn by both p
 
 def describe_panel(config: UniqueFeature, evidence: PanelEvidence) -> str:
     """The feature's place among its family with p, and its push compared with those of the others."""
-    rank, push = evidence.rank, evidence.push
+    rank = evidence.rank
+    push = evidence.push
     size = rank.population.size
     names = "" if config.given is None else config.given.describe
     suffix = f" ({names})" if names else ""
@@ -49,7 +50,7 @@ def describe_panel(config: UniqueFeature, evidence: PanelEvidence) -> str:
     label = "the canary's label" if push.label is None else f"label {push.label}, the favoured one,"
     spread = ""
     if push.family_range is not None:
-        low, high = push.family_range
+        low, high = (round(bound, 9) + 0.0 for bound in push.family_range)  # sums differ by 1e-16 between processors
         spread = f" (95 % of the others: {low:.3g} to {high:.3g})"
     words = (
         f"{response} {describe_feature(config.asked_feature)} at place {rank.position} of {size} in its family "

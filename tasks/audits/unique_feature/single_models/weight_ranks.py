@@ -60,7 +60,8 @@ class WeightRanks:
 def weight_ranks(config: WeightRanks, inputs: Inputs) -> pa.Table:
     """The rank of the audited feature, and of glyphs that no model carries (WEIGHT_RANKS)."""
     first = config.panel[0]
-    relatives, label = first.relatives, first.label
+    relatives = first.relatives
+    label = first.label
     assert label is not None
     clean = probe_label_images(relatives, first.shape, label)
     sets = dict(slope_sets(relatives, clean))

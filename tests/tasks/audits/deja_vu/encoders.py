@@ -44,7 +44,9 @@ class ChangedEncoder(nn.Module):
 
     def __init__(self, encoder: nn.Module, scale: float = 1.0, digits: int = -1) -> None:
         super().__init__()
-        self.encoder, self.scale, self.digits = encoder, scale, digits
+        self.encoder = encoder
+        self.scale = scale
+        self.digits = digits
         rotation = torch.linalg.qr(torch.randn(18, 18, generator=torch.Generator().manual_seed(1)))[0]
         self.register_buffer("rotation", rotation if digits < 0 else torch.eye(18))
 

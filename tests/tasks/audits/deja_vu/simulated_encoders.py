@@ -31,7 +31,9 @@ from tasks.external.model_file import ModelFile
 from tasks.numerics.nearest_neighbours import nearest
 from tests.support.settings import with_settings
 
-CLASSES, WIDTH, K = 10, 16, 20
+CLASSES = 10
+WIDTH = 16
+K = 20
 GIVEN = Given(EncoderFile(ModelFile("encoder.pt")), ReferenceFile(ModelFile("reference.pt")))
 CONFIG = with_settings(
     replace(QUICKSTART, encoders=GIVEN, layers=(3,), k=(K,), retrieval=None), epochs=5, warmup=1, link=0
@@ -115,7 +117,8 @@ def tables(seed: int, models: str = "AB", **settings: float) -> list[pa.Table]:
 
 def unlike_tables() -> list[pa.Table]:
     """NEIGHBOURS of models without memory; backgrounds reveal half of the objects of A and none of B."""
-    scenes, rng = draw_scenes(np.random.default_rng(0), revealing_shares=(0.5, 0.0)), np.random.default_rng(1)
+    scenes = draw_scenes(np.random.default_rng(0), revealing_shares=(0.5, 0.0))
+    rng = np.random.default_rng(1)
     return [neighbours(scenes, embed(scenes, rng), model) for model in "AB"]
 
 

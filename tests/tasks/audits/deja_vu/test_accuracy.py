@@ -55,7 +55,8 @@ def test_confidence_ignores_label_order_and_class_count() -> None:
 
 def test_a_single_neighbour_is_certain() -> None:
     result = votes(np.array([[4], [0]]), 5)
-    assert (result.predicted.tolist(), result.confidence.tolist()) == ([4, 0], [0.0, 0.0])
+    assert result.predicted.tolist() == [4, 0]
+    assert result.confidence.tolist() == [0.0, 0.0]
 
 
 def test_counting_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +79,9 @@ def inferences(correct: list[int], confidence: list[float]) -> Inferences:
 
 def test_confident_count_is_rounded_down_but_positive() -> None:
     assert [most_confident(10, percent) for percent in (1, 19, 20, 100)] == [1, 1, 2, 10]
-    assert [most_confident(100, 29), most_confident(100, 57)] == [29, 57]  # 0.29 * 100 is 28.999...
+    # 0.29 * 100 is 28.999...
+    assert most_confident(100, 29) == 29
+    assert most_confident(100, 57) == 57
     for n in (1, 37, 250):
         assert [most_confident(n, percent) for percent in PERCENTAGES] == numbers(n, PERCENTAGES).tolist()
 
@@ -152,7 +155,8 @@ def weighted_share(weight: float, right: int, total: int) -> Weighted:
 def test_a_single_share_has_wilsons_interval(right: int, total: int) -> None:
     expected = proportion(right, total)
     low, high = (float(end[0]) for end in wilson(np.array([right / total]), np.array([total])))
-    assert (pytest.approx(expected.low, abs=1e-12), pytest.approx(expected.high, abs=1e-12)) == (low, high)
+    assert low == pytest.approx(expected.low, abs=1e-12)
+    assert high == pytest.approx(expected.high, abs=1e-12)
 
 
 def test_limits_stay_within_0_and_1() -> None:
@@ -182,7 +186,9 @@ def test_limits_of_few_wrong_images_are_wide() -> None:
 
 
 def test_the_mean_of_two_differences_is_covered() -> None:
-    rng, n, shares = np.random.default_rng(0), 20, (0.1, 0.05, 0.3, 0.1)
+    rng = np.random.default_rng(0)
+    n = 20
+    shares = (0.1, 0.05, 0.3, 0.1)
     truth = (shares[0] - shares[1] + shares[2] - shares[3]) / 2
     parts = [
         Weighted(sign / 2, rng.binomial(n, share, 2000) / n, np.full(2000, n))

@@ -118,7 +118,8 @@ def test_tied_embeddings_come_with_advice(config: DejaVu, ending: str, step: str
     tied = tied_row(0.5, 100, "image", of="target")
     rows = [row for row in untied.to_pylist() if row["metric"] != tied["metric"]]
     table = pa.Table.from_pylist([*rows, tied], SUMMARY)
-    answer, page = verdict(config, table), certificate_of(config, table)
+    answer = verdict(config, table)
+    page = certificate_of(config, table)
     assert answer.answer == "not assessable"
     assert "However, 50 of 100 compared pairs of scores are equal" in answer.sentence
     assert answer.sentence.endswith(ending)
@@ -139,7 +140,8 @@ def test_unknown_score_is_undecided(golden: Golden) -> None:
     name = json.dumps(SETTING)
     rows = [dict.fromkeys(SUMMARY.names) | {"metric": metric, "setting": name, "n": 0} for metric in (SCORE, "k")]
     answer = verdict(CONFIG, pa.Table.from_pylist(rows, SUMMARY))
-    assert ("undecided", ((SCORE, name),)) == (answer.answer, answer.rows)
+    assert answer.answer == "undecided"
+    assert answer.rows == ((SCORE, name),)
     golden(answer.sentence)
 
 
@@ -175,10 +177,11 @@ def test_search_lowers_score_and_keeps_probe_accuracy() -> None:
 
 def test_memorised_pair_has_its_numbers(golden: Golden) -> None:
     table = summary_of(made_up.simulate_inferences(0, 200, 0.1, 0.4))
-    answer, page = verdict(CONFIG, table), certificate_of(CONFIG, table)
+    answer = verdict(CONFIG, table)
+    page = certificate_of(CONFIG, table)
     assert answer.answer == "memorised"
     golden(answer.sentence, "found.sentence")
-    assert (("deja vu score", json.dumps(SETTING)),) == answer.rows
+    assert answer.rows == (("deja vu score", json.dumps(SETTING)),)
     assert answer.limits == LIMITS
     (finding,) = page.findings
     assert finding.answer == "memorised"
@@ -216,7 +219,8 @@ def test_verdict_names_control_run_and_corner(golden: Golden) -> None:
 @pytest.mark.parametrize("config", [CONFIG, GIVEN])
 def test_missing_scores_are_undecided(config: DejaVu) -> None:
     answer = verdict(config, SUMMARY.empty_table())
-    assert (answer.answer, answer.rows) == ("undecided", ())
+    assert answer.answer == "undecided"
+    assert answer.rows == ()
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.4])
@@ -250,12 +254,14 @@ def test_memorised_encoder_has_its_numbers(golden: Golden) -> None:
 
 def test_sets_that_reference_distinguishes_are_not_assessable(golden: Golden) -> None:
     table = simulated.summary_of(simulated.unlike_tables())
-    answer, page = verdict(GIVEN, table), certificate_of(GIVEN, table)
+    answer = verdict(GIVEN, table)
+    page = certificate_of(GIVEN, table)
     assert answer.answer == "not assessable"
     golden(answer.sentence)
     assert json.dumps({"model": "reference", "percent": 20}) == answer.rows[1][1]
     (finding,) = page.findings
-    assert (finding.answer, finding.line) == ("not assessable", None)
+    assert finding.answer == "not assessable"
+    assert finding.line is None
     golden(finding.sentence, "finding.sentence")
     assert page.steps == OTHER_HELD_OUT
 
@@ -285,7 +291,8 @@ def test_returned_table_clears_only_if_repeats_agree(score: dict[str, Any], diff
 
 def test_table_without_repeats_is_not_assessable(golden: Golden) -> None:
     table = simulated.summary_of(simulated.tables(0))
-    answer, page = verdict(RETURNED_TABLE, table), certificate_of(RETURNED_TABLE, table)
+    answer = verdict(RETURNED_TABLE, table)
+    page = certificate_of(RETURNED_TABLE, table)
     reason = "No whole images were repeated among the crops"
     assert answer.answer == "not assessable"
     assert all(reason in sentence for sentence in (answer.sentence, page.findings[0].sentence))
@@ -298,8 +305,10 @@ def test_untested_reference_is_not_assessable() -> None:
     """The table of gains is absent if its job failed and the run tolerates that."""
     table = simulated.summary_of(simulated.tables(0, memory=0.5))
     table = table.filter(pc.field("metric") != "accuracy gain")
-    answer, page = verdict(GIVEN, table), certificate_of(GIVEN, table)
-    assert (answer.answer, len(answer.rows)) == ("not assessable", 1)
+    answer = verdict(GIVEN, table)
+    page = certificate_of(GIVEN, table)
+    assert answer.answer == "not assessable"
+    assert len(answer.rows) == 1
     assert answer.sentence.endswith("so they may have been drawn in different ways.")
     assert page.findings[0].sentence.endswith("so they may differ.")
     assert page.steps == SAME_COMMAND
@@ -307,7 +316,8 @@ def test_untested_reference_is_not_assessable() -> None:
 
 @pytest.mark.slow
 def test_false_alarms_and_coverage_of_innocent_pairs() -> None:
-    answers, covered = Counter[str](), 0
+    answers = Counter[str]()
+    covered = 0
     for seed in range(200):
         table = summary_of(made_up.simulate_inferences(seed, 100, 0.15, 0.0), resamples=100)
         answers[verdict(CONFIG, table).answer] += 1

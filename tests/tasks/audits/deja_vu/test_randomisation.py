@@ -37,7 +37,7 @@ def test_true_score_is_the_mean_of_both_ways() -> None:
     for percent in (5, 20, 50, 100):
         expected = np.mean([accuracy(way.target, [percent]) - accuracy(way.reference, [percent]) for way in ways])
         scores = Parted(pooled, percent).scores(pooled.first[None])
-        assert [pytest.approx(expected, abs=1e-12)] == scores.tolist()
+        assert scores.tolist() == [pytest.approx(expected, abs=1e-12)]
 
 
 def test_p_is_the_share_of_partitions_as_high() -> None:
@@ -58,7 +58,7 @@ def test_partitions_keep_class_counts_whatever_the_chunk_size(monkeypatch: pytes
     assert masks.shape == (37, 22)
     for label in range(4):
         of_class = pooled.labels == label
-        assert {int(pooled.first[of_class].sum())} == set(masks[:, of_class].sum(axis=1).tolist())
+        assert set(masks[:, of_class].sum(axis=1).tolist()) == {int(pooled.first[of_class].sum())}
     assert len(np.unique(masks, axis=0)) > 30
 
 
@@ -77,10 +77,8 @@ def test_false_alarm_rate_is_the_stated_level() -> None:
 
 def two_way_p(true: float, drawn_scores: list[float]) -> float:
     """Twice the smaller share of drawn scores, the true score included, on either side of the true score."""
-    above, below = (
-        (1 + sum(score >= true for score in drawn_scores)) / 10,
-        (1 + sum(score <= true for score in drawn_scores)) / 10,
-    )
+    above = (1 + sum(score >= true for score in drawn_scores)) / 10
+    below = (1 + sum(score <= true for score in drawn_scores)) / 10
     return min(1.0, 2 * min(above, below))
 
 
@@ -104,7 +102,8 @@ def test_both_ways_are_pooled_in_id_order() -> None:
     first_way = Way(np.array([7, 8]), inferences(1, 2), inferences(3, 4), np.array(["b", "d"]))
     second_way = Way(np.array([5, 6, 9]), inferences(10, 20, 50), inferences(30, 40, 60), np.array(["a", "c", "e"]))
     pooled = pool_ways((first_way, second_way))
-    assert (pooled.labels.tolist(), pooled.first.tolist()) == ([5, 7, 6, 8, 9], [False, True, False, True, False])
+    assert pooled.labels.tolist() == [5, 7, 6, 8, 9]
+    assert pooled.first.tolist() == [False, True, False, True, False]
     # One model is the target of the first way and the reference of the second.
     assert pooled.inferences_a.confidence.tolist() == [30, 1, 40, 2, 60]
     assert pooled.inferences_b.confidence.tolist() == [10, 3, 20, 4, 50]
@@ -134,13 +133,15 @@ def gains(outcome: Inferences, labels: np.ndarray, first: np.ndarray, percent: i
 @pytest.mark.parametrize("better", [True, False])
 def test_two_sided_p_agrees_with_all_partitions(better: bool) -> None:
     rng = np.random.default_rng(3)
-    labels, first = np.zeros(8, np.int64), np.arange(8) < 4
+    labels = np.zeros(8, np.int64)
+    first = np.arange(8) < 4
     outcome = Inferences(rng.random(8) < 0.4 + 0.4 * first, rng.random(8))
     first = first if better else ~first
     masks = np.array([[index in members for index in range(8)] for members in itertools.combinations(range(8), 4)])
     drawn_gains = np.array([gains(outcome, labels, mask, 50) for mask in masks])
     true = gains(outcome, labels, first, 50)
-    above, below = np.mean(drawn_gains >= true - 1e-12), np.mean(drawn_gains <= true + 1e-12)
+    above = np.mean(drawn_gains >= true - 1e-12)
+    below = np.mean(drawn_gains <= true + 1e-12)
     p = differs(labels, first, outcome, 50, 20_000, np.random.default_rng(1))
     assert p == pytest.approx(min(1, 2 * min(above, below)), abs=0.02)
 
@@ -155,7 +156,8 @@ def test_equal_sets_differ_at_the_stated_rate() -> None:
     false_alarms = 0
     for seed in range(400):
         rng = np.random.default_rng(seed)
-        labels, first = np.tile(np.arange(4), 20), np.arange(80) < 40
+        labels = np.tile(np.arange(4), 20)
+        first = np.arange(80) < 40
         outcome = Inferences(rng.random(80) < 0.4, rng.random(80))
         p = differs(labels, first, outcome, 40, 99, rng)
         false_alarms += p is not None and p <= 0.1
@@ -166,7 +168,8 @@ def test_equal_sets_differ_at_the_stated_rate() -> None:
 
 def test_id_order_of_ties_is_independent_of_sets() -> None:
     # One neighbour: all images are equally confident, and earlier images are named correctly more often.
-    n, p_values = 60, []
+    n = 60
+    p_values = []
     for seed in range(1000):
         rng = np.random.default_rng(seed)
         right = rng.random((2, n)) < np.linspace(0.9, 0.1, n)

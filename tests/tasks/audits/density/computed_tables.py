@@ -19,7 +19,8 @@ from tasks.models.catalog import DensityModel
 from tests.support.fingerprint import Computed
 from tests.tasks.audits.density import made_up
 
-DIGITS, MODELS = made_up.DIGITS, made_up.folds(90, 3, 5)
+DIGITS = made_up.DIGITS
+MODELS = made_up.folds(90, 3, 5)
 CONSTANT = Constant(DIGITS, DensityModel("vae"), 90, "train")
 
 
@@ -44,7 +45,8 @@ def weighted_sum(table: pa.Table, floats: bool) -> float:
     With `floats`, only columns of floats and of lists count, and infinity counts as 1,000: the value if no memory
     could be detected.
     """
-    total, weight = 0.0, 0
+    total = 0.0
+    weight = 0
     for column in table.columns:
         is_counted = pa.types.is_list(column.type) or pa.types.is_floating(column.type)
         weight += is_counted or not floats

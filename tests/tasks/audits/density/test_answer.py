@@ -123,7 +123,8 @@ def test_tail_decides_answer(answer: str, rows: tuple[dict[str, Any], ...]) -> N
         deciding.insert(0, (TIED, "{}"))
     if not rows[0]["estimate"] and answer == "memorised":
         deciding[:2] = deciding[1::-1]  # the count of all images comes first if it decides
-    assert (deciding, LIMITS) == ([*answer_page.rows], answer_page.limits)
+    assert [*answer_page.rows] == deciding
+    assert answer_page.limits == LIMITS
 
 
 def sentence_of(*rows: dict[str, Any], config: Density = Density()) -> str:  # noqa: B008
@@ -239,10 +240,8 @@ def test_one_count_decides(golden: Golden) -> None:
 
 def test_gap_names_the_test_of_its_estimator(golden: Golden) -> None:
     large = gap(2.5, 2.0, 3.0, 0.01)
-    folds_sentence, alone_sentence = (
-        sentence_of(called_row(), beyond_row(), large, detection_limit()),
-        sentence_of(called_row(), large, config=Density(ALONE)),
-    )
+    folds_sentence = sentence_of(called_row(), beyond_row(), large, detection_limit())
+    alone_sentence = sentence_of(called_row(), large, config=Density(ALONE))
     golden(folds_sentence, "folds")
     assert "one-sided t-test of at most 0.1: p = 0.01" in alone_sentence
     assert "randomisation" not in alone_sentence
@@ -278,7 +277,9 @@ def test_few_effective_samples_are_reported(golden: Golden, median: float, sampl
     assert remarked.sentence.startswith(plain.sentence)
     assert (remarked.sentence != plain.sentence) == rough
     golden(remarked.sentence)
-    assert (plain.answer, plain.rows, plain.limits) == (remarked.answer, remarked.rows, remarked.limits)
+    assert plain.answer == remarked.answer
+    assert plain.rows == remarked.rows
+    assert plain.limits == remarked.limits
 
 
 def test_missing_trainings_are_reported(golden: Golden) -> None:
@@ -332,7 +333,8 @@ def test_run_without_models_states_its_content(golden: Golden, question: Questio
     first = row_name("M", point="outlying")
     answer = verdict(Density(question), table(row(first, 2.0), row(("equal pairs", "{}"), 0.0)))
     golden(answer.sentence)
-    assert ("undecided", (first,)) == (answer.answer, answer.rows)
+    assert answer.answer == "undecided"
+    assert answer.rows == (first,)
     golden(answer.limits, "said.limits")
 
 
@@ -366,14 +368,16 @@ def test_number_line_counts_identified_images(golden: Golden) -> None:
     finding = finding_of(*MEMORISED)
     golden(finding.sentence)
     assert finding.line is not None
-    assert (finding.line.what, finding.line.estimate) == ("images identified as memorised, of 60,000", 3.0)
+    assert finding.line.what == "images identified as memorised, of 60,000"
+    assert finding.line.estimate == 3.0
 
 
 def test_number_line_has_lower_limit_of_all_images(golden: Golden) -> None:
     finding = finding_of(called_row(), beyond_row(0.0001, 0.01), NO_GAP, detection_limit())
     golden(finding.sentence)
     assert finding.line is not None
-    assert (finding.line.estimate, finding.line.boundaries[0].value) == (600.0, 1.0)
+    assert finding.line.estimate == 600.0
+    assert finding.line.boundaries[0].value == 1.0
 
 
 def test_number_line_of_cleared_models_has_gap(golden: Golden) -> None:
@@ -404,7 +408,8 @@ def test_single_rows_have_no_test_of_all_images(golden: Golden) -> None:
 
 
 def test_certificate_of_control_run_requires_no_action(golden: Golden) -> None:
-    null, audit = density(estimator=KFold(evaluation_split="test")), Density()
+    null = density(estimator=KFold(evaluation_split="test"))
+    audit = Density()
     alarm, quiet, many_images = (
         certificate_of(null, *rows)
         for rows in (MEMORISED, (called_row(), beyond_row(), NO_GAP), (called_row(), beyond_row(1e-4), NO_GAP))

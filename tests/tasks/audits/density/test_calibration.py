@@ -21,7 +21,8 @@ from tests.tasks.audits.density.made_up import noise, partitions
 
 KFOLD = Memorization(repetitions=6, estimator=KFold(4))
 ALONE = Memorization(estimator=SingleRows(12), repetitions=10)
-RUNS, ROWS = 300, 60
+RUNS = 300
+ROWS = 60
 PLANTED_RUNS = 30  # runs with planted memory, without which no run is *not detected*
 
 
@@ -45,9 +46,11 @@ def answer(
 
 def answers(seed: int, sd: float, quality: float, memory: Array, runs: int, planted_rows: int = 0) -> Counter[str]:
     """The answers of runs in which training raises log p of each observation by `memory` (n,)."""
-    rng, counts = np.random.default_rng(seed), Counter[str]()
+    rng = np.random.default_rng(seed)
+    counts = Counter[str]()
     for _ in range(runs):
-        log_p, out = noise(rng, ROWS, 6, 4, sd, quality), partitions(rng, ROWS, 6, 4)
+        log_p = noise(rng, ROWS, 6, 4, sd, quality)
+        out = partitions(rng, ROWS, 6, 4)
         log_p += np.where(np.arange(4) == out[:, :, None], 0.0, memory[:, None, None])
         counts[answer(KFOLD, log_p, out, rng, planted_rows)] += 1
     return counts
@@ -78,20 +81,25 @@ def test_single_memorised_observation_is_always_detected() -> None:
 def test_images_with_copies_are_not_called() -> None:
     # 8 x 5 copies and 40 images without copies, all memorised by 30 nats: an image's copies are trained on in its
     # place.
-    rng, n = np.random.default_rng(4), 200
-    log_p, out = noise(rng, n, 10, 10, 2.0, 1.0), partitions(rng, n, 10, 10)
+    rng = np.random.default_rng(4)
+    n = 200
+    log_p = noise(rng, n, 10, 10, 2.0, 1.0)
+    out = partitions(rng, n, 10, 10)
     was_trained_on = out[:, :, None] != np.arange(10)
     was_trained_on[:40] = was_trained_on[:40].reshape(8, 5, 10, 10).any(axis=1).repeat(5, axis=0)
     log_p[:80] += 30.0 * was_trained_on[:80]
     is_called = adjust_p_values(p_values(log_p, out, 999, rng, negligible=KFOLD.negligible), False) <= 0.05
-    assert (is_called[:40].sum(), is_called[40:80].sum(), is_called[80:].sum()) == (0, 40, 0)
+    assert is_called[:40].sum() == 0
+    assert is_called[40:80].sum() == 40
+    assert is_called[80:].sum() == 0
     assert "near copies in the data" in LIMITS
 
 
 @pytest.mark.slow  # 300 runs
 def test_single_rows_without_memory_are_seldom_called_memorised() -> None:
     # Models of all data evaluate all rows, so the p-values of the rows are correlated.
-    rng, counts = np.random.default_rng(1), Counter[str]()
+    rng = np.random.default_rng(1)
+    counts = Counter[str]()
     for _ in range(RUNS):
         log_p = noise(rng, 12, 10, 2, 0.1)
         log_p[:, :, 0] += 0.1 * rng.normal(size=(1, 10))
@@ -102,7 +110,8 @@ def test_single_rows_without_memory_are_seldom_called_memorised() -> None:
 def test_observations_without_memory_are_seldom_called() -> None:
     # Twenty observations, three repetitions of eight models: each p-value is a multiple of 1/512, equally likely. The
     # rate of at least one call comes from a simulation of such numbers; for continuous ones it would be 5 %.
-    tables, n = 5000, 20
+    tables = 5000
+    n = 20
     rng = np.random.default_rng(2)
     log_p = noise(rng, tables * n, 3, 8, 5.0, 3.0)
     p = p_values(log_p, rng.integers(0, 8, (tables * n, 3)), 511, rng).reshape(tables, n)

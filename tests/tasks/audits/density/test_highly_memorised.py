@@ -40,7 +40,10 @@ def test_central_share_is_of_the_highly_memorised() -> None:
     for row in (*range(20), *range(100, 130)):  # 20 of the 50 are below the 5 % quantile of U
         m[row] = 1.0
     result = within_central(scores(u, m))
-    assert (result.estimate.value, result.estimate.low, result.null, result.p_value) == (30 / 50, None, None, None)
+    assert result.estimate.value == 30 / 50
+    assert result.estimate.low is None
+    assert result.null is None
+    assert result.p_value is None
 
 
 def test_infinite_scores_are_highly_memorised() -> None:
@@ -51,7 +54,9 @@ def test_infinite_scores_are_highly_memorised() -> None:
 
 @pytest.mark.parametrize(("rank", "within"), [(0, 0.0), (1, 0.0), (2, 1.0), (20, 1.0), (38, 1.0), (39, 0.0)])
 def test_central_share_includes_the_quantiles_themselves(rank: int, within: float) -> None:
-    u, m = np.arange(41.0), np.zeros(41)  # the quantiles are 1.2 and 38.8
+    # the quantiles are 1.2 and 38.8
+    u = np.arange(41.0)
+    m = np.zeros(41)
     m[rank] = 1.0
     assert within == central_share(u, m, 0.94)
     u[0], u[40] = -np.inf, np.inf
@@ -71,18 +76,14 @@ def test_incomplete_observations_are_left_out_of_the_table() -> None:
         }
     )
     observations = scored_observations(table)
-    assert ([5, 11], [1.0, 4.0], [0.5, np.inf]) == (
-        observations.rows.tolist(),
-        observations.u.tolist(),
-        observations.m.tolist(),
-    )
+    assert observations.rows.tolist() == [5, 11]
+    assert observations.u.tolist() == [1.0, 4.0]
+    assert observations.m.tolist() == [0.5, np.inf]
     log_mean_of_two = math.log((1 + math.e) / 2)  # the mean density of the two remaining repetitions
-    assert [1.0, log_mean_of_two, log_mean_of_two] == pytest.approx(observations.u_without[0].tolist())
+    assert observations.u_without[0].tolist() == pytest.approx([1.0, log_mean_of_two, log_mean_of_two])
     assert pytest.approx(observations.u_without[1, :2].tolist()) == [8.0, 2.0]
-    assert (observations.m_without.tolist(), observations.u_redrawn.tolist()) == (
-        [[0.1, 0.2], [0.3, 0.4]],
-        [[5.0], [6.0]],
-    )
+    assert observations.m_without.tolist() == [[0.1, 0.2], [0.3, 0.4]]
+    assert observations.u_redrawn.tolist() == [[5.0], [6.0]]
     assert observations.m_redrawn.shape == (2, 0)
 
 
@@ -103,7 +104,8 @@ def test_null_and_p_need_redrawn_values(redrawn: list[float], null: float | None
         np.zeros(1, np.int64), np.ones(1), np.array([7.0]), np.empty((1, 0)), np.empty((1, 0)), columns, columns
     )
     result = statistic_with_interval(lambda _, m: float(m[0]), observation)
-    assert (null, has_p) == (result.null, result.p_value is not None)
+    assert null == result.null
+    assert has_p == (result.p_value is not None)
     if has_p:  # 4 from the mean 3, in units of sqrt(2) sqrt(1 + 1/2), with one degree of freedom
         assert 2 * stats.t.sf(4 / math.sqrt(3), 1) == pytest.approx(result.p_value)
         assert None is statistic_with_interval(lambda _, m: float(m[0] if m[0] < 7 else np.inf), observation).p_value
@@ -144,8 +146,12 @@ def split_by_run(observations: Scored, runs: int) -> Iterator[Scored]:
 def test_correlation_without_memory_is_no_finding() -> None:
     # The variable that M is correlated with increases the disagreement of models and so the tail of M: r is not 0
     # without memory.
-    rng, rho = np.random.default_rng(1), np.random.default_rng(2).gamma(2, 1, 200)
-    values, covered, small_p_values, nulls = [], [], 0, []
+    rng = np.random.default_rng(1)
+    rho = np.random.default_rng(2).gamma(2, 1, 200)
+    values = []
+    covered = []
+    small_p_values = 0
+    nulls = []
     for _ in range(30):
         log_p = -100 + (1 + np.tile(rho, 10)[:, None, None]) * rng.standard_normal((10 * 200, 6, 5))
         out = np.concatenate([partitions(rng, 200, 6, 5) for _ in range(10)])
@@ -168,7 +174,10 @@ def test_correlation_without_memory_is_no_finding() -> None:
 
 def test_central_share_without_memory_is_no_finding() -> None:
     # One of the two models of a repetition trained on the observation; U depends on M for either one.
-    rng, values, nulls, small_p_values = np.random.default_rng(3), [], [], 0
+    rng = np.random.default_rng(3)
+    values = []
+    nulls = []
+    small_p_values = 0
     for _ in range(50):
         log_p = -100 + rng.normal(0, 3, (400, 1, 1)) + rng.normal(0, 5, (400, 10, 2))
         result = statistic_with_interval(

@@ -41,7 +41,8 @@ def test_missing_trainings_leave_nan() -> None:
 
 
 def test_links_of_a_training_are_combined() -> None:
-    early, late = 2 * LOG_P, LOG_P
+    early = 2 * LOG_P
+    late = LOG_P
     tables = made_up.fold_tables(MODELS, {1: early}) + made_up.fold_tables(MODELS, {3: late})
     answers = LogDensities(MODELS, tables[:-1])  # the last training's second link failed
     assert early.tolist() == gather(answers, 1)[0].tolist()
@@ -55,7 +56,7 @@ def test_blocks_cover_all_observations_in_order() -> None:
     models = Folds(Dataset("digits"), n, (5,), 2)
     log_p = np.arange(2 * n, dtype=float).reshape(n, 1, 2)
     blocks = list(LogDensities(models, made_up.fold_tables(models, {1: log_p})).blocks(1))
-    assert [(0, BLOCK), (BLOCK, 2 * BLOCK), (2 * BLOCK, n)] == [(b.places.start, b.places.stop) for b in blocks]
+    assert [(b.places.start, b.places.stop) for b in blocks] == [(0, BLOCK), (BLOCK, 2 * BLOCK), (2 * BLOCK, n)]
     assert [log_p_block.number for log_p_block in blocks] == [0, 1, 2]
     assert log_p.tolist() == np.concatenate([log_p_block.log_p for log_p_block in blocks]).tolist()
 
@@ -72,7 +73,7 @@ def test_model_without_a_row_evaluates_that_row() -> None:
     assert of_all_data[:, rows].T.tolist() == log_p[:, :, 0].tolist()
     assert np.ones((3, 4)).tolist() == held_out.tolist()
     assert without_row[0, :, 3].tolist() == log_p[0, :, 1].tolist()
-    assert [*without_row[1, [0, 2, 3], 7], NAN] == pytest.approx(log_p[1, :, 1].tolist(), nan_ok=True)
+    assert log_p[1, :, 1].tolist() == pytest.approx([*without_row[1, [0, 2, 3], 7], NAN], nan_ok=True)
     assert without_row[2, :, 20].tolist() == log_p[2, :, 1].tolist()
 
 
@@ -180,7 +181,8 @@ def test_released_folds_are_ordered_by_partition_and_fold() -> None:
 
 def test_effective_samples_are_the_median_over_models() -> None:
     models = made_up.folds(60, 1, 3)
-    log_p, effective = np.full(60, -9.0), np.arange(60.0)
+    log_p = np.full(60, -9.0)
+    effective = np.arange(60.0)
     tables = [
         made_up.table(Fold(100, 3, fold), fold, {1: log_p, 2: log_p}, 2, {2: (fold + 1) * effective})
         for fold in range(3)
@@ -191,7 +193,8 @@ def test_effective_samples_are_the_median_over_models() -> None:
 
 
 def test_single_rows_use_own_and_all_data_models() -> None:
-    models, log_p = made_up.single_row_models((3, 7), 24, 2), np.full(24, -9.0)
+    models = made_up.single_row_models((3, 7), 24, 2)
+    log_p = np.full(24, -9.0)
     tables = [
         made_up.table(None, 0, {1: log_p}, 1, {1: np.full(24, 10.0)}),
         made_up.table(Row(3), 1, {1: log_p}, 1, {1: np.full(24, 2.0)}),

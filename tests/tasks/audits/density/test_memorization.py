@@ -9,7 +9,8 @@ from scipy.special import logsumexp
 from tasks.audits.density.memorization import log_mean, log_mean_but_one, lower_log_p, matched_count_score, terms
 from tests.tasks.audits.density.made_up import noise, partitions
 
-INF, NAN = float("inf"), float("nan")
+INF = float("inf")
+NAN = float("nan")
 
 
 def generator(seed: int = 0) -> np.random.Generator:
@@ -27,7 +28,8 @@ def test_published_score_is_log_ratio_of_mean_likelihoods() -> None:
     assert [math.log(0.325)] == pytest.approx(log_means.u)
     assert [math.log(0.2)] == pytest.approx(log_means.v)
     assert [math.log(0.325 / 0.2)] == pytest.approx(log_means.score)
-    assert (log_means.trained_models.tolist(), log_means.held_out_models.tolist()) == ([[2, 2]], [[1, 1]])
+    assert log_means.trained_models.tolist() == [[2, 2]]
+    assert log_means.held_out_models.tolist() == [[1, 1]]
     trained_means, held_out_means = log_means.by_repetition
     assert logs(0.3, 0.35) == pytest.approx(trained_means[0])
     assert logs(0.1, 0.3) == pytest.approx(held_out_means[0])
@@ -54,7 +56,8 @@ def test_mean_of_one_term_is_that_term() -> None:
     assert values[:, 0].tolist() == log_mean(values, np.ones(4, np.int64)).tolist()
     log_p = np.array([[[-1e4 / 3, -7.7]], [[-0.1, -123.4]]])
     log_means = terms(log_p, np.array([[1], [1]]))
-    assert (log_p[:, 0, 0].tolist(), log_p[:, 0, 1].tolist()) == (log_means.u.tolist(), log_means.v.tolist())
+    assert log_p[:, 0, 0].tolist() == log_means.u.tolist()
+    assert log_p[:, 0, 1].tolist() == log_means.v.tolist()
 
 
 def test_sum_without_largest_term_keeps_precision() -> None:
@@ -107,8 +110,8 @@ def test_invalid_arrays_are_refused(log_p: np.ndarray, held_out: np.ndarray, mes
 def test_nats_are_subtracted_from_trained_models_only() -> None:
     log_p = np.array([[[-1.0, -2.0, NAN], [-3.0, -4.0, -5.0]]])
     lowered = lower_log_p(log_p, np.array([[1, 2]]), 10.0)
-    assert pytest.approx(lowered.ravel(), nan_ok=True) == [-11, -2, NAN, -13, -14, -5]
-    assert pytest.approx(log_p.ravel(), nan_ok=True) == [-1, -2, NAN, -3, -4, -5]
+    assert lowered.ravel() == pytest.approx([-11, -2, NAN, -13, -14, -5], nan_ok=True)
+    assert log_p.ravel() == pytest.approx([-1, -2, NAN, -3, -4, -5], nan_ok=True)
 
 
 def test_matched_score_is_mean_over_all_choices() -> None:
@@ -185,7 +188,8 @@ def test_incomplete_repetitions_do_not_change_the_matched_score() -> None:
     score, _ = matched_count_score(log_p, np.array([[1, 1, 1, 1]]), 9, generator())
     assert pytest.approx(score) == [2.5]
     log_means = terms(log_p, np.array([[1, 1, 1, 1]]))
-    assert (log_means.trained_models.sum(axis=1).tolist(), log_means.held_out_models.sum(axis=1).tolist()) == ([4], [2])
+    assert log_means.trained_models.sum(axis=1).tolist() == [4]
+    assert log_means.held_out_models.sum(axis=1).tolist() == [2]
 
 
 def test_score_does_not_depend_on_the_block() -> None:
@@ -239,8 +243,8 @@ def test_repetition_without_trained_or_held_out_is_nan() -> None:
     log_p = np.array([[[-1.0, -4.0, -2.0], [NAN, -9.0, NAN], [-9.0, NAN, -9.0], [NAN, NAN, NAN], [NAN, -3.0, -7.0]]])
     trained, held_out = terms(log_p, np.array([[1, 1, 1, 1, 1]])).by_repetition
     half = logsumexp([-1, -2]) - math.log(2)
-    assert [half, NAN, -9.0, NAN, -7.0] == pytest.approx(trained[0], nan_ok=True)
-    assert pytest.approx(held_out[0], nan_ok=True) == [-4.0, -9.0, NAN, NAN, -3.0]
+    assert trained[0] == pytest.approx([half, NAN, -9.0, NAN, -7.0], nan_ok=True)
+    assert held_out[0] == pytest.approx([-4.0, -9.0, NAN, NAN, -3.0], nan_ok=True)
 
 
 def test_empty_block_has_no_scores() -> None:
@@ -270,7 +274,8 @@ def test_published_score_is_biased_but_matched_is_not() -> None:
 
 
 def test_seed_determines_the_draws() -> None:
-    log_p, held_out = noise(generator(), 20, 3, 5, 2.0), partitions(generator(1), 20, 3, 5)
+    log_p = noise(generator(), 20, 3, 5, 2.0)
+    held_out = partitions(generator(1), 20, 3, 5)
     first, second, third = (matched_count_score(log_p, held_out, 8, generator(seed))[0].tolist() for seed in (5, 5, 6))
     assert first == second
     assert first != third

@@ -51,7 +51,8 @@ def test_folds_plan_one_model_of_all_data() -> None:
     assert len(fits(plan_roots)) == 2 * 3 + 1
     assert len(job_of(plan_roots, "scores").inputs) == 2 * 3
     (config_of_all_data,) = [config for config in fits(plan_roots) if config.held_out is None]
-    assert (config_of_all_data.recorded, config_of_all_data.drawn) == ((), 360)
+    assert config_of_all_data.recorded == ()
+    assert config_of_all_data.drawn == 360
 
 
 def test_single_rows_plan_equal_numbers_with_and_without() -> None:
@@ -104,6 +105,6 @@ def test_links_end_at_evaluation_epochs() -> None:
     linked = plan(Density(replace(FOLDS, training=replace(training, privacy=LinkedTraining(2)))))
     jobs = job_of(linked, "scores").inputs[:3]
     assert [(job.config.epochs, job.config.recorded) for job in jobs] == [(2, (2,)), (4, (4,)), (5, (5,))]
-    assert [None, jobs[0], jobs[1]] == [job.after for job in jobs]
+    assert [job.after for job in jobs] == [None, jobs[0], jobs[1]]
     unbroken = job_of(plan(Density(replace(FOLDS, training=training))), "scores").inputs[0].config
     assert unbroken == replace(jobs[-1].config, recorded=(2, 4, 5))

@@ -105,7 +105,8 @@ def test_presets_of_the_papers_data_show_its_numbers(name: str, cell: str) -> No
     (config,) = questions(name)
     assert repeats(config) == cell
     (one_view,) = questions(f"{name}-one-view")
-    assert (repeats(one_view), with_fields(one_view, resample_pixels=True)) == ("", config)
+    assert repeats(one_view) == ""
+    assert with_fields(one_view, resample_pixels=True) == config
     settings = {
         "estimator": PublishedFolds(),
         "training": replace(config.training, evaluation_interval=10, privacy=LinkedTraining(25)),
@@ -182,7 +183,7 @@ def test_ladder_is_one_audit_at_several_epsilons() -> None:
     plain, *private = questions("ladder")
     guarantees = [config.training.guarantee for config in private]
     assert [guarantee.epsilon for guarantee in guarantees if guarantee] == [64.0, 8.0, 1.0]
-    assert {plain} == {trained_with(config, privacy=LinkedTraining()) for config in private}
+    assert {trained_with(config, privacy=LinkedTraining()) for config in private} == {plain}
 
 
 def test_released_partitions_have_their_own_trainings() -> None:
@@ -196,7 +197,7 @@ def test_released_partitions_have_their_own_trainings() -> None:
         {links[-1].held_out for links in trainings(plan).values()} - {None} for plan in (own_plan, released_plan)
     ]
     assert {ReleasedFold(repetition, 10, number) for repetition in range(2) for number in range(10)} == left_out[1]
-    assert [{Fold}, {ReleasedFold}] == [{type(fold) for fold in folds} for folds in left_out]
+    assert [{type(fold) for fold in folds} for folds in left_out] == [{Fold}, {ReleasedFold}]
     # The model of all data is the same.
     shared_jobs = [own_plan.jobs[key] for key in set(own_plan.jobs) & set(released_plan.jobs)]
     assert [job.config.held_out for job in shared_jobs if marks(job.function).name == "generator.fit"] == [None]
@@ -219,12 +220,11 @@ def test_tiny_keeps_measures_and_model_but_shrinks(name: str) -> None:
         before, after = config.training, small.training
         setting_pairs = [(getattr(after, field), getattr(before, field)) for field in KEPT_TRAINING_FIELDS]
         assert all(value == expected for value, expected in setting_pairs), setting_pairs
-        assert (bool(after.link), bool(after.evaluation_interval)) == (
-            bool(before.link),
-            bool(before.evaluation_interval),
-        )
+        assert bool(after.link) == bool(before.link)
+        assert bool(after.evaluation_interval) == bool(before.evaluation_interval)
         assert (small.repetitions, small.models <= 3, small.examples <= 120) == (2, True, True)
-        assert (len(after.recorded), after.epochs) == (2 if before.evaluation_interval else 1, 2)
+        assert len(after.recorded) == (2 if before.evaluation_interval else 1)
+        assert after.epochs == 2
         assert small.data.name in ("digits", "photos#32x32#rgb", config.data.name)
         assert str(config.planting) == str(small.planting)
 
@@ -236,7 +236,10 @@ def test_tiny_does_not_increase_any_size() -> None:
         small = tiny(Density(smallest)).question
         assert isinstance(small, Memorization)
         assert small.estimator == estimator
-        assert (small.training.epochs, small.samples, small.permutations, small.draws) == (1, 1, 1, 1)
+        assert small.training.epochs == 1
+        assert small.samples == 1
+        assert small.permutations == 1
+        assert small.draws == 1
 
 
 @pytest.mark.parametrize(
@@ -248,5 +251,7 @@ def test_published_data_have_the_published_shapes(
     monkeypatch.setattr(catalog, "_loaded", {})
     monkeypatch.setenv("ENGRAM_DATA", str(write(tmp_path, 20, 10)))
     images = load(pin(Dataset(name)))
-    assert (shape, classes) == (images.shape, images.classes)
-    assert (len(images.train_images), len(images.test_images)) == (20, 10)
+    assert shape == images.shape
+    assert classes == images.classes
+    assert len(images.train_images) == 20
+    assert len(images.test_images) == 10

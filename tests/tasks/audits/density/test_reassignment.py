@@ -25,7 +25,8 @@ from tasks.numerics.ranks import false_discovery_control
 from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.density.made_up import noise, partitions
 
-INF, NAN = float("inf"), float("nan")
+INF = float("inf")
+NAN = float("nan")
 
 
 def generator(seed: int = 0) -> np.random.Generator:
@@ -51,7 +52,8 @@ def test_p_is_the_share_of_assignments_as_high() -> None:
 
 
 def test_p_values_agree_with_separately_scored_assignments() -> None:
-    log_p, held_out = noise(generator(), 40, 3, 3, 4.0, 2.0), partitions(generator(1), 40, 3, 3)
+    log_p = noise(generator(), 40, 3, 3, 4.0, 2.0)
+    held_out = partitions(generator(1), 40, 3, 3)
     log_p[20:, 1, 2] = NAN  # a missing model, which held out some observations
     log_p[30:, 2, :2] = NAN
     log_p[35:, 0] = NAN
@@ -67,7 +69,8 @@ def test_p_values_agree_with_separately_scored_assignments() -> None:
 @pytest.mark.parametrize("sd", [100.0, 1000.0])
 def test_p_values_stay_exact_at_1000_nats(sd: float) -> None:
     # exp of more than 709 nats overflows; multiplied by 0 it must not remove a draw.
-    log_p, held_out = noise(generator(3), 60, 3, 4, sd), partitions(generator(1), 60, 3, 4)
+    log_p = noise(generator(3), 60, 3, 4, sd)
+    held_out = partitions(generator(1), 60, 3, 4)
     log_p[40:, 1, 2] = NAN
     log_p[30:50, 0, 0] = -INF
     p = p_values(log_p, held_out, 99, generator())
@@ -100,7 +103,7 @@ def test_sums_equal_up_to_rounding_are_ties() -> None:
     # Held out by .1 and .2, or by .3 and almost 0: .3 either way, but 0.1 + 0.2 > 0.3 in floating point.
     log_p = np.log([[0.1, 0.3], [0.2, 1e-300]]) + generator().uniform(-100, 0, (300, 1, 1))
     for fold in (0, 1):
-        assert {3 / 4} == set(p_values(log_p, np.full((300, 2), fold), 99, generator()).tolist())
+        assert set(p_values(log_p, np.full((300, 2), fold), 99, generator()).tolist()) == {3 / 4}
 
 
 def test_repetition_without_held_out_model_is_ignored() -> None:
@@ -112,7 +115,8 @@ def test_repetition_without_held_out_model_is_ignored() -> None:
 
 
 def test_sampled_p_values_agree_with_exact_ones() -> None:
-    log_p, held_out = noise(generator(), 300, 4, 5, 4.0, 2.0), partitions(generator(1), 300, 4, 5)
+    log_p = noise(generator(), 300, 4, 5, 4.0, 2.0)
+    held_out = partitions(generator(1), 300, 4, 5)
     exact = p_values(log_p, held_out, 5**4 - 1, generator())
     sampled = p_values(log_p, held_out, 5**4 - 2, generator())
     assert (exact * 5**4).round(9).tolist() == (exact * 5**4).round().tolist()
@@ -132,7 +136,7 @@ def test_score_impossible_to_held_out_models_is_maximal() -> None:
         9 / 9
     ]
     undefined = p_values(np.full((1, 2, 3), -INF), np.array([[0, 0]]), 99, generator())
-    assert pytest.approx(undefined, nan_ok=True) == [NAN]
+    assert undefined == pytest.approx([NAN], nan_ok=True)
 
 
 def test_impossible_observations_do_not_affect_their_block() -> None:
@@ -142,18 +146,20 @@ def test_impossible_observations_do_not_affect_their_block() -> None:
 
 @pytest.mark.parametrize("permutations", [6, 7, 8, 9])
 def test_small_p_is_exact_for_any_permutation_count(permutations: int) -> None:
-    equal, lowest = np.zeros((1, 2, 3)), np.array([[[-9.0, 0.0, 0.0], [-9.0, 0.0, 0.0]]])
+    equal = np.zeros((1, 2, 3))
+    lowest = np.array([[[-9.0, 0.0, 0.0], [-9.0, 0.0, 0.0]]])
     assert p_values(equal, np.zeros((1, 2), int), permutations, generator()).tolist() == [1.0]
     p = p_values(lowest, np.zeros((1, 2), int), permutations, generator(1))[0]
     assert p == pytest.approx(1 / 9)  # few draws reach this score, so it is computed exactly in both cases
     sampled = {p_values(equal, np.zeros((1, 2), int), 50, generator(seed))[0] for seed in range(20)}
-    assert {1.0} == sampled
+    assert sampled == {1.0}
 
 
 def test_lists_are_halved_for_most_exact_sums() -> None:
     # Two sums are just above the bound but equal to it after rounding down: 8 sums at once are too many to
     # be exact.
-    two, four = np.array([0.0, 0.5 + 1e-9]), np.array([0.0, *[0.5 + 1e-9] * 3])
+    two = np.array([0.0, 0.5 + 1e-9])
+    four = np.array([0.0, *[0.5 + 1e-9] * 3])
     assert share_below([two] * 4, 1.0, max_sums=4) == 5 / 16
     assert share_below([two, two, four], 1.0, max_sums=4) == 6 / 16
     assert share_below([two] * 4, 1.0, max_sums=2) == 11 / 16
@@ -179,7 +185,8 @@ def test_smallest_p_belongs_to_the_highest_score(
 
 
 def test_rare_scores_get_the_exact_p() -> None:
-    log_p, held_out = noise(generator(), 400, 4, 5, 4.0, 2.0), partitions(generator(1), 400, 4, 5)
+    log_p = noise(generator(), 400, 4, 5, 4.0, 2.0)
+    held_out = partitions(generator(1), 400, 4, 5)
     log_p[200:, 1, 2] = NAN  # a missing model, which held out some observations
     log_p[300:320, 0, 0] = -INF
     exact, sampled = (p_values(log_p, held_out, permutations, generator()) for permutations in (5**4 - 1, 200))
@@ -192,7 +199,8 @@ def test_rare_scores_get_the_exact_p() -> None:
 
 
 def test_p_is_never_too_small_if_binned() -> None:
-    log_p, held_out = noise(generator(), 200, 4, 5, 4.0, 2.0), partitions(generator(1), 200, 4, 5)
+    log_p = noise(generator(), 200, 4, 5, 4.0, 2.0)
+    held_out = partitions(generator(1), 200, 4, 5)
     exact = p_values(log_p, held_out, 5**4 - 1, generator())
     sampled, at_most = (p_values(log_p, held_out, 200, generator(2), max_sums=max_sums) for max_sums in (10**6, 3))
     assert (sampled * (1 - 1e-12) <= at_most).all()
@@ -251,9 +259,11 @@ def test_null_p_values_have_their_nominal_rates(
 
 
 def test_few_false_and_most_true_calls() -> None:
-    false_shares, power = [], []
+    false_shares = []
+    power = []
     for seed in range(20):
-        log_p, held_out = noise(generator(seed), 600, 10, 5, 3.0, 2.0), partitions(generator(seed), 600, 10, 5)
+        log_p = noise(generator(seed), 600, 10, 5, 3.0, 2.0)
+        held_out = partitions(generator(seed), 600, 10, 5)
         memorised = np.arange(600) < 90
         out = np.arange(5) == held_out[:, :, None]
         log_p[memorised] += np.where(out[memorised], 0.0, 25.0)
@@ -276,7 +286,7 @@ def test_models_are_reassigned_evenly() -> None:
     assert pytest.approx(counts[0], abs=100) == [750] * 4
     assert pytest.approx(counts[1], abs=110) == [1000, 1000, 0, 1000]
     assert counts[2] == [0, 0, 3000, 0]
-    assert {2} == set(reassigned[:3000, 1].tolist())
+    assert set(reassigned[:3000, 1].tolist()) == {2}
 
 
 TINY = 1e-12  # relative tolerance for equal sums
@@ -311,14 +321,17 @@ def test_share_is_0_and_1_at_the_ends() -> None:
     low, high = sum(part.min() for part in values), sum(part.max() for part in values)
     bounds = low / 2, low * (1 + TINY), high * (1 + TINY)
     assert [share_below(values, bound) for bound in bounds] == [0.0, 1 / 120, 1.0]
-    assert [share_below([], 0.0), share_below([np.zeros(3), np.zeros(4)], 0.0)] == [1.0, 1.0]
+    assert share_below([], 0.0) == 1.0
+    assert share_below([np.zeros(3), np.zeros(4)], 0.0) == 1.0
 
 
 def test_one_of_ten_billion_sums_is_counted() -> None:
     values = [np.arange(10.0) for _ in range(10)]
-    assert [share_below(values, 0.0), share_below(values, 1.0)] == [1e-10, 11e-10]
+    assert share_below(values, 0.0) == 1e-10
+    assert share_below(values, 1.0) == 11e-10
     # The sum of ten digits is symmetric about 45: the share below plus the share at most 45 is 1.
-    below, at_most = share_below(values, 44.0), share_below(values, 45.0)
+    below = share_below(values, 44.0)
+    at_most = share_below(values, 45.0)
     assert pytest.approx(below + at_most) == 1.0
     assert at_most - below == pytest.approx(432457640 / 10**10)  # the number of sums equal to 45
 
@@ -355,14 +368,16 @@ def raise_trained(log_p: np.ndarray, held_out: np.ndarray, nats: np.ndarray | fl
 
 
 def test_negligible_effect_is_subtracted_before_the_test() -> None:
-    log_p, held_out = noise(generator(), 40, 3, 3, 4.0, 2.0), partitions(generator(1), 40, 3, 3)
+    log_p = noise(generator(), 40, 3, 3, 4.0, 2.0)
+    held_out = partitions(generator(1), 40, 3, 3)
     p_before = p_values(log_p, held_out, 99, generator())
     p = p_values(raise_trained(log_p, held_out, 2.0), held_out, 99, generator(), negligible=2.0)
     assert p_before == pytest.approx(p)
 
 
 def test_detection_limit_just_reaches_the_level() -> None:
-    log_p, held_out = noise(generator(), 30, 3, 3, 2.0, 2.0), partitions(generator(1), 30, 3, 3)
+    log_p = noise(generator(), 30, 3, 3, 2.0, 2.0)
+    held_out = partitions(generator(1), 30, 3, 3)
     log_p[20:, 1, 2] = NAN  # a missing model, which held out some observations
     log_p[28] = NAN  # no score
     log_p[29, 0, 0] = -INF
@@ -398,13 +413,15 @@ def test_detection_limit_lifts_trained_above_held_out_models() -> None:
     for level, negligible, expected in ((2 / 3, 0.0, 1.0), (1 / 3, 0.0, 2.0), (1 / 3, 0.5, 2.5)):
         (limit,) = least_found(log_p, np.zeros((1, 2), int), level, negligible)
         assert expected < limit <= 1.01 * expected
-    plain, impossible = log_p, np.where(log_p == -702.0, -INF, log_p)
+    plain = log_p
+    impossible = np.where(log_p == -702.0, -INF, log_p)
     by_default = [least_found(values, np.zeros((1, 2), int), 1 / 3)[0] for values in (plain, impossible)]
-    assert [least_found(log_p, np.zeros((1, 2), int), 1 / 3, 0.0)[0], NAN] == pytest.approx(by_default, nan_ok=True)
+    assert by_default == pytest.approx([least_found(log_p, np.zeros((1, 2), int), 1 / 3, 0.0)[0], NAN], nan_ok=True)
 
 
 def test_unattainable_p_has_an_infinite_limit() -> None:
-    log_p, held_out = noise(generator(), 4, 2, 3, 2.0, 2.0), partitions(generator(1), 4, 2, 3)
+    log_p = noise(generator(), 4, 2, 3, 2.0, 2.0)
+    held_out = partitions(generator(1), 4, 2, 3)
     assert least_found(log_p, held_out, 0.1).tolist() == [INF] * 4  # 1 / 9 is the smallest
 
 

@@ -72,7 +72,7 @@ def test_gap_and_scores_have_their_null_values() -> None:
     )
     # Without memorisation, the expected gain and matched-count score are 0 by construction.
     assert [row["null"] for row in rows.values()] == [0.0, 0.0, 4.5]
-    assert {("repetition", 3, 1.0, 9.0)} == {(r["unit"], r["n"], r["low"], r["high"]) for r in rows.values()}
+    assert {(r["unit"], r["n"], r["low"], r["high"]) for r in rows.values()} == {("repetition", 3, 1.0, 9.0)}
 
 
 def test_other_statistics_have_redrawn_null_values() -> None:
@@ -127,7 +127,8 @@ def test_false_discoveries_are_limited_to_5_percent() -> None:
     assert tuple(share[n] for n in ("estimate", "n", "low", "null", "unit")) == (2 / 3, 3, None, 0.0, "observation")
     assert rows_by_key[row_key("smallest possible p-value")]["estimate"] == 0.015625
     without_score = rows_by_key[row_key("observations without a score")]
-    assert (without_score["estimate"], without_score["n"]) == (1.0, 4)
+    assert without_score["estimate"] == 1.0
+    assert without_score["n"] == 4
     assert row_key("models of an observation, at least", planned=12) not in rows_by_key
 
 
@@ -137,23 +138,32 @@ def test_effective_samples_are_shown_for_models_with_codes() -> None:
     median, few_samples = (
         rows_by_key[row_key("effective samples of log p", **s)] for s in ({"statistic": "median"}, {"below": 10})
     )
-    assert (median["estimate"], median["n"], median["unit"]) == (10.0, 5, "observation")
-    assert (few_samples["estimate"], few_samples["n"], few_samples["unit"]) == (2 / 5, 5, "observation")
+    assert median["estimate"] == 10.0
+    assert median["n"] == 5
+    assert median["unit"] == "observation"
+    assert few_samples["estimate"] == 2 / 5
+    assert few_samples["n"] == 5
+    assert few_samples["unit"] == "observation"
     assert not [metric for metric, _ in summary_rows(CONFIG, score_rows({}, {})) if "effective" in metric]
 
 
 def test_missing_models_are_counted() -> None:
     rows_by_key = summary_rows(CONFIG, score_rows({}, {"trained_models": 8, "held_out_models": 2}))
     fewest_models = rows_by_key[row_key("models of an observation, at least", planned=12)]
-    assert (fewest_models["estimate"], fewest_models["n"], fewest_models["unit"]) == (10.0, 12, "training")
+    assert fewest_models["estimate"] == 10.0
+    assert fewest_models["n"] == 12
+    assert fewest_models["unit"] == "training"
 
 
 def test_scores_of_no_observation_are_empty_rows() -> None:
     rows_by_key = summary_rows(CONFIG, score_rows({"m": None, "p_adjusted": None, "log_p_trained": None}))
     share = rows_by_key[row_key("observations memorised", **{"false discoveries": 0.05})]
-    assert (share["estimate"], share["n"]) == (None, 0)
+    assert share["estimate"] is None
+    assert share["n"] == 0
     central = rows_by_key[row_key("highly memorised within the central log p", share=0.9)]
-    assert (central["estimate"], central["n"], central["null"]) == (None, 0, None)
+    assert central["estimate"] is None
+    assert central["n"] == 0
+    assert central["null"] is None
 
 
 # Privacy
@@ -238,9 +248,10 @@ def test_table_order_makes_no_difference(tables: Mapping[str, pa.Table]) -> None
 
 
 def test_missing_trainings_add_one_row(tables: Mapping[str, pa.Table]) -> None:
-    full, partial = summary_rows(CONFIG, *tables.values()), summary_rows(CONFIG, *all_tables(lost_fits=(0, 7)).values())
+    full = summary_rows(CONFIG, *tables.values())
+    partial = summary_rows(CONFIG, *all_tables(lost_fits=(0, 7)).values())
     fewest_models = row_key("models of an observation, at least", planned=12)
-    assert {fewest_models} == set(partial) - set(full) - {row_key("observations without a score")}
+    assert set(partial) - set(full) - {row_key("observations without a score")} == {fewest_models}
     assert set(full) <= set(partial)
     assert partial[fewest_models]["estimate"] == 10
 
@@ -257,5 +268,6 @@ def test_task_computes_the_table_of_its_version(tables: Mapping[str, pa.Table]) 
     # A failure means that stored summaries differ from newly computed ones. If this is intended, raise its
     # version.
     table = summary(About(12, 0.015625, "MNIST, 1e-4"), list(tables.values())[:6])
-    assert (marks(summary).name, marks(summary).version) == ("density.summary", 6)
+    assert marks(summary).name == "density.summary"
+    assert marks(summary).version == 6
     assert pytest.approx([table.num_rows, weighted_sum(table)], rel=1e-6) == [40, 68630.06889406934]

@@ -20,7 +20,8 @@ from tests.support.calibration import assert_rate
 from tests.tasks.audits.density.made_up import noise, partitions
 
 COLUMNS = ("p_value", "p_adjusted", "m_matched", "found_from")
-INF, NAN = float("inf"), float("nan")
+INF = float("inf")
+NAN = float("nan")
 
 
 def test_expected_small_p_values_are_subtracted() -> None:
@@ -30,7 +31,9 @@ def test_expected_small_p_values_are_subtracted() -> None:
     assert stats.binom.sf(29, 100, 0.05) == pytest.approx(excess.p_value)
     # If m are not memorised, 70 or fewer exceed 5 % in more than 5 % of cases, up to the largest m.
     max_null = max(m for m in range(70, 101) if stats.binom.cdf(70, m, 0.95) > 0.05)
-    assert ((100 - max_null) / 100, 1.0, 100) == (excess.share.low, excess.share.high, excess.share.n)
+    assert excess.share.low == (100 - max_null) / 100
+    assert excess.share.high == 1.0
+    assert excess.share.n == 100
 
 
 @pytest.mark.parametrize(("small", "n", "level"), [(0, 10, 0.05), (10, 10, 0.05), (3, 10, 1.0), (10, 10, 0.5)])
@@ -56,22 +59,34 @@ def test_lower_limit_inverts_the_binomial_test(count: int, level: float, confide
 
 def test_no_p_values_have_no_excess() -> None:
     excess = tail.beyond_chance(np.array([NAN]), 0.05)
-    assert (excess.share.value, excess.share.n, excess.p_value) == (None, 0, None)
+    assert excess.share.value is None
+    assert excess.share.n == 0
+    assert excess.p_value is None
 
 
 def test_detection_limit_is_null_quantile() -> None:
     limits = np.array([*range(1, 101), NAN], float)
     quantile = tail.found_in(np.random.default_rng(0).permutation(limits), 0.8)
     low, high = stats.binom.ppf((0.025, 0.975), 100, 0.8)
-    assert (80, low, high + 1, 100) == (quantile.value, quantile.low, quantile.high, quantile.n)
+    assert quantile.value == 80
+    assert quantile.low == low
+    assert quantile.high == high + 1
+    assert quantile.n == 100
     two = tail.found_in(np.array([2.0, 1.0]), 0.8)  # in 2.5 % of draws, no value or both are below the quantile
-    assert (two.value, two.low, two.high, two.n) == (2.0, 1.0, None, 2)
+    assert two.value == 2.0
+    assert two.low == 1.0
+    assert two.high is None
+    assert two.n == 2
     assert tail.found_in(np.full(9, INF), 0.8).value is None
     third = tail.found_in(np.arange(7.0), 0.3, 0.8)  # the third smallest is enough for 2.1 of 7
     low, high = stats.binom.ppf((0.1, 0.9), 7, 0.3)
-    assert (2.0, max(low - 1, 0), high, 7) == (third.value, third.low, third.high, third.n)
+    assert third.value == 2.0
+    assert third.low == max(low - 1, 0)
+    assert third.high == high
+    assert third.n == 7
     partly_infinite = tail.found_in(np.array([1.0] * 8 + [INF] * 2), 0.8)
-    assert (partly_infinite.value, partly_infinite.high) == (1.0, None)
+    assert partly_infinite.value == 1.0
+    assert partly_infinite.high is None
     assert tail.found_in(np.array([NAN]), 0.8).n == 0
 
 
@@ -81,7 +96,8 @@ def test_single_observation_level_follows_the_procedure() -> None:
         p[7] = tail.alone(50, dependent)
         assert pytest.approx(tail.adjust_p_values(p, dependent)[7]) == 0.05
     assert tail.adjust_p_values(p, True)[7] == pytest.approx(false_discovery_control(p)[7] * sum(1 / np.arange(1, 51)))
-    assert (tail.counted_at(1e-10), tail.counted_at(0.25)) == (0.05, 0.25)
+    assert tail.counted_at(1e-10) == 0.05
+    assert tail.counted_at(0.25) == 0.25
 
 
 @pytest.mark.parametrize(
@@ -106,17 +122,22 @@ def test_planted_observations_are_counted_separately() -> None:
         assert planting == settings.planted
         estimates = {row["metric"]: (row["estimate"], row["n"]) for row in significance(table, settings)}
         if planting:
-            assert (pytest.approx(2 / 3), 3) == estimates[PLANTED_CALLED]
-            assert (pytest.approx(1 / 7), 7) == estimates["observations memorised that were not planted"]
+            assert estimates[PLANTED_CALLED] == (pytest.approx(2 / 3), 3)
+            assert estimates["observations memorised that were not planted"] == (pytest.approx(1 / 7), 7)
         assert bool(planting) == (PLANTED_CALLED in estimates)
     assert parse_planting("duplicated3").rows == 6  # copies count as planted as well
 
 
 def test_false_discovery_rate_and_limit_hold_with_memory() -> None:
     # 40 of 200 are memorised by 12 nats, and all observations share 4 x 5 models that differ in quality.
-    rng, shares, covered, small_p_values, n = np.random.default_rng(5), [], 0, 0, 400
+    rng = np.random.default_rng(5)
+    shares = []
+    covered = 0
+    small_p_values = 0
+    n = 400
     for _ in range(n):
-        log_p, out = noise(rng, 200, 4, 5, 2.0, 2.0), partitions(rng, 200, 4, 5)
+        log_p = noise(rng, 200, 4, 5, 2.0, 2.0)
+        out = partitions(rng, 200, 4, 5)
         log_p[:40] += np.where(np.arange(5) == out[:40, :, None], 0.0, 12.0)
         p = p_values(log_p, out, 624, rng)
         is_called = tail.adjust_p_values(p, False) <= tail.LEVEL

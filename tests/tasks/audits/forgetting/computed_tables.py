@@ -66,7 +66,8 @@ def unlearn_by(method: Method) -> pa.Table:
     # A student without dropout starts at its teacher and departs from it in the direction of rounding errors of a
     # gradient that is exactly 0: the fingerprint would differ by 6 % between processors.
     dropout = isinstance(method, Distillation)
-    kept_share, forgotten = Share(Part(pin(Dataset("digits-on-photos")), 60, 60)), Share(DIGITS, 0.5, 3)
+    kept_share = Share(Part(pin(Dataset("digits-on-photos")), 60, 60))
+    forgotten = Share(DIGITS, 0.5, 3)
     config = Unlearning((kept_share,), (forgotten,), method, DIGITS.data, 10, seed=2, batch=16)
     return epochs(unlearn(config, [train_model(dropout)]))
 

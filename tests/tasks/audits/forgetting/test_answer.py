@@ -38,7 +38,9 @@ from tasks.worker.files import File
 from tests.support.golden import Golden
 from tests.support.settings import with_settings
 
-CLEARED, HELD, OPEN = (0.5, 0.0, 0.06), (0.001, 0.08, 1.0), (0.3, 0.0, 0.2)
+CLEARED = (0.5, 0.0, 0.06)
+HELD = (0.001, 0.08, 1.0)
+OPEN = (0.3, 0.0, 0.2)
 
 
 def target(name: str, p: float, low: float | None, high: float, accuracy_p: float = 0.5, n: int = 1) -> list[Row]:
@@ -109,7 +111,8 @@ def test_several_targets_are_judged_together(
     assert "  " not in result.sentence  # a rule without an error rate adds nothing
     decided = {verdict_of(*target(f"target {index}", *values)).answer: index for index, values in enumerate(several)}
     first = decided[answer] if len(decided) == len(several) else 0
-    assert f'{{"target": "target {first}"}}' == result.rows[0][1]  # the target that decides for all
+    # the target that decides for all
+    assert result.rows[0][1] == f'{{"target": "target {first}"}}'
     assert {f'{{"target": "target {index}"}}' for index in range(len(several))} == {
         setting for _, setting in result.rows
     }
@@ -127,7 +130,8 @@ def test_effect_is_the_largest_known_share() -> None:
     several = [lost_row, *target("a", *CLEARED), *target("b", *HELD), *target("c", *OPEN)]
     result = AUDIT.effect.row(QUICKSTART, pa.Table.from_pylist(several, SUMMARY))
     assert result is not None
-    assert (result["setting"], result["estimate"]) == ('{"target": "b"}', 0.08)
+    assert result["setting"] == '{"target": "b"}'
+    assert result["estimate"] == 0.08
     assert AUDIT.effect.row(QUICKSTART, pa.Table.from_pylist([lost_row], SUMMARY)) is None
 
 
@@ -193,10 +197,12 @@ def test_no_scores_give_no_decision() -> None:
     images = row("images", {"part": "query", "class": "3"}, alone(12.0, 2), "group")
     of_images = replace(QUICKSTART, question=Examples())
     result = verdict_of(images, config=of_images)
-    assert (result.answer, result.sentence) == ("undecided", "Undecided: this run shows images only.")
-    assert (("images", images["setting"]),) == result.rows
+    assert result.answer == "undecided"
+    assert result.sentence == "Undecided: this run shows images only."
+    assert result.rows == (("images", images["setting"]),)
     empty = verdict_of()
-    assert (empty.sentence, empty.rows) == ("Undecided: nothing has been decided.", ())
+    assert empty.sentence == "Undecided: nothing has been decided."
+    assert empty.rows == ()
 
 
 def test_every_answer_is_declared() -> None:
@@ -332,21 +338,25 @@ def test_accusation_shows_its_test(golden: Golden) -> None:
     assert finding.target == ""
     golden(finding.sentence)
     assert finding.line is not None
-    assert (finding.line.estimate, finding.line.low, finding.line.boundaries[0].value) == (1, None, 25)
+    assert finding.line.estimate == 1
+    assert finding.line.low is None
+    assert finding.line.boundaries[0].value == 25
 
 
 def test_cleared_target_shows_the_share_it_may_hold(golden: Golden) -> None:
     (finding,) = certificate_of(*target("a", *CLEARED)).findings
     golden(finding.sentence)
     assert finding.line is not None
-    assert (finding.line.high, finding.line.boundaries[0].value) == (6, 10)
+    assert finding.line.high == 6
+    assert finding.line.boundaries[0].value == 10
 
 
 def test_certificate_without_targets_equals_the_verdict(golden: Golden) -> None:
     result = certificate_of()
     (finding,) = result.findings
     golden(finding.sentence)
-    assert (result.error, result.steps) == ("", (RUN_AGAIN,))
+    assert result.error == ""
+    assert result.steps == (RUN_AGAIN,)
 
 
 def share_row_of(name: str, models: int) -> Row:
@@ -381,7 +391,8 @@ def target_without_classes(name: str) -> list[Row]:
 def test_not_assessable_target_has_reason_and_no_share(golden: Golden, rows: list[Row]) -> None:
     result = certificate_of(*rows)
     (finding,) = result.findings
-    assert (finding.answer, finding.line) == ("not assessable", None)
+    assert finding.answer == "not assessable"
+    assert finding.line is None
     golden(finding.sentence, "finding")
     golden(result.steps, "steps")
 
@@ -395,7 +406,10 @@ def test_no_error_rate_without_a_control_set(golden: Golden) -> None:
     result = certificate_of(share_row_of("a", 5), config=TABLE1)
     (finding,) = result.findings
     golden(finding.sentence)
-    assert (finding.answer, finding.line, result.error, result.steps) == ("not assessable", None, "", (HOLD_BACK,))
+    assert finding.answer == "not assessable"
+    assert finding.line is None
+    assert result.error == ""
+    assert result.steps == (HOLD_BACK,)
 
 
 def test_error_of_a_known_share_is_stated(golden: Golden) -> None:

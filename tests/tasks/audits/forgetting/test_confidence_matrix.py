@@ -15,8 +15,10 @@ def test_models_are_found_in_any_table_order() -> None:
     assert [ModelId("query", None, 0), ModelId("query", None, 1)] == matrix.replicates("query")
     assert [ModelId("target", 3, 0)] == matrix.replicates("target", 3)
     assert [] == matrix.replicates("target", 0) == matrix.replicates("calibration")
-    assert (matrix.images, matrix.groups.tolist()) == (3, [0, 1, 2])
-    assert (confidence_matrix([]).images, len(confidence_matrix([]).models)) == (0, 0)
+    assert matrix.images == 3
+    assert matrix.groups.tolist() == [0, 1, 2]
+    assert confidence_matrix([]).images == 0
+    assert len(confidence_matrix([]).models) == 0
 
 
 def test_coarsest_resolution_applies_to_all_models() -> None:
@@ -30,8 +32,8 @@ def test_coarsest_resolution_applies_to_all_models() -> None:
 
 def test_nothing_is_finer_than_float32() -> None:
     matrix = confidence_matrix([table("query", None, 0, np.array([1 - 1e-12, 0.3]))])
-    assert [[[1.0, float(np.float32(0.3))]]] == [
-        part.tolist() for part in matrix.rounded_confidences(matrix.replicates("query"))
+    assert [part.tolist() for part in matrix.rounded_confidences(matrix.replicates("query"))] == [
+        [[1.0, float(np.float32(0.3))]]
     ]
 
 
@@ -42,7 +44,8 @@ def test_groups_of_images_are_read() -> None:
 
 def test_control_set_is_separate_from_d_q() -> None:
     matrix = confidence_matrix([table("query", None, 0, VALUES, control=1)])
-    assert (matrix.is_control.tolist(), matrix.images) == ([False, False, True], 2)
+    assert matrix.is_control.tolist() == [False, False, True]
+    assert matrix.images == 2
     query = matrix.replicates("query")
     assert [VALUES.tolist()] == matrix.confidences(query).tolist()
     assert [part.shape for part in matrix.rounded_confidences(query)] == [(1, 2)]

@@ -53,12 +53,16 @@ def test_images_are_compared_with_equally_easy_neighbours() -> None:
 
 def scores_by_hand(confidence: Array, calibration: Array) -> Array:
     """The formula in the module's docstring, image by image."""
-    n, models = len(confidence), len(calibration)
+    n = len(confidence)
+    models = len(calibration)
     log_odds_of_references = np.log(calibration) - np.log1p(-calibration)
-    easiness, rank = log_odds_of_references.mean(axis=0), (stats.rankdata(confidence) - 0.5) / n
+    easiness = log_odds_of_references.mean(axis=0)
+    rank = (stats.rankdata(confidence) - 0.5) / n
     hard = 1 - (stats.rankdata(easiness) - 0.5) / n
     order = np.argsort(easiness)
-    u, v, variance = np.empty(n), np.empty(n), log_odds_of_references.var(axis=0, ddof=1)
+    u = np.empty(n)
+    v = np.empty(n)
+    variance = log_odds_of_references.var(axis=0, ddof=1)
     for position, image in enumerate(order):
         near = [other_data for other_data in order[max(0, position - 25) : position + 26] if other_data != image]
         u[image] = hard[image] ** 2 * (rank[image] - rank[near].mean())
@@ -121,7 +125,8 @@ def test_knowing_the_control_set_better_is_no_finding() -> None:
 
 
 def test_p_agrees_with_all_draws() -> None:
-    values, control = np.array([5.0, 1.0, 2.0, 0.0]), np.array([False, False, True, True])
+    values = np.array([5.0, 1.0, 2.0, 0.0])
+    control = np.array([False, False, True, True])
     # Of the six pairs, (5, 2) has a larger sum than (5, 1): 2 of 6 are at least as large, and five of six are at most
     # as large.
     result = p_values(values, control, 6000, generator())
@@ -133,7 +138,9 @@ def test_p_agrees_with_all_draws() -> None:
 
 @pytest.mark.parametrize(("numbers", "sizes"), [(1, [1] * 7), (8, [2, 2, 2, 1]), (11, [2, 2, 2, 1]), (99, [7])])
 def test_draws_are_counted_in_blocks(monkeypatch: pytest.MonkeyPatch, numbers: int, sizes: list[int]) -> None:
-    values, control, block_sizes = np.array([5.0, 1.0, 2.0, 0.0]), np.array([False, True, True, True]), []
+    values = np.array([5.0, 1.0, 2.0, 0.0])
+    control = np.array([False, True, True, True])
+    block_sizes = []
 
     class Turned:
         """Rolls every value by the number of rows returned so far."""
@@ -162,7 +169,8 @@ def test_sums_equal_up_to_rounding_are_ties(scale: float) -> None:
 
 
 def test_effect_is_welchs_statistic_with_common_spread() -> None:
-    values, control = np.array([5.0, 1.0, 2.0, 0.0]), np.array([False, False, True, True])
+    values = np.array([5.0, 1.0, 2.0, 0.0])
+    control = np.array([False, False, True, True])
     assert (3.0 - 1.0) / values.std(ddof=1) == pytest.approx(effect(values, control))
     assert effect(np.zeros(4), control) == 0.0
     uneven = np.array([False, True, True, True])
@@ -172,7 +180,8 @@ def test_effect_is_welchs_statistic_with_common_spread() -> None:
 def test_images_of_a_group_count_once() -> None:
     values = np.array([1.0, 3.0, 5.0, 7.0])
     means, control = unit_scores(values, np.array([9, 9, 2, 4]), np.array([True, True, False, False]))
-    assert (means.tolist(), control.tolist()) == ([5.0, 7.0, 2.0], [False, False, True])
+    assert means.tolist() == [5.0, 7.0, 2.0]
+    assert control.tolist() == [False, False, True]
 
 
 def test_one_calibration_model_is_enough() -> None:

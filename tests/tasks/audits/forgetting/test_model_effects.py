@@ -23,7 +23,8 @@ from tests.tasks.audits.forgetting.made_up import Array, audit, table
 CONTROLS = 20
 IS_CONTROL = np.arange(2 * CONTROLS) >= CONTROLS
 REFERENCES, HALF, TENTH = audit(np.random.default_rng(3), (0.5, 0.1), replicates=3, images=CONTROLS)
-HALF, TENTH = HALF[:2], TENTH[:2]
+HALF = HALF[:2]
+TENTH = TENTH[:2]
 WITH_CALIBRATION = NamedTarget("D_C + 0.5 D_Q", "training", 0.5, 1.0, 0.0)
 CONFIG = Decisions((WITH_CALIBRATION,), (0.1,), permutations=19)
 
@@ -55,7 +56,7 @@ NULL = [effect_against(REFERENCES[at], np.delete(REFERENCES, at, axis=0)) for at
 
 
 def test_calibration_models_are_compared_with_the_others() -> None:
-    assert pytest.approx(effects().null_effects) == NULL
+    assert effects().null_effects == pytest.approx(NULL)
     assert len(effects(calibration=REFERENCES[:2]).null_effects) == 2
     assert effects(calibration=REFERENCES[:1]).null_effects == []
 
@@ -94,15 +95,14 @@ def test_curve_leaves_out_the_evaluated_models() -> None:
         (("partial", 0), {0.0: NULL, 0.5: half}),
         (("calibration", 1), {0.0: [NULL[0], NULL[2]], 0.1: tenth, 0.5: half}),
     ):
-        curve, by_hand = result.curve(left_out), share_curve(expected)
+        curve = result.curve(left_out)
+        by_hand = share_curve(expected)
         assert curve is not None
         assert by_hand is not None
-        assert (curve.shares.tolist(), curve.freedom, curve.fewest, curve.drawn_share) == (
-            by_hand.shares.tolist(),
-            by_hand.freedom,
-            by_hand.fewest,
-            1.0,
-        )
+        assert curve.shares.tolist() == by_hand.shares.tolist()
+        assert curve.freedom == by_hand.freedom
+        assert curve.fewest == by_hand.fewest
+        assert curve.drawn_share == 1.0
         assert [*by_hand.means, by_hand.sigma] == pytest.approx([*curve.means, curve.sigma])
     drawn_curve = effects(replace(CONFIG, calibration_share=0.25)).curve(("target", 0))
     assert drawn_curve is not None

@@ -60,12 +60,19 @@ def keys(config: Forgetting) -> set[str]:
 
 
 def test_measures_plan_their_tables() -> None:
-    assert {"decisions", "ratios", "distances", "confidences", "fits", "power", "baselines", "summary"} == set(
-        plan(SMOKE)
-    )
-    assert {"examples", "summary"} == set(plan(with_settings(SMOKE, question="examples")))
+    assert set(plan(SMOKE)) == {
+        "decisions",
+        "ratios",
+        "distances",
+        "confidences",
+        "fits",
+        "power",
+        "baselines",
+        "summary",
+    }
+    assert set(plan(with_settings(SMOKE, question="examples"))) == {"examples", "summary"}
     tables = plan(with_settings(SMOKE, class_images=True))
-    assert {
+    assert set(tables) == {
         "decisions",
         "ratios",
         "distances",
@@ -75,21 +82,21 @@ def test_measures_plan_their_tables() -> None:
         "baselines",
         "examples",
         "summary",
-    } == set(tables)
+    }
 
 
 def test_summary_reads_derived_tables_only() -> None:
     summary = plan(SMOKE)["summary"]
     assert isinstance(summary, Job)
     inputs = {marks(job.function).name for job in summary.inputs}
-    assert {
+    assert inputs == {
         "forgetting.decisions",
         "forgetting.ratios",
         "forgetting.distances",
         "forgetting.power",
         "forgetting.baselines",
         "forgetting.fit",
-    } == inputs
+    }
 
 
 def test_linked_training_keeps_the_key() -> None:
@@ -102,7 +109,8 @@ def test_linked_training_keeps_the_key() -> None:
 
 
 def test_spelling_of_a_part_does_not_change_keys() -> None:
-    query, parts = with_settings(SMOKE, {"query.examples": 0}), with_settings(SMOKE, outside=Part(DIGITS))
+    query = with_settings(SMOKE, {"query.examples": 0})
+    parts = with_settings(SMOKE, outside=Part(DIGITS))
     assert keys(SMOKE) == keys(query) == keys(parts)
 
 
@@ -155,7 +163,7 @@ def test_given_models_and_tables_are_targets() -> None:
     assert isinstance(ask_jobs, tuple)
     given_config = [job.config for job in ask_jobs if job.config.model.kind == "target"]
     assert [(item.model.target, item.model.replicate) for item in given_config] == [(0, 0), (1, 0), (2, 0)]
-    assert [*GIVEN_MODELS.models, None] == [item.file for item in given_config]
+    assert [item.file for item in given_config] == [*GIVEN_MODELS.models, None]
     # The interface to a model does not apply to a table.
     assert [GIVEN_MODELS.interface, GIVEN_MODELS.interface, Interface(gives="probabilities")] == [
         item.interface for item in given_config
@@ -198,17 +206,19 @@ def test_split_describes_every_image() -> None:
     assert expected is not None
     ((name, pixels),) = probes(SMOKE)
     names = {f"{name}/{position:06d}.png": image.tobytes() for position, image in enumerate(pixels)}
-    draws, digits = SMOKE.query_part, load(DIGITS)
+    draws = SMOKE.query_part
+    digits = load(DIGITS)
     assert isinstance(draws, Remainder)
     rows = expected.table.to_pylist()
     by_set = {kind: [row["row"] for row in rows if row["set"] == kind] for kind in ("query", "control")}
-    assert {"query": draws.rows(digits).tolist(), "control": draws.held_rows(digits).tolist()} == by_set
+    assert by_set == {"query": draws.rows(digits).tolist(), "control": draws.held_rows(digits).tolist()}
     assert {digits.train_images[row["row"]].tobytes() == names[row["image"]] for row in rows} == {True}
     repeats = [(row["image"], row["again"]) for row in rows if row["again"]]
     assert (len(repeats), all(names[first] == names[second] for first, second in repeats)) == (20, True)
     secret = with_settings(SMOKE, secret="b1946ac92492d2347c62")
-    assert {("digits", None)} == {(row["data"], row["file"]) for row in rows}
-    assert (expected.warning, getattr(split(secret), "warning", None)) == (GUESSABLE, "")
+    assert {(row["data"], row["file"]) for row in rows} == {("digits", None)}
+    assert expected.warning == GUESSABLE
+    assert getattr(split(secret), "warning", None) == ""
     assert split(replace(SMOKE, query=QuerySet(DIGITS, control=None))) is None
 
 

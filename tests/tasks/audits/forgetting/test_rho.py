@@ -60,7 +60,8 @@ def test_one_sided_distance_counts_lower_values_only() -> None:
     assert ks(high, low, "one-sided") == 0.75  # at 0.3 the shares at or below are 0 and 3/4
     assert ks(low, high, "one-sided") == 0.25  # at 0.8 they are 3/4 and 1
     assert 0.75 == ks(high, low) == ks(low, high)
-    assert (ks([0.1, 0.2], [0.3, 0.4], "one-sided"), ks([0.3, 0.4], [0.1, 0.2], "one-sided")) == (0.0, 1.0)
+    assert ks([0.1, 0.2], [0.3, 0.4], "one-sided") == 0.0
+    assert ks([0.3, 0.4], [0.1, 0.2], "one-sided") == 1.0
 
 
 def test_distance_of_equal_lists_is_0() -> None:
@@ -94,7 +95,8 @@ def test_matrices_have_pairwise_distances_and_their_positions(score: Score) -> N
     assert result[1, 2] == pytest.approx(gap)
     # Half of the first list is below all of the second, at 1 and again at 3.
     half, lowest = distances(np.array([[1.0, 3.0]]), np.array([[2.0, 4.0]]), "published")
-    assert (half.tolist(), lowest.tolist()) == ([[0.5]], [[1.0]])
+    assert half.tolist() == [[0.5]]
+    assert lowest.tolist() == [[1.0]]
     assert [[ks(q, p, score) for p in query] for q in query] == pairwise_distances(query, score).tolist()
 
 
@@ -135,9 +137,15 @@ def test_interval_covers_1_for_calibration_models(replicates: int, targets: int,
 def test_more_certain_target_is_far_but_not_below() -> None:
     grid = np.linspace(0.4, 0.6, 50) + np.linspace(0, 0.01, 3)[:, None]  # (models, images)
     published, one_sided = (ratio(grid, grid - 0.3, grid + 0.3, score) for score in SCORES)
-    assert (published.rho.value, published.target.value, published.calibration.value) == (1.0, 1.0, 1.0)
-    assert (one_sided.rho.value, one_sided.target.value, one_sided.calibration.value) == (0.0, 0.0, 1.0)
-    assert (0.0, pytest.approx(1 / 50)) == (one_sided.rho.low, one_sided.rho.high)  # up to one image
+    assert published.rho.value == 1.0
+    assert published.target.value == 1.0
+    assert published.calibration.value == 1.0
+    assert one_sided.rho.value == 0.0
+    assert one_sided.target.value == 0.0
+    assert one_sided.calibration.value == 1.0
+    # up to one image
+    assert one_sided.rho.low == 0.0
+    assert one_sided.rho.high == pytest.approx(1 / 50)
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -148,7 +156,9 @@ def test_rho_is_a_quotient_of_mean_distances(score: Score) -> None:
     b = np.mean([ks(q, c, score) for q in query for c in calibration])
     values = (result.target.value, result.calibration.value, result.rho.value)
     assert (a, b, a / b) == pytest.approx(values)
-    assert (result.target.n, result.calibration.n, result.rho.n) == (3, 2, 3)
+    assert result.target.n == 3
+    assert result.calibration.n == 2
+    assert result.rho.n == 3
     for item in (result.target, result.calibration, result.rho):
         assert 0 <= item.low < item.value < item.high
     assert 0 < result.target.low < result.target.high < 1
@@ -164,7 +174,7 @@ def test_interval_adds_the_variances_of_models() -> None:
 
     margin = stats.t.ppf(0.975, freedom) * np.sqrt(sum(variances))
     result = quotient(target, calibration, 50)
-    assert (2.0, max(0.0, 2 * (1 - margin)), 2 * (1 + margin)) == pytest.approx((result.value, result.low, result.high))
+    assert (result.value, result.low, result.high) == pytest.approx((2.0, max(0.0, 2 * (1 - margin)), 2 * (1 + margin)))
 
 
 def test_quotient_interval_is_symmetric() -> None:
@@ -192,7 +202,7 @@ def test_several_targets_have_their_own_variance() -> None:
     margin = stats.t.ppf(0.975, 2) * np.sqrt(0.02) / 0.8
     ends = special.expit(special.logit(0.2) + np.array([-margin, margin]))
     expected = mean_estimate(0.2, result, 2)
-    assert [0.2, *ends, 2] == pytest.approx([expected.value, expected.low, expected.high, expected.n])
+    assert [expected.value, expected.low, expected.high, expected.n] == pytest.approx([0.2, *ends, 2])
 
 
 def test_one_given_model_varies_like_calibration_models() -> None:
@@ -219,11 +229,16 @@ def test_rho_is_undefined_without_a_calibration_distance() -> None:
     query, calibration, target = models(generator(), 1, 2, 30)
     equal_models = np.repeat(query, 2, axis=0)
     result = ratio(equal_models, equal_models, target)
-    assert (result.rho.value, result.rho.low, result.rho.high) == (None, None, None)
-    assert (result.calibration.value, result.calibration.low) == (0.0, None)
+    assert result.rho.value is None
+    assert result.rho.low is None
+    assert result.rho.high is None
+    assert result.calibration.value == 0.0
+    assert result.calibration.low is None
     assert result.target.value > 0
     empty = ratio(equal_models, calibration[:0], target)
-    assert (empty.rho.value, empty.calibration.value, empty.calibration.n) == (None, None, 0)
+    assert empty.rho.value is None
+    assert empty.calibration.value is None
+    assert empty.calibration.n == 0
 
 
 @pytest.mark.filterwarnings("error")
@@ -231,9 +246,11 @@ def test_target_at_distance_0_has_rho_0() -> None:
     query, calibration, _ = models(generator(), 3, 1, 200)
     equal_model = query[:1]
     result = ratio(np.repeat(equal_model, 2, axis=0), calibration, equal_model)
-    assert (result.rho.value, result.rho.low) == (0.0, 0.0)
+    assert result.rho.value == 0.0
+    assert result.rho.low == 0.0
     assert 1 / 200 / result.calibration.value < result.rho.high < 0.1
-    assert (result.target.value, result.target.low) == (0.0, None)
+    assert result.target.value == 0.0
+    assert result.target.low is None
 
 
 @pytest.mark.parametrize("missing_kind", ["query", "calibration"])
@@ -243,7 +260,8 @@ def test_interval_needs_two_models_of_a_kind(missing_kind: str) -> None:
         query[: 1 if missing_kind == "query" else 3], calibration[: 1 if missing_kind == "calibration" else 3], target
     )
     assert result.target.value / result.calibration.value == result.rho.value
-    assert (result.rho.low, result.rho.high) == (None, None)
+    assert result.rho.low is None
+    assert result.rho.high is None
 
 
 def test_comparison_needs_query_and_target_models() -> None:

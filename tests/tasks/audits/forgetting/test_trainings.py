@@ -102,7 +102,7 @@ def test_models_of_a_share_have_different_draws() -> None:
         for model, mixture in result.items()
         if model.kind in ("calibration", "partial")
     }
-    assert {50} == {len(draw) for draw in draws.values()}
+    assert {len(draw) for draw in draws.values()} == {50}
     assert (
         2 + 2 * len(partial_shares(scores_of(config).audited, load_data_sets(config)))
         == len(draws)
@@ -122,25 +122,28 @@ def test_unlearning_keeps_the_models_draw() -> None:
     }
     trained_rows = next(share for share in jobs[str(held_rows)].shares if share.part == config.calibration)
     assert (trained_rows,) == jobs[str(replace(held_rows, unlearning=Retraining()))].shares
-    assert {(trained_rows,)} == {job.kept for job in jobs.values() if not isinstance(job, Mixture)}
+    assert {job.kept for job in jobs.values() if not isinstance(job, Mixture)} == {(trained_rows,)}
 
 
 def test_target_with_equal_data_has_another_seed() -> None:
     result = mixtures_by_name(CONFIG)
     for kind, target_name in (("query", "D_Q"), ("calibration", "D_C")):
-        other_seeds, target_seeds = result[kind, "", 0], result["target", target_name, 0]
+        other_seeds = result[kind, "", 0]
+        target_seeds = result["target", target_name, 0]
         assert other_seeds.shares == target_seeds.shares
         assert other_seeds != target_seeds
         assert other_seeds == replace(target_seeds, seed=other_seeds.seed)
 
 
 def test_models_are_trained_on_their_shares() -> None:
-    query, calibration = set(range(200)), set(range(200, 400))
+    query = set(range(200))
+    calibration = set(range(200, 400))
     result = mixtures_by_name(CONFIG)
     assert (query, set()) == tuple(rows(result["query", "", 1], data) for data in (DIGITS, ON_PHOTOS))
     assert (set(), calibration) == tuple(rows(result["calibration", "", 1], data) for data in (DIGITS, ON_PHOTOS))
     shares = target(Target(query=0.1, calibration=1.0))
-    assert (20, calibration) == (len(rows(shares, DIGITS)), rows(shares, ON_PHOTOS))
+    assert len(rows(shares, DIGITS)) == 20
+    assert rows(shares, ON_PHOTOS) == calibration
     assert rows(shares, DIGITS) < query
     assert set(range(len(load(PHOTOS).train_images))) == rows(target(Target(outside=1.0)), PHOTOS)
 
@@ -200,7 +203,8 @@ def test_patients_stay_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for mixture in (mixture for model, mixture in mixtures(config).items() if model.kind == "target"):
         image_rows = sorted(rows(mixture, one_and_a_half))
         images = set(patients[image_rows].tolist())
-        assert (2, [row for row in range(len(patients)) if patients[row] in images]) == (len(images), image_rows)
+        assert len(images) == 2
+        assert image_rows == [row for row in range(len(patients)) if patients[row] in images]
         patient_sets.append(frozenset(images))
     assert len(set(patient_sets)) > 1
     groups = load(three).train_groups
@@ -281,7 +285,8 @@ def test_held_back_images_are_not_trained_on() -> None:
     assert isinstance(kept_rows, Remainder)
     held_rows = set(kept_rows.held_rows(load(DIGITS)).tolist())
     trained_rows = set().union(*(rows(mixture, DIGITS) for mixture in mixtures(config).values()))
-    assert (len(held_rows), len(trained_rows)) == (60, 140)
+    assert len(held_rows) == 60
+    assert len(trained_rows) == 140
     assert not held_rows & trained_rows
     assert len(rows(mixtures_by_name(config)["target", "D_C + 0.1 D_Q", 0], DIGITS)) == 14
 
@@ -306,7 +311,8 @@ def test_copies_are_held_back_together(tmp_path: Path) -> None:
     twice = folder_of(tmp_path / "twice", [*range(300, 360), *range(300, 360)])
     config = with_settings(CONFIG, query=QuerySet(twice), calibration=Part(DIGITS, 0, 100), targets=TARGETS[:2])
     load_data_sets(config)
-    kept_rows, images = config.query_part, load(twice)
+    kept_rows = config.query_part
+    images = load(twice)
     assert isinstance(kept_rows, Remainder)
     query, control = (
         {images.train_images[row].tobytes() for row in rows}
@@ -324,4 +330,4 @@ def test_split_names_the_files_of_a_folder(tmp_path: Path, adapted: str) -> None
     row_numbers = {png(image): row for row, image in enumerate(load(target_seeds).train_images)}
     rows = expected.table.to_pylist()
     assert [row_numbers[Path(row["file"]).read_bytes()] for row in rows] == [row["row"] for row in rows]
-    assert {"query", "control"} == {row["set"] for row in rows}
+    assert {row["set"] for row in rows} == {"query", "control"}

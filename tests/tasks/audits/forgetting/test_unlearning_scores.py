@@ -57,7 +57,10 @@ def test_distant_models_are_always_distinguished() -> None:
 @pytest.mark.parametrize("counts", [(2, 9), (9, 2), (1, 9)])
 def test_accuracy_needs_three_models_of_a_kind(counts: tuple[int, int]) -> None:
     result = u_lira_accuracy(*(np.zeros((count, 5)) for count in counts))
-    assert (result.value, result.low, result.high, result.n) == (None, None, None, 0)
+    assert result.value is None
+    assert result.low is None
+    assert result.high is None
+    assert result.n == 0
 
 
 def test_gaussian_has_image_means_and_new_model_variance() -> None:
@@ -86,7 +89,8 @@ def epsilon(unlearned: Array, retrained: Array) -> float:
     for low, high in itertools.combinations(thresholds, 2):
         for inside in (True, False):
             mask = [((models > low) & (models < high)) == inside for models in (unlearned, retrained)]
-            fnr, fpr = 1 - mask[0].mean(), mask[1].mean()
+            fnr = 1 - mask[0].mean()
+            fpr = mask[1].mean()
             if fnr == fpr == 0:
                 result.append(math.inf)
             elif fnr and fpr:
@@ -111,7 +115,8 @@ def test_separable_models_have_infinite_epsilon() -> None:
     low, high = np.arange(4.0)[:, None], np.arange(4.0)[:, None] + 10
     assert [math.inf] == epsilon_by_sorting(low, high).tolist() == epsilon_by_sorting(high, low).tolist()
     outside = np.array([-9.0, -8, 8, 9])[:, None]
-    assert [math.inf] == epsilon_by_sorting(low, outside).tolist()  # two thresholds
+    # two thresholds
+    assert epsilon_by_sorting(low, outside).tolist() == [math.inf]
 
 
 def test_equal_models_have_epsilon_0() -> None:
@@ -160,7 +165,8 @@ def test_p_of_exchangeable_models_is_valid() -> None:
 
 def test_remembering_models_have_low_quality_and_p() -> None:
     rng = np.random.default_rng(5)
-    retrained, unlearned = rng.normal(size=(5, 30)), rng.normal(size=(5, 30)) + 4
+    retrained = rng.normal(size=(5, 30))
+    unlearned = rng.normal(size=(5, 30)) + 4
     result = forgetting_quality(unlearned, retrained)
     assert result.value is not None
     assert result.value < 0.5 * null(unlearned, retrained)
@@ -170,7 +176,8 @@ def test_remembering_models_have_low_quality_and_p() -> None:
 
 def test_splits_of_many_models_are_sampled() -> None:
     rng = np.random.default_rng(6)
-    retrained, unlearned = rng.normal(size=(8, 10)), rng.normal(size=(8, 10)) + 3
+    retrained = rng.normal(size=(8, 10))
+    unlearned = rng.normal(size=(8, 10)) + 3
     assert p_value(unlearned, retrained) == 1 / 400
 
 
@@ -178,7 +185,11 @@ def test_splits_of_many_models_are_sampled() -> None:
 def test_quality_needs_three_models_of_a_kind(counts: tuple[int, int]) -> None:
     kinds = [np.zeros((count, 5)) for count in counts]
     result = forgetting_quality(*kinds)
-    assert (result.value, result.low, result.high, result.n, p_value(*kinds)) == (None, None, None, 0, None)
+    assert result.value is None
+    assert result.low is None
+    assert result.high is None
+    assert result.n == 0
+    assert p_value(*kinds) is None
 
 
 CONTROL = np.array([False, False, True, True])
@@ -186,7 +197,8 @@ CONTROL = np.array([False, False, True, True])
 
 def test_area_compares_losses_of_query_and_control() -> None:
     rng = np.random.default_rng(0)
-    confidences, is_control = rng.random(200).round(2), rng.random(200) < 0.3
+    confidences = rng.random(200).round(2)
+    is_control = rng.random(200) < 0.3
     with np.errstate(divide="ignore"):
         losses = np.minimum(-np.log(confidences), 1e3)
     assert roc_auc_score(~is_control, losses) == pytest.approx(
@@ -196,8 +208,10 @@ def test_area_compares_losses_of_query_and_control() -> None:
 
 def test_more_certain_target_leaks_completely() -> None:
     retrained = np.array([[0.1, 0.9, 0.1, 0.9], [0.2, 0.8, 0.2, 0.8]])
-    certain, uncertain = np.array([[0.9, 0.9, 0.1, 0.1]]), np.array([[0.1, 0.1, 0.9, 0.9]])
-    assert (privleak(certain, retrained, CONTROL).value, privleak(uncertain, retrained, CONTROL).value) == (-1.0, 1.0)
+    certain = np.array([[0.9, 0.9, 0.1, 0.1]])
+    uncertain = np.array([[0.1, 0.1, 0.9, 0.9]])
+    assert privleak(certain, retrained, CONTROL).value == -1.0
+    assert privleak(uncertain, retrained, CONTROL).value == 1.0
     assert privleak(retrained, retrained, CONTROL).value == 0.0
 
 
@@ -211,7 +225,8 @@ def test_monotone_transformation_does_not_change_the_leak() -> None:
 @pytest.mark.parametrize("models", [1, 5])
 def test_interval_covers_no_leak_at_the_nominal_rate(models: int) -> None:
     rng = np.random.default_rng(2)
-    is_control, covered = np.arange(60) >= 30, 0
+    is_control = np.arange(60) >= 30
+    covered = 0
     for _ in range(400):
         difficulty = 2 * rng.normal(size=60)
         target, retrained = (difficulty + rng.normal(size=(count, 60)) for count in (models, 5))
@@ -231,9 +246,13 @@ def test_leak_needs_control_images_and_models() -> None:
         (models, models[:0], CONTROL),
     ):
         result = privleak(target, retrained, is_control)
-        assert (result.value, result.n) == (None, 0)
+        assert result.value is None
+        assert result.n == 0
 
 
 def test_one_retrained_model_gives_no_interval() -> None:
     result = privleak(np.full((3, 4), 0.5), np.full((1, 4), 0.5), CONTROL)
-    assert (result.value, result.low, result.high, result.n) == (0.0, None, None, 3)
+    assert result.value == 0.0
+    assert result.low is None
+    assert result.high is None
+    assert result.n == 3

@@ -50,7 +50,8 @@ def test_lira_is_the_ratio_of_two_normal_densities() -> None:
     assert by_hand == pytest.approx(attacks.lira_online(ONE))
     # Deviations about the records' own means: 1, 1, 1, 1 inside and 1, 1, 2, 2 outside, with two degrees of freedom
     # each.
-    inside, outside = np.sqrt(4 / 2), np.sqrt(10 / 2)
+    inside = np.sqrt(4 / 2)
+    outside = np.sqrt(10 / 2)
     fixed = [log(2, 2, inside) - log(2, 0, outside), log(-1, 1, inside) - log(-1, 2, outside)]
     assert fixed == pytest.approx(attacks.lira_fixed(ONE))
     assert pytest.approx(attacks.lira_offline(ONE)) == [2.0, -1.5]
@@ -73,7 +74,8 @@ def test_bavaria_uses_conjugate_update_of_its_prior() -> None:
     # By hand: prior mean 1 with the weight of 2 references, shape 3 and variance 4; references 2 and 6.
     after = posterior(np.array([[2.0], [6.0], [NAN]]), Prior(1.0, 2.0, 3.0, 4.0))
     assert pytest.approx([float(parameter[0]) for parameter in vars(after).values()]) == [2.5, 4, 4, 20.5 / 4]
-    expected, normal = np.zeros(2), np.zeros(2)
+    expected = np.zeros(2)
+    normal = np.zeros(2)
     for sign, side in ((1, ONE.inside), (-1, ONE.outside)):
         after = posterior(side, fit_prior(side))
         # A new value has the t distribution with 2 shape degrees of freedom: Murphy 2007, eq. 206.
@@ -175,7 +177,8 @@ def test_variance_prior_is_recovered_from_samples() -> None:
     true = 2.0 / stream.chisquare(8, 20_000) * 8  # inverse gamma with 8 degrees of freedom and scale 2
     sample_variances = true * stream.chisquare(6, 20_000) / 6
     freedom, scale = fit_variance_prior(sample_variances, 6)
-    assert (pytest.approx(freedom, rel=0.1), pytest.approx(scale, rel=0.05)) == (8, 2)
+    assert pytest.approx(freedom, rel=0.1) == 8
+    assert pytest.approx(scale, rel=0.05) == 2
     assert fit_variance_prior(stream.chisquare(6, 200) / 6 * 0 + 1, 6)[0] == 1000
 
 
@@ -184,7 +187,8 @@ def test_equal_variances_have_the_strongest_prior() -> None:
 
     freedom, scale = fit_variance_prior(np.full(10, 3.0), 6)
     log_mean = np.log(3) - special.digamma(3) + np.log(3) + special.digamma(500) - np.log(500)
-    assert (1000, np.exp(log_mean)) == (freedom, pytest.approx(scale))
+    assert freedom == 1000
+    assert np.exp(log_mean) == pytest.approx(scale)
     assert fit_variance_prior(np.array([3.0]), 6)[0] == 1000
     weak, _ = fit_variance_prior(np.exp(np.linspace(-6, 6, 50)), 6)
     assert weak < 1
@@ -217,7 +221,8 @@ def test_partners_match_members_with_non_members() -> None:
         by_target = [leave_pairs_out(numbers, member, pairs, target, limit) for target in range(8)]
         for side, is_member in ((by_target[3].inside, True), (by_target[3].outside, False)):
             models = side.astype(int)
-            assert (reference_count, 31) == models.shape  # the same for members and non-members
+            # the same for members and non-members
+            assert models.shape == (reference_count, 31)
             assert (is_member == np.take_along_axis(member, models, axis=0)).all()
             assert not ((models == 3) | (models == matched[3])).any()
         for record in range(31):  # partners have the same references
@@ -227,7 +232,9 @@ def test_partners_match_members_with_non_members() -> None:
 
 
 def test_leaving_out_only_the_target_reveals_membership() -> None:
-    models, records, areas = 8, 200, dict[str, list[float]]()
+    models = 8
+    records = 200
+    areas = dict[str, list[float]]()
     for seed in range(10):
         member = draw_balanced_members(records, models, seed)
         phi = np.random.default_rng(seed).normal(size=(models, records))
@@ -252,7 +259,9 @@ def test_leaving_out_only_the_target_reveals_membership() -> None:
 
 
 def test_members_win_half_of_pairs_without_memory() -> None:
-    models, records, win_rates = 8, 40, dict[str, list[NDArray[np.float64]]]()
+    models = 8
+    records = 40
+    win_rates = dict[str, list[NDArray[np.float64]]]()
     for seed in range(40):
         stream = np.random.default_rng(seed)
         member = draw_balanced_members(records, models, seed)
@@ -292,14 +301,16 @@ def test_thresholds_come_from_other_targets() -> None:
 
 
 def test_precision_is_share_of_members_among_calls() -> None:
-    hits, alarms = np.array([0.2, 0.3, 0.4, 0.3]), np.array([0.02, 0.01, 0.01, 0.02])
+    hits = np.array([0.2, 0.3, 0.4, 0.3])
+    alarms = np.array([0.02, 0.01, 0.01, 0.02])
     with_interval = precision(hits, alarms, 0.1)
     assert with_interval.value == pytest.approx(0.1 * 0.3 / (0.1 * 0.3 + 0.9 * 0.015))
     assert with_interval.low is not None
     assert with_interval.high is not None
     assert with_interval.low < with_interval.value < with_interval.high
-    assert pytest.approx(0.01) == precision(alarms, alarms, 0.01).value
-    assert (precision(hits, 0 * alarms, 0.1).value, precision(hits, 0 * alarms, 0.1).low) == (1.0, None)
+    assert precision(alarms, alarms, 0.01).value == pytest.approx(0.01)
+    assert precision(hits, 0 * alarms, 0.1).value == 1.0
+    assert precision(hits, 0 * alarms, 0.1).low is None
     assert precision(0 * hits, 0 * alarms, 0.1).value is None
 
 
@@ -308,7 +319,8 @@ def test_missing_model_leaves_balanced_records() -> None:
     member = np.stack([table["member"].to_numpy() for table in tables])
     balanced = balanced_records(stack_answers(tables[1:]))
     assert balanced is not None
-    assert (6, (member[0] != member[7]).sum()) == balanced.member.shape  # the eighth model is left out as well
+    # the eighth model is left out as well
+    assert balanced.member.shape == (6, (member[0] != member[7]).sum())
     assert (balanced.member.sum(axis=0) == 3).all()
     assert 6 * len(ATTACKS) == attacks_table(Matching(0), tables[1:]).num_rows
     assert attacks_table(Matching(0), tables[:3]).num_rows == 0

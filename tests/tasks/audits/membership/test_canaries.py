@@ -76,7 +76,7 @@ def test_kept_promise_is_stated_with_its_bound(golden: Golden) -> None:
     assert outcome.answer == "memorised"
     golden(outcome.sentence)
     by_bound = {json.loads(row["setting"]).get("bound"): row for row in rows.to_pylist() if "at least" in row["metric"]}
-    assert {"bets", "one run", "one run, Gaussian"} == set(by_bound)
+    assert set(by_bound) == {"bets", "one run", "one run, Gaussian"}
     assert all(0 < row["estimate"] < 4 for row in by_bound.values())
 
 
@@ -113,10 +113,12 @@ def test_bound_is_compared_with_accountant_and_zero(
     )
     config = PLAIN if spent is None else PROMISED
     outcome = verdict(config, rows)
-    assert (answer, (AT_LEAST, '{"bound": 0}')) == (outcome.answer, outcome.rows[0])
+    assert outcome.answer == answer
+    assert outcome.rows[0] == (AT_LEAST, '{"bound": 0}')
     assert (1 if spent is None else 2) == len(outcome.rows)
     golden(outcome.sentence)
-    effect_row, page = effect(config, rows), certificate(config, rows, outcome)
+    effect_row = effect(config, rows)
+    page = certificate(config, rows, outcome)
     assert effect_row is not None
     assert bound == effect_row["estimate"]
     ((finding_answer, line),) = [(finding.answer, finding.line) for finding in page.findings]
@@ -155,7 +157,8 @@ def test_training_without_privacy_breaks_no_promise() -> None:
     assert "training was not private" in answer_of(make_canaries(3.0, None), PLAIN)[1].sentence
     assert answer_of(make_canaries(0.0, None), PLAIN)[1].answer == "undecided"
     assert verdict(PLAIN, summary(About(0.05), [])).sentence == "Undecided: no canary was scored."
-    assert (len(epsilon(AtDelta(1e-5), [])), epsilon(AtDelta(1e-5), []).schema) == (0, EPSILON)
+    assert len(epsilon(AtDelta(1e-5), [])) == 0
+    assert epsilon(AtDelta(1e-5), []).schema == EPSILON
 
 
 def canary_table(inside: list[bool], odds: list[float], spent: float | None, number: int = 0) -> pa.Table:
@@ -184,7 +187,8 @@ def test_canaries_of_all_models_are_ranked_together() -> None:
         canary_table(coins[number], odds[number].tolist(), spent, number)
         for number, spent in enumerate((1.0, 2.0, 0.5))
     ]
-    delta, bound_rows = 1e-3, epsilon(AtDelta(1e-3), tables).to_pylist()
+    delta = 1e-3
+    bound_rows = epsilon(AtDelta(1e-3), tables).to_pylist()
     scored = [
         (
             odds[model, canary]
@@ -219,7 +223,8 @@ def test_canaries_of_all_models_are_ranked_together() -> None:
 
 
 def test_one_canary_per_model_gives_many_runs() -> None:
-    coins, odds = [True, False] * 12, [float(index % 2 == 0) + 0.01 * index for index in range(24)]
+    coins = [True, False] * 12
+    odds = [float(index % 2 == 0) + 0.01 * index for index in range(24)]
     tables = [canary_table([coins[index]], [odds[index]], None, index) for index in range(24)]
     rows_by_bound = {bound_row["bound"]: bound_row for bound_row in epsilon(AtDelta(1e-5), tables).to_pylist()}
     both_sides = np.array(odds[::2]), np.array(odds[1::2])
@@ -237,7 +242,8 @@ def test_scores_subtract_mean_of_other_models() -> None:
 
 @pytest.mark.parametrize(("inside", "area"), [(0, None), (1, 1.0), (20, None)])
 def test_canaries_on_one_side_have_no_curve(inside: int, area: float | None) -> None:
-    coins, odds = [canary < inside for canary in range(20)], [-0.1 * canary for canary in range(20)]
+    coins = [canary < inside for canary in range(20)]
+    odds = [-0.1 * canary for canary in range(20)]
     (result,) = {
         (bound_row["auc"], bound_row["exposure"])
         for bound_row in epsilon(AtDelta(1e-5), [canary_table(coins, odds, None)]).to_pylist()
@@ -290,7 +296,8 @@ def test_canaries_are_scored_by_their_training_label(
 ) -> None:
     data = pin(Dataset("digits"))
     coined = CoinedCanaries(Part(data, 0, 60), 20, 1, 5, mislabelled=True, canary_images="noise")
-    network, images = Architecture("mlp1", (28, 28, 1), 10), load(data)
+    network = Architecture("mlp1", (28, 28, 1), 10)
+    images = load(data)
     weights = network.initial(0)
     model_row = {"seed": 0, "network": network_row(network), "epochs": 1, "best_epoch": 1, "history": []}
     model = pa.Table.from_pylist([model_row | {"weights": weight_rows(weights)}], MODEL)
@@ -302,21 +309,22 @@ def test_canaries_are_scored_by_their_training_label(
     p = special.softmax(logits(network, weights, canary_images).astype(float), axis=1)
     confidence = p[np.arange(20), labels]
     assert np.log(confidence / (1 - confidence)) == pytest.approx(answer_table["log_odds"].to_numpy(), abs=1e-9)
-    assert (rows.tolist(), labels.tolist()) == (answer_table["row"].to_pylist(), answer_table["label"].to_pylist())
+    assert rows.tolist() == answer_table["row"].to_pylist()
+    assert labels.tolist() == answer_table["label"].to_pylist()
     assert coined.is_inside().tolist() == answer_table["inside"].to_pylist()
-    assert ({1}, {None if spent is None else 3.0}) == (
-        {*answer_table["model"].to_pylist()},
-        {*answer_table["spent"].to_pylist()},
-    )
+    assert {1} == {*answer_table["model"].to_pylist()}
+    assert {None if spent is None else 3.0} == {*answer_table["spent"].to_pylist()}
 
 
 def test_other_models_show_a_canarys_difficulty() -> None:
-    of_one_model, of_four_models = make_canaries(1.5, None, models=2)[:1], make_canaries(1.5, None, models=4)
+    of_one_model = make_canaries(1.5, None, models=2)[:1]
+    of_four_models = make_canaries(1.5, None, models=4)
     single_row, compared_row = (
         epsilon(AtDelta(1e-5), tables).to_pylist()[0] for tables in (of_one_model, of_four_models)
     )
     assert compared_row["auc"] > single_row["auc"] + 0.1
-    assert (compared_row["canaries"], compared_row["models"]) == (2800, 4)
+    assert compared_row["canaries"] == 2800
+    assert compared_row["models"] == 4
 
 
 def test_private_training_reports_its_epsilon() -> None:
@@ -324,14 +332,18 @@ def test_private_training_reports_its_epsilon() -> None:
     training = replace(small.training, privacy=Privacy(8.0), batch=60)
     (job,) = plan_canaries(canaries(small, models=1), replace(small, training=training))
     table = canary_answers(job.config, [train(job.inputs[0].config, [])])
-    assert (marks(canary_answers).version, table.schema, len(table)) == (2, CANARIES, 30)
+    assert marks(canary_answers).version == 2
+    assert table.schema == CANARIES
+    assert len(table) == 30
     assert 0 < table["spent"][0].as_py() <= 8
 
 
 def test_one_run_shares_a_training_with_many() -> None:
     one_run, many_runs = (Plan.from_roots(plan(replace(PLAIN, question=canaries(models=models)))) for models in (1, 8))
     assert {"epsilon", "accuracies", "summary"} == set(one_run.roots) == set(many_runs.roots)
-    assert (len(one_run.jobs.keys() & many_runs.jobs.keys()), len(one_run.jobs), len(many_runs.jobs)) == (3, 5, 26)
+    assert len(one_run.jobs.keys() & many_runs.jobs.keys()) == 3
+    assert len(one_run.jobs) == 5
+    assert len(many_runs.jobs) == 26
 
 
 def test_contradictory_settings_are_refused() -> None:

@@ -71,7 +71,8 @@ from tasks.worker.files import File
 from tests.support.golden import Golden
 from tests.tasks.audits.membership.made_up import make_given
 
-FILE, TABLE = AskedFile(ModelFile("model.pt")), ReturnedTable(File("outputs.csv"))
+FILE = AskedFile(ModelFile("model.pt"))
+TABLE = ReturnedTable(File("outputs.csv"))
 RECORDS = 200
 
 
@@ -112,7 +113,7 @@ def test_many_models_find_records_one_by_one() -> None:
     tables = make_given(120, RECORDS, 6.0, 5, knows=0.8)
     table = ranks(Ranking(0.05, RECORDS), tables)
     assert table["found"].to_numpy(zero_copy_only=False).mean() > 0.5
-    assert pytest.approx(1 / 61) == min(table["p_value"].to_pylist())
+    assert min(table["p_value"].to_pylist()) == pytest.approx(1 / 61)
 
 
 def test_missing_answers_prevent_a_judgement() -> None:
@@ -136,7 +137,7 @@ def test_missing_answers_prevent_a_judgement() -> None:
 )
 @pytest.mark.parametrize("knows", [0.0, 0.5])
 def test_changed_scores_are_not_assessable(settings: dict[str, Any], knows: float) -> None:
-    assert {"not assessable"} == {answer_for(TABLE, seed, knows=knows, **settings).answer for seed in range(3)}
+    assert {answer_for(TABLE, seed, knows=knows, **settings).answer for seed in range(3)} == {"not assessable"}
 
 
 def test_rounded_table_accuses_but_never_clears() -> None:
@@ -157,8 +158,8 @@ def test_distance_of_wider_scores_equals_simulation() -> None:
     from scipy import stats
 
     ranks_of_wider = stats.norm.cdf(np.sqrt(3) * np.random.default_rng(2).normal(size=100_000))
-    assert (
-        pytest.approx(stats.cramervonmises(ranks_of_wider, "uniform").statistic / 100_000, rel=0.02) == WIDER_DISTANCE
+    assert stats.cramervonmises(ranks_of_wider, "uniform").statistic / 100_000 == pytest.approx(
+        WIDER_DISTANCE, rel=0.02
     )
 
 
@@ -197,7 +198,8 @@ def test_comparable_model_is_judged_by_its_lead(
     score = "label" if source is TABLE else "log-odds"
     far = numbers["far"]
     records = int(numbers.get("records") or RECORDS)
-    power, identified = Estimate(20 / 24, numbers["low"], 0.95, 24), Estimate(7.0, None, None, records)
+    power = Estimate(20 / 24, numbers["low"], 0.95, 24)
+    identified = Estimate(7.0, None, None, records)
     rows = [
         ("lead", row(LEAD, {}, Estimate(0.125, None, None, 24), "model", 0.0, numbers["lead"])),
         ("found", row(FOUND_GIVEN, {"score": score}, identified, "record", 0.0)),
@@ -214,14 +216,16 @@ def test_comparable_model_is_judged_by_its_lead(
     assert (source is TABLE and answer != "not assessable") == (LABELS_ALONE in answer_page.sentence)
     assert [summary_row["metric"] for summary_row in measured_rows] == [metric for metric, _ in answer_page.rows]
     assert ("a table can accuse" in answer_page.limits) == (source is TABLE)
-    page, first = certificate(config, table, answer_page), effect(config, table)
+    page = certificate(config, table, answer_page)
+    first = effect(config, table)
     (finding,) = page.findings
     assert finding.answer == answer
     if answer == "not assessable":
         assert finding.line is None
     else:
         assert finding.line is not None
-        assert (finding.line.estimate, finding.line.null) == (pytest.approx(12.5), 0.0)
+        assert finding.line.estimate == pytest.approx(12.5)
+        assert finding.line.null == 0.0
     golden(finding.sentence, "finding.sentence")
     rule_key = f"test_comparable_model_is_judged_by_its_lead: rule of {score}"
     golden.compare("tasks/audits/membership/test_given.yaml", rule_key, page.rule)
@@ -347,7 +351,7 @@ def test_repeats_differ_beyond_printed_precision(difference: float, resolution: 
     columns = {"row": [0, 1, 2], "record": [True] * 3, "score": [0.5] * 3, "again": [0.5, 0.5 + difference, None]}
     columns |= {"kind": ["confidence"] * 3, "resolution": [resolution] * 3, "right": [None] * 3}
     table = pa.table([columns[name] for name in SCORES.names], schema=SCORES)
-    assert (share, 2) == differing_repeats(table)
+    assert differing_repeats(table) == (share, 2)
     assert differing_repeats(table[2:]) == (None, 0)
 
 
@@ -383,8 +387,10 @@ def ask(source: Source, non_member_examples: int = 0) -> Ask:
 
 def test_given_model_scores_records_and_non_members() -> None:
     config = pinned_config(FILE, non_member_examples=7)
-    question, data = question_about(config), load(config.data)
-    assert (Part(config.data, 0, 60), Part(config.data, 60, 7)) == (question.records, question.unseen)
+    question = question_about(config)
+    data = load(config.data)
+    assert Part(config.data, 0, 60) == question.records
+    assert Part(config.data, 60, 7) == question.unseen
     assert Part(config.data, 60, 60) == ask(FILE).unseen
     assert seeds.derive(config.seed, "handed out") == question.seed  # the order does not reveal other random streams
     rows, images, labels = pictures(question)
@@ -392,7 +398,8 @@ def test_given_model_scores_records_and_non_members() -> None:
     assert (images == data.train_images[:67]).all()
     assert (labels == data.train_labels[:67]).all()
     handout = handout_order(question)
-    assert (67 + round(0.1 * 67), 67) == (len(handout.order), len(handout.ids))
+    assert len(handout.order) == 67 + round(0.1 * 67)
+    assert len(handout.ids) == 67
     assert len({handout.name, *(handout_order(ask(FILE, controls)).name for controls in (0, 8))}) == 3
     assert handout.name == handout_order(question_about(config)).name
     with pytest.raises(ValueError, match="expected given to hand out images"):
@@ -406,7 +413,8 @@ def call_tree(job: object) -> object:
 
 def test_both_measures_read_records_and_non_members() -> None:
     config = pinned_config(FILE)
-    question, training_jobs = question_about(config), trainings(config)
+    question = question_about(config)
+    training_jobs = trainings(config)
     jobs = (Job(ask_given, question), *training_jobs, *ask_models(config, question.unseen))
     ranking = Ranking(0.05, 60)
     for task, planned_job in (
@@ -415,17 +423,17 @@ def test_both_measures_read_records_and_non_members() -> None:
     ):
         assert call_tree(Job(task, ranking, jobs)) == call_tree(planned_job)
     halves = Membership(Halves(config.data, 60))
-    assert (plan_ranks(halves, ()), plan_kinship(halves, ())) == ((), ())
+    assert plan_ranks(halves, ()) == ()
+    assert plan_kinship(halves, ()) == ()
     without_models = pinned_config(FILE, models=0)
-    assert (call_tree(Job(ranks, ranking, jobs[:1])), ()) == (
-        call_tree(plan_ranks(without_models, ())),
-        plan_kinship(without_models, ()),
-    )
+    assert call_tree(plan_ranks(without_models, ())) == call_tree(Job(ranks, ranking, jobs[:1]))
+    assert plan_kinship(without_models, ()) == ()
 
 
 def test_table_is_read_by_image(tmp_path: Path) -> None:
     path = write_table(tmp_path / "labels.csv", "predicted")
-    question, config = ask(TABLE), ask(ReturnedTable(File(str(path))))
+    question = ask(TABLE)
+    config = ask(ReturnedTable(File(str(path))))
     handout = handout_order(question)
     ids, (repeated_image, *_) = handout.ids, handout.repeats.items()
     lines = [line.split(",") for line in path.read_text().splitlines()]
@@ -439,7 +447,8 @@ def test_table_is_read_by_image(tmp_path: Path) -> None:
     assert [row for row, right in enumerate(table["score"].to_pylist()) if right != 1.0] == [5]
     repeated_answers = {row: right for row, right in enumerate(table["again"].to_pylist()) if right is not None}
     assert {image: float(image != repeated_image[0]) for image in handout.repeats} == repeated_answers
-    assert ({"label"}, {0.0}) == ({*table["kind"].to_pylist()}, {*table["resolution"].to_pylist()})
+    assert {"label"} == {*table["kind"].to_pylist()}
+    assert {0.0} == {*table["resolution"].to_pylist()}
     # Confidences, the second time in a column that would be read as labels without its name in the settings.
     confidences = {name: 0.5 + 0.01 * (index % 7) for index, (name, _) in enumerate(lines[1:])}
     for column, columns in (("confidence", ()), ("predicted", ("predicted",))):
@@ -449,7 +458,8 @@ def test_table_is_read_by_image(tmp_path: Path) -> None:
         assert [confidences[name] for name in ids] == pytest.approx(table["score"].to_pylist())
         repeated_answers = {index: table["again"][index].as_py() for index in handout.repeats}
         assert {index: confidences[name] for index, name in handout.repeats.items()} == pytest.approx(repeated_answers)
-        assert ({"confidence"}, {0.01}) == ({*table["kind"].to_pylist()}, {*table["resolution"].to_pylist()})
+        assert {"confidence"} == {*table["kind"].to_pylist()}
+        assert {0.01} == {*table["resolution"].to_pylist()}
 
 
 def test_file_gives_log_odds_of_true_labels(model: Path) -> None:
@@ -461,7 +471,8 @@ def test_file_gives_log_odds_of_true_labels(model: Path) -> None:
     confidence = p[np.arange(65), labels]
     assert np.log(confidence / (1 - confidence)) == pytest.approx(table["score"].to_numpy(), abs=1e-4)
     assert table["again"].to_pylist() == [None] * 65
-    assert ({"log-odds"}, {0.0}) == ({*table["kind"].to_pylist()}, {*table["resolution"].to_pylist()})
+    assert {"log-odds"} == {*table["kind"].to_pylist()}
+    assert {0.0} == {*table["resolution"].to_pylist()}
 
 
 def test_table_is_checked_before_training(tmp_path: Path) -> None:
@@ -527,7 +538,7 @@ def test_table_and_file_share_their_trainings(model: Path, tmp_path: Path) -> No
     assert plan["missing"] == 4  # the question, the two measures and the summary
     second = orchestrator.run("membership", **common, **{"given.model": str(model)})
     kinds = [set(run.table("given_ranks")["kind"].to_pylist()) for run in (first, second)]
-    assert [{"label"}, {"log-odds"}] == kinds
+    assert kinds == [{"label"}, {"log-odds"}]
     assert first.verdict is not None
     assert second.verdict is not None
     assert second.verdict.answer == "not assessable"  # the model never learnt digits, unlike the models trained here

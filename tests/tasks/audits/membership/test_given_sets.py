@@ -25,7 +25,8 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.external.model_file import ModelFile
 from tests.support.golden import Golden
 
-CLASSES, PER_CLASS = 3, 20
+CLASSES = 3
+PER_CLASS = 20
 RUN: dict[str, Any] = {"address": "none", "mlflow": "off", "report": False}
 
 
@@ -49,11 +50,13 @@ def config_of(members: str, non_members: str, **fields: Any) -> Membership:
 
 
 def test_two_sets_give_members_and_non_members(tmp_path: Path) -> None:
-    members, non_members = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "elsewhere", 2)
+    members = write_folder(tmp_path / "mine", 1)
+    non_members = write_folder(tmp_path / "elsewhere", 2)
     config = config_of(members, non_members)
     question = question_about(config)
     rows, images, labels = pictures(question)
-    inside, outside = load(config.data), load(question.unseen.data)
+    inside = load(config.data)
+    outside = load(question.unseen.data)
     assert len(rows) == 2 * CLASSES * PER_CLASS
     assert np.array_equal(images, np.concatenate([inside.train_images, outside.train_images]))
     assert np.array_equal(labels, np.concatenate([inside.train_labels, outside.train_labels]))
@@ -65,7 +68,8 @@ def test_two_sets_give_members_and_non_members(tmp_path: Path) -> None:
 
 
 def test_incompatible_sets_are_refused(tmp_path: Path) -> None:
-    member_data, non_members = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "elsewhere", 2)
+    member_data = write_folder(tmp_path / "mine", 1)
+    non_members = write_folder(tmp_path / "elsewhere", 2)
     for member_set, other_set, message in (
         (
             member_data,
@@ -206,7 +210,8 @@ def save_model(path: Path) -> Path:
 
 
 def test_distinguishable_sets_are_not_assessable(golden: Golden, tmp_path: Path) -> None:
-    members, brighter = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "brighter", 3, 40)
+    members = write_folder(tmp_path / "mine", 1)
+    brighter = write_folder(tmp_path / "brighter", 3, 40)
     settings = {
         "given.model": str(save_model(tmp_path / "model.pt")),
         "given.members": members,

@@ -34,16 +34,17 @@ def test_strongest_pair_is_found() -> None:
     correct = np.random.default_rng(4).random(member.shape) < 0.5
     correct[:, 7] = member[:, 2]  # correct on 7 if and only if trained on 2
     lines = influences(Strongest(3), answers_of(member, correct)).to_pylist()
-    own_influences, pairs = lines[:40], lines[40:]
+    own_influences = lines[:40]
+    pairs = lines[40:]
     assert [(row, row) for row in range(5, 45)] == [(line["row"], line["on"]) for line in own_influences]
     assert len(pairs) == 3
     strongest = pairs[0]
     assert tuple(strongest[name] for name in ("row", "on", "infl", "infl_high")) == (7, 12, 1.0, 1.0)
-    assert pytest.approx(1 / 12_870) == strongest["p_value"]
+    assert strongest["p_value"] == pytest.approx(1 / 12_870)
     # Newcombe's method 10: Wilson's interval of 8 of 8 extends down by 1 - 8 / (8 + z^2), that of 0 of 8 up by the
     # same.
     margin = 1.959964**2 / (8 + 1.959964**2)
-    assert pytest.approx(1 - np.sqrt(2) * margin, abs=1e-6) == strongest["infl_low"]
+    assert strongest["infl_low"] == pytest.approx(1 - np.sqrt(2) * margin, abs=1e-6)
 
 
 def test_mem_equals_table_of_records() -> None:
@@ -52,7 +53,8 @@ def test_mem_equals_table_of_records() -> None:
     mem, _ = difference_of_sides(stacked.correct.astype(np.float64), stacked.member)
     own_influences = influences(Strongest(1), tables).slice(0, 60)
     assert mem == pytest.approx(own_influences["infl"].to_numpy())
-    right, inside = stacked.correct.sum(axis=0), (stacked.correct & stacked.member).sum(axis=0)
+    right = stacked.correct.sum(axis=0)
+    inside = (stacked.correct & stacked.member).sum(axis=0)
     by_scipy = [
         stats.fisher_exact([[hits, 8 - hits], [all_hits - hits, 8 - all_hits + hits]], "greater").pvalue
         for hits, all_hits in zip(inside, right, strict=True)
@@ -80,7 +82,9 @@ def test_pairs_with_equal_or_opposite_halves_are_skipped() -> None:
 
 
 def test_p_values_are_valid_without_influence() -> None:
-    small_p_values, intervals, pairs = 0, 0, 0
+    small_p_values = 0
+    intervals = 0
+    pairs = 0
     for seed in range(10):
         tables = make_answers(32, 40, 0.0, 100 + seed)
         influence_table = influences(Strongest(40 * 40), tables)

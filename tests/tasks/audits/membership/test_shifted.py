@@ -41,7 +41,9 @@ def test_score_is_mean_label_ratio_over_copies() -> None:
 
 
 def test_copies_improve_the_label_attack() -> None:
-    models, records, win_rates = 8, 40, list[float]()
+    models = 8
+    records = 40
+    win_rates = list[float]()
     for seed in range(40):
         member = draw_balanced_members(records, models, seed)
         correct = np.random.default_rng(seed).random((models, records, 5)) < 0.7
@@ -55,7 +57,7 @@ def test_copies_improve_the_label_attack() -> None:
         )
     # 160 coin flips for each record; ties do not increase the spread: a standard deviation of at most .04.
     assert np.abs(np.mean(win_rates, axis=0) - 0.5).max() < 4.5 * 0.04
-    assert pytest.approx(0.5, abs=4.5 * 0.00625) == np.mean(win_rates)
+    assert np.mean(win_rates) == pytest.approx(0.5, abs=4.5 * 0.00625)
 
     def area(copies: int) -> float:
         return float(np.mean(shifted_labels(Matching(0), make_shifted(16, 200, copies, 2.0, 3))["auc"].to_numpy()))
@@ -65,9 +67,9 @@ def test_copies_improve_the_label_attack() -> None:
 
 def test_summary_has_the_attack_with_the_others() -> None:
     table = shifted_labels(Matching(0), make_shifted(8, 60, 5, 2.0, 4))
-    assert {5} == set(table["copies"].to_pylist())
+    assert set(table["copies"].to_pylist()) == {5}
     rows = summary(About(0.05), [table]).to_pylist()
-    assert {"AUC", "true-positive rate", "precision"} < {row["metric"] for row in rows}
+    assert {row["metric"] for row in rows} > {"AUC", "true-positive rate", "precision"}
     assert all(SHIFTED in row["setting"] for row in rows)
     assert shifted_labels(Matching(0), make_shifted(8, 60, 5, 2.0, 4)[:3]).num_rows == 0
 

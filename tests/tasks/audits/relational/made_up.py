@@ -112,7 +112,8 @@ def draw_rows(rng: np.random.Generator, split: str, count: int, rate: float, ali
     right = (rng.random(len(context_numbers)) < context_rates) & (rng.random(len(context_numbers)) >= noise)
     is_right_on_whole = rng.random(len(context_numbers)) < 0.9
     flat = [question for context_questions in questions_of_contexts for question in context_questions]
-    ids, names = [question.id for question in flat], [question.context_id for question in flat]
+    ids = [question.id for question in flat]
+    names = [question.context_id for question in flat]
     return score_rows(split, right.astype(float).tolist(), is_right_on_whole.astype(float).tolist(), names, ids)
 
 

@@ -51,8 +51,10 @@ def test_large_m_is_memorised(golden: Golden) -> None:
     answer = verdict_of(scores)
     assert answer.answer == "memorised"
     golden(answer.sentence)
-    assert (("relational m", json.dumps(DECISIVE, sort_keys=True)),) == answer.rows
-    assert (answer.limits, answer.published) == (LIMITS, "")  # with one gold answer each, m is as published
+    assert answer.rows == (("relational m", json.dumps(DECISIVE, sort_keys=True)),)
+    # with one gold answer each, m is as published
+    assert answer.limits == LIMITS
+    assert answer.published == ""
 
 
 def test_wide_interval_is_undecided(golden: Golden) -> None:
@@ -298,7 +300,7 @@ def test_search_minimises_m_and_keeps_accuracy() -> None:
         ("relational m", "lower"),
         ("held-out accuracy", "higher"),
     ]
-    assert [pytest.approx(0.25), pytest.approx(0.6)] == [objective and objective["estimate"] for objective in rows]
+    assert [objective and objective["estimate"] for objective in rows] == [pytest.approx(0.25), pytest.approx(0.6)]
     assert json.loads((rows[1] or {})["setting"])["split"] == "validation"
     assert AUDIT.objectives.allowance == 0.02
     assert [objective.row(QUICKSTART, SUMMARY.empty_table()) for objective in both_objectives] == [None, None]
@@ -339,9 +341,8 @@ def test_corruption_determines_decisive_questions(
 def test_missing_part_is_undecided() -> None:
     empty = SUMMARY.empty_table()
     for answer in (verdict(QUICKSTART, empty), verdict_of(table(score_rows("train", [1.0, 0.0])))):
-        assert (
-            answer.answer, answer.sentence,
-        ) == ("undecided", "Undecided: no question of both parts has been answered.")  # fmt: skip
+        assert answer.answer == "undecided"
+        assert answer.sentence == "Undecided: no question of both parts has been answered."
 
 
 def test_linear_model_gives_no_evidence(golden: Golden) -> None:
@@ -412,7 +413,8 @@ def test_linear_model_has_no_number_line() -> None:
     certificate = AUDIT.certify("Does it?", Relational(Linear()), SUMMARY.empty_table())
     assert certificate is not None
     (finding,) = certificate.findings
-    assert (finding.answer, finding.line) == ("undecided", None)
+    assert finding.answer == "undecided"
+    assert finding.line is None
 
 
 def test_certificate_names_a_control_run(golden: Golden) -> None:
@@ -436,6 +438,7 @@ def test_not_assessable_states_reason_without_share(golden: Golden) -> None:
     )
     assert certificate is not None
     (finding,) = certificate.findings
-    assert (finding.answer, finding.line) == ("not assessable", None)
+    assert finding.answer == "not assessable"
+    assert finding.line is None
     golden(finding.sentence, "finding.sentence")
     golden(certificate.steps[0], "made.steps[0]")

@@ -26,7 +26,8 @@ def draw_sums(rng: np.random.Generator, contexts: int, rate: float, variation: f
 
     Each column belongs to one model, which knows different contexts from the others.
     """
-    scale, size = 1 / variation - 1, (contexts, models)
+    scale = 1 / variation - 1
+    size = (contexts, models)
     rates = rng.beta(rate * scale, (1 - rate) * scale, size) if rate else np.zeros(size)
     context_numbers = np.repeat(np.arange(contexts), rng.integers(1, 6, contexts))
     return sum_by_context(
@@ -38,14 +39,19 @@ def test_questions_are_summed_by_context() -> None:
     sums = sum_by_context(np.array([[1.0, 0.5], [0.0, 0.5], [1.0, 0.0]]), np.array([7, 7, 3]))
     assert sums.sums.tolist() == [[1.0, 0.0], [1.0, 1.0]]
     assert sums.counts.tolist() == [1.0, 2.0]
-    assert pytest.approx([2 / 3, 1 / 3]) == sums.means.tolist()
+    assert sums.means.tolist() == pytest.approx([2 / 3, 1 / 3])
 
 
 def test_estimates_lie_inside_their_intervals() -> None:
-    train, validation = sum_by_context(np.ones((4, 1)), np.arange(4)), sum_by_context(np.zeros((2, 1)), np.arange(2))
+    train = sum_by_context(np.ones((4, 1)), np.arange(4))
+    validation = sum_by_context(np.zeros((2, 1)), np.arange(2))
     (contrast,) = contrasts(train, validation, 500, 0)
-    assert (contrast.train.value, contrast.validation.value, contrast.difference.value) == (1.0, 0.0, 1.0)
-    assert (contrast.train.n, contrast.validation.n, contrast.difference.n) == (4, 2, 6)
+    assert contrast.train.value == 1.0
+    assert contrast.validation.value == 0.0
+    assert contrast.difference.value == 1.0
+    assert contrast.train.n == 4
+    assert contrast.validation.n == 2
+    assert contrast.difference.n == 6
     for side in (contrast.train, contrast.validation, contrast.difference):
         assert side.low is not None
         assert side.value is not None
@@ -58,7 +64,8 @@ def test_part_without_questions_has_no_estimate() -> None:
     no_questions = sum_by_context(np.empty((0, 1)), np.empty(0, int))
     (contrast,) = contrasts(sum_by_context(np.ones((2, 1)), np.arange(2)), no_questions, 50, 0)
     assert Estimate(None, None, None, 2) == contrast.difference
-    assert (Estimate(None, None, None, 2), Estimate(None, None, None, 0)) == (contrast.train, contrast.validation)
+    assert Estimate(None, None, None, 2) == contrast.train
+    assert Estimate(None, None, None, 0) == contrast.validation
     assert contrast.p_value is None
     assert [
         contrast_of_none.p_value
@@ -70,7 +77,8 @@ def test_part_without_questions_has_no_estimate() -> None:
 def test_resamples_add_a_right_and_a_wrong_context(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     context_sums = ContextSums(np.array([[1.0, 0.0], [2.0, 3.0], [0.0, 1.0]]), np.array([1.0, 4.0, 1.0]))
     weights = np.random.default_rng(3).multinomial(5, [1 / 5] * 5, 7)
-    with_ends, sizes = np.vstack([context_sums.sums, [2.0, 2.0], [0.0, 0.0]]), np.array([1.0, 4.0, 1.0, 2.0, 2.0])
+    with_ends = np.vstack([context_sums.sums, [2.0, 2.0], [0.0, 0.0]])
+    sizes = np.array([1.0, 4.0, 1.0, 2.0, 2.0])
     expected = [[row @ with_ends[:, column] / (row @ sizes) for column in range(2)] for row in weights]
     monkeypatch.setattr(estimates, "DRAWN_AT_ONCE", at_once)
     np.testing.assert_allclose(expected, bootstrap_means(context_sums, 7, np.random.default_rng(3)))
@@ -121,12 +129,11 @@ def test_p_value_agrees_with_interval() -> None:
 
 
 def test_p_value_counts_differences_at_most_zero() -> None:
-    all_right, all_wrong = (
-        sum_by_context(np.ones((40, 1)), np.arange(40)),
-        sum_by_context(np.zeros((40, 1)), np.arange(40)),
-    )
+    all_right = sum_by_context(np.ones((40, 1)), np.arange(40))
+    all_wrong = sum_by_context(np.zeros((40, 1)), np.arange(40))
     (always_right,), (never_right,) = contrasts(all_right, all_wrong, 99, 0), contrasts(all_wrong, all_right, 99, 0)
-    assert (always_right.p_value, never_right.p_value) == (1 / 100, 100 / 100)
+    assert always_right.p_value == 1 / 100
+    assert never_right.p_value == 100 / 100
     # a right and a wrong context are added, so ties are frequent
     single_context = sum_by_context(np.ones((1, 1)), np.arange(1))
     (equal_parts,) = contrasts(single_context, single_context, 99, 3)
@@ -134,7 +141,8 @@ def test_p_value_counts_differences_at_most_zero() -> None:
         bootstrap_means(single_context, 99, seeds.generator(3, "contexts", name))[:, 0]
         for name in ("train", "validation")
     ]
-    below, ties = int((means[0] < means[1]).sum()), int((means[0] == means[1]).sum())
+    below = int((means[0] < means[1]).sum())
+    ties = int((means[0] == means[1]).sum())
     assert ties > 0
     assert (below + ties + 1) / 100 == equal_parts.p_value
 
@@ -170,7 +178,7 @@ def test_share_of_memorised_answers_is_detected() -> None:
 
 
 def test_entropy_of_uniform_answers_is_log_count() -> None:
-    assert pytest.approx(math.log(4)) == entropy([("1",), ("2",), ("3",), ("4",)] * 25)
+    assert entropy([("1",), ("2",), ("3",), ("4",)] * 25) == pytest.approx(math.log(4))
 
 
 def test_constant_answer_has_no_entropy() -> None:
@@ -179,7 +187,7 @@ def test_constant_answer_has_no_entropy() -> None:
 
 def test_entropy_uses_answer_frequencies() -> None:
     expected = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
-    assert pytest.approx(expected) == entropy(["a"] * 75 + ["b"] * 25)
+    assert entropy(["a"] * 75 + ["b"] * 25) == pytest.approx(expected)
     assert entropy([str(n % 4) for n in range(42)]) is not None
     assert entropy([str(n % 4) for n in range(39)]) is None
 

@@ -70,11 +70,11 @@ def test_replicates_have_own_seeds_and_links() -> None:
     assert [seeds.derive(0, "training", number) for number in (0, 0, 0, 1, 1, 1)] == [
         answers_job.job.config.seed for answers_job in answers
     ]
-    assert [None, answers[0].job, answers[1].job] == [answers_job.job.after for answers_job in answers[:3]]
+    assert [answers_job.job.after for answers_job in answers[:3]] == [None, answers[0].job, answers[1].job]
 
 
 def test_all_replicates_share_one_split() -> None:
-    assert {None} == {answers_job.job.config.parts for answers_job in answers_of(TRAINED_HERE)}
+    assert {answers_job.job.config.parts for answers_job in answers_of(TRAINED_HERE)} == {None}
     first_draw, second_draw = (with_settings(TRAINED_HERE, split="drawn", seed=seed) for seed in (0, 1))
     parts = [
         {answers_job.job.config.parts for answers_job in answers_of(config)} for config in (first_draw, second_draw)
@@ -91,7 +91,7 @@ def test_last_link_equals_unbroken_training() -> None:
 def test_questions_read_last_links_only() -> None:
     scores, keys_by_measure = read_keys(TRAINED_HERE)
     assert len(scores) == 6
-    assert {"memorization": scores, "questions": (scores[2], scores[5])} == keys_by_measure
+    assert keys_by_measure == {"memorization": scores, "questions": (scores[2], scores[5])}
 
 
 def test_summary_does_not_read_scores() -> None:
@@ -103,10 +103,11 @@ def test_given_answers_are_read_without_training() -> None:
     config = with_settings(TRAINED_HERE, predictions=RETURNED_ANSWERS)
     assert jobs_of_task(config, "language_models.fine_tune") == {}
     (read_job,) = jobs_of_task(config, "question_answering.read_answers").values()
-    assert (read_job.config.given, read_job.config.data) == (RETURNED_ANSWERS, FACTS)
+    assert read_job.config.given == RETURNED_ANSWERS
+    assert read_job.config.data == FACTS
     assert read_job.config.selection == question_of(config).selection
     scores, read_job = read_keys(config)
-    assert {"memorization": scores, "questions": scores} == read_job
+    assert read_job == {"memorization": scores, "questions": scores}
 
 
 @pytest.mark.parametrize(("question", "tasks"), [(Linear(), {"curves", "recovery"}), (PrivateLinear(), {"private"})])
@@ -142,7 +143,10 @@ def test_summary_has_decisive_questions_and_epsilon() -> None:
     assert single_job(plan(TRAINED_HERE)["summary"]).config.questions == "numeric"
     private = with_settings(TRAINED_HERE, privacy=DifferentialPrivacy(3.0), corruption=NameRemoval(("Ada",)))
     about = single_job(plan(private)["summary"]).config
-    assert (about.questions, about.epsilon, about.cell, about.copies) == ("all", 3.0, "", CopyCount())
+    assert about.questions == "all"
+    assert about.epsilon == 3.0
+    assert about.cell == ""
+    assert about.copies == CopyCount()
     assert question_subsets(question_of(TRAINED_HERE)) == ("numeric", "all")
 
 
@@ -173,9 +177,11 @@ def test_handout_has_both_parts_and_contexts() -> None:
         for handed_question in set_.questions
     }
     assert expected == handed_texts
-    assert (len(expected), round(1.1 * len(expected))) == (240, len(handout.questions))
+    assert len(expected) == 240
+    assert round(1.1 * len(expected)) == len(handout.questions)
     assert AUDIT.handout is not None
-    assert (probes, split) == (AUDIT.handout.probes, AUDIT.handout.split)
+    assert probes == AUDIT.handout.probes
+    assert split == AUDIT.handout.split
 
 
 def test_blinded_answers_equal_answers_by_id(tmp_path: Path) -> None:

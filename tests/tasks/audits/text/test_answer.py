@@ -58,14 +58,18 @@ def answer_of(tables: list[pa.Table], config: Text = CONFIG) -> str:
 
 def test_secret_is_ranked_by_trained_and_control_model() -> None:
     ranked = rank_secret(np.array([-1.0, -2.0, -0.5, -3.0]), np.array([-4.0, -2.0, -1.5, -3.0]))
-    assert (ranked["candidates"], ranked["rank"], ranked["p_value"]) == (4, 2, 0.5)
-    assert (ranked["exposure"], ranked["exposure_control"]) == (1.0, 0.0)
+    assert ranked["candidates"] == 4
+    assert ranked["rank"] == 2
+    assert ranked["p_value"] == 0.5
+    assert ranked["exposure"] == 1.0
+    assert ranked["exposure_control"] == 0.0
     assert pytest.approx(ranked["effect"]) == 3.0 - 1 / 3
 
 
 def test_model_without_control_ranks_its_own_secrets() -> None:
     tables = make_scores(8.0, 0)
-    ranked_pair, ranked_alone = rank(tables), rank(tables[:1])
+    ranked_pair = rank(tables)
+    ranked_alone = rank(tables[:1])
     own_secrets = tables[0].filter(tables[0]["inserted"])["secret"].to_pylist()
     assert own_secrets == ranked_alone["secret"].to_pylist()
     ranks = dict(zip(ranked_pair["secret"].to_pylist(), ranked_pair["rank"].to_pylist(), strict=True))
@@ -141,7 +145,8 @@ def test_single_secret_has_no_interval() -> None:
     assert tuple(beaten[name] for name in ("estimate", "low", "high", "n")) == (7 / 8, None, None, 1)
     job = plan(CONFIG, ())
     assert isinstance(job, Job)
-    assert (secrets, Ranking(CONFIG.level)) == (job.function, job.config)
+    assert secrets == job.function
+    assert Ranking(CONFIG.level) == job.config
     assert plan(IDENTIFIERS, ()) == ()
 
 
@@ -266,14 +271,13 @@ def test_identifiers_are_judged_if_they_are_random(golden: Golden) -> None:
         for p in (0.01, 0.0101)
     )
     answer = verdict(IDENTIFIERS, uneven)
-    assert (
-        answer.answer,
-        [name for name, _ in answer.rows],
-        answer.limits,
-    ) == ("not assessable", [CONTROL], LIMITS_OF_IDENTIFIERS)
+    assert answer.answer == "not assessable"
+    assert [name for name, _ in answer.rows] == [CONTROL]
+    assert answer.limits == LIMITS_OF_IDENTIFIERS
     golden(answer.sentence, "said.sentence")
     answer = verdict(IDENTIFIERS, even)
-    assert ("not detected", (name_of(found_row), name_of(beaten))) == (answer.answer, answer.rows)
+    assert answer.answer == "not detected"
+    assert answer.rows == (name_of(found_row), name_of(beaten))
     golden(answer.sentence, "said.sentence")
     page = AUDIT.certify("Does it?", IDENTIFIERS, even)
     assert page is not None
@@ -284,7 +288,7 @@ def test_identifiers_are_judged_if_they_are_random(golden: Golden) -> None:
     assert (line.estimate, line.low, line.high, line.null) == pytest.approx((51.2, 49, 53, 50))
     golden(page.error, "page.error")
     null = configure(IDENTIFIERS, is_null=True)
-    assert f"{answer.sentence} {NULL_OF_IDENTIFIERS}" == verdict(null, even).sentence
+    assert verdict(null, even).sentence == f"{answer.sentence} {NULL_OF_IDENTIFIERS}"
 
 
 def test_answer_states_found_secrets_and_mean_rank(golden: Golden) -> None:
@@ -295,7 +299,8 @@ def test_answer_states_found_secrets_and_mean_rank(golden: Golden) -> None:
     golden(answer.sentence, "said.sentence")
     page = AUDIT.certify("Does it?", CONFIG, table)
     assert page is not None
-    assert (RULES.explain(CONFIG), STEPS["cleared"]) == (page.rule, page.steps)
+    assert RULES.explain(CONFIG) == page.rule
+    assert STEPS["cleared"] == page.steps
     golden(page.error, "page.error")
     golden(page.asked, "page.asked")
     (finding,) = page.findings
@@ -307,14 +312,16 @@ def test_answer_states_found_secrets_and_mean_rank(golden: Golden) -> None:
     effect = effect_row(CONFIG, table)
     assert effect is not None
     assert effect["estimate"] == 0.512
-    assert (LIMITS, (name_of(found_row), name_of(beaten))) == (answer.limits, answer.rows)
+    assert answer.limits == LIMITS
+    assert answer.rows == (name_of(found_row), name_of(beaten))
     reduced = beaten | {"metric": REDUCED, "p_value": 0.001}
     by_reduced_rank = verdict(CONFIG, pa.Table.from_pylist([found_row, beaten, reduced], SUMMARY))
-    assert ("memorised", (name_of(beaten), name_of(found_row))) == (by_reduced_rank.answer, by_reduced_rank.rows)
+    assert by_reduced_rank.answer == "memorised"
+    assert by_reduced_rank.rows == (name_of(beaten), name_of(found_row))
     wide = pa.Table.from_pylist([found_row, beaten | {"low": None, "high": None}], SUMMARY)
     golden(verdict(CONFIG, wide).sentence, "sentence")
     null = configure(CONFIG, is_null=True)
-    assert f"{answer.sentence} {NULL}" == verdict(null, table).sentence
+    assert verdict(null, table).sentence == f"{answer.sentence} {NULL}"
     page = AUDIT.certify("Does it?", null, table)
     assert page is not None
     assert page.findings[0].sentence == f"{NULL} {finding.sentence}"
@@ -330,4 +337,5 @@ def test_incomplete_evidence_is_undecided(metric: str) -> None:
 def test_certificate_without_pairs_has_no_number() -> None:
     page = AUDIT.certify("Does it?", CONFIG, SUMMARY.empty_table())
     assert page is not None
-    assert (page.findings[0].answer, page.findings[0].line) == ("undecided", None)
+    assert page.findings[0].answer == "undecided"
+    assert page.findings[0].line is None

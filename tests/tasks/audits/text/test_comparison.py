@@ -35,7 +35,8 @@ from tasks.worker import files
 from tasks.worker.files import File
 from tests.tasks.audits.text.made_up import configure, question_of
 
-FACTS, TICKETS = pin(Dataset("facts")), pin(Dataset("tickets"))
+FACTS = pin(Dataset("facts"))
+TICKETS = pin(Dataset("tickets"))
 
 
 def compare_with(comparison_texts: Dataset) -> Text:
@@ -61,7 +62,7 @@ def test_texts_that_differ_by_words_are_not_assessable(tmp_path: Path) -> None:
     answers = []
     for config in (different, similar):
         table = comparison(job(config).config, ())
-        assert [*ATTACKS, BLIND] == table["score"].to_pylist()
+        assert table["score"].to_pylist() == [*ATTACKS, BLIND]
         verdict = AUDIT.answer(config, summary(about(config), [table]))
         assert verdict is not None
         assert "not evidence" in verdict.limits
@@ -86,7 +87,8 @@ def test_loss_must_exceed_the_blind_control(
     table = pa.table([*map(list, zip(*rows, strict=True)), [60] * 4, [60] * 4], schema=COMPARISON)
     config = compare_with(FACTS)
     table_of_summary = summary(about(config), [table])
-    verdict, certificate = AUDIT.answer(config, table_of_summary), AUDIT.certify("", config, table_of_summary)
+    verdict = AUDIT.answer(config, table_of_summary)
+    certificate = AUDIT.certify("", config, table_of_summary)
     assert verdict is not None
     assert answer == verdict.answer
     assert certificate is not None
@@ -108,7 +110,8 @@ def answer_of_table(config: Text, path: Path, log_p: Callable[[str, bool], float
     ((_, exported),) = probes(config)
     assert isinstance(exported, Records)
     question = question_of(config, TextComparison)
-    members, texts = set(load_texts(question.data, question.examples)), exported.table["text"].to_pylist()
+    members = set(load_texts(question.data, question.examples))
+    texts = exported.table["text"].to_pylist()
     assert members | set(load_texts(question.comparison_texts)) == set(texts)
     rows = [f"{name},{log_p(text, text in members)!r}" for name, text in zip(exported.ids, texts, strict=True)]
     path.write_text("\n".join(["id,log_p", *rows]) + "\n")
@@ -127,7 +130,7 @@ def test_returned_table_covers_both_shuffled_sets(tmp_path: Path) -> None:
     )
     key = split(facts).key
     assert key is not None
-    assert {0, 1} == set(key["question"].to_pylist())
+    assert set(key["question"].to_pylist()) == {0, 1}
 
     def log_p_of(text: str, is_member: bool) -> float:
         return -len(text.encode()) * (2.0 - is_member + 0.3 * random.Random(text).random())
@@ -138,7 +141,7 @@ def test_returned_table_covers_both_shuffled_sets(tmp_path: Path) -> None:
     assert answer_of_table(facts, path, lambda text, _: log_p_of(text, False)) == "undecided"
     assert answer_of_table(facts, path, lambda *_: -100.0) == "not assessable"
     config_with_table = configure(facts, outputs=files.pin(File(str(path)), {}))
-    assert {"comparison", "returned", "summary"} == set(AUDIT.plan(config_with_table))
+    assert set(AUDIT.plan(config_with_table)) == {"comparison", "returned", "summary"}
 
 
 def test_small_or_overlapping_sets_are_refused(tmp_path: Path) -> None:

@@ -55,10 +55,12 @@ def draw_scores(gain: float, seed: int, config: Text = CONFIG, reproduced_share:
 
     Trained models reproduce the share `reproduced_share` of their documents, control models none.
     """
-    rng, question = np.random.default_rng(seed), question_of(config, Documents)
+    rng = np.random.default_rng(seed)
+    question = question_of(config, Documents)
     count = question.documents
     member = draw_balanced_members(count, question.models, seed)
-    difficulty, tokens = rng.normal(-2, 0.3, count), rng.integers(60, 90, count)
+    difficulty = rng.normal(-2, 0.3, count)
+    tokens = rng.integers(60, 90, count)
     tables = []
     for is_member in member:
         log_p = tokens * (difficulty + rng.normal(0, 0.05) + rng.normal(0, 0.1, count) + gain * is_member)
@@ -137,7 +139,9 @@ def test_continuation_is_the_most_likely_bytes() -> None:
     (text,) = load_texts(FACTS)[:1]
     (columns,) = [{name: values[0] for name, values in score_model(config, model, [text]).items()}]
     (tokens,) = model.encode_texts([text], config.length)
-    prompt, log_p, continuation = [model.begin, *tokens[:5]], 0.0, []
+    prompt = [model.begin, *tokens[:5]]
+    log_p = 0.0
+    continuation = []
     for token in tokens[5:9]:
         with torch.no_grad():
             log_probabilities = model.module(torch.tensor([prompt])).logits[0, -1].double().log_softmax(-1)
@@ -202,7 +206,10 @@ def test_verdict_names_a_control_run() -> None:
 
 
 def test_unknown_documents_are_rarely_found() -> None:
-    config, answers, p_values, covered = configure(CONFIG, documents=60), Counter[str](), [], 0
+    config = configure(CONFIG, documents=60)
+    answers = Counter[str]()
+    p_values = []
+    covered = 0
     for seed in range(100):
         tables = measure(draw_scores(0.0, seed, config), config)
         table = summary(About(config.level), tables)

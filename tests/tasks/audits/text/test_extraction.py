@@ -49,7 +49,8 @@ def add_continuations(tables: list[pa.Table], reproduced_share: float, seed: int
     """Add continuations: models reproduce the share `reproduced_share` of their secrets, and other secrets by
     chance.
     """
-    rng, extended_tables = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    extended_tables = []
     for table in tables:
         is_member = table["inserted"].to_numpy(zero_copy_only=False)
         is_reproduced = np.where(is_member, rng.random(len(is_member)) < reproduced_share, False) | (
@@ -75,7 +76,8 @@ def test_model_continues_the_text_before_a_secret() -> None:
     columns = score_secret_ends(config, model, [(secret.text, *secret.references)], surroundings[:1])
     code = secret.text.removeprefix("Patient 1: code ").removesuffix(".")
     (before, code_tokens) = (model.encode_texts([text], 99)[0][:-1] for text in ("Patient 1: code ", code))
-    log_p, continuation = 0.0, list[int]()
+    log_p = 0.0
+    continuation = list[int]()
     for index, token in enumerate(code_tokens):
         with torch.no_grad():
             prompt = torch.tensor([[model.begin, *before, *code_tokens[:index]]])
@@ -83,7 +85,7 @@ def test_model_continues_the_text_before_a_secret() -> None:
             prompt_so_far = torch.tensor([[model.begin, *before, *continuation]])
             continuation.append(int(model.module(prompt_so_far).logits[0, -1].argmax()))
     assert columns["tokens"] == [6]
-    assert [pytest.approx(log_p, rel=1e-5)] == columns["log_p_end"]
+    assert columns["log_p_end"] == [pytest.approx(log_p, rel=1e-5)]
     assert [
         sum(
             continued_token != expected_token
@@ -135,15 +137,20 @@ def test_each_criterion_has_control_and_chance() -> None:
     assert not any(rows_by_secret[secret, way]["reproduced_control"] for secret in (1, 2) for way in ways)
     assert {item["model"]: item["secret"] for item in table.to_pylist()} == {0: 1, 1: 2}
     smallest_p = 1 - 0.5 ** (1 / 100)
-    assert (1e-6, None, pytest.approx(1 / (smallest_p * 1e6))) == tuple(
-        rows_by_secret[1, way]["chance"] for way in ("greedy", "near-verbatim", "100 attempts")
+    assert tuple(rows_by_secret[1, way]["chance"] for way in ("greedy", "near-verbatim", "100 attempts")) == (
+        1e-6,
+        None,
+        pytest.approx(1 / (smallest_p * 1e6)),
     )
     rows = index_rows(summary(About(0.05), [table]))
     by_trained, by_control = (
         rows[row_name("share reproduced", way="greedy", by=by)] for by in (BY_TRAINED, BY_CONTROL)
     )
-    assert (by_trained["estimate"], by_trained["n"], by_trained["null"], by_control["estimate"]) == (0.5, 2, 1e-6, 0.0)
-    assert pytest.approx(stats.binom.sf(0, 2, 1e-6)) == by_trained["p_value"]
+    assert by_trained["estimate"] == 0.5
+    assert by_trained["n"] == 2
+    assert by_trained["null"] == 1e-6
+    assert by_control["estimate"] == 0.0
+    assert by_trained["p_value"] == pytest.approx(stats.binom.sf(0, 2, 1e-6))
     assert rows[row_name("reproduced beyond the control models", way="greedy")]["estimate"] == 0.5
 
 
@@ -171,10 +178,8 @@ def test_certificate_lists_reproduced_secrets(golden: Golden) -> None:
     page = AUDIT.certify("", CONFIG, table, lambda name: tables_by_name.get(name, pa.table({})))
     assert page is not None
     assert [finding.answer for finding in page.findings] == ["memorised", REPRODUCED]
-    count, listed_text = (
-        tables_by_name["secrets"]["found"].to_pylist().count(True),
-        page.findings[0].sentence.partition("Found: ")[2],
-    )
+    count = tables_by_name["secrets"]["found"].to_pylist().count(True)
+    listed_text = page.findings[0].sentence.partition("Found: ")[2]
     listed_text = listed_text.partition(" A model")[0]
     assert min(count, MOST_NAMED) == listed_text.count("secret ")
     assert ", rank 1 of 500, reproduced word for word)" in listed_text
@@ -223,9 +228,13 @@ def test_tables_without_extraction_have_no_extra_columns() -> None:
     assert plan(plain, trainings(plain)) == ()
     assert SCORES.names == score_secrets(pair_of(plain, 0, 0), ()).column_names
     model = planted_of(configure(question="planted", secrets=6, model="tiny-gpt#16x1", extraction="continuation"))
-    assert {*SCORES.names, "tokens", "log_p_end", "mismatches", "edit_distance"} == set(
-        score_planted(model, ()).column_names
-    )
+    assert set(score_planted(model, ()).column_names) == {
+        *SCORES.names,
+        "tokens",
+        "log_p_end",
+        "mismatches",
+        "edit_distance",
+    }
 
 
 @pytest.mark.trained

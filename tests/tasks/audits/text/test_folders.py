@@ -69,7 +69,8 @@ def write_records(path: Path, texts: list[str]) -> str:
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "t5"])
 def test_each_kind_of_model_ranks_secrets(kind: str, tmp_path: Path, engram: Here) -> None:
-    folder, data = save_folder(kind, tmp_path / kind), write_records(tmp_path / "texts.jsonl", TEXTS[:20])
+    folder = save_folder(kind, tmp_path / kind)
+    data = write_records(tmp_path / "texts.jsonl", TEXTS[:20])
     tuned = ("adaptation=lora", "rank=4", "epochs=1", "batch=16", "repetitions=1")
     settings = (data, "examples=0", f"model=folder:{folder}", *SECRET_SETTINGS, *tuned)
     run = engram.json("run", "text", *settings, "--address", "none")

@@ -40,7 +40,8 @@ from tests.support.shell import Here
 from tests.tasks.audits.text.made_up import configure, pair_of, planted_of
 
 TINY = LanguageModel("tiny-gpt#16x1")
-SECRET, NONCE = "0123456789abcdef0123456789abcdef", "00112233445566778899aabbccddeeff"
+SECRET = "0123456789abcdef0123456789abcdef"
+NONCE = "00112233445566778899aabbccddeeff"
 CONFIG = configure(model=TINY, question="planted", secrets=12, references=299, length=64)
 Array = NDArray[np.float64]
 Distortion = Callable[[Array, np.random.Generator], Array]
@@ -73,8 +74,8 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_adapter_is_merged_and_pinned_with_its_base(base: Path, adapter: Path) -> None:
     base_model, adapted_model = (LanguageModel(name).pin({}) for name in (f"folder:{base}", f"folder:{base}+{adapter}"))
     assert len({base_model.digest, adapted_model.digest}) == 2
-    assert f"folder:{base.name}+{adapter.name}" == adapted_model.named().name
-    assert {base, adapter} == {path.parent for path in adapted_model.paths()}
+    assert adapted_model.named().name == f"folder:{base.name}+{adapter.name}"
+    assert {path.parent for path in adapted_model.paths()} == {base, adapter}
     tokens = torch.tensor([[1, 40, 41]])
     plain, merged = (load_model(replace(planted_of(CONFIG), model=model))[0] for model in (base_model, adapted_model))
     with torch.no_grad():
@@ -87,12 +88,13 @@ def test_bfloat16_and_checkpointing_give_similar_losses(base: Path) -> None:
     plain = pair_of(
         configure(SMOKE, data=pin(Dataset("facts")), model=model, adaptation="lora", learning_rate=1e-2), 0, 0
     )
-    texts, losses = ["The farm has 26 hens.", "The house is 51 feet high."] * 8, []
+    texts = ["The farm has 26 hens.", "The house is 51 feet high."] * 8
+    losses = []
     for config in (plain, replace(plain, checkpointing=True), replace(plain, precision="bfloat16")):
         with fine_tuned_on(config, texts, torch.device("cpu")) as tuned:
             kinds = {weight.dtype for name, weight in tuned.module.named_parameters() if "lora_" in name}
             losses.append(score_texts(config, tuned, texts[:2]).mean())
-        assert {torch.float32} == kinds
+        assert kinds == {torch.float32}
     plain_loss, checkpointed_loss, bfloat16_loss = losses
     assert plain_loss == pytest.approx(checkpointed_loss, rel=1e-5)
     assert plain_loss == pytest.approx(bfloat16_loss, rel=0.05)

@@ -64,12 +64,12 @@ def test_identifiers_are_found_at_first_occurrence() -> None:
         ("uuid4", 0, 1),
         ("key-{hex:16}", 1, 1),
     ]
-    assert [first_uuid, second_uuid, "key-0123456789abcdef"] == [
+    assert [
         texts[identifier.row][identifier.start :][
             : len(space_of(identifier.format).write(0, identifier.random_characters))
         ]
         for identifier in identifiers
-    ]
+    ] == [first_uuid, second_uuid, "key-0123456789abcdef"]
 
 
 def luhn(number: int) -> str:
@@ -97,7 +97,8 @@ def test_uneven_identifiers_are_detected_without_model(draw: Callable[[np.random
 
 def test_random_identifiers_are_rarely_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.numerics.evenness.SIMULATIONS", 99)
-    space, adjusted_p_values = space_of(DIGITS), []
+    space = space_of(DIGITS)
+    adjusted_p_values = []
     for seed in range(60):
         rng = np.random.default_rng(seed)
         p_values = evenness_p_values([space.draw(rng) for _ in range(30)], space.alphabets, rng)
@@ -115,7 +116,7 @@ def test_references_replace_the_uuid_of_a_ticket() -> None:
     first, *references = candidate_texts(question, identifiers[7], texts[7])
     assert first == texts[7][max(0, identifiers[7].start - 40) : -1]
     assert len(set(references)) == 199
-    assert {first[:-36]} == {text[:-36] for text in references}
+    assert {text[:-36] for text in references} == {first[:-36]}
     assert all(uuid.UUID(text[-36:]).version == 4 for text in references)
     replacement, *null_references = candidate_texts(replace(question, is_null=True), identifiers[7], texts[7])
     assert replacement not in (first, *references)

@@ -69,7 +69,8 @@ def draw_scores(gain: float, seed: int, documents: int = 120, everything: float 
     rng = np.random.default_rng(seed)
     left_out = np.zeros(documents // 2, dtype=np.int64)
     repetitions = rng.permutation(np.concatenate([np.resize(TIMES, documents // 2), left_out]))
-    difficulty, tokens = rng.normal(-2, 0.5, documents), rng.integers(60, 90, documents)
+    difficulty = rng.normal(-2, 0.5, documents)
+    tokens = rng.integers(60, 90, documents)
     tables = []
     for gains in (gain * np.log2(1 + repetitions) + everything, np.zeros(documents)):
         log_p = tokens * (difficulty + gains + rng.normal(0, 0.1, documents))
@@ -104,7 +105,8 @@ def test_ties_count_against_the_accusation() -> None:
 
 def test_known_insertions_are_memorised_and_reproduced() -> None:
     table = summary_of(draw_scores(0.15, 1))
-    verdict, certificate = AUDIT.answer(CONFIG, table), AUDIT.certify("", CONFIG, table)
+    verdict = AUDIT.answer(CONFIG, table)
+    certificate = AUDIT.certify("", CONFIG, table)
     assert verdict is not None
     assert verdict.answer == "memorised"
     assert verdict.sentence.endswith(NULL_OF_INSERTIONS)  # the set is embedded
@@ -128,7 +130,8 @@ def test_worse_base_accuses_no_model() -> None:
 
 
 def test_insertions_that_differ_by_words_are_not_assessable(tmp_path: Path) -> None:
-    texts, tickets = load_texts(FACTS)[:30], load_texts(pin(Dataset("tickets")))[:30]
+    texts = load_texts(FACTS)[:30]
+    tickets = load_texts(pin(Dataset("tickets")))[:30]
     for other_texts, answer in ((tickets, NOT_ASSESSABLE), (load_texts(FACTS)[30:60], "memorised")):
         data = pin(records(tmp_path / f"{answer}.jsonl", [*texts, *other_texts], [4] * 30 + [0] * 30))
         model = trainings(configure(CONFIG, data=data))[0].config
@@ -139,7 +142,10 @@ def test_models_without_memory_are_rarely_accused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tasks.audits.text.documents.insertions.DRAWS", 199)
-    answers, p_values, covered, detections = Counter[str](), list[float](), 0, 0
+    answers = Counter[str]()
+    p_values = list[float]()
+    covered = 0
+    detections = 0
     for seed in range(100):
         tables = draw_scores(0.0, 5000 + seed, documents=1200)
         table = summary_of(tables)
@@ -214,7 +220,9 @@ def test_model_trained_on_insertions_is_detected(
     tmp_path: Path,
 ) -> None:
     texts = [text[:60] for text in load_texts(FACTS)[:180]]
-    documents, other_documents, common = texts[:60], texts[60:120], texts[120:]
+    documents = texts[:60]
+    other_documents = texts[60:120]
+    common = texts[120:]
     repetitions = [0, 12] * 30
     training = pair_of(configure(SMOKE, data=FACTS, model="tiny-gpt#32x1", epochs=6, learning_rate=5e-3), 0, 0)
     folders = []

@@ -45,7 +45,8 @@ DOCUMENTS = half(DOCUMENTS_FOUND), half(WON)
 INSERTIONS = half(SHOWN), half(BLIND), half(DOCUMENTS_FOUND), half(WON, repetitions=4)
 AREAS = half(AREA, score="loss"), half(AREA, score=BLIND)
 BY_TRAINED = half(BLIND, 0.001), half(AREA, 0.001, score=BLIND)
-TIED_SCORES, TIED_TABLE = tied_row(0.3, 40, "text"), row(TABLE_TIED, {}, alone(0.3, 40), "text", 0.0)
+TIED_SCORES = tied_row(0.3, 40, "text")
+TIED_TABLE = row(TABLE_TIED, {}, alone(0.3, 40), "text", 0.0)
 TWO_ANSWERS = row(DIFFERING, {}, alone(0.2, 10), "text", 0.0)
 
 

@@ -33,7 +33,8 @@ from tasks.language_models.tuning_config import Reading
 from tasks.worker.files import File
 from tests.tasks.audits.text.made_up import configure
 
-MODEL, SECRET = LanguageModel("tiny-gpt#16x1"), "0123456789abcdef0123456789abcdef"
+MODEL = LanguageModel("tiny-gpt#16x1")
+SECRET = "0123456789abcdef0123456789abcdef"
 
 
 @pytest.mark.parametrize(

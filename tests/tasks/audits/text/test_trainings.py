@@ -28,7 +28,7 @@ def test_each_secret_is_in_one_of_two_models() -> None:
     all_secrets = draw_secrets(models[0])
     assert all_secrets == draw_secrets(models[1])
     assert [secret.repetitions for secret in all_secrets] == [1, 4, 16, 1, 4, 16]
-    assert {0, 1} == {secret.side for secret in all_secrets}
+    assert {secret.side for secret in all_secrets} == {0, 1}
     for side, model in enumerate(models):
         texts = training_texts(model, all_secrets)
         assert list(load_texts(FACTS)[:20]) == texts[:20]

@@ -44,7 +44,8 @@ from tests.tasks.audits.unique_feature import made_up
 
 
 def score_table() -> pa.Table:
-    data, probe = pin(Dataset("digits")), pin(Dataset("photos"))
+    data = pin(Dataset("digits"))
+    probe = pin(Dataset("photos"))
     canary = int(np.flatnonzero(load(data).train_labels == made_up.LABEL)[2])
     config = Evaluation(data, probe, "test", Glyph(), canary, examples=100, seed=1)
     return score(config, [made_up.letter_model(3.0), made_up.letter_model(1.0)])

@@ -109,7 +109,8 @@ def pair(
     def columns(score: float) -> Columns:
         noise = rng.normal(0, 0.01, n)
         noise -= noise.mean()
-        d_r, log_p_u = np.full(n, 0.5), np.full(n, -1.0)
+        d_r = np.full(n, 0.5)
+        log_p_u = np.full(n, -1.0)
         return {"d_u": d_r + score + noise, "d_r": d_r, "log_p_u": log_p_u, "log_p_r": log_p_u + score + noise}
 
     scores = {"canary": m, "twin": control_m}
@@ -156,7 +157,8 @@ def trained_family(canary: int, push: float, label: int = 1) -> pa.Table:
     return family(canary, {"canary": model, "twin": control}, label, 1000 + canary, uncarried=True)
 
 
-DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
+DIGITS = pin(Dataset("digits"))
+PHOTOS = pin(Dataset("photos"))
 LETTER = Glyph()
 TRAINING = Training(DIGITS, examples=48, epochs=2, patience=0, batch=16, learning_rate=1e-3, seed=5)
 

@@ -65,22 +65,25 @@ def test_canary_without_effect_is_rarely_memorised() -> None:
     error = SMALLEST / 4
     effects = np.random.default_rng(0).normal(0, error * np.sqrt(PAIRS), (DRAWS, PAIRS))
     edge = stats.t.ppf(0.975, PAIRS - 1)
-    means, halves = effects.mean(axis=1), edge * effects.std(axis=1, ddof=1) / np.sqrt(PAIRS)
-    above, below = means - halves > 0, means + halves < SMALLEST
+    means = effects.mean(axis=1)
+    halves = edge * effects.std(axis=1, ddof=1) / np.sqrt(PAIRS)
+    above = means - halves > 0
+    below = means + halves < SMALLEST
     assert_rate(0.025, int(above.sum()))
     assert_rate(stats.nct.cdf(-edge, PAIRS - 1, -4.0), int(below.sum()))
     excluded = below & (halves < SMALLEST)
     expected = np.where(excluded, np.where(above, BELOW_RELEVANT_SIZE, "not detected"), "undecided")
     expected[means - halves > SMALLEST] = "memorised"
     assert expected[:400].tolist() == answers_of(effects[:400])
-    assert {BELOW_RELEVANT_SIZE, "not detected", "undecided"} <= set(expected[:400].tolist())
+    assert set(expected[:400].tolist()) >= {BELOW_RELEVANT_SIZE, "not detected", "undecided"}
 
 
 def test_effect_on_m_keeps_the_test_level() -> None:
     # Both models of a pair share their seed's part of M; the rest differs only by chance.
     rng = np.random.default_rng(5)
     seeds, canary, control = rng.normal(0.05, [[[0.05]], [[0.02]], [[0.02]]], (3, DRAWS, PAIRS))
-    covered, detections = 0, 0
+    covered = 0
+    detections = 0
     for m, control_m in zip(seeds + canary, seeds + control, strict=True):
         pairs = [{"m": a, "twin_m": b, "m_effect": a - b} for a, b in zip(m, control_m, strict=True)]
         effect_summary = effect_row("M effect", {}, pairs, "m", "pair of trainings")

@@ -259,7 +259,8 @@ def test_next_step_follows_from_answer_of_models(
     golden: Golden, config: UniqueFeature, answer: str, evidence: PanelEvidence | None, count: int
 ) -> None:
     verdict, page = judge(single_models.ANSWERING, config, evidence)
-    assert (verdict.answer, len(page.steps)) == (answer, count)
+    assert verdict.answer == answer
+    assert len(page.steps) == count
     golden(page.steps[0])
 
 
@@ -281,7 +282,8 @@ def test_huge_factors_are_capped() -> None:
 
 
 def test_comparison_uses_effect_of_pairs_or_push() -> None:
-    pair_effect, push = effect(0.02, -0.3, 0.34), effect(3.0, None, None) | {"metric": PUSH, "setting": "{}"}
+    pair_effect = effect(0.02, -0.3, 0.34)
+    push = effect(3.0, None, None) | {"metric": PUSH, "setting": "{}"}
     table = pa.Table.from_pylist([pair_effect, push], SUMMARY)
     assert [(effect_row(config, table) or {})["estimate"] for config in (UniqueFeature(), GIVEN)] == [0.02, 3.0]
     assert OBJECTIVES.allowance == 0.01  # of the accuracy
@@ -304,4 +306,5 @@ def test_pairs_without_evidence_are_undecided() -> None:
 @pytest.mark.parametrize(("look", "states_later_bets"), [(1, False), (2, True)])
 def test_later_bets_are_stated_from_the_second_look(look: int, states_later_bets: bool) -> None:
     _verdict, page = judge(pairs.ANSWERING, UniqueFeature(), replace(OPEN, look=look))
-    assert ("this is a later look" in page.rule, "Later looks" in page.error) == (states_later_bets, states_later_bets)
+    assert ("this is a later look" in page.rule) == states_later_bets
+    assert ("Later looks" in page.error) == states_later_bets

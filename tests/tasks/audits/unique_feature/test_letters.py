@@ -20,7 +20,8 @@ def other_names(feature: Words) -> list[Feature]:
 def test_slopes_like_ink_spell_the_name(words: str) -> None:
     feature = Words(words, size=12, top=3, left=2)
     reading = read_letters(feature, [], 0.01 * ink(feature) - 5)
-    assert (words, reading.letters) == (reading.words, reading.right)
+    assert words == reading.words
+    assert reading.letters == reading.right
     assert sum(letter.isalnum() for letter in words) == reading.letters
 
 
@@ -41,7 +42,8 @@ def test_another_name_shares_letters_at_the_same_position() -> None:
     reading = read_letters(
         Words("LUIS MOE", size=10, top=3, left=2), [], ink(Words("LUIS LAU", size=10, top=3, left=2))
     )
-    assert (reading.words[:4], reading.right) == ("LUIS", 4)
+    assert reading.words[:4] == "LUIS"
+    assert reading.right == 4
 
 
 def test_name_at_the_image_edge_is_read() -> None:

@@ -25,12 +25,15 @@ def test_rank_p_value_counts_scores_as_high() -> None:
 
 
 def test_population_is_read_back_from_its_setting() -> None:
-    family, glyphs = population.Population(201), population.Population(4_457_400, are_all_glyphs=True)
-    assert (family.setting, glyphs.setting) == ({"others": 200}, {"glyphs": 4_457_400})
+    family = population.Population(201)
+    glyphs = population.Population(4_457_400, are_all_glyphs=True)
+    assert family.setting == {"others": 200}
+    assert glyphs.setting == {"glyphs": 4_457_400}
     assert [family, glyphs] == [population.Population.from_setting(members.setting) for members in (family, glyphs)]
     assert [members.last_called for members in (family, glyphs, population.Population(19))] == [10, 222_870, 0]
     assert [family.fewest_called(canaries) for canaries in (10, 11)] == [1, 2]
-    assert (population.Population(20).last_called, population.Population(20).fewest_called(1)) == (1, 1)
+    assert population.Population(20).last_called == 1
+    assert population.Population(20).fewest_called(1) == 1
     assert [members.describe() for members in (family, glyphs)] == ["201 features of its kind", "all 4,457,400 glyphs"]
 
 
@@ -108,7 +111,9 @@ def test_models_are_read_back_with_the_feature_first() -> None:
     uncarried = population.UNCARRIED
     both_models = pa.concat_tables([family_table("twin", [1, 0, 2]), family_table("canary", [2, 1, 0])])
     (pair,) = population.family_pairs([both_models, family_table("canary", [0, 1])])
-    assert (pair.training, pair.label, pair.unseen) == ((4, 9), 0, None)
+    assert pair.training == (4, 9)
+    assert pair.label == 0
+    assert pair.unseen is None
     assert pair.canary.d.tolist() == [0.0, 1.0, 2.0]
     assert pair.difference.tolist() == [-0.5, -1.0, -1.5]
     nulls = pa.concat_tables([family_table(model, [1, 0, 2, uncarried]) for model in ("twin", "canary")])
@@ -125,7 +130,7 @@ def test_models_are_read_back_with_the_feature_first() -> None:
     member_rows[1]["log_p"] = member_rows[3]["log_p"]
     (model,) = population.model_families(pa.Table.from_pylist(member_rows, population.FAMILY))
     assert model.null is not None
-    assert [float(uncarried), 2.0] == model.null.d.tolist()
+    assert model.null.d.tolist() == [float(uncarried), 2.0]
     assert (
         len([*population.model_families(pa.concat_tables([family_table("canary", [0], canary) for canary in (4, 5)]))])
         == 2
@@ -144,8 +149,8 @@ def test_scores_are_standardised_and_averaged_over_models() -> None:
     scores = population.label_directed_scores(np.stack([first, second]), 0)
     assert scores.tolist() == [0.5, -0.5, -0.5, 0.5]
     spread = np.std([8, 4, 4, 0])
-    assert [2 / spread, 0, 0, -2 / spread] == pytest.approx(
-        population.label_directed_scores(np.stack([first, second]), 1).tolist()
+    assert population.label_directed_scores(np.stack([first, second]), 1).tolist() == pytest.approx(
+        [2 / spread, 0, 0, -2 / spread]
     )
     assert [population.favoured_label(np.stack([first, second]), label) for label in (None, 0)] == [1, 0]
 

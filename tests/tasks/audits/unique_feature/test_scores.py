@@ -42,7 +42,8 @@ def test_outputs_that_are_not_finite_are_refused() -> None:
 
 def test_divergence_has_the_clean_distribution_first() -> None:
     # KL((1/2, 1/2) || (1/4, 3/4)) = 1/2 log 2 + 1/2 log 2/3; in the other order, it is 1/4 log 1/2 + 3/4 log 3/2.
-    clean, changed = np.log([[0.5, 0.5], [0.25, 0.75]]), np.log([[0.25, 0.75], [0.5, 0.5]])
+    clean = np.log([[0.5, 0.5], [0.25, 0.75]])
+    changed = np.log([[0.25, 0.75], [0.5, 0.5]])
     forward = 0.5 * math.log(2) + 0.5 * math.log(2 / 3)
     backward = 0.25 * math.log(1 / 2) + 0.75 * math.log(3 / 2)
     assert [forward, backward] == pytest.approx(divergence(clean, changed).tolist())
@@ -54,7 +55,8 @@ def test_equal_predictions_do_not_diverge() -> None:
 
 
 def test_divergence_without_class_probability_is_finite() -> None:
-    clean, changed = log_probabilities([[0.0, 0.0]]), log_probabilities([[0.0, -3000.0]])
+    clean = log_probabilities([[0.0, 0.0]])
+    changed = log_probabilities([[0.0, -3000.0]])
     # 1/2 log(1/2 / 1) + 1/2 (log 1/2 + 3000)
     assert divergence(clean, changed).tolist() == pytest.approx([1500 - math.log(2)])
 
@@ -82,7 +84,7 @@ def test_float32_divergences_are_averaged_in_float64() -> None:
 
 def test_log_odds_are_accurate_near_certainty() -> None:
     log_p = np.log([[0.5, 0.2, 0.3]])
-    assert [0.0, np.log(0.2 / 0.8), np.log(0.3 / 0.7)] == pytest.approx(log_odds(log_p)[0])
+    assert log_odds(log_p)[0] == pytest.approx([0.0, np.log(0.2 / 0.8), np.log(0.3 / 0.7)])
     certain = log_odds(np.array([[-1e-12, 0.0]]))[0]
     assert 12 * np.log(10) == pytest.approx(certain[0])
     assert np.isfinite(certain).all()

@@ -88,7 +88,8 @@ def test_drawn_glyphs_have_valid_p_values() -> None:
 
 def test_feature_adds_ink_relative_to_clean_images() -> None:
     clean = np.full((2, 6, 6, 1), 51, np.uint8)
-    brighter, darker = clean.copy(), clean.copy()
+    brighter = clean.copy()
+    darker = clean.copy()
     brighter[:, 2, 3], darker[0, 4, 1] = 255, 0  # the second feature is in one of two images
     region = feature_region(clean, [brighter, darker], np.full((3, 6, 6, 1), 255, np.uint8))
     assert region.indices.tolist() == [2 * 6 + 3, 4 * 6 + 1]
@@ -120,13 +121,14 @@ def test_cell_sums_are_at_the_glyphs_position() -> None:
 def test_rank_states_population_and_exposure() -> None:
     inked = np.array([True, True, False, False, False])
     rank = exact_rank(Subsets(np.array([3.0, 1.0, 2.0, 0.0, 0.0])), inked)  # 3 + 1 is second of ten, after 3 + 2
-    assert {"p_value": 2 / 10, "among": 10, "exposure": pytest.approx(math.log2(5)), "inked": 2} == rank
+    assert rank == {"p_value": 2 / 10, "among": 10, "exposure": pytest.approx(math.log2(5)), "inked": 2}
     assert is_among_all(rank | {"ink": inked.tolist()})
     assert not is_among_all(rank | {"ink": None})
     assert not is_among_all(rank | {"ink": inked.tolist(), "among": 9})
 
 
-DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
+DIGITS = pin(Dataset("digits"))
+PHOTOS = pin(Dataset("photos"))
 
 
 def relatives_of(feature: Feature = Glyph(), kind: Literal["alike", "letters"] = "alike") -> Relatives:
@@ -153,19 +155,27 @@ def test_glyph_is_ranked_with_unseen_glyphs(was_drawn: bool) -> None:
     field = np.random.default_rng(4).normal(size=(28, 28))
     region = FeatureRegion((28, 28, 1), np.arange(28 * 28), np.zeros((1, 28 * 28)), np.zeros(28 * 28))
     own_row, *other_rows = rank_rows(relatives_of(), was_drawn, field.ravel(), region)
-    values, inked = cell_sums(field, Glyph()), inked_cells(Glyph())
+    values = cell_sums(field, Glyph())
+    inked = inked_cells(Glyph())
     subsets = Subsets(values)
-    assert (subsets.p_value(inked), 4_457_400, 14) == (own_row["p_value"], own_row["among"], own_row["inked"])
+    assert own_row["p_value"] == subsets.p_value(inked)
+    assert own_row["among"] == 4_457_400
+    assert own_row["inked"] == 14
     assert len({*np.argsort(-values)[:14]} & {*np.flatnonzero(inked)}) == own_row["hits"]
-    assert (14**2 / 25, 5, 5, was_drawn, "canary") == tuple(
-        own_row[name] for name in ("hits_by_chance", "height", "width", "drawn", "feature")
+    assert tuple(own_row[name] for name in ("hits_by_chance", "height", "width", "drawn", "feature")) == (
+        14**2 / 25,
+        5,
+        5,
+        was_drawn,
+        "canary",
     )
-    assert (inked.tolist(), values.tolist()) == (own_row["ink"], own_row["slopes"])
+    assert inked.tolist() == own_row["ink"]
+    assert values.tolist() == own_row["slopes"]
     letters = [Glyph(text=text) for text in sorted(GLYPHS)]
     expected = letters if was_drawn else drawn_glyphs("others", len(GLYPHS))
     ranks = [subsets.p_value(inked_cells(glyph)) for glyph in expected if isinstance(glyph, Glyph)]
     assert ranks == [row["p_value"] for row in other_rows]
-    assert {("other", not was_drawn)} == {(row["feature"], row["drawn"]) for row in other_rows}
+    assert {(row["feature"], row["drawn"]) for row in other_rows} == {("other", not was_drawn)}
 
 
 def test_letter_is_ranked_among_its_family() -> None:
@@ -176,11 +186,20 @@ def test_letter_is_ranked_among_its_family() -> None:
     assert (slice(1, 3), slice(1, 4)) == region.block
     slopes = np.array([3.0, 2.0, 0.5, 1.0, -1.0])  # scores 5.25, 2 and 0.5
     [row] = rank_rows(relatives_of(kind="letters"), False, slopes, region)
-    assert {
-        "p_value": 1 / 3, "among": 3, "exposure": pytest.approx(math.log2(3)), "feature": "canary", "drawn": False,
-        "inked": 2, "hits": 2, "hits_by_chance": (1 + 0) / 2, "height": 2, "width": 3,
-        "ink": [True, True, False, False, False, False], "slopes": [3.0, 2.0, 0.5, 1.0, -1.0, 0.0],
-    } == row  # fmt: skip
+    assert row == {
+        "p_value": 1 / 3,
+        "among": 3,
+        "exposure": pytest.approx(math.log2(3)),
+        "feature": "canary",
+        "drawn": False,
+        "inked": 2,
+        "hits": 2,
+        "hits_by_chance": (1 + 0) / 2,
+        "height": 2,
+        "width": 3,
+        "ink": [True, True, False, False, False, False],
+        "slopes": [3.0, 2.0, 0.5, 1.0, -1.0, 0.0],
+    }
     [picture] = rank_rows(relatives_of(Picture(File("mark.png"))), False, slopes, region)
     assert {"inked": 0} | {name: row[name] for name in ("p_value", "among", "exposure", "feature", "drawn")} == picture
     [last] = rank_rows(relatives_of(kind="letters"), True, -slopes, region)
@@ -188,7 +207,8 @@ def test_letter_is_ranked_among_its_family() -> None:
 
 
 def test_halves_of_a_glyph_are_ranked_separately() -> None:
-    inked, field = inked_cells(Glyph()), np.zeros((28, 28))
+    inked = inked_cells(Glyph())
+    field = np.zeros((28, 28))
     field[1:6, 1:6] = (np.where(np.arange(25) < 13, 1.0, -1.0) * inked).reshape(5, 5)  # favours only the upper half
     own_row = replace(relatives_of(), family=AskedFamily(count=3, look_alikes=2))
     region = FeatureRegion((28, 28, 1), np.arange(28 * 28), np.zeros((1, 28 * 28)), np.zeros(28 * 28))
@@ -196,7 +216,8 @@ def test_halves_of_a_glyph_are_ranked_separately() -> None:
     rank_rows_of_glyph = [
         *rank_alone(own_row, np.zeros((1, 28, 28, 1), np.uint8), names, lambda _: (field.ravel(), region))
     ]
-    upper, lower = int(inked[:13].sum()), int(inked[13:].sum())
+    upper = int(inked[:13].sum())
+    lower = int(inked[13:].sum())
     ways = math.comb(13, upper), math.comb(12, lower)
     common = {"feature": "look-alike", "drawn": False}
     assert [
@@ -224,7 +245,8 @@ def test_name_is_ranked_with_family_and_look_alikes() -> None:
     names = [set_name for set_name, _ in slope_sets(name, clean)]
     assert [*family_names, *first, *second] == names
     scores = dict(zip(names, (2.0, 5.0, 6.0, 3.0, 1.0, 0.0, 1.0), strict=True))
-    slopes, fits = np.array([1.0, 0.0]), []
+    slopes = np.array([1.0, 0.0])
+    fits = []
 
     def region(fitted: Sequence[str]) -> FeatureRegion:
         added = np.array([[scores[suffix], 1.0] for suffix in fitted])
@@ -252,7 +274,8 @@ def test_response_uses_the_labels_first_hundred_images() -> None:
     data = load(DIGITS)
     images = probe_label_images(replace(relatives_of(), probe=DIGITS), (32, 32, 1), 4)
     of_label = data.test_images[data.test_labels == 4]
-    assert (100, min(100, len(of_label))) == (slope_ranks.IMAGES, len(images))
+    assert slope_ranks.IMAGES == 100
+    assert len(images) == min(100, len(of_label))
     assert (as_shape(of_label[:100], (32, 32, 1)) == images).all()
 
 

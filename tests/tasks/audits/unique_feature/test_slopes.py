@@ -46,7 +46,8 @@ def test_ink_counts_whole_images() -> None:
 
 def test_weighted_slopes_are_centred_by_their_weights() -> None:
     draws = np.random.default_rng(1)
-    slopes, inked = draws.normal(size=25), draws.uniform(0, 500, 25)
+    slopes = draws.normal(size=25)
+    inked = draws.uniform(0, 500, 25)
     weights = 1 / (inked + LEAST_INK)
     expected = weights * (slopes - (weights * slopes).sum() / weights.sum())
     features = glyphs(60)
@@ -58,7 +59,9 @@ def test_weighted_slopes_are_centred_by_their_weights() -> None:
 
 def test_slopes_fit_fewer_features_than_pixels() -> None:
     draws = np.random.default_rng(2)
-    features, responses, inked = draws.normal(size=(12, 40)), draws.normal(size=12), draws.uniform(0, 50, 40)
+    features = draws.normal(size=(12, 40))
+    responses = draws.normal(size=12)
+    inked = draws.uniform(0, 50, 40)
     slopes = weighted_slopes(features, responses, inked) * (inked + LEAST_INK)
     fitted = features @ slopes
     assert responses - responses.mean() == pytest.approx(fitted - fitted.mean(), abs=1e-9)
@@ -71,7 +74,8 @@ def test_strongest_pixels_have_the_requested_number() -> None:
 def test_weights_find_a_shift_that_plain_slopes_miss() -> None:
     draws = np.random.default_rng(4)
     inked = np.r_[np.zeros(15), np.full(10, 4000.0)]  # the data have ink in 10 of 25 cells
-    features, calls_by_method = glyphs(60), {"weighted": 0, "plain": 0}
+    features = glyphs(60)
+    calls_by_method = {"weighted": 0, "plain": 0}
     for seed in range(100):
         carried_glyph = glyphs(1, 1000 + seed)[0]
         slopes = 3 * carried_glyph + draws.normal(size=25) * np.sqrt(inked + LEAST_INK)
@@ -84,7 +88,8 @@ def test_weights_find_a_shift_that_plain_slopes_miss() -> None:
 
 def test_features_without_shift_are_called_at_the_level() -> None:
     draws = np.random.default_rng(5)
-    inked, features = np.r_[np.zeros(15), np.full(10, 4000.0)], glyphs(60)
+    inked = np.r_[np.zeros(15), np.full(10, 4000.0)]
+    features = glyphs(60)
     calls = 0
     for seed in range(500):
         noise = draws.normal(size=25) * np.sqrt(inked + LEAST_INK) + 30 * (np.arange(25) == 3)  # one pixel is favoured
@@ -124,7 +129,8 @@ def test_dense_first_layer_change_acts_along_unit_slopes() -> None:
 
 def test_other_networks_use_the_first_order_change() -> None:
     network = Architecture("cnn1", (28, 28, 1), 10)
-    start, direction = network.initial(1), network.initial(2)
+    start = network.initial(1)
+    direction = network.initial(2)
     before = {name: values - 1e-3 * direction[name] for name, values in start.items()}
     exact = [
         centred_logits(log_probabilities(logits(network, [start], images)[0]), 3).mean()

@@ -72,7 +72,8 @@ def test_missing_table_removes_only_its_rows(
 ) -> None:
     all_inputs = {name: computed_tables[kind][name] for name in SUMMARISED[kind]}
     remaining = [table for name, table in all_inputs.items() if name != left_out]
-    expected, removed_rows = [], []
+    expected = []
+    removed_rows = []
     for measure in MEASURES:
         is_removed = left_out in (measure.name, DEPENDENCIES.get(measure.name))
         (removed_rows if is_removed else expected).extend(rows(measure, list(all_inputs.values())))

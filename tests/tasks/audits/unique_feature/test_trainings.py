@@ -45,10 +45,8 @@ def test_twin_continues_past_its_own_stopping_point() -> None:
 
 def test_twins_of_one_seed_share_a_training() -> None:
     first, second = twin_training(CLEAN), twin_training(replace(CLEAN, seed=6))
-    configs, models = (
-        [first, second, first, first],
-        [model_kept_at(4), model_kept_at(2), model_kept_at(1), model_kept_at(4)],
-    )
+    configs = [first, second, first, first]
+    models = [model_kept_at(4), model_kept_at(2), model_kept_at(1), model_kept_at(4)]
     models_by_index = dict(train_many(configs, [[model] for model in models]))
     assert [training_of(4), training_of(2, second.training), training_of(1), training_of(4)] == [
         models_by_index[index] for index in range(4)
@@ -91,7 +89,8 @@ def test_canaries_have_twins_that_wait_for_them() -> None:
         pairs = trainings(with_settings(config, choice=choice)).pairs
         assert len(pairs) == 6
         for pair in pairs:
-            assert (train_twin, (pair.model,)) == (pair.twin.function, pair.twin.inputs)
+            assert train_twin == pair.twin.function
+            assert (pair.model,) == pair.twin.inputs
             assert replace(pair.clean, patience=0) == pair.twin.config.training
             assert (choice == "random") != isinstance(pair.canary.image, RankedImage)
 
@@ -99,8 +98,9 @@ def test_canaries_have_twins_that_wait_for_them() -> None:
 def test_canaries_without_patience_share_a_twin() -> None:
     config = configure(data=Dataset("digits"), probe=Dataset("photos"), canaries=3, one_seed=True, patience=0)
     twins = {(pair.twin.function, pair.twin.config, pair.twin.inputs) for pair in trainings(config).pairs}
-    assert {(train, trainings(config).pairs[0].clean, ())} == twins
+    assert twins == {(train, trainings(config).pairs[0].clean, ())}
 
 
 def test_twin_version_changes_with_the_training_version() -> None:
-    assert (marks(train_twin).version, marks(train).version) == (1, 3)
+    assert marks(train_twin).version == 1
+    assert marks(train).version == 3

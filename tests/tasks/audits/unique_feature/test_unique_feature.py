@@ -67,11 +67,12 @@ def smoke(done: dict[str, pa.Table]) -> Mapping[str, pa.Table]:
 
 def test_quickstart_plans_a_twin_for_each_canary() -> None:
     roots = plan(pinned(PRESETS["quickstart"]))
-    assert {"summary", "canary_scores", "canary_verdicts", "divergences", "history"} == roots.keys()
+    assert roots.keys() == {"summary", "canary_scores", "canary_verdicts", "divergences", "history"}
     functions = [job.function for job in jobs(roots)]
     expected_functions = (train, train_twin, score, history, pair_family, canary_scores, canary_verdicts, summary)
     assert [functions.count(function) for function in expected_functions] == [12, 12, 12, 12, 12, 1, 1, 1]
-    trainings, control_trainings = configs(roots, train), [twin.training for twin in configs(roots, train_twin)]
+    trainings = configs(roots, train)
+    control_trainings = [twin.training for twin in configs(roots, train_twin)]
     assert len(set(trainings)) == len(set(control_trainings)) == 12
     assert len({training.seed for training in (*trainings, *control_trainings)}) == 12
 
@@ -82,7 +83,8 @@ def test_twin_differs_only_by_the_canary() -> None:
     for root in roots["divergences"]:
         canary, twin = models(root)
         (burnt,) = canary.burnt
-        assert (root.config.canary, Glyph()) == (burnt.row, burnt.feature)
+        assert root.config.canary == burnt.row
+        assert Glyph() == burnt.feature
         assert twin_training(replace(canary, burnt=())) == twin
 
 
@@ -96,7 +98,8 @@ def test_pairs_leave_out_the_canarys_neighbours() -> None:
         assert twin_training(replace(canary, burnt=())) == twin
     # Canaries of one seed no longer share a clean training, but they share a call.
     control_trainings = [training.training for training in configs(roots, train_twin)]
-    assert (len(set(control_trainings)), len({batch_key(twin) for twin in control_trainings})) == (12, 1)
+    assert len(set(control_trainings)) == 12
+    assert len({batch_key(twin) for twin in control_trainings}) == 1
     before = configs(plan(with_settings(config, neighbours_left_out=0)), train_twin)
     assert len({training.training for training in before}) == 1
 
@@ -130,13 +133,13 @@ def test_linked_trainings_keep_keys_and_tables() -> None:
     training_counts = {
         task: 2 * count for task, count in unbroken.count().items() if task.rpartition(".")[2].startswith("train")
     }
-    assert {"unique_feature.train_ranked", "unique_feature.train_twin"} == set(training_counts)
+    assert set(training_counts) == {"unique_feature.train_ranked", "unique_feature.train_twin"}
     assert training_counts == dict(additional_jobs)
 
 
 def test_null_preset_burns_another_feature_elsewhere() -> None:
     roots = plan(pinned(PRESETS["null"]))
-    assert {Glyph()} == {e.feature for e in configs(roots, score)}
+    assert {e.feature for e in configs(roots, score)} == {Glyph()}
     carried = {burnt.feature for training in configs(roots, train) for burnt in training.burnt}
     (glyph,) = carried
     assert isinstance(glyph, Glyph)
@@ -182,7 +185,8 @@ def test_published_numbers_need_the_published_setting() -> None:
         assert isinstance(root.config, PublishedCell)
         return root.config.cell
 
-    digits, photos = pin(Dataset("digits")), pin(Dataset("photos"))
+    digits = pin(Dataset("digits"))
+    photos = pin(Dataset("photos"))
     load(digits)
     load(photos)
     assert published() == PRINTED
@@ -198,14 +202,14 @@ def test_the_published_preset_is_the_default() -> None:
     assert UniqueFeature() == config
     question = config.question
     training = question.training
-    assert (
-        question.canaries,
-        training.epochs,
-        training.patience,
-        training.learning_rate,
-        training.batch,
-    ) == (100, 500, 10, 3e-4, 128)
-    assert ("mnist", "cifar10", Glyph()) == (question.data.name, config.probe.name, config.feature)
+    assert question.canaries == 100
+    assert training.epochs == 500
+    assert training.patience == 10
+    assert training.learning_rate == 3e-4
+    assert training.batch == 128
+    assert question.data.name == "mnist"
+    assert config.probe.name == "cifar10"
+    assert config.feature == Glyph()
 
 
 def test_smoke_gives_its_five_tables(smoke: Mapping[str, pa.Table]) -> None:
@@ -216,7 +220,7 @@ def test_smoke_gives_its_five_tables(smoke: Mapping[str, pa.Table]) -> None:
         assert smoke[name].schema.equals(schema)
     assert smoke["canary_scores"].num_rows == smoke["canary_verdicts"].num_rows == 3
     assert smoke["canary_scores"]["validation_accuracy"].null_count == 0
-    assert {"canary", "twin"} == set(smoke["history"]["model"].to_pylist())
+    assert set(smoke["history"]["model"].to_pylist()) == {"canary", "twin"}
     # Probe patches for each of six models, and the training images of the canary's label.
     assert smoke["divergences"]["images"].to_pylist().count("probe") == 6 * len(load(Dataset("photos")).test_images)
 
@@ -244,9 +248,10 @@ def test_summary_follows_from_its_divergences(smoke: Mapping[str, pa.Table]) -> 
     def mean_scores(score: str, model: str, images: str) -> Any:
         return scores[score].xs((model, images), level=("model", "images")).to_numpy()
 
-    canary, control = mean_scores("m", "canary", "probe"), mean_scores("m", "twin", "probe")
+    canary = mean_scores("m", "canary", "probe")
+    control = mean_scores("m", "twin", "probe")
     row = summary_by_name["M", '{"model": "canary"}']
-    assert [canary.mean(), control.mean(), 3] == pytest.approx([row["estimate"], row["null"], row["n"]])
+    assert [row["estimate"], row["null"], row["n"]] == pytest.approx([canary.mean(), control.mean(), 3])
     effects = {"{}": canary - control}
     for images in ("probe", "train"):
         effects[json.dumps({"images": images})] = mean_scores("m_w", "canary", images) - mean_scores(
@@ -285,7 +290,7 @@ def test_lost_model_removes_only_its_canary(smoke: Mapping[str, pa.Table], done:
     models = {key: done[key] for key, job in remaining_jobs.items() if job.function in (train, train_twin)}
     partial_tables = tables(roots, lambda job: job is lost_job.inputs[1], models)
     assert partial_tables["canary_scores"].num_rows == 2
-    assert {2} == {row["n"] for row in partial_tables["summary"].to_pylist() if row["metric"] == "M effect"}
+    assert {row["n"] for row in partial_tables["summary"].to_pylist() if row["metric"] == "M effect"} == {2}
     complete_rows = {row["canary"]: row for row in smoke["canary_scores"].to_pylist()}
     for row in partial_tables["canary_scores"].to_pylist():
         assert complete_rows[row["canary"]]["m_effect"] == row["m_effect"]
@@ -306,7 +311,8 @@ def test_tables_follow_from_question_and_measures(preset: str) -> None:
     for config in AUDIT.cells(preset):
         small = pinned(tiny(config))
         question = small.question
-        assert (config.question.tag, config.feature) == (question.tag, small.feature)
+        assert config.question.tag == question.tag
+        assert config.feature == small.feature
         expected = {"summary"} | QUESTIONS.get(question.tag, set())
         if isinstance(question, Pairs):
             expected = expected.union(*(TABLES[measure] for measure in question.measures))
@@ -321,14 +327,15 @@ def test_models_of_unchanged_data_form_a_panel() -> None:
     panel = {"question": "panel", "data": "digits", "examples": 300, "epochs": 3, "seeds": 2, "probes": 30}
     config = pinned(with_settings(PRESETS["smoke"], panel, **{"family.count": 19}))
     roots = plan(config)
-    assert {"summary", "divergences", "family", "accuracies"} == roots.keys()
+    assert roots.keys() == {"summary", "divergences", "family", "accuracies"}
     trainings = configs(roots, train)
-    assert {()} == {training.burnt for training in trainings}
+    assert {training.burnt for training in trainings} == {()}
     assert len(set(trainings)) == 2
     panel_tables = tables(roots)
     assert panel_tables["family"].num_rows == 2 * 20
     rows = {row["metric"]: row for row in panel_tables["summary"].to_pylist()}
-    assert (rows["push towards a label"]["n"], rows["push towards a label"]["unit"]) == (2, "model")
+    assert rows["push towards a label"]["n"] == 2
+    assert rows["push towards a label"]["unit"] == "model"
     assert rows["push towards a label"]["p_value"] >= 1 / 20
     assert AUDIT.verdict is not None
     assert AUDIT.verdict(config, panel_tables["summary"]).answer in ("memorised", "not detected", "undecided")

@@ -17,7 +17,8 @@ from tests.tasks.datasets.boxed.trees import xml
 
 def test_boxes_include_their_last_pixel() -> None:
     annotation = parse_annotation(xml("n01440764", [[0, 5, 9, 14], [20, 3, 20, 3]], (40, 50)).encode())
-    assert (annotation.names, annotation.size) == (("n01440764",) * 2, (40, 50))
+    assert annotation.names == ("n01440764",) * 2
+    assert annotation.size == (40, 50)
     assert annotation.boxes(40, 50).tolist() == [[0, 5, 10, 15], [20, 3, 21, 4]]
 
 
@@ -69,7 +70,8 @@ def test_damaged_file_is_read_or_refused(data: st.DataObject) -> None:
         boxes = parse_annotation(bytes(content)).boxes(9, 9)
     except (Refused, expat.ExpatError):
         return
-    assert (np.int32, 4) == (boxes.dtype, boxes.shape[1])
+    assert boxes.dtype == np.int32
+    assert boxes.shape[1] == 4
 
 
 @pytest.mark.parametrize("encoding", ["foo", "shift_jis", "utf-7"])

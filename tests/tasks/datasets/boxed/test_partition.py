@@ -89,7 +89,9 @@ def test_only_unboxed_images_are_shared_if_few() -> None:
     for size, shared in ((9, 0), (10, 0), (12, 4), (16, 12)):
         parts = split_pictures(images, Partition(per_class=size, public=10, largest=16))
         a, b = (set(parts.rows(name)[images.labels[parts.rows(name)] == 0].tolist()) for name in ("A", "B"))
-        assert (size, size, shared) == (len(a), len(b), len(a & b))
+        assert size == len(a)
+        assert size == len(b)
+        assert shared == len(a & b)
         assert not has_box[list(a & b)].any()
         assert not (a | b) & set(parts.rows("X").tolist())
 

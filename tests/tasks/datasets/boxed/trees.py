@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-FISH, SHARK = "n01440764", "n01484850"
+FISH = "n01440764"
+SHARK = "n01484850"
 # By class: the numbers of its images, and the numbers of the images with a file of boxes.
 TRAIN = {FISH: (range(10), range(6)), SHARK: (range(100, 112), range(104, 109))}
 VAL = {1: SHARK, 2: FISH, 3: SHARK, 4: FISH}
@@ -16,7 +17,8 @@ VAL = {1: SHARK, 2: FISH, 3: SHARK, 4: FISH}
 
 def picture(number: int) -> np.ndarray:
     """(h, w, 3), with a size that depends on the number: smooth, so that a JPEG nearly preserves it."""
-    height, width = 40 + number % 7, 50 + number % 5
+    height = 40 + number % 7
+    width = 50 + number % 5
     rows, columns = np.mgrid[:height, :width]
     return np.stack([rows * 5, columns * 4, np.full_like(rows, 2 * number)], axis=2).astype(np.uint8)
 

@@ -61,12 +61,14 @@ def test_records_of_both_splits_are_questions(tmp_path: Path) -> None:
     first, second = (questions.by_id[name] for name in ("1", "2"))
     assert first.golds == (("4",), ("four",))
     assert first.context_id == second.context_id
-    assert (questions.validation[0].context_id, questions.scorer) == ("b", "squad")
+    assert questions.validation[0].context_id == "b"
+    assert questions.scorer == "squad"
 
 
 def test_parquet_contains_the_same_questions(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(RECORDS, RECORD_SCHEMA), tmp_path / "asked.parquet")
-    lines, columns = put(tmp_path, RECORDS), Dataset(f"records:{tmp_path / 'asked.parquet'}")
+    lines = put(tmp_path, RECORDS)
+    columns = Dataset(f"records:{tmp_path / 'asked.parquet'}")
     assert load_questions(pin(lines)).by_id == load_questions(pin(columns)).by_id
 
 

@@ -60,7 +60,7 @@ def test_own_files_are_folder_or_two_files(tmp_path: Path, monkeypatch: pytest.M
     first, second = FORMATS[form].train, tmp_path / "dev.json"
     shutil.copy(tmp_path / "mine" / FORMATS[form].validation, second)
     pinned = pin(Dataset(f"{form}:mine"))
-    assert f"{form}:{tmp_path}/mine" == pinned.name
+    assert pinned.name == f"{form}:{tmp_path}/mine"
     for name in (f"{form}:mine/{first},{second}", f"{form}:mine/{first},../dev.json"):
         assert pinned.digest == pin(Dataset(name)).digest
     monkeypatch.chdir("/")
@@ -94,7 +94,8 @@ def test_questions_are_not_images(tmp_path: Path) -> None:
 def test_embedded_sets_are_available_by_name() -> None:
     for name in SCORERS:
         pinned = pin(Dataset(name))
-        assert (name, Facts(name).digest()) == (pinned.name, pinned.digest)
+        assert name == pinned.name
+        assert Facts(name).digest() == pinned.digest
         assert len(load_questions(pinned).train) == 3000
         with pytest.raises(DatasetError, match="is not the one that was pinned"):
             load_questions(Dataset(name, "0" * 64))
@@ -123,7 +124,8 @@ def test_id_has_one_question(tmp_path: Path) -> None:
 
 
 DROP_VALIDATION = FORMATS["drop"].validation
-SQUAD_TRAIN, SQUAD_VALIDATION = FORMATS["squad"].train, FORMATS["squad"].validation
+SQUAD_TRAIN = FORMATS["squad"].train
+SQUAD_VALIDATION = FORMATS["squad"].validation
 SQUAD = Path("train-v1.1.json")
 CONTEXT = "On February 6, 2016, one day before the Super Bowl, Beyoncé released a new single."
 
@@ -143,7 +145,9 @@ def test_questions_have_context_and_gold_answers() -> None:
         id="2", answers=[{"answer_start": 3, "text": text} for text in ("February 6", "2016", "February 6")]
     )
     first, second_question = read_squad(SQUAD, squad_file(squad_question(), second))
-    assert (first.id, first.context, first.question) == ("56be85543aeaaa14008c9063", CONTEXT, "What day?")
+    assert first.id == "56be85543aeaaa14008c9063"
+    assert first.context == CONTEXT
+    assert first.question == "What day?"
     assert first.golds == (("February 6, 2016",),)
     assert second_question.golds == (("February 6",), ("2016",))
     assert first.context_id == second_question.context_id
@@ -163,7 +167,7 @@ def test_squad_survives_writing_and_reading() -> None:
 def test_squad_without_answers_needs_a_flag() -> None:
     questions = list(Facts("facts-stated").questions().train[:50])
     bare = write_squad(questions, answered=False)
-    assert {()} == {question.golds for question in read_squad(SQUAD, bare, answered=False)}
+    assert {question.golds for question in read_squad(SQUAD, bare, answered=False)} == {()}
     assert [q.id for q in questions] == [q.id for q in read_squad(SQUAD, bare, answered=False)]
     with pytest.raises(DatasetError, match="answers is \\[\\]; it must be a list of at least one answer"):
         read_squad(SQUAD, bare)
@@ -250,7 +254,8 @@ def drop_file(*pairs: Any) -> bytes:
 def test_answer_is_number_spans_or_date(answer_fields: Any, gold: tuple[str, ...]) -> None:
     (question,) = read_drop(DROP, drop_file(pair(answer_fields)))
     assert (gold,) == question.golds
-    assert (question.context_id, question.context) == ("nfl_1184", "Kicks of 23 and 40 yards.")
+    assert question.context_id == "nfl_1184"
+    assert question.context == "Kicks of 23 and 40 yards."
 
 
 def test_validated_answers_are_further_gold_answers() -> None:

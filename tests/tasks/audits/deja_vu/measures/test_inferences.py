@@ -44,7 +44,7 @@ def test_fewer_neighbours_are_the_nearest() -> None:
     rows_of_nearest = [row for row in table.to_pylist() if row["k"] == 1]
     assert [row["target_label"] for row in rows_of_nearest] == [1, 2, 0, 1, 0]
     assert [row["reference_label"] for row in rows_of_nearest] == [0, 2, 3, 3, 0]
-    assert {0.0} == {row["target_confidence"] for row in rows_of_nearest}
+    assert {row["target_confidence"] for row in rows_of_nearest} == {0.0}
 
 
 def test_cells_are_by_epoch_layer_and_k() -> None:
@@ -53,9 +53,9 @@ def test_cells_are_by_epoch_layer_and_k() -> None:
     expected = [(epoch, layer, k) for epoch in (2, 7) for layer in (3, 0) for k in (4, 2)]
     assert expected == [(cell.epoch, cell.layer, cell.k) for cell in cells(table)]
     way = next(cells(table)).way("B")
-    assert (
-        way.labels.tolist(), way.target.correct.tolist(), way.reference.correct.tolist(),
-    ) == ([1, 0], [True, True], [False, True])  # fmt: skip
+    assert way.labels.tolist() == [1, 0]
+    assert way.target.correct.tolist() == [True, True]
+    assert way.reference.correct.tolist() == [False, True]
 
 
 def test_one_model_gives_no_inferences() -> None:

@@ -69,7 +69,7 @@ def test_models_have_own_diffusion_but_one_classifier() -> None:
     assert first.inputs[3].config == second.inputs[3].config
     diffusions = [job.inputs[1].config for job in (first, second)]
     assert diffusions[0].diffusion.seed != diffusions[1].diffusion.seed
-    assert {"X"} == {config.images.part for config in (*diffusions, first.inputs[3].config)}
+    assert {config.images.part for config in (*diffusions, first.inputs[3].config)} == {"X"}
     assert [first.config.seed] == [second.config.seed]
 
 
@@ -99,7 +99,7 @@ def test_both_models_draw_the_same_images() -> None:
         second[name] for name in ("set", "id", "label", "image_label")
     ]
     assert first["set"].to_pylist() == ["A"] * 4 + ["B"] * 4
-    assert {8 * 8 * 3} == {len(drawing) for table in tables for drawing in table["drawing"].to_pylist()}
+    assert {len(drawing) for table in tables for drawing in table["drawing"].to_pylist()} == {8 * 8 * 3}
     assert first["drawing"] != second["drawing"]
     score_row = reconstruction(NoSettings(), tables).to_pylist()[0]
     assert score_row["images"] == 8
@@ -110,7 +110,7 @@ def test_both_models_draw_the_same_images() -> None:
     reference = np.concatenate([right[1][:4], right[0][4:]])
     assert score_row["score"] == pytest.approx(target.mean() - reference.mean())
     # Each drawing starts from neighbours that the same model found.
-    assert {"A"} == set(compute(neighbours.plan(CONFIG, planned_trainings)[0], {})["model"].to_pylist())
+    assert set(compute(neighbours.plan(CONFIG, planned_trainings)[0], {})["model"].to_pylist()) == {"A"}
 
 
 @pytest.mark.parametrize(
@@ -168,10 +168,14 @@ def test_shares_of_both_ways_agree_with_hand_count() -> None:
     assert [row["image"] for row in rows_by_way.values()] == [4 / 5, 2 / 3, 1]
     # Of the five, only the target reconstructs a1 and b1, and only the reference b2: P[X >= 2] of 3.
     assert rows_by_way["both"]["p_value"] == 0.5
-    target, reference = [True, True, False, True, False], [False, True, False, False, True]
-    score, share = paired_difference(target, reference), proportion(2, 5)
-    assert (score.low, score.high) == (rows_by_way["both"]["score_low"], rows_by_way["both"]["score_high"])
-    assert (share.low, share.high) == (rows_by_way["both"]["reference_low"], rows_by_way["both"]["reference_high"])
+    target = [True, True, False, True, False]
+    reference = [False, True, False, False, True]
+    score = paired_difference(target, reference)
+    share = proportion(2, 5)
+    assert score.low == rows_by_way["both"]["score_low"]
+    assert score.high == rows_by_way["both"]["score_high"]
+    assert share.low == rows_by_way["both"]["reference_low"]
+    assert share.high == rows_by_way["both"]["reference_high"]
 
 
 def test_summary_has_the_rows_of_both_ways() -> None:
@@ -205,7 +209,9 @@ def test_images_drawn_by_one_model_are_left_out() -> None:
 
 
 def test_uniformly_better_model_has_no_score() -> None:
-    stream, false_alarms, scores = np.random.default_rng(0), 0, []
+    stream = np.random.default_rng(0)
+    false_alarms = 0
+    scores = []
     for _ in range(400):
         right = {model: stream.random((2, 60)) < share for model, share in (("A", 0.6), ("B", 0.3))}
         target = [*right["A"][0].tolist(), *right["B"][1].tolist()]

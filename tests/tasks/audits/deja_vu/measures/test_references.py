@@ -24,7 +24,7 @@ def test_corrected_score_agrees_with_hand_count() -> None:
     # On B, the encoder has b2 right of 2, the reference both.
     assert tuple(by_way["B", 100][name] for name in names) == (0.5, 1.0, -0.5)
     assert pytest.approx([by_way["corrected", 100][name] for name in names]) == (2 / 3 - 0.5, 2 / 3 - 1, 0.5)
-    assert {"corrected", "A", "B"} == {way for way, _ in by_way}
+    assert {way for way, _ in by_way} == {"corrected", "A", "B"}
     with_p = [key for key, row in by_way.items() if row["p_value"] is not None]
     assert with_p == [("corrected", 50)]
 
@@ -69,5 +69,5 @@ def test_p_counts_references_with_gains_as_high(target: float, reference_gains: 
 
 def test_one_reference_gives_no_rank() -> None:
     gains = references(Comparing(20, simulated.K, 99, 0), simulated.tables(1))
-    assert {"accuracy gain"} == {row["metric"] for row in rows(Tables([gains]), simulated.ABOUT)}
+    assert {row["metric"] for row in rows(Tables([gains]), simulated.ABOUT)} == {"accuracy gain"}
     assert list(rows(Tables([]), simulated.ABOUT)) == []

@@ -61,7 +61,8 @@ def test_kinds_of_images_have_the_papers_order() -> None:
         "memorised": ["2", "1"],
         "correlated": ["3"],
     }
-    assert {"2", "4"} == set(classes_by_kind["confident"][:2])  # their neighbours all agree
+    # their neighbours all agree
+    assert set(classes_by_kind["confident"][:2]) == {"2", "4"}
     assert [row["rank"] for row in rows_of_all[:3]] == [1, 2, 1]
 
 
@@ -69,14 +70,15 @@ def test_top_images_are_listed_overall_and_by_class() -> None:
     rows = retrieve(1)
     kinds = [(row["kind"], row["scope"], row["class"]) for row in rows if row["kind"] != "confident"]
     expected = [("memorised", "all", "2"), ("memorised", "class", "1"), ("memorised", "class", "2")]
-    assert [*expected, ("correlated", "all", "3"), ("correlated", "class", "3")] == kinds
+    assert kinds == [*expected, ("correlated", "all", "3"), ("correlated", "class", "3")]
     assert sum(row["kind"] == "confident" and row["scope"] == "all" for row in rows) == 4
     assert retrieve(0) == []
 
 
 def test_confident_class_has_four_times_the_images() -> None:
     ids = [image_of(1, number)[0] for number in range(6)]
-    agreeing, differing = (1, 1, 1, 1), (1, 2, 3, 4)  # labels by the target; the reference says 2
+    agreeing = (1, 1, 1, 1)  # labels by the target
+    differing = (1, 2, 3, 4)  # the reference says 2
     neighbour_labels = {
         ("A", "A"): [(id_, 1, agreeing if id_ != ids[0] else differing) for id_ in ids],
         ("B", "A"): [(id_, 1, (2, 2, 2, 2)) for id_ in ids],
@@ -92,7 +94,8 @@ def test_confident_class_has_four_times_the_images() -> None:
 def test_first_layer_chooses_the_images_for_all_layers() -> None:
     backbone = {**NEAR_LABELS, ("A", "A"): [(id_, label, (0, 0, 5, 0)) for id_, label, _ in NEAR_LABELS["A", "A"]]}
     near = pa.concat_tables([made_up.neighbours(NEAR_LABELS), made_up.neighbours(backbone, layer=0)])
-    rows_of_both, rows_of_first = retrieve(2, near, (3, 0)), retrieve(2)
+    rows_of_both = retrieve(2, near, (3, 0))
+    rows_of_first = retrieve(2)
     assert [3, 0] * len(rows_of_first) == [row["layer"] for row in rows_of_both]
     assert rows_of_first == rows_of_both[::2]  # equals the result for the first layer only
     names = ("kind", "scope", "rank", "set", "id", "label", "class")
@@ -109,4 +112,6 @@ def test_neighbours_are_named_nearest_first_with_their_classes() -> None:
     assert [SCENES.ids[row_number] for row_number in rows] == row["target_neighbours"]
     assert [SCENES.ids[row_number] for row_number in (100, 102, 103)] == row["reference_neighbours"]
     assert [str(SCENES.labels[row_number]) for row_number in (100, 102, 103)] == row["reference_neighbour_classes"]
-    assert (row["set"], row["target_class"], row["reference_class"]) == ("A", "1", "0")
+    assert row["set"] == "A"
+    assert row["target_class"] == "1"
+    assert row["reference_class"] == "0"

@@ -47,10 +47,12 @@ def test_scores_agree_with_hand_count() -> None:
         0.5,
         0.5,
     )
-    assert [pytest.approx(2 / 3)] * 2 == [rows_by_way["A", 100][f"{name}_accuracy"] for name in ("target", "reference")]
+    assert [rows_by_way["A", 100][f"{name}_accuracy"] for name in ("target", "reference")] == [pytest.approx(2 / 3)] * 2
     # B: both are most confident of b2 (right); of all images, the reference has b1 wrong.
-    assert (rows_by_way["B", 50]["score"], rows_by_way["B", 100]["score"]) == (0.0, 0.5)
-    assert (rows_by_way["both", 70]["score"], rows_by_way["both", 100]["score"]) == (0.25, 0.25)
+    assert rows_by_way["B", 50]["score"] == 0.0
+    assert rows_by_way["B", 100]["score"] == 0.5
+    assert rows_by_way["both", 70]["score"] == 0.25
+    assert rows_by_way["both", 100]["score"] == 0.25
     assert tuple(rows_by_way[way, 50]["images"] for way in ("both", "A", "B")) == (5, 3, 2)
     with_p = [(row["way"], row["percent"]) for row in table.to_pylist() if row["p_value"] is not None]
     assert with_p == [("both", 50)]
@@ -73,7 +75,8 @@ def test_swapping_target_and_reference_negates_the_score() -> None:
 @pytest.mark.slow
 def test_the_interval_covers_the_score_of_the_population() -> None:
     # At 100 % the score is memory x (1 - chance) for any confidences.
-    truth, covered = 0.3 * (1 - 0.2), 0
+    truth = 0.3 * (1 - 0.2)
+    covered = 0
     for seed in range(200):
         (cell,) = cells(made_up.simulate_inferences(seed, 80, 0.2, 0.3))
         row = next(row for row in cell_rows(cell, Scoring(100, 100, 1, 0)) if row["percent"] == 100)
@@ -86,10 +89,11 @@ def test_the_summary_begins_with_the_decisive_score() -> None:
     tables = [made_up.neighbours(made_up.FEW, epoch, layer) for epoch in (2, 5) for layer in (0, 3)]
     table = score_table(inferences(Voting((4, 2)), [pa.concat_tables(tables)]))
     summary_rows = list(rows(Tables([table]), ABOUT))
-    assert (
-        summary_rows[0]["metric"], json.loads(summary_rows[0]["setting"]),
-    ) == ("deja vu score", {"epoch": 5, "k": 4, "layer": 3, "percent": 50})  # fmt: skip
-    assert (summary_rows[0]["n"], summary_rows[0]["unit"], summary_rows[0]["null"]) == (5, "image", 0.0)
+    assert summary_rows[0]["metric"] == "deja vu score"
+    assert json.loads(summary_rows[0]["setting"]) == {"epoch": 5, "k": 4, "layer": 3, "percent": 50}
+    assert summary_rows[0]["n"] == 5
+    assert summary_rows[0]["unit"] == "image"
+    assert summary_rows[0]["null"] == 0.0
     names = [(row["metric"], json.loads(row["setting"]).get("percent")) for row in summary_rows[8:]]
     assert names[:3] == [("deja vu score", 1), ("accuracy", 1), ("accuracy", 1)]
     assert len(summary_rows) == 8 + 2 * 3 + 2
@@ -118,7 +122,8 @@ def test_unnamed_images_are_unassociated_with_p_1() -> None:
     (row_of_both, *_) = categories(
         NoSettings(), [inferences(Voting((2,)), [made_up.neighbours(neighbour_labels)])]
     ).to_pylist()
-    assert ([row_of_both[name] for name in KINDS], row_of_both["p_value"]) == ([0, 0, 0, 1], 1.0)
+    assert [row_of_both[name] for name in KINDS] == [0, 0, 0, 1]
+    assert row_of_both["p_value"] == 1.0
 
 
 def test_summary_has_the_decisive_shares() -> None:
@@ -126,5 +131,6 @@ def test_summary_has_the_decisive_shares() -> None:
     rows_by_metric = {row["metric"]: row for row in share_rows(Tables([table]), About(20, 3, 4, 5))}
     assert list(rows_by_metric) == ["share memorised", "share misrepresented", "share correlated", "share unassociated"]
     assert rows_by_metric["share memorised"]["estimate"] == pytest.approx(0.4)
-    assert (rows_by_metric["share memorised"]["p_value"], rows_by_metric["share correlated"]["p_value"]) == (0.5, None)
+    assert rows_by_metric["share memorised"]["p_value"] == 0.5
+    assert rows_by_metric["share correlated"]["p_value"] is None
     assert list(share_rows(Tables([table]), About(20, 3, 4, 6))) == []

@@ -50,11 +50,13 @@ def test_distribution_covers_epochs_scores_and_labels() -> None:
             for statistic, value in expected.items():
                 row = row_of(table, epoch=3, score=score, label=label, statistic=statistic)
                 assert value == pytest.approx(row["estimate"], rel=1e-9)
-                assert (5, 200 if label is None else (labels == 7).sum()) == (row["n"], row["observations"])
+                assert row["n"] == 5
+                assert row["observations"] == (200 if label is None else (labels == 7).sum())
                 assert row["null"] is not None
                 assert row["p_value"] is None
     first = row_of(table, epoch=1, score="matched", label=None, statistic="highest")
-    assert (first["estimate"], first["null"]) == (0.0, None)
+    assert first["estimate"] == 0.0
+    assert first["null"] is None
 
 
 def test_intervals_are_the_jackknife_over_repetitions() -> None:
@@ -70,12 +72,13 @@ def test_intervals_are_the_jackknife_over_repetitions() -> None:
         assert [expected.low, expected.high] == pytest.approx([row["low"], row["high"]])
     for statistic in ("lowest", "highest", "skewness", "quantile 0.999"):
         row = row_of(table, epoch=3, score="published", label=None, statistic=statistic)
-        assert (row["low"], row["high"]) == (None, None)
+        assert row["low"] is None
+        assert row["high"] is None
     single_repetition = distribution(
         replace(DISTRIBUTION_CONFIG, models=replace(MODELS, partitions=MODELS.partitions[:1])), TABLES[:4]
     )
-    assert {None} == set(single_repetition["low"].to_pylist())
-    assert {1} == set(single_repetition["n"].to_pylist())
+    assert set(single_repetition["low"].to_pylist()) == {None}
+    assert set(single_repetition["n"].to_pylist()) == {1}
     # A repetition without models does not count.
     assert (
         row_of(distribution(DISTRIBUTION_CONFIG, TABLES[4:]), epoch=3, score="matched", label=None, statistic="mean")[
@@ -104,7 +107,8 @@ def test_statistics_agree_with_scipy_and_numpy() -> None:
     described = describe(np.append(values, np.nan))
     assert stats.skew(values) == pytest.approx(described["skewness"])
     assert [values.mean(), np.median(values)] == pytest.approx([described["mean"], described["median"]])
-    assert (values.min(), values.max()) == (described["lowest"], described["highest"])
+    assert values.min() == described["lowest"]
+    assert values.max() == described["highest"]
     for share in (0.05, 0.25, 0.75, 0.95, 0.999):
         assert np.quantile(values, share) == pytest.approx(described[f"quantile {share}"])
 
@@ -112,11 +116,14 @@ def test_statistics_agree_with_scipy_and_numpy() -> None:
 def test_statistics_of_infinite_equal_and_no_scores() -> None:
     inf = math.inf
     described = describe(np.array([1.0, inf, 2.0, 4.0, inf, -inf, 3.0]))
-    assert (2.5, 3.0, -inf, inf) == (described["mean"], described["median"], described["lowest"], described["highest"])
-    assert (-inf, 1.5, inf, inf) == tuple(described[f"quantile {share}"] for share in (0.05, 0.25, 0.75, 0.95))
+    assert described["mean"] == 2.5
+    assert described["median"] == 3.0
+    assert described["lowest"] == -inf
+    assert described["highest"] == inf
+    assert tuple(described[f"quantile {share}"] for share in (0.05, 0.25, 0.75, 0.95)) == (-inf, 1.5, inf, inf)
     equal = describe(np.full(9, 2.0))
     assert math.isnan(equal.pop("skewness"))
-    assert {2.0} == set(equal.values())
+    assert set(equal.values()) == {2.0}
     assert all(map(math.isnan, describe(np.full(3, math.nan)).values()))
 
 
@@ -171,7 +178,8 @@ def test_intervals_without_memory_cover_the_truth(size: tuple[int, int, int, flo
         assert_rate(rates[statistic], int(((low <= true) & (true <= high)).sum()), simulations)
 
 
-INF, NAN = float("inf"), float("nan")
+INF = float("inf")
+NAN = float("nan")
 
 
 def generator(seed: int = 0) -> np.random.Generator:
@@ -202,16 +210,14 @@ def test_missing_and_always_impossible_observations_are_excluded() -> None:
     log_p = np.array([[[-1.0, -3.0, NAN], [NAN, NAN, NAN]]] * 3)
     log_p[1, 0, :2] = -INF
     gain = gain_of(log_p, np.array([[1, 0], [1, 0], [2, 0]]))  # the third was held out by the missing model
-    assert pytest.approx(gain.by_repetition, nan_ok=True) == [2.0, NAN]
+    assert gain.by_repetition == pytest.approx([2.0, NAN], nan_ok=True)
     assert pytest.approx([gain.estimate.value, gain.estimate.n, gain.observations]) == [2.0, 1, 1]
     empty_gain = gain_of(log_p[1:], np.array([[1, 0], [2, 0]]))
-    assert (
-        empty_gain.estimate.value,
-        empty_gain.estimate.n,
-        empty_gain.p_value(),
-        empty_gain.t_test(),
-        empty_gain.observations,
-    ) == (None, 0, None, None, 0)
+    assert empty_gain.estimate.value is None
+    assert empty_gain.estimate.n == 0
+    assert empty_gain.p_value() is None
+    assert empty_gain.t_test() is None
+    assert empty_gain.observations == 0
 
 
 def test_impossible_counts_as_the_lowest_log_p() -> None:
@@ -228,9 +234,11 @@ def test_impossible_counts_as_the_lowest_log_p() -> None:
 
 
 def test_p_value_tests_for_more_than_negligible() -> None:
-    log_p, held_out = noise(generator(4), 400, 3, 4, 1.0), partitions(generator(5), 400, 3, 4)
+    log_p = noise(generator(4), 400, 3, 4, 1.0)
+    held_out = partitions(generator(5), 400, 3, 4)
     raised = log_p + np.where(np.arange(4) == held_out[:, :, None], 0.0, 0.25)
-    plain, shifted = gain_of(log_p, held_out), Gain(3, 4, 0.25)
+    plain = gain_of(log_p, held_out)
+    shifted = Gain(3, 4, 0.25)
     shifted.add(raised, held_out)
     assert plain.by_repetition + 0.25 == pytest.approx(shifted.by_repetition)
     assert plain.p_value() == pytest.approx(shifted.p_value())
@@ -254,7 +262,8 @@ def test_variance_is_that_over_all_partitions(sizes: tuple[int, ...]) -> None:
 
 
 def test_p_value_is_the_share_of_redrawn_partitions() -> None:
-    log_p, held_out = noise(generator(), 120, 2, 4, 3.0, 2.0), partitions(generator(1), 120, 2, 4)
+    log_p = noise(generator(), 120, 2, 4, 3.0, 2.0)
+    held_out = partitions(generator(1), 120, 2, 4)
     log_p += np.where(np.arange(4) == held_out[:, :, None], -0.3, 0.0)
     log_p[:, 1, 3] = NAN
     observed = gain_of(log_p, held_out)

@@ -53,7 +53,8 @@ def test_closed_form_score_agrees_with_leaving_out_points() -> None:
     assert table.schema == POINTS
     for row in table.to_pylist():
         other_points = sample[: row["row"]] + sample[row["row"] + 1 :]
-        density_with, density_without = density(row["x"], sample, 0.5), density(row["x"], other_points, 0.5)
+        density_with = density(row["x"], sample, 0.5)
+        density_without = density(row["x"], other_points, 0.5)
         assert math.log(density_with / density_without) == pytest.approx(row["m"], rel=1e-9)
         assert (math.log(density_with), math.log(density_without)) == pytest.approx(
             (row["log_p_trained"], row["log_p_held_out"])
@@ -124,5 +125,5 @@ def test_config_out_of_range_is_refused(settings: dict[str, float], message: str
 def test_outlying_point_is_separate_from_the_others_mean() -> None:
     score_rows = [{"m": m, "outlying": m == 7.0} for m in (0.5, 7.0, 0.25, 1.5)]
     summary_rows = by_name(rows(Tables([pa.Table.from_pylist(score_rows, POINTS)]), None))
-    assert [7.0, None, None, 1, "point", *[None] * 3] == summary_rows["M", '{"point": "outlying"}']
-    assert [*with_t([0.5, 0.25, 1.5]), "point", *[None] * 3] == pytest.approx(summary_rows["M", '{"point": "others"}'])
+    assert summary_rows["M", '{"point": "outlying"}'] == [7.0, None, None, 1, "point", *[None] * 3]
+    assert summary_rows["M", '{"point": "others"}'] == pytest.approx([*with_t([0.5, 0.25, 1.5]), "point", *[None] * 3])

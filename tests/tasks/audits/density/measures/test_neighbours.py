@@ -101,7 +101,8 @@ def test_distances_are_from_the_image_itself(digits: Images) -> None:
 def test_samples_of_a_trained_model_are_used(digits: Images) -> None:
     training = DensityTraining(DIGITS, examples=60, epochs=1, recorded=(), samples=2, drawn=len(digits.test_images))
     table = neighbours(Neighbouring(DIGITS, examples=60), [fit(training, ())]).to_pandas()
-    assert (len(table), table["ratio"].isna().sum()) == (60, 0)
+    assert len(table) == 60
+    assert table["ratio"].isna().sum() == 0
     # After one epoch, no sample is as close to a digit as another digit is.
     assert (table["ratio"] < 1).all()
 
@@ -111,7 +112,9 @@ def test_equal_sample_has_no_ratio_and_is_counted(digits: Images) -> None:
     samples[7] = digits.train_images[3] / np.float32(255)
     table = neighbours(Neighbouring(DIGITS, examples=10), [fitted_table(samples)])
     row = table.to_pylist()[3]
-    assert (row["to_sample"], row["sample"], row["ratio"]) == (0.0, 7, None)
+    assert row["to_sample"] == 0.0
+    assert row["sample"] == 7
+    assert row["ratio"] is None
     assert row["to_validation"] > 0
     assert proportion(1, 10) == copied_share(table)
 
@@ -150,14 +153,15 @@ def test_score_and_ratio_have_two_correlations() -> None:
 
 
 def test_summary_has_both_correlations() -> None:
-    m, rho = [0.1, 0.9, 0.3, 2.0, 0.5, np.inf], [1.0, 1.25, 0.75, 1.5, 1.75, 9.0]
+    m = [0.1, 0.9, 0.3, 2.0, 0.5, np.inf]
+    rho = [1.0, 1.25, 0.75, 1.5, 1.75, 9.0]
     neighbour_table = made_up.neighbours([*rho[::-1], None], [5, 4, 3, 2, 1, 0, 6])
     summary_rows = by_name(rows(Tables([neighbour_table, made_up.scores([0.0] * 6, m)]), None))
     row = summary_rows["correlation of M and the neighbour ratio", '{"by": "Pearson"}']
-    assert [stats.pearsonr(m[:5], rho[:5]).statistic, "repetition", None] == pytest.approx([row[0], row[4], row[5]])
+    assert [row[0], row[4], row[5]] == pytest.approx([stats.pearsonr(m[:5], rho[:5]).statistic, "repetition", None])
     row = summary_rows["correlation of M and the neighbour ratio", '{"by": "Spearman"}']
     # An infinite score is the highest of all.
-    assert [stats.spearmanr([*m[:5], 99.0], rho).statistic, None] == pytest.approx([row[0], row[6]])
+    assert [row[0], row[6]] == pytest.approx([stats.spearmanr([*m[:5], 99.0], rho).statistic, None])
     copies = [*with_wilson(1, 7), "observation", 0.0, None, None]
     assert copies == pytest.approx(summary_rows["observations that a sample equals", "{}"])
 
@@ -180,20 +184,24 @@ def test_bins_have_mean_and_standard_error() -> None:
     assert [(row["low"], row["high"], row["n"]) for row in bins] == [(-2, 0, 1), (0, 2, 2), (2, 4, 1), (6, 8, 1)]
     assert pytest.approx([row["mean"] for row in bins]) == [1.0, 0.9, 1.2, 0.9]
     # 0.8 and 1.0: s = sqrt(0.02), over sqrt(2).
-    assert [None, pytest.approx(0.1), None, None] == [row["standard_error"] for row in bins]
+    assert [row["standard_error"] for row in bins] == [None, pytest.approx(0.1), None, None]
     assert all(row["quantiles"] is None for row in bins)
 
 
 def test_groups_split_at_the_quantile_of_the_score() -> None:
     rho = [0.5 + 0.01 * row for row in range(100)]
     rows_by_group = {row["group"]: row for row in ratio_table(50, [10.0 + row for row in range(100)], rho).to_pylist()}
-    high, regular = rows_by_group["memorised"], rows_by_group["regular"]
-    assert (high["n"], regular["n"]) == (5, 95)
+    high = rows_by_group["memorised"]
+    regular = rows_by_group["regular"]
+    assert high["n"] == 5
+    assert regular["n"] == 95
     assert pytest.approx((high["mean"], regular["mean"])) == (1.47, 0.97)
-    assert (len(high["quantiles"]), len(regular["quantiles"])) == (101, 101)
+    assert len(high["quantiles"]) == 101
+    assert len(regular["quantiles"]) == 101
     assert pytest.approx([high["quantiles"][index] for index in (0, 50, 100)]) == [1.45, 1.47, 1.49]
     assert pytest.approx([regular["quantiles"][index] for index in (0, 25, 100)]) == [0.5, 0.735, 1.44]
-    assert (high["low"], high["high"]) == (None, None)
+    assert high["low"] is None
+    assert high["high"] is None
     assert high["standard_error"] == pytest.approx(np.std(rho[95:], ddof=1) / math.sqrt(5))
 
 
@@ -224,8 +232,8 @@ def test_summary_has_the_mean_ratio_of_both_groups() -> None:
     summary_rows = by_name(
         ratio_rows(Tables([score_table, neighbour_table, ratios(Ratios(), [score_table, neighbour_table])]), None)
     )
-    assert {
+    assert summary_rows == {
         ("neighbour ratio", '{"observations": "memorised"}'): [1.75, None, None, 0, "repetition", *[None] * 3],
         ("neighbour ratio", '{"observations": "regular"}'): [1.0, None, None, 0, "repetition", *[None] * 3],
-    } == summary_rows
+    }
     assert by_name(ratio_rows(Tables([score_table, neighbour_table]), None)) == {}

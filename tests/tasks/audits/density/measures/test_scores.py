@@ -49,7 +49,8 @@ from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.density import made_up
 from tests.tasks.summary_rows import by_name
 
-NAN, INF = float("nan"), float("inf")
+NAN = float("nan")
+INF = float("inf")
 MODELS = made_up.folds(200, 5, 4)
 CONFIG = Scores(MODELS, 3, permutations=199, draws=8, seed=1)
 DISTRIBUTION_CONFIG = Distribution(MODELS, (1, 3), draws=8, seed=1)
@@ -76,11 +77,13 @@ def column(table: pa.Table, name: str) -> np.ndarray:
 def test_observations_have_scores_and_components() -> None:
     table = scores(CONFIG, TABLES)
     log_means = terms(LOG_P, made_up.held_out(MODELS))
-    assert (SCORES, list(range(200))) == (table.schema, table["row"].to_pylist())
+    assert table.schema == SCORES
+    assert table["row"].to_pylist() == list(range(200))
     assert load(made_up.DIGITS).train_labels[:200].tolist() == table["label"].to_pylist()
     for name, expected in (("log_p_trained", log_means.u), ("log_p_held_out", log_means.v), ("m", log_means.score)):
         assert expected == pytest.approx(column(table, name), rel=1e-12)
-    assert ({15}, {5}) == (set(table["trained_models"].to_pylist()), set(table["held_out_models"].to_pylist()))
+    assert set(table["trained_models"].to_pylist()) == {15}
+    assert set(table["held_out_models"].to_pylist()) == {5}
     trained_means, held_out_means = log_means.by_repetition
     assert trained_means == pytest.approx(np.array(table["trained"].to_pylist()), rel=1e-6)
     assert held_out_means == pytest.approx(np.array(table["held_out"].to_pylist()), rel=1e-6)
@@ -103,7 +106,8 @@ def test_training_order_makes_no_difference() -> None:
 
 
 def test_another_seed_changes_the_draws() -> None:
-    first, other_seed = scores(CONFIG, TABLES), scores(replace(CONFIG, seed=2), TABLES)
+    first = scores(CONFIG, TABLES)
+    other_seed = scores(replace(CONFIG, seed=2), TABLES)
     assert column(first, "m").tolist() == column(other_seed, "m").tolist()
     for name in ("m_matched", "p_value"):
         assert column(first, name).tolist() != column(other_seed, name).tolist()
@@ -144,7 +148,7 @@ def test_data_without_classes_have_no_labels() -> None:
     models = replace(made_up.folds(60, 2, 3), data=Dataset("photos"))
     tables = made_up.fold_tables(models, {1: made_up.noise(np.random.default_rng(0), 60, 2, 3, 1.0)})
     assert scores(Scores(models, 1, 9, 2), tables)["label"].to_pylist() == [None] * 60
-    assert {None} == set(distribution(Distribution(models, (1,), 2), tables)["label"].to_pylist())
+    assert set(distribution(Distribution(models, (1,), 2), tables)["label"].to_pylist()) == {None}
 
 
 def test_epoch_without_evaluation_is_refused() -> None:
@@ -152,12 +156,13 @@ def test_epoch_without_evaluation_is_refused() -> None:
         scores(replace(CONFIG, epoch=2), TABLES)
     with pytest.raises(ValueError, match="no training was evaluated at epoch 2 or 4"):
         distribution(replace(DISTRIBUTION_CONFIG, epochs=(2, 4)), TABLES)
-    assert {1} == set(distribution(replace(DISTRIBUTION_CONFIG, epochs=(1, 2)), TABLES)["epoch"].to_pylist())
+    assert set(distribution(replace(DISTRIBUTION_CONFIG, epochs=(1, 2)), TABLES)["epoch"].to_pylist()) == {1}
 
 
 def leave_one_out(seed: int = 0) -> tuple[Sequence[pa.Table], np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
-    of_all_data, without_row = rng.normal(-50, 2, (4, 24)), rng.normal(-50, 2, (3, 4, 24))
+    of_all_data = rng.normal(-50, 2, (4, 24))
+    without_row = rng.normal(-50, 2, (3, 4, 24))
     without_row[1, :, 7] -= 30.0
     return made_up.single_row_tables(made_up.single_row_models(), of_all_data, without_row), of_all_data, without_row
 
@@ -192,9 +197,11 @@ def test_tables_of_trainings_are_scored(link: int) -> None:
     )
     planned_trainings = trainings(density)
     assert planned_trainings is not None
-    models, tables = planned_trainings.models, [fit(job.config, ()) for job in planned_trainings.fits]
+    models = planned_trainings.models
+    tables = [fit(job.config, ()) for job in planned_trainings.fits]
     table = scores(Scores(models, 2, 99, 8), tables)
-    assert ({2}, {2}) == (set(table["trained_models"].to_pylist()), set(table["held_out_models"].to_pylist()))
+    assert set(table["trained_models"].to_pylist()) == {2}
+    assert set(table["held_out_models"].to_pylist()) == {2}
     assert np.isfinite(column(table, "m")).all()
     assert sorted(set(distribution(Distribution(models, (1, 2)), tables)["epoch"].to_pylist())) == [1, 2]
     assert losses(NoSettings(), tables)["n"].to_pylist() == [4] * 6
@@ -223,7 +230,7 @@ def test_peak_memory_is_far_below_all_answers() -> None:
     code = f"import {__name__} as test; test.measure({n})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     bytes_by_task = dict(line.split() for line in done.stdout.splitlines())
-    assert {"scores", "distribution"} == set(bytes_by_task)
+    assert set(bytes_by_task) == {"scores", "distribution"}
     assert max(map(int, bytes_by_task.values())) < 3 * n * 100 * np.dtype(np.float64).itemsize
 
 
@@ -258,7 +265,8 @@ def peak() -> int:
 
 def test_table_has_effective_sample_counts() -> None:
     models = made_up.folds(60, 1, 3)
-    log_p, effective = np.random.default_rng(0).normal(-90, 3, (3, 60)), np.arange(60.0)
+    log_p = np.random.default_rng(0).normal(-90, 3, (3, 60))
+    effective = np.arange(60.0)
     tables_with_codes, tables_without_codes = (
         [
             made_up.table(
@@ -291,12 +299,13 @@ def response_score(high: float, low: float) -> float:
 
 
 def test_randomised_response_never_exceeds_epsilon() -> None:
-    assert pytest.approx(response_score(0.3, 0.0), abs=1e-12) == EPSILON
+    assert response_score(0.3, 0.0) == pytest.approx(EPSILON, abs=1e-12)
     assert exact_check(response_score(0.3, 0.0), EPSILON + 1e-9).above == 0
     for high, low in ((0.3, 0.1), (0.9, 0.89), (0.2, 0.5)):
         assert response_score(high, low) < EPSILON
         check = exact_check(response_score(high, low))
-        assert (check.above, check.p_value) == (0, 1.0)
+        assert check.above == 0
+        assert check.p_value == 1.0
 
 
 def laplace_score(count_with: float, count_without: float, step: float) -> float:
@@ -314,7 +323,7 @@ def laplace_score(count_with: float, count_without: float, step: float) -> float
 
 def test_laplace_count_stays_within_epsilon() -> None:
     # A step at 4, above both counts: the noise densities differ by the factor e^epsilon everywhere above.
-    assert pytest.approx(laplace_score(3, 2, 0.01), abs=1e-3) == EPSILON
+    assert laplace_score(3, 2, 0.01) == pytest.approx(EPSILON, abs=1e-3)
     for step in (0.5, 2.0, 10.0):
         score = laplace_score(3, 2, step)
         assert 0 < score < EPSILON
@@ -325,7 +334,9 @@ def test_non_private_algorithm_exceeds_epsilon() -> None:
     # Shares of ten rows of three kinds, one added to each: the row's own kind has 2 / 13 with it and 1 / 12 without.
     score = math.log(2 / 13) - math.log(1 / 12)
     check = exact_check(score, epsilon=0.5)
-    assert (check.row, check.above, check.p_value) == (5, 1, 0.0)
+    assert check.row == 5
+    assert check.above == 1
+    assert check.p_value == 0.0
     assert score == pytest.approx(check.largest.value)
     assert exact_check(score, epsilon=0.7).above == 0
 
@@ -333,8 +344,11 @@ def test_non_private_algorithm_exceeds_epsilon() -> None:
 def test_interval_covers_a_score_of_epsilon() -> None:
     # Of all outcomes of twelve trials, weighted by probability, 96.7 % have an interval that covers epsilon, 0.8 %
     # lie above it and 0.8 % have p <= 5 %: twelve trials are too few for 5 %, and the errors are conservative.
-    high, low, trials = 0.9, 0.02, 12
-    score, right = response_score(high, low), expit(EPSILON)
+    high = 0.9
+    low = 0.02
+    trials = 12
+    score = response_score(high, low)
+    right = expit(EPSILON)
     # Randomised response to whether the row is among the data, with the row and without it.
     answers = np.array([(True, False), (True, True), (False, False), (False, True)])
     outcome_counts = stats.multinomial(
@@ -359,7 +373,10 @@ def test_largest_of_20_is_called_in_5_percent() -> None:
     # Normal scores, for which the smallest of 20 p-values is at most 0.05 / 20 in 4.9 % of runs. The row was chosen
     # by its score: the p-value of all rows and the interval are corrected for this. The interval lies above epsilon
     # at most as often as one of 20 intervals with coverage 1 - 0.05 / 20.
-    rng, draws, rows, trials = np.random.default_rng(1), 2000, 20, 10
+    rng = np.random.default_rng(1)
+    draws = 2000
+    rows = 20
+    trials = 10
     counts = Counter[str]()
     for trained, held_out in rng.normal(-100, 0.1, (draws, 2, rows, trials)):
         check = check_epsilon(np.arange(rows), trained + 0.5, held_out, 0.5)
@@ -377,7 +394,8 @@ def test_largest_row_is_corrected_for_selection() -> None:
     trained[7] += 12
     single_check = check_epsilon(np.array([7]), trained[7:8], held_out[7:8], 3.0, 1e-5)
     check = check_epsilon(np.arange(100, 150), trained, held_out, 3.0, 1e-5)
-    assert (check.row, check.rows) == (107, 50)
+    assert check.row == 107
+    assert check.rows == 50
     assert check.largest.value == single_check.largest.value
     assert single_check.largest.low is not None
     assert check.largest.low is not None
@@ -388,7 +406,8 @@ def test_largest_row_is_corrected_for_selection() -> None:
 
 def test_interval_agrees_with_jackknife_by_hand() -> None:
     # Scores without each of three trials: logs of means of two.
-    trained, held_out = np.log([[1.0, 2.0, 6.0]]), np.log([[1.0, 1.0, 4.0]])
+    trained = np.log([[1.0, 2.0, 6.0]])
+    held_out = np.log([[1.0, 1.0, 4.0]])
     check = check_epsilon(np.array([0]), trained, held_out, 0.1)
     scores_without = np.log([(2 + 6) / (1 + 4), (1 + 6) / (1 + 4), (1 + 2) / (1 + 1)])
     half = stats.t.ppf(0.975, 2) * math.sqrt(2 / 3 * ((scores_without - scores_without.mean()) ** 2).sum())
@@ -399,10 +418,15 @@ def test_interval_agrees_with_jackknife_by_hand() -> None:
 
 def test_single_trial_has_a_score_without_interval() -> None:
     check = check_epsilon(np.array([3]), np.array([[-90.0]]), np.array([[-100.0]]), 1.0)
-    assert (check.largest.value, check.largest.low, check.largest.high, check.p_value) == (10.0, None, None, None)
+    assert check.largest.value == 10.0
+    assert check.largest.low is None
+    assert check.largest.high is None
+    assert check.p_value is None
     trained = np.array([[-90.0, np.nan], [np.nan, np.nan]])
     partial_check = check_epsilon(np.array([3, 4]), trained, np.full((2, 2), -100.0), 1.0)
-    assert (partial_check.row, partial_check.rows, partial_check.above) == (3, 1, 1)
+    assert partial_check.row == 3
+    assert partial_check.rows == 1
+    assert partial_check.above == 1
     with pytest.raises(ValueError, match="no row has a score"):
         check_epsilon(np.array([4]), trained[1:], np.full((1, 2), -100.0), 1.0)
 
@@ -419,9 +443,12 @@ def test_the_summary_names_the_row_and_the_delta() -> None:
     table = pa.table({name: pa.array(values, SCORES.field(name).type) for name, values in columns.items()})
     largest, above, *_ = privacy(table, Privacy(2.0, 1e-5))
     assert json.loads(largest["setting"]) == {"epsilon": 2.0, "delta": 1e-5, "row": 4}
-    assert (largest["n"], largest["unit"]) == (3, "trial")
+    assert largest["n"] == 3
+    assert largest["unit"] == "trial"
     assert largest["low"] < largest["estimate"] < largest["high"]
-    assert (above["estimate"], above["n"], above["null"]) == (0.5, 2, 0.0)
+    assert above["estimate"] == 0.5
+    assert above["n"] == 2
+    assert above["null"] == 0.0
     no_scores = table.set_column(1, "m", pa.nulls(2, pa.float64()))
     assert list(privacy(no_scores, Privacy(2.0))) == []
 

@@ -14,7 +14,8 @@ from tasks.contract.measure import Tables
 from tests.support.golden import Golden
 from tests.tasks.audits.forgetting.made_up import models, table
 
-N, CONTROL = 120, 40
+N = 120
+CONTROL = 40
 QUERY, CALIBRATION, NULL = models(np.random.default_rng(0), 4, 4, N)
 HELD = NULL.copy()
 HELD[:, : N - CONTROL] = QUERY[:, : N - CONTROL]
@@ -63,7 +64,9 @@ def test_log_odds_of_the_query_set_are_compared(result: pa.Table) -> None:
 
 def test_single_table_lacks_measures_of_several_models(golden: Golden, result: pa.Table) -> None:
     table_row = result.to_pylist()[2]
-    assert (table_row["u_lira"], table_row["quality"], table_row["quality_p"]) == (None, None, None)
+    assert table_row["u_lira"] is None
+    assert table_row["quality"] is None
+    assert table_row["quality_p"] is None
     assert table_row["privleak"] < -0.3
     golden(table_row["missing"])
 
@@ -88,4 +91,5 @@ def test_summary_has_three_rows_for_each_target(result: pa.Table) -> None:
     assert rows_by_name["forgetting quality", memory_row]["p_value"] == 2 / 70
     assert tuple(rows_by_name["PrivLeak", memory_row][name] for name in ("n", "unit", "null")) == (4, "training", 0.0)
     table_row = rows_by_name["U-LiRA accuracy", '{"target": "theirs.csv"}']
-    assert (table_row["estimate"], table_row["n"]) == (None, 0)
+    assert table_row["estimate"] is None
+    assert table_row["n"] == 0

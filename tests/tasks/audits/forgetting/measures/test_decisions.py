@@ -56,13 +56,20 @@ def decided_rows(config: Decisions = ABOUT, inputs: Any = CONTROLLED_INPUTS) -> 
 def test_targets_are_decided_against_the_control_set(small: pa.Table) -> None:
     clean, holding, table_row = small.to_pylist()
     assert [row["name"] for row in (clean, holding, table_row)] == ["D_C", "D_C + 0.5 D_Q", "theirs"]
-    assert (clean["decision"], clean["right"]) == ("forgotten", "right")
-    assert (holding["decision"], holding["right"]) == ("not forgotten", "right")
-    assert (table_row["models"], table_row["right"]) == (1, None)
-    assert (clean["images"], clean["controls"], clean["units"]) == (CONTROLS, CONTROLS, 2 * CONTROLS)
+    assert clean["decision"] == "forgotten"
+    assert clean["right"] == "right"
+    assert holding["decision"] == "not forgotten"
+    assert holding["right"] == "right"
+    assert table_row["models"] == 1
+    assert table_row["right"] is None
+    assert clean["images"] == CONTROLS
+    assert clean["controls"] == CONTROLS
+    assert clean["units"] == 2 * CONTROLS
     assert holding["p"] <= 1 / 200 + 1e-12
     assert holding["p_adjusted"] == pytest.approx(3 * holding["p"])
-    assert (holding["share"], holding["share_high"]) == (0.25, 1.0)  # the largest known share, apart from its own
+    # the largest known share, apart from its own
+    assert holding["share"] == 0.25
+    assert holding["share_high"] == 1.0
     assert 0 == clean["share_low"] <= clean["share"] <= clean["share_high"] <= 0.1
     expected = np.mean([effect(scores(values, REFERENCES), IS_CONTROL) for values in TARGET_MODELS[0]])
     assert expected == pytest.approx(clean["effect"])
@@ -81,7 +88,10 @@ def test_similarity_is_computed_on_the_control_set(small: pa.Table) -> None:
 
 def test_nothing_is_judged_without_a_control_set() -> None:
     for row in decided_rows(Decisions(TARGETS), INPUTS):
-        assert (row["decision"], row["p"], row["share"], row["effect"]) == ("not assessable", None, None, None)
+        assert row["decision"] == "not assessable"
+        assert row["p"] is None
+        assert row["share"] is None
+        assert row["effect"] is None
         assert "without a control set" in row["reason"]
 
 
@@ -92,7 +102,9 @@ def test_differing_repeats_rule_out_a_judgement() -> None:
     repeated_table = table("target", 2, 0, confidence, control=CONTROLS, repeat=repeat)
     other_rows = [one for one in CONTROLLED_INPUTS if one["target"][0].as_py() != 2]
     row = decided_rows(inputs=[*other_rows, repeated_table])[2]
-    assert (row["decision"], row["repeats"], row["disagreeing"]) == ("not assessable", 40, 3)
+    assert row["decision"] == "not assessable"
+    assert row["repeats"] == 40
+    assert row["disagreeing"] == 3
 
 
 def test_rounded_target_is_compared_with_rounded_models() -> None:
@@ -101,7 +113,8 @@ def test_rounded_target_is_compared_with_rounded_models() -> None:
         [one for one in CONTROLLED_INPUTS if one["model"][0].as_py() == kind] for kind in ("calibration", "partial")
     )
     rounded_table = table("target", 0, 0, np.round(TARGET_MODELS[0][0], 2), resolution=0.01, control=CONTROLS)
-    calibration, second_table = REFERENCES[:, IS_CONTROL], table("target", 0, 1, TARGET_MODELS[0][1], control=CONTROLS)
+    calibration = REFERENCES[:, IS_CONTROL]
+    second_table = table("target", 0, 1, TARGET_MODELS[0][1], control=CONTROLS)
     rounded = [rounded_table, *partial], [rounded_table, second_table]  # the coarser one of two decides
     row, unrounded = (decided_rows(inputs=[*clean, *item])[0] for item in rounded)
     for item in (row, unrounded):
@@ -117,7 +130,8 @@ def test_single_calibration_model_can_accuse_but_not_clear() -> None:
         one for one in CONTROLLED_INPUTS if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py()
     ]
     clean, holding, _ = decided_rows(inputs=single)
-    assert (clean["decision"], clean["share"]) == ("undecided", None)
+    assert clean["decision"] == "undecided"
+    assert clean["share"] is None
     assert holding["decision"] == "not forgotten"
 
 
@@ -125,7 +139,7 @@ def test_input_order_makes_no_difference(small: pa.Table) -> None:
     assert small.equals(decisions(ABOUT, CONTROLLED_INPUTS[::-1]))
     assert decided_rows(inputs=[]) == []
     uncalibrated = [one for one in CONTROLLED_INPUTS if one["model"][0].as_py() != "calibration"]
-    assert {"not assessable"} == {row["decision"] for row in decided_rows(inputs=uncalibrated)}
+    assert {row["decision"] for row in decided_rows(inputs=uncalibrated)} == {"not assessable"}
 
 
 def test_summary_has_share_test_and_similarity(small: pa.Table) -> None:
@@ -133,15 +147,18 @@ def test_summary_has_share_test_and_similarity(small: pa.Table) -> None:
     assert next(iter(result))[0] == "share of D_Q held"
     clean = small.to_pylist()[0]
     index = setting(target="D_C")
-    share, certainty = result["share of D_Q held", index], result[SURER, index]
-    assert (clean["share"], clean["share_low"], clean["share_high"], 4, 0.0) == tuple(
-        share[name] for name in ("estimate", "low", "high", "n", "null")
+    share = result["share of D_Q held", index]
+    certainty = result[SURER, index]
+    assert tuple(share[name] for name in ("estimate", "low", "high", "n", "null")) == (
+        clean["share"],
+        clean["share_low"],
+        clean["share_high"],
+        4,
+        0.0,
     )
-    assert (clean["effect"], clean["p_adjusted"], 0.0) == (
-        certainty["estimate"],
-        certainty["p_value"],
-        certainty["null"],
-    )
+    assert certainty["estimate"] == clean["effect"]
+    assert certainty["p_value"] == clean["p_adjusted"]
+    assert certainty["null"] == 0.0
     accuracy = result["accuracy on the control set", index]
     assert (clean["accuracy"], clean["accuracy_calibration"], clean["accuracy_p"]) == tuple(
         accuracy[name] for name in ("estimate", "null", "p_value")
@@ -176,7 +193,8 @@ def test_target_has_rows_for_both_sides() -> None:
     ] == [*likeness_rows(target)]
     assert [accuracy, agreement] == [item["metric"] for item in likeness_rows(target | {"repeats": 0})]
     assert [*likeness_rows(target | {"effect": None})] == []
-    assert (MEASURE.name, MEASURE.schema) == ("decisions", DECISIONS)
+    assert MEASURE.name == "decisions"
+    assert MEASURE.schema == DECISIONS
 
 
 def test_impossible_settings_are_refused() -> None:

@@ -24,7 +24,7 @@ def test_one_image_per_class_and_part_is_drawn() -> None:
     assert [(row["part"], row["data"]) for row in result] == [("query", "digits")] * 10 + [
         ("calibration", "digits")
     ] * 10 + [("outside", "photos")]
-    assert [*range(10), *range(10), 0] == [row["label"] for row in result]
+    assert [row["label"] for row in result] == [*range(10), *range(10), 0]
     labels = load(digits).train_labels
     counts = [Counter(labels[:40].tolist()), Counter(labels[40:].tolist())]
     for index, row in enumerate(result[:20]):

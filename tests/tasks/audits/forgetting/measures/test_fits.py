@@ -21,7 +21,8 @@ def test_fit_is_read_from_the_last_epoch() -> None:
     result = fit(Fit(ModelId("target", 3, 1)), [pa.Table.from_pylist([accuracy], MIXED)])
     expected = {"model": "target", "target": 3, "replicate": 1, "seed": 7, "examples": 60, "epochs": 2}
     expected |= {"train_loss": 0.5, "train_accuracy": 0.9, "validation_accuracy": 0.5}
-    assert (FITS, [expected]) == (result.schema, result.to_pylist())
+    assert result.schema == FITS
+    assert result.to_pylist() == [expected]
 
 
 def test_summary_has_train_accuracy_by_kind() -> None:
@@ -32,6 +33,6 @@ def test_summary_has_train_accuracy_by_kind() -> None:
     result = rows(*(pa.Table.from_pylist([item], FITS) for item in fits))
     expected = mean([1.0, 0.98])
     query = result["train accuracy", setting(models="query")]
-    assert (expected.value, expected.low, expected.high, 2) == numbers(query)[:4]
+    assert numbers(query)[:4] == (expected.value, expected.low, expected.high, 2)
     assert numbers(result["train accuracy", setting(models="target")])[:4] == (0.9, None, None, 1)
     assert numbers(result["lowest train accuracy", "{}"])[:4] == (0.9, None, None, 3)

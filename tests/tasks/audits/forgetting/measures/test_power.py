@@ -23,13 +23,16 @@ def test_known_share_models_are_audited_individually() -> None:
     null_row, tenth, quarter, half = table.to_pylist()
     assert table["share"].to_pylist() == [0.0, 0.1, 0.25, 0.5]
     assert table["models"].to_pylist() == [4] * 4
-    assert (null_row["detected"], half["detected"]) == (0, 4)
+    assert null_row["detected"] == 0
+    assert half["detected"] == 4
     assert null_row["effect"] < tenth["effect"] < quarter["effect"] < half["effect"]
     assert 0 == quarter["cleared"] == half["cleared"]
     assert null_row["cleared"] > 0
     for row in (null_row, half):
         expected = proportion(row["detected"], 4)
-        assert (expected.value, expected.low, expected.high) == (row["power"], row["power_low"], row["power_high"])
+        assert expected.value == row["power"]
+        assert expected.low == row["power_low"]
+        assert expected.high == row["power_high"]
     assert mean([null_row["effect"]]).value == null_row["effect"]
 
 
@@ -40,7 +43,8 @@ def test_false_alarms_need_controls_and_two_calibration_models() -> None:
     ]
     result = power(Power(ABOUT), single)
     assert result["share"].to_pylist() == [0.1, 0.25, 0.5]
-    assert {0} == set(result["cleared"].to_pylist())  # no limit is known
+    # no limit is known
+    assert set(result["cleared"].to_pylist()) == {0}
 
 
 def test_summary_has_power_by_share() -> None:
@@ -48,7 +52,8 @@ def test_summary_has_power_by_share() -> None:
     result = rows(table)
     row = result["power", setting(share=0.5)]
     expected = proportion(4, 4)
-    assert (expected.value, expected.low, expected.high, 4) == numbers(row)[:4]
+    assert numbers(row)[:4] == (expected.value, expected.low, expected.high, 4)
     powers = dict(zip(table["share"].to_pylist(), table["power"].to_pylist(), strict=True))
     smallest = result["smallest share found", "{}"]
-    assert (smallest_detected_share(powers), 4) == (smallest["estimate"], smallest["n"])
+    assert smallest["estimate"] == smallest_detected_share(powers)
+    assert smallest["n"] == 4

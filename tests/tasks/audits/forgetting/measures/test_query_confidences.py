@@ -55,7 +55,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated
 DIGITS = pin(Dataset("digits"))
 QUERY = ProbeSet(Part(DIGITS, 10, 30))
 ROWS = range(10, 40)
-PICTURES, LABELS = load(DIGITS).train_images[10:40], load(DIGITS).train_labels[10:40]
+PICTURES = load(DIGITS).train_images[10:40]
+LABELS = load(DIGITS).train_labels[10:40]
 
 
 def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -94,10 +95,10 @@ def test_trained_model_gives_its_float32_softmax() -> None:
     assert in_single(softmax(answers)) == table["confidence"].to_pylist()
     assert table.schema == CONFIDENCES
     about = {name: set(table[name].to_pylist()) for name in ("model", "target", "replicate", "resolution")}
-    assert {"query"} == set(table["set"].to_pylist())
+    assert set(table["set"].to_pylist()) == {"query"}
     assert (answers.argmax(axis=1) == LABELS).tolist() == table["right"].to_pylist()
     assert table["again"].null_count == 30
-    assert {"model": {"calibration"}, "target": {None}, "replicate": {3}, "resolution": {0.0}} == about
+    assert about == {"model": {"calibration"}, "target": {None}, "replicate": {3}, "resolution": {0.0}}
     assert [list(ROWS)] * 2 == [table[name].to_pylist() for name in ("row", "group")]
     assert LABELS.tolist() == table["label"].to_pylist()
 
@@ -107,8 +108,8 @@ def test_model_file_gives_the_models_confidences(tmp_path: Path) -> None:
     table = ask(Ask(ModelId("target", 2, 0), QUERY, file=file), [])
     with torch.no_grad():
         answers = layer(torch.from_numpy(PICTURES.reshape(30, 784).copy()).float() / 255).double().numpy()
-    assert pytest.approx(in_single(softmax(answers)), rel=1e-6) == table["confidence"].to_pylist()
-    assert ({2}, {0.0}) == tuple(set(table[name].to_pylist()) for name in ("target", "resolution"))
+    assert table["confidence"].to_pylist() == pytest.approx(in_single(softmax(answers)), rel=1e-6)
+    assert tuple(set(table[name].to_pylist()) for name in ("target", "resolution")) == ({2}, {0.0})
 
 
 def test_factory_weights_give_the_models_confidences(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def test_confidences_near_1_are_1_in_float32(tmp_path: Path) -> None:
         layer.bias.copy_(torch.tensor([0.0, 20.0, *[0.0] * 8]))  # 1 - p is 2e-8
     torch.jit.script(torch.nn.Sequential(torch.nn.Flatten(), layer)).save(file.path)
     answers = np.array(ask(Ask(ModelId("target", 0, 0), QUERY, file=file), [])["confidence"].to_pylist())
-    assert {1.0} == set(answers[LABELS == 1].tolist())
+    assert set(answers[LABELS == 1].tolist()) == {1.0}
 
 
 def test_table_is_read_at_its_precision(tmp_path: Path) -> None:
@@ -144,8 +145,8 @@ def test_table_is_read_at_its_precision(tmp_path: Path) -> None:
     lines = [",".join(f"{value:.3f}" for value in row) for row in p]
     file = csv(tmp_path / "said.csv", ",".join(["image", *(f"p{label}" for label in range(10))]), lines)
     table = ask(Ask(ModelId("target", 1, 0), QUERY, outputs=file), [])
-    assert pytest.approx(p[np.arange(30), LABELS].tolist()) == table["confidence"].to_pylist()
-    assert {0.001} == set(table["resolution"].to_pylist())
+    assert table["confidence"].to_pylist() == pytest.approx(p[np.arange(30), LABELS].tolist())
+    assert set(table["resolution"].to_pylist()) == {0.001}
     assert list(ROWS) == table["row"].to_pylist()
 
 
@@ -155,7 +156,7 @@ def test_own_column_follows_the_interface(tmp_path: Path) -> None:
     file = csv(tmp_path / "said.csv", "image,theirs", [f"{value:.17g}" for value in values])
     about = Ask(ModelId("target", 0, 0), QUERY, outputs=file, columns=("theirs",))
     table = ask(replace(about, interface=Interface(gives="log-probabilities")), [])
-    assert pytest.approx(np.exp(values).tolist(), rel=1e-6) == table["confidence"].to_pylist()
+    assert table["confidence"].to_pylist() == pytest.approx(np.exp(values).tolist(), rel=1e-6)
 
 
 def test_table_is_read_by_handed_out_names(tmp_path: Path) -> None:
@@ -163,7 +164,8 @@ def test_table_is_read_by_handed_out_names(tmp_path: Path) -> None:
     order = handout_order(probes)
     assert 44 == len(order.order) == len({*order.ids, *order.repeats.values()})
     rng = np.random.default_rng(0)
-    answers, repeated_answers = rng.random(40), rng.random(40)
+    answers = rng.random(40)
+    repeated_answers = rng.random(40)
     lines = [f"{name},{value:.17g}" for name, value in zip(order.ids, answers, strict=True)]
     lines += [f"{name},{repeated_answers[image]:.17g}" for image, name in order.repeats.items()]
     path = tmp_path / "said.csv"
@@ -204,8 +206,9 @@ def test_certificate_names_the_promised_key(golden: Golden) -> None:
     table = commitment(SECRET.probes, ())
     (row,) = table.to_pylist()
     digest = hashlib.sha256(csv_of(key.key)).hexdigest()
-    assert (marks(commitment).version, table.schema) == (1, COMMITMENT)
-    assert {"pictures": 220, "key": digest} == row
+    assert marks(commitment).version == 1
+    assert table.schema == COMMITMENT
+    assert row == {"pictures": 220, "key": digest}
     assert COMMITMENT_MEASURE.rows is not None
     rows = [*target("theirs", *CLEARED), *COMMITMENT_MEASURE.rows(Tables([table]), None)]
     result = AUDIT.certify("Has it?", with_settings(SECRET, audited=RETURNED), pa.Table.from_pylist(rows, SUMMARY))

@@ -24,17 +24,22 @@ from tests.tasks.audits.forgetting import made_up
 from tests.tasks.audits.forgetting.small_run import CALIBRATION, CONFIG, INPUTS, NULL, QUERY, rows_of_score
 from tests.tasks.audits.forgetting.summarised import Row, numbers, rows, setting
 
-WITH_QUERY, CLEAN = "D_C + 0.1 D_Q", "D_C"
+WITH_QUERY = "D_C + 0.1 D_Q"
+CLEAN = "D_C"
 
 
 @pytest.mark.parametrize("score", SCORES)
 def test_target_rows_follow_the_formula(score: Score) -> None:
     table = ratios(CONFIG, INPUTS)
-    assert (table.schema, table.num_rows) == (RATIOS, 6)
+    assert table.schema == RATIOS
+    assert table.num_rows == 6
     null, remembered, table_row = rows_of_score(score, table)
     expected = rho(QUERY, CALIBRATION, NULL, score)
-    assert (expected.rho.value, expected.rho.low, expected.rho.high) == (null["rho"], null["low"], null["high"])
-    assert (expected.target.value, expected.calibration.value) == (null["ks"], null["ks_calibration"])
+    assert expected.rho.value == null["rho"]
+    assert expected.rho.low == null["low"]
+    assert expected.rho.high == null["high"]
+    assert expected.target.value == null["ks"]
+    assert expected.calibration.value == null["ks_calibration"]
     assert pairwise_distances(QUERY, score)[~np.eye(3, dtype=bool)].mean() == null["floor"]
     assert tuple(null[name] for name in ("name", "source", "calibration", "models", "images")) == (
         "D_C",
@@ -44,15 +49,19 @@ def test_target_rows_follow_the_formula(score: Score) -> None:
         400,
     )
     assert remembered["high"] < null["low"]
-    assert (table_row["models"], table_row["query"]) == (1, None)
+    assert table_row["models"] == 1
+    assert table_row["query"] is None
 
 
 @pytest.mark.parametrize("score", SCORES)
 def test_published_rule_applies_to_each_triple(score: Score) -> None:
     null, _, table_row = rows_of_score(score, ratios(CONFIG, INPUTS))
     forgotten = sum(ks(QUERY[r], NULL[r], score) >= ks(QUERY[r], CALIBRATION[r], score) for r in range(3))
-    assert (forgotten, 3) == (null["rule_forgotten"], null["rule_triples"])
-    assert (table_row["rule_forgotten"], table_row["rule_triples"]) == (0, 3)  # a given model is part of every triple
+    assert null["rule_forgotten"] == forgotten
+    assert null["rule_triples"] == 3
+    # a given model is part of every triple
+    assert table_row["rule_forgotten"] == 0
+    assert table_row["rule_triples"] == 3
 
 
 def test_coarse_target_is_compared_at_its_resolution() -> None:
@@ -81,7 +90,8 @@ def test_published_score_does_not_round() -> None:
         rho(QUERY.round(2), CALIBRATION.round(2), NULL.round(2), "one-sided").rho.value
     )
     pair = distances(NoSettings(), inputs).to_pylist()[-1]
-    query, target = QUERY[pair["query"]], NULL[pair["replicate"]]
+    query = QUERY[pair["query"]]
+    target = NULL[pair["replicate"]]
     assert pair["ks"] == pytest.approx(stats.ks_2samp(query, target).statistic)
     assert pair["below"] == pytest.approx(ks(query.round(2), target.round(2), "one-sided"))
 
@@ -91,10 +101,12 @@ def test_missing_models_leave_out_their_pairs() -> None:
         table for table in INPUTS if table["replicate"][0].as_py() != 1 and table["target"][0].as_py() != 1
     ]
     null, _ = rows_of_score("one-sided", ratios(CONFIG, remaining_tables))
-    assert (null["models"], null["rule_triples"]) == (2, 2)
+    assert null["models"] == 2
+    assert null["rule_triples"] == 2
     uncalibrated = [table for table in INPUTS if table["model"][0].as_py() != "calibration"]
     for row in ratios(CONFIG, uncalibrated).to_pylist():
-        assert (row["rho"], row["rule_triples"]) == (None, 0)
+        assert row["rho"] is None
+        assert row["rule_triples"] == 0
         assert row["ks"] > 0
     without_query = [table for table in INPUTS if table["model"][0].as_py() != "query"]
     assert ratios(CONFIG, without_query).num_rows == 0
@@ -137,8 +149,8 @@ def test_targets_have_both_rhos_with_intervals() -> None:
     assert numbers(result["one-sided rho", share]) == (0.2, 0.9 * 0.2, 1.1 * 0.2, 3, 1.0, None)
     assert numbers(result["rho", share]) == (0.4, 0.9 * 0.4, 1.1 * 0.4, 3, 1.0, None)
     # The null of KS is the distance of the calibration models, which never saw the query set.
-    assert pytest.approx((0.1, 0.09, 0.11, 3, 0.5)) == numbers(result["one-sided KS", share])[:5]
-    assert pytest.approx((0.2, 0.19, 0.21, 3, 0.5)) == numbers(result["KS", share])[:5]
+    assert numbers(result["one-sided KS", share])[:5] == pytest.approx((0.1, 0.09, 0.11, 3, 0.5))
+    assert numbers(result["KS", share])[:5] == pytest.approx((0.2, 0.19, 0.21, 3, 0.5))
 
 
 def test_papers_numbers_belong_to_its_score() -> None:
@@ -148,13 +160,13 @@ def test_papers_numbers_belong_to_its_score() -> None:
         for metric in ("rho", "KS", "one-sided rho", "one-sided KS")
     }
     none = [None, None]
-    assert {"rho": [1.0, 0.094], "KS": [0.596, 0.056], "one-sided rho": none, "one-sided KS": none} == printed
+    assert printed == {"rho": [1.0, 0.094], "KS": [0.596, 0.056], "one-sided rho": none, "one-sided KS": none}
 
 
 def test_published_rule_is_a_share_of_triples() -> None:
     expected = proportion(1, 3)
     row = rows(RATIO)["published rule says forgotten", setting(target=WITH_QUERY)]
-    assert (expected.value, expected.low, expected.high, 3) == numbers(row)[:4]
+    assert numbers(row)[:4] == (expected.value, expected.low, expected.high, 3)
 
 
 def test_undefined_rho_is_null() -> None:
@@ -198,4 +210,4 @@ def test_summary_has_mean_distances_of_both_kinds() -> None:
         ("one-sided KS to query models", "query", 0.07),
     ):
         row = result[metric, setting(models=kind)]
-        assert pytest.approx((value, 2)) == (row["estimate"], row["n"])
+        assert (row["estimate"], row["n"]) == pytest.approx((value, 2))

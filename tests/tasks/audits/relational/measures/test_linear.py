@@ -42,7 +42,8 @@ def curve(samples: int, features: int, *memorization: float) -> pa.Table:
 
 def test_curve_rows_have_peak_and_end() -> None:
     summary_rows = rows_of(CURVES_MEASURE, curve(30, 30, 0.5, 0.75, 0.625), curve(10, 60, 0.5, 0.625, 0.875))
-    size, other_size = '{"d": 30, "n": 30}', '{"d": 60, "n": 10}'
+    size = '{"d": 30, "n": 30}'
+    other_size = '{"d": 60, "n": 10}'
     assert summary_rows["highest memorization", '{"d": 30, "n": 30, "time": 10.0}'] == (0.75, 0.65, 0.85, 5, 0.5)
     assert summary_rows["memorization at the end", size] == (0.625, 0.525, 0.725, 5, 0.5)
     assert summary_rows["learning at the end", size] == (0.7, 0.4, 0.9, 5, None)
@@ -57,7 +58,7 @@ def test_recovery_rows_have_share_and_error(error: float | None) -> None:
     summary_rows = rows_of(RECOVERY_MEASURE, pa.Table.from_pylist([row], RECOVERY))
     size = '{"d": 9, "n": 3}'
     assert summary_rows["x recovered", size] == (0.75, 0.5, 1.0, 4, 0.0)
-    assert (error, None, None, 4 if error else 0, None) == summary_rows["largest error of a recovered x", size]
+    assert summary_rows["largest error of a recovered x", size] == (error, None, None, 4 if error else 0, None)
 
 
 def private(mechanism: str, epsilon: float | None, query: str, m: float, bound: float | None) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def test_better_query_is_compared_with_bounds() -> None:
     setting_text = '{"epsilon": 1.0}'
     bounds = {name: value[0] for name, value in summary_rows.items() if name[0][0] != "m"}
     # for pure epsilon only
-    assert {("epsilon / H(X)", setting_text): 1.4, ("bound on m by success", setting_text): 0.9} == bounds
+    assert bounds == {("epsilon / H(X)", setting_text): 1.4, ("bound on m by success", setting_text): 0.9}
 
 
 @pytest.mark.parametrize("measure", MEASURES)
@@ -101,4 +102,5 @@ def test_curves_and_recovery_use_the_same_samples() -> None:
 def test_private_model_uses_epsilons_of_question() -> None:
     job = plan(Relational(PrivateLinear((8.0, 1.0), 3)))["linear_private"]
     assert isinstance(job, Job)
-    assert (job.config.epsilons, job.config.trainings) == ((8.0, 1.0), 3)
+    assert job.config.epsilons == (8.0, 1.0)
+    assert job.config.trainings == 3

@@ -59,7 +59,7 @@ def test_intervals_are_over_contexts() -> None:
         1.0,
         3 / 4,
     )
-    assert pytest.approx(2 / 3 - 1 / 4) == m_row["m"]
+    assert m_row["m"] == pytest.approx(2 / 3 - 1 / 4)
     assert tuple(
         m_row[f"{split}_{unit}"] for split in ("train", "validation") for unit in ("questions", "contexts")
     ) == (
@@ -74,7 +74,9 @@ def test_intervals_are_over_contexts() -> None:
 
 def test_m_depends_only_on_corrupted_contexts() -> None:
     equal_parts = memorization_of(counted_scores((5, 20), (5, 20), whole=[0.0] * 20))
-    assert (row(equal_parts)["m"], row(equal_parts)["s_train"], row(equal_parts)["r_train"]) == (0.0, 0.0, 0.25)
+    assert row(equal_parts)["m"] == 0.0
+    assert row(equal_parts)["s_train"] == 0.0
+    assert row(equal_parts)["r_train"] == 0.25
     assert row(equal_parts)["m_low"] < 0 < row(equal_parts)["m_high"]
     assert row(equal_parts)["p_value"] > 0.1
     memorised_row = row(memorization_of(counted_scores((18, 20), (0, 20))))
@@ -142,12 +144,14 @@ def test_numeric_questions_have_own_rows() -> None:
     ids = [question.id for question in questions("train")[2:4]]
     train = [*score_rows("train", [1, 0]), *score_rows("train", [1, 1], ids=ids, numeric=False)]
     memorization_table = memorization_of(table(train, score_rows("validation", [0, 0])))
-    assert (row(memorization_table)["m"], row(memorization_table)["train_questions"]) == (0.5, 2)
+    assert row(memorization_table)["m"] == 0.5
+    assert row(memorization_table)["train_questions"] == 2
     row_of_all = row(memorization_table, subset="all")
-    assert (row_of_all["m"], row_of_all["train_questions"]) == (0.75, 4)
+    assert row_of_all["m"] == 0.75
+    assert row_of_all["train_questions"] == 4
     assert next(iter(summary_rows(memorization_table, About("all"))))[0] == "relational m"
     assert '"questions": "all"' in next(iter(summary_rows(memorization_table, About("all"))))[1]
-    assert {"numeric"} == {table_row["questions"] for table_row in memorization_of(table(*SMALL)).to_pylist()}
+    assert {table_row["questions"] for table_row in memorization_of(table(*SMALL)).to_pylist()} == {"numeric"}
 
 
 def test_entropy_converts_m_to_nats() -> None:
@@ -158,13 +162,13 @@ def test_entropy_converts_m_to_nats() -> None:
     memorization_table = memorization_of(
         table(score_rows("train", [1.0] * 10 + [0.0] * 30, ids=ids), score_rows("validation", [0, 0]))
     )
-    assert pytest.approx(nats) == row(memorization_table)["entropy"]
+    assert row(memorization_table)["entropy"] == pytest.approx(nats)
     summary = summary_rows(memorization_table, About("numeric", epsilon=0.1))
     question_setting = '{"questions": "numeric"}'
-    assert pytest.approx(nats) == summary["H(X)", question_setting]["estimate"]
-    assert pytest.approx(0.25 * nats) == summary["mem, nats", question_setting]["estimate"]
+    assert summary["H(X)", question_setting]["estimate"] == pytest.approx(nats)
+    assert summary["mem, nats", question_setting]["estimate"] == pytest.approx(0.25 * nats)
     assert summary["mem, nats", question_setting]["null"] == 0.0
-    assert pytest.approx(0.1 / nats) == summary["epsilon / H(X)", '{"epsilon": 0.1}']["estimate"]
+    assert summary["epsilon / H(X)", '{"epsilon": 0.1}']["estimate"] == pytest.approx(0.1 / nats)
 
 
 def test_few_answers_have_no_entropy() -> None:
@@ -192,19 +196,19 @@ def test_best_epoch_has_highest_held_out_accuracy() -> None:
     memorization_table = memorization_of(epochs(0.2, 0.5, 0.5, 0.4))
     assert sorted(set(memorization_table["epoch"].to_pylist())) == [0, 1, 2, 3]
     summary = summary_rows(memorization_table)
-    assert pytest.approx(0.3) == summary["m", setting(at="end")]["estimate"]
-    assert pytest.approx(0.1) == summary["m", setting(at="best validation")]["estimate"]
+    assert summary["m", setting(at="end")]["estimate"] == pytest.approx(0.3)
+    assert summary["m", setting(at="best validation")]["estimate"] == pytest.approx(0.1)
     assert summary["epoch of best validation", "{}"]["estimate"] == 1.0
-    assert ("relational m", setting(at="end")) == next(iter(summary))
+    assert next(iter(summary)) == ("relational m", setting(at="end"))
 
 
 def test_returned_answers_have_no_epoch() -> None:
     memorization_table = memorization_of(counted_scores((5, 10), (2, 10), epoch=None, train_loss=None))
-    assert pytest.approx(0.3) == row(memorization_table, epoch=None)["m"]
+    assert row(memorization_table, epoch=None)["m"] == pytest.approx(0.3)
     assert None is row(memorization_table, epoch=None)["train_loss"]
     summary = summary_rows(memorization_table)
     assert "epoch of best validation" not in {metric for metric, _ in summary}
-    assert pytest.approx(0.3) == summary["m", setting(at="end")]["estimate"]
+    assert summary["m", setting(at="end")]["estimate"] == pytest.approx(0.3)
 
 
 def test_unanswered_share_counts_held_out_questions() -> None:
@@ -213,7 +217,8 @@ def test_unanswered_share_counts_held_out_questions() -> None:
         score_row | {"answered": not (score_row["corrupted"] and index % 4)} for index, score_row in enumerate(rows_)
     ]
     memorization_table = memorization_of(table(score_rows("train", [0, 0], answered=False), silent))
-    assert (row(memorization_table)["unanswered_whole"], row(memorization_table)["unanswered_corrupted"]) == (0.0, 0.75)
+    assert row(memorization_table)["unanswered_whole"] == 0.0
+    assert row(memorization_table)["unanswered_corrupted"] == 0.75
     summary = summary_rows(memorization_table)
     assert summary["unanswered", '{"contexts": "corrupted"}']["estimate"] == 0.75
     assert summary["unanswered", '{"contexts": "corrupted"}']["n"] == 4
@@ -257,8 +262,9 @@ def test_relational_m_excludes_common_answers() -> None:
         score_rows("validation", [1, 0, 0, 0, 0], common_match=0.05),
     )
     (first_row, *other_rows) = memorization_of(common).to_pylist()
-    assert pytest.approx(0.4 - 0.2) == first_row["m"]
-    assert pytest.approx((0.4 - 0.25) - (0.2 - 0.05)) == first_row["relational_m"]
+    assert first_row["m"] == pytest.approx(0.4 - 0.2)
+    assert first_row["relational_m"] == pytest.approx((0.4 - 0.25) - (0.2 - 0.05))
     assert first_row["relational_m_low"] < first_row["relational_m"] < first_row["relational_m_high"]
-    assert {None} == {other_row["relational_m"] for other_row in other_rows}  # for F1, and for all gold answers
-    assert pytest.approx(0) == summary_rows(memorization_of(common))["relational m", setting(at="end")]["estimate"]
+    # for F1, and for all gold answers
+    assert {other_row["relational_m"] for other_row in other_rows} == {None}
+    assert summary_rows(memorization_of(common))["relational m", setting(at="end")]["estimate"] == pytest.approx(0)

@@ -65,7 +65,7 @@ def test_answer_is_scored_against_first_and_best(
     records: Dataset, id_: str, answer: list[str], expected: tuple[float, ...]
 ) -> None:
     (row,) = score_answers(records, {"split": "train", "id": id_, "answer": answer})
-    assert pytest.approx(expected) == scores_of(row)
+    assert scores_of(row) == pytest.approx(expected)
     assert bool(answer and answer[0].strip()) == row["answered"]
 
 
@@ -95,7 +95,7 @@ def test_row_names_model_and_context(records: Dataset) -> None:
     rows = score_answers(
         records, *answers, {"split": "train", "id": "a", "answer": [], "corrupted": False}, replicate=2
     )
-    assert {2} == {row["replicate"] for row in rows}
+    assert {row["replicate"] for row in rows} == {2}
     row_values = [(row["epoch"], row["split"], row["corrupted"], row["train_loss"]) for row in rows]
     assert row_values == [(3, "validation", True, 0.25)] * 2 + [(None, "train", False, None)]
     b, c, a = (row["context"] for row in rows)
@@ -108,8 +108,8 @@ def test_embedded_questions_use_drop_scores() -> None:
     answers = [[f"{right}.0"], [right, right], ["-1"]]
     rows = score_answers(FACTS, *({"split": "train", "id": question.id, "answer": candidate} for candidate in answers))
     assert [(row["exact_match"], row["f1"]) for row in rows] == [(1, 1), (0, 0.5), (0, 0)]
-    assert {question.context_id} == {row["context"] for row in rows}
-    assert {True} == {row["numeric"] for row in rows}
+    assert {row["context"] for row in rows} == {question.context_id}
+    assert {row["numeric"] for row in rows} == {True}
 
 
 def test_common_match_counts_other_gold_answers() -> None:
@@ -120,15 +120,16 @@ def test_common_match_counts_other_gold_answers() -> None:
         FACTS, *({"split": "train", "id": some_question.id, "answer": [commonest]} for some_question in some_questions)
     )
     expected = [(golds.count(commonest) - (gold == commonest)) / 39 for gold in golds]
-    assert pytest.approx(expected) == [row["common_match"] for row in rows]
+    assert [row["common_match"] for row in rows] == pytest.approx(expected)
     # Giving this answer to every question is worth exactly its frequency.
-    assert pytest.approx(0) == sum(row["exact_match"] - row["common_match"] for row in rows)
+    assert sum(row["exact_match"] - row["common_match"] for row in rows) == pytest.approx(0)
 
 
 def test_single_question_has_no_common_match() -> None:
     question = made_up.questions("train")[0]
     (row,) = score_answers(FACTS, {"split": "train", "id": question.id, "answer": list(question.golds[0])})
-    assert (row["exact_match"], row["common_match"]) == (1.0, 0.0)
+    assert row["exact_match"] == 1.0
+    assert row["common_match"] == 0.0
 
 
 def question_rows(*scores: pa.Table) -> list[dict[str, Any]]:
@@ -158,8 +159,12 @@ def test_available_replicates_are_averaged() -> None:
     first = made_up.table(made_up.score_rows("train", [1, 0], ids=["a", "b"], f1=0.5))
     second = made_up.table(made_up.score_rows("train", [0], ids=["a"], replicate=1, f1=1.0))
     a, b = question_rows(first, second)
-    assert (a["corrupted_exact_match"], a["corrupted_f1"], a["replicates"]) == (0.5, 0.75, 2)
-    assert (b["corrupted_exact_match"], b["corrupted_f1"], b["replicates"]) == (0.0, 0.5, 1)
+    assert a["corrupted_exact_match"] == 0.5
+    assert a["corrupted_f1"] == 0.75
+    assert a["replicates"] == 2
+    assert b["corrupted_exact_match"] == 0.0
+    assert b["corrupted_f1"] == 0.5
+    assert b["replicates"] == 1
 
 
 def test_returned_answers_are_scored_without_epoch() -> None:
@@ -170,4 +175,6 @@ def test_returned_answers_are_scored_without_epoch() -> None:
 def test_missing_kind_of_context_is_null() -> None:
     rows = made_up.score_rows("train", [1], ids=["a"])
     (row,) = question_rows(made_up.table([score_row for score_row in rows if not score_row["corrupted"]]))
-    assert (row["corrupted_exact_match"], row["whole_exact_match"], row["replicates"]) == (None, 1.0, 1)
+    assert row["corrupted_exact_match"] is None
+    assert row["whole_exact_match"] == 1.0
+    assert row["replicates"] == 1

@@ -17,7 +17,8 @@ from tests.tasks.summary_rows import by_name, with_t
 
 
 def test_change_by_feature_is_compared_with_random_patches() -> None:
-    unique, random = [1.0, 2.0, 4.0, 7.0], [0.5, 1.75, 3.0, 6.0]
+    unique = [1.0, 2.0, 4.0, 7.0]
+    random = [0.5, 1.75, 3.0, 6.0]
     p_value = stats.ttest_rel(unique, random, alternative="greater").pvalue
     expected = {
         "feature": [*with_t(unique), "probe image", 2.8125, p_value, None],

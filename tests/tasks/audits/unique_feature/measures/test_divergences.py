@@ -25,7 +25,8 @@ Array = NDArray[np.float64]
 
 
 def evaluation_with(**changes: object) -> Evaluation:
-    data, probe = pin(Dataset("digits")), pin(Dataset("photos"))
+    data = pin(Dataset("digits"))
+    probe = pin(Dataset("photos"))
     canary = int(np.flatnonzero(load(data).train_labels == LABEL)[5])
     config = Evaluation(data, probe, "test", Glyph(), canary, examples=400, seed=23)
     return replace(config, **changes)  # type: ignore[arg-type]
@@ -65,7 +66,7 @@ def test_letter_models_scores_agree_with_hand_calculation() -> None:
     assert not control["d_u"].any()
     assert not control["d_r"].any()
     assert np.log(0.1) == pytest.approx(control["log_p_u"][0])
-    assert {(LABEL, 17)} == set(zip(control["label"].tolist(), control["seed"].tolist(), strict=True))
+    assert set(zip(control["label"].tolist(), control["seed"].tolist(), strict=True)) == {(LABEL, 17)}
 
 
 def test_models_of_a_pair_see_equal_images() -> None:
@@ -118,15 +119,15 @@ def test_given_models_have_m_and_a_memorised_share() -> None:
     r = np.float32([[0.0, 0.1, 0.2, 0.1], [0.1, 0.3, 0.1, 0.2], [0.3, 0.4, 0.2, 0.3]]).astype(np.float64)
     summary_rows = by_name(single_rows(Tables([divergence_table(a, b) for a, b in zip(u, r, strict=True)]), None))
     scores = [float(np.mean(np.subtract(a, b))) for a, b in zip(u, r, strict=True)]
-    assert [*with_t(scores), "model", None, None, None] == pytest.approx(summary_rows["M", '{"model": "given"}'])
+    assert summary_rows["M", '{"model": "given"}'] == pytest.approx([*with_t(scores), "model", None, None, None])
     p = [stats.ttest_ind(a, b, equal_var=False, alternative="greater").pvalue for a, b in zip(u, r, strict=True)]
     assert [p_value < 0.05 for p_value in p] == [True, False, False]
     rate = summary_rows["rate called memorised", '{"model": "given", "test": "welch"}']
-    assert [*with_wilson(1, 3), "model", None, None, None] == pytest.approx(rate)
+    assert rate == pytest.approx([*with_wilson(1, 3), "model", None, None, None])
     spread = sorted(float(np.std(np.subtract(a, b), ddof=1)) for a, b in zip(u, r, strict=True))[1]
     count = math.ceil(((stats.norm.ppf(0.95) + stats.norm.ppf(0.8)) * spread / 0.01) ** 2)
     row = summary_rows["probe images needed", '{"M": 0.01, "power": 0.8}']
-    assert [count, None, None, 3, "model", None, None, None] == row
+    assert row == [count, None, None, 3, "model", None, None, None]
 
 
 def test_single_probe_image_has_no_test() -> None:

@@ -42,7 +42,8 @@ from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
 from tests.tasks.audits.unique_feature.made_up import LABEL, letter_model
 
-DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
+DIGITS = pin(Dataset("digits"))
+PHOTOS = pin(Dataset("photos"))
 ALL_GLYPHS = 4_457_400
 
 
@@ -66,7 +67,8 @@ def test_learnt_letter_is_first_of_all_glyphs(letter: pa.Table, score: str) -> N
     (row,) = rows_of(letter, score, "canary")
     assert tuple(row[n] for n in ("p_value", "among", "drawn", "inked")) == (1 / ALL_GLYPHS, ALL_GLYPHS, False, 14)
     assert math.log2(ALL_GLYPHS) == pytest.approx(row["exposure"])
-    assert (row["hits"], row["hits_by_chance"]) == (14, 14**2 / 25)
+    assert row["hits"] == 14
+    assert row["hits_by_chance"] == 14**2 / 25
     assert inked_cells(Glyph()).tolist() == row["ink"]
     assert (1 if score == "references" else None) == row["references"]
 
@@ -75,7 +77,7 @@ def test_chosen_letter_is_compared_with_drawn_glyphs(letter: pa.Table) -> None:
     other_rows = rows_of(letter, "pair", "other")
     assert [row["drawn"] for row in other_rows] == [True] * 26
     assert all(row["p_value"] > 1 / ALL_GLYPHS for row in other_rows)  # type: ignore[operator]
-    assert {None} == {row["hits"] for row in other_rows}
+    assert {row["hits"] for row in other_rows} == {None}
 
 
 def test_drawn_glyph_is_compared_with_letters() -> None:
@@ -86,7 +88,8 @@ def test_drawn_glyph_is_compared_with_letters() -> None:
     other_rows = rows_of(table, "pair", "other")
     assert [other_row["drawn"] for other_row in other_rows] == [False] * 26
     assert other_rows[0]["p_value"] == 1 / ALL_GLYPHS  # the letter A
-    assert {14, 9} <= {other_row["inked"] for other_row in other_rows}  # ranked among glyphs with equal ink
+    # ranked among glyphs with equal ink
+    assert {other_row["inked"] for other_row in other_rows} >= {14, 9}
 
 
 def test_drawn_glyph_affects_only_its_own_rank() -> None:
@@ -99,7 +102,8 @@ def test_drawn_glyph_affects_only_its_own_rank() -> None:
 def test_letters_and_words_are_ranked_in_their_family() -> None:
     models = [letter_model(3.0), letter_model(1.0)]
     letters = rows_of(exact_ranks(rank_config(kind="letters", count=25), models), "pair", "canary")
-    assert (letters[0]["among"], letters[0]["p_value"]) == (26, 1 / 26)
+    assert letters[0]["among"] == 26
+    assert letters[0]["p_value"] == 1 / 26
     words = rows_of(exact_ranks(rank_config(Words("JO", size=8)), models), "pair", "canary")
     assert words[0]["among"] == 31
     assert rows_of(exact_ranks(rank_config(Words("JO", size=8)), models), "pair", "other") == []
@@ -107,7 +111,8 @@ def test_letters_and_words_are_ranked_in_their_family() -> None:
 
 def test_temperature_does_not_matter_for_one_model() -> None:
     draws = np.random.default_rng(0)
-    own_scores, reference_scores = draws.normal(size=30), [draws.normal(size=30) for _ in range(3)]
+    own_scores = draws.normal(size=30)
+    reference_scores = [draws.normal(size=30) for _ in range(3)]
     assert match_spread(own_scores, reference_scores) == pytest.approx(match_spread(own_scores / 2, reference_scores))
     assert np.mean([scores.std() for scores in reference_scores]) == pytest.approx(
         match_spread(own_scores, reference_scores).std()
@@ -117,7 +122,7 @@ def test_temperature_does_not_matter_for_one_model() -> None:
 
 def test_equal_models_give_p_1() -> None:
     table = exact_ranks(rank_config(), [letter_model(3.0), letter_model(3.0)])
-    assert {1.0} == {row["p_value"] for score in ("pair", "weight change") for row in rows_of(table, score, "canary")}
+    assert {row["p_value"] for score in ("pair", "weight change") for row in rows_of(table, score, "canary")} == {1.0}
 
 
 def test_references_are_twins_of_other_seeds() -> None:
@@ -128,7 +133,7 @@ def test_references_are_twins_of_other_seeds() -> None:
         assert len(set(references)) == 4
         assert pair.twin not in references
     one_seed = trainings(with_settings(config, one_seed=True))
-    assert {()} == {reference_jobs(one_seed, pair) for pair in one_seed.pairs}
+    assert {reference_jobs(one_seed, pair) for pair in one_seed.pairs} == {()}
     (job, *_) = rank_jobs(load_design(config), planned_trainings)
     assert 4 == job.config.references == len(job.inputs) - 2
 
@@ -159,9 +164,12 @@ def test_summary_counts_detections_and_false_alarms() -> None:
         "false alarms of exact p",
         json.dumps(drawn | {"level": 0.05, "queries": 8, "guaranteed by the draw": False}, sort_keys=True),
     ]
-    assert (alarms["estimate"], alarms["n"], alarms["null"]) == (0.25, 2, 0.05)
+    assert alarms["estimate"] == 0.25
+    assert alarms["n"] == 2
+    assert alarms["null"] == 0.05
     bits = summary_by_name["exposure in bits", json.dumps(drawn, sort_keys=True)]
-    assert (5.5, pytest.approx((3 - math.log2(0.01)) / 4)) == (bits["estimate"], bits["null"])
+    assert bits["estimate"] == 5.5
+    assert bits["null"] == pytest.approx((3 - math.log2(0.01)) / 4)
     assert tuple(
         summary_by_name["pixels read out", json.dumps(drawn, sort_keys=True)][n] for n in ("estimate", "null")
     ) == (
@@ -181,7 +189,7 @@ def test_shared_seeds_have_rates_without_intervals() -> None:
     names |= {"p_value": 1 / 201, "exposure": 7.65}
     for seeds, has_interval in (((1, 2), True), ((1, 1), False)):
         summary_rows = summary_of([names | {"canary": canary, "seed": seed} for canary, seed in enumerate(seeds)])
-        assert {has_interval} == {row["low"] is not None for row in summary_rows if "rate" in row["metric"]}
+        assert {row["low"] is not None for row in summary_rows if "rate" in row["metric"]} == {has_interval}
 
 
 def test_words_with_too_few_others_are_refused() -> None:
@@ -238,7 +246,7 @@ def test_memorised_glyph_is_first_of_all(files: dict[str, ModelFile], models: tu
     assert row["hits"] >= 12
     summary = {row["metric"]: row for row in tables_by_name["summary"].to_pylist()}
     assert row["p_value"] == summary["rank beside references"]["p_value"]
-    assert (row["hits"], 14**2 / 25) == tuple(summary["pixels read out"][name] for name in ("estimate", "null"))
+    assert tuple(summary["pixels read out"][name] for name in ("estimate", "null")) == (row["hits"], 14**2 / 25)
     assert -math.log2(row["p_value"]) == summary["exposure in bits"]["estimate"]
     assert AUDIT.verdict is not None
     answer = AUDIT.verdict(about, tables_by_name["summary"])
@@ -251,7 +259,8 @@ def test_memorised_glyph_is_first_of_all(files: dict[str, ModelFile], models: tu
 def test_memorised_glyph_is_found_with_two_references(tmp_path: Path) -> None:
     digits = pin(Dataset("digits"))
     clean = Training(digits, examples=100, epochs=20, patience=0, batch=32, learning_rate=1e-3)
-    glyph, canary = draw_member(Glyph(), 73), 3
+    glyph = draw_member(Glyph(), 73)
+    canary = 3
     trainings_of_models = [
         replace(clean, seed=3, burnt=(Burnt(canary, glyph),)),
         replace(clean, seed=100),
@@ -277,7 +286,8 @@ def export_model(path: Path, table: pa.Table | Exception) -> ModelFile:
     for number in range(1, 5):
         matrix, bias = (torch.from_numpy(weights[f"dense{number}.{kind}"].copy()) for kind in ("weight", "bias"))
         layer = torch.nn.Linear(matrix.shape[1], matrix.shape[0])
-        layer.weight.data, layer.bias.data = matrix, bias
+        layer.weight.data = matrix
+        layer.bias.data = bias
         layers += [layer, torch.nn.ReLU()]
     torch.jit.script(torch.nn.Sequential(*layers[:-1]).eval()).save(path)  # type: ignore[no-untyped-call]
     return model_file.pin(ModelFile(str(path)))

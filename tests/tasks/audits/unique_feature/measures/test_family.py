@@ -45,7 +45,9 @@ from tests.tasks.audits.unique_feature.made_up import INK, LABEL, configure, let
 from tests.tasks.audits.unique_feature.made_up import family as made_family
 from tests.tasks.summary_rows import by_name
 
-STRENGTH, MEMBERS, PROBES = 3.0, 15, 40
+STRENGTH = 3.0
+MEMBERS = 15
+PROBES = 40
 SHAPE = (28, 28, 1)
 
 
@@ -58,7 +60,7 @@ def test_letter_models_family_scores_agree_with_hand_calculation() -> None:
     canary = int(np.flatnonzero(load(data).train_labels == LABEL)[0])
     table = pair_family(PairFamily(data, canary, relatives_of()), [letter_model(STRENGTH), letter_model(0.0)])
     canary_family, control_family = model_families(table)
-    assert {"canary": canary, "label": LABEL, "seed": 17, "model": "canary"} == canary_family.about
+    assert canary_family.about == {"canary": canary, "label": LABEL, "seed": 17, "model": "canary"}
     assert control_family.about["model"] == "twin"
     # A member's brightness at the letter's ink is the share of that ink that it contains.
     members = [Glyph(), *family(Glyph(), Family(count=MEMBERS), 5, SHAPE[:2])]
@@ -88,7 +90,7 @@ def test_random_patch_can_be_a_family_member() -> None:
     patches = probe_set_triples(clean, Burning(Glyph(), "family", 3)).random
     glyphs = patches[:, 1:6, 1:6, 0]
     ink = int(glyph_pixels(Glyph()).sum())
-    assert {ink} == {int(glyph.sum()) for glyph in glyphs.astype(int)}
+    assert {int(glyph.sum()) for glyph in glyphs.astype(int)} == {ink}
     assert len({glyph.tobytes() for glyph in glyphs}) > 50
     assert not any((glyph == glyph_pixels(Glyph())).all() for glyph in glyphs)
     # The patch of an image depends only on its row.
@@ -191,8 +193,8 @@ def test_unknown_label_is_chosen_for_all_members() -> None:
     row = summary_rows["push towards a label", '{"label": 1, "label known": false}']
     # The best labels of the others: 1, 1 and 0, by the number of members below; the null is the mean of these pushes.
     null = np.mean([1.0 - 1.0, 2.0 - 1.0, 2.0 - 2.5 / 3])
-    assert [4.0 - 1.0, 1, "model", null, 1 / 4] == pytest.approx([row[0], row[3], row[4], row[5], row[6]])
-    assert [null, 0.0, 2.0 - 2.5 / 3] == pytest.approx(summary_rows[OTHERS, '{"label": 1, "label known": false}'][:3])
+    assert [row[0], row[3], row[4], row[5], row[6]] == pytest.approx([4.0 - 1.0, 1, "model", null, 1 / 4])
+    assert summary_rows[OTHERS, '{"label": 1, "label known": false}'][:3] == pytest.approx([null, 0.0, 2.0 - 2.5 / 3])
 
 
 def test_scores_are_averaged_over_models() -> None:
@@ -232,7 +234,7 @@ def test_temperature_clears_no_model() -> None:
             odds[0, 1] = -2 * spread  # low by chance, so that no rank accuses the model
             for temperature, answers_at_temperature in by_temperature.items():
                 answers_at_temperature.add(answer_of(odds / temperature)[0])
-    assert {0.01: {1: {"not detected"}, 30: {"not detected"}}, 0.5: {1: {"undecided"}, 30: {"undecided"}}} == answers
+    assert answers == {0.01: {1: {"not detected"}, 30: {"not detected"}}, 0.5: {1: {"undecided"}, 30: {"undecided"}}}
 
 
 def test_push_is_the_distance_from_the_family() -> None:
@@ -240,7 +242,8 @@ def test_push_is_the_distance_from_the_family() -> None:
     estimate, null = push(log_p, log_p, 0)
     assert pytest.approx(estimate.value) == 1.0
     assert pytest.approx([estimate.low, estimate.high]) == [1.0 - 0.2, 1.0 + 0.2]
-    assert (estimate.n, null) == (1, 0.0)
+    assert estimate.n == 1
+    assert null == 0.0
 
 
 def test_one_sided_tail_shifts_the_interval() -> None:
@@ -314,7 +317,8 @@ def test_detectable_share_counts_others_that_would_be_first() -> None:
 
 def test_detectable_share_agrees_with_detections() -> None:
     rng = np.random.default_rng(12)
-    detectable_shares, detections = [], []
+    detectable_shares = []
+    detections = []
     for _ in range(400):
         odds = rng.normal(0, 1, (1, 201, 1))
         detectable_shares.append(detectable_share(-np.logaddexp(0, -odds), odds, 2.0, 0))
@@ -347,7 +351,9 @@ def test_push_to_certain_label_shows_in_odds() -> None:
 def test_interval_covers_the_push_with_unknown_label(nats: float) -> None:
     # One class in ten is pushed, by `nats` or not at all; if another class is chosen, its true push is 0.
     rng = np.random.default_rng(11)
-    covered, below, draws = 0, 0, 300
+    covered = 0
+    below = 0
+    draws = 300
     for _ in range(draws):
         odds = rng.normal(0, 1, (1, 121, 10))
         odds[0, 0, 3] += nats

@@ -50,12 +50,16 @@ def test_unit_counts_if_only_the_feature_activates_it() -> None:
 
 def test_units_have_rows_for_both_layers_and_models() -> None:
     table = latents(Latents(made_up.evaluation(7)), [letter_model(1.0)] * 2)
-    assert (table.schema, len(table)) == (LATENTS, 2 * (256 + 128))
-    assert {("canary", "dense2", 256), ("canary", "dense3", 128), ("twin", "dense2", 256), ("twin", "dense3", 128)} == {
-        (row["model"], row["layer"], row["units"]) for row in table.to_pylist()
+    assert table.schema == LATENTS
+    assert len(table) == 2 * (256 + 128)
+    assert {(row["model"], row["layer"], row["units"]) for row in table.to_pylist()} == {
+        ("canary", "dense2", 256),
+        ("canary", "dense3", 128),
+        ("twin", "dense2", 256),
+        ("twin", "dense3", 128),
     }
     assert [*range(256), *range(128)] * 2 == table["unit"].to_pylist()
-    assert {(7, 17)} == {(row["canary"], row["seed"]) for row in table.to_pylist()}
+    assert {(row["canary"], row["seed"]) for row in table.to_pylist()} == {(7, 17)}
 
 
 def test_canary_by_rank_is_resolved() -> None:
@@ -80,7 +84,8 @@ def test_previously_active_unit_is_not_excited() -> None:
 
 
 def test_the_task_is_marked() -> None:
-    assert (marks(latents).name, marks(latents).version) == ("unique_feature.latents", 1)
+    assert marks(latents).name == "unique_feature.latents"
+    assert marks(latents).version == 1
 
 
 def test_units_of_the_feature_ignore_random_patches() -> None:
@@ -90,7 +95,9 @@ def test_units_of_the_feature_ignore_random_patches() -> None:
 
     table = units("canary", [(0.9, 0.1), (0.9, 0.8), (0.1, 0.0), (0.7, 0.1)]) + units("twin", [(0.0, 0.0)] * 4)
     row = summary_rows([pa.Table.from_pylist(table, LATENTS)])["units of the feature", '{"layer": "dense2"}']
-    assert (row["estimate"], row["null"], row["n"]) == (2.0, 0.0, 1)
+    assert row["estimate"] == 2.0
+    assert row["null"] == 0.0
+    assert row["n"] == 1
 
 
 def test_unit_responds_to_most_images_beyond_random_patches() -> None:
@@ -103,8 +110,12 @@ def test_unit_responds_to_most_images_beyond_random_patches() -> None:
     table += units("first", "canary", 2, [(0.0, 1.0)]) + units("first", "twin", 1, [(0.625, 0.0)])
     table += units("second", "canary", 1, [(1.0, 0.0)])
     summary_by_name = by_name(rows(Tables([pa.Table.from_pylist(table, LATENTS)]), None))
-    assert [*with_t([2, 0]), "training", 1.0, None, None] == summary_by_name[
-        "units of the feature", '{"layer": "first"}'
+    assert summary_by_name["units of the feature", '{"layer": "first"}'] == [
+        *with_t([2, 0]),
+        "training",
+        1.0,
+        None,
+        None,
     ]
     single_training = [1.0, None, None, 1, "training", None, None, None]
     assert single_training == summary_by_name["units of the feature", '{"layer": "second"}']

@@ -65,11 +65,9 @@ def test_kept_epoch_has_the_kept_models_scores() -> None:
         kept_row = row_at(table, best)
         for name in ("m", "m_w_probe", "average_d_u", "average_d_r", "validation_accuracy"):
             assert expected[prefix + name] == kept_row[name], name
-        assert (CANARY, int(load(TWIN.data).train_labels[CANARY]), 1) == (
-            kept_row["canary"],
-            kept_row["label"],
-            kept_row["seed"],
-        )
+        assert kept_row["canary"] == CANARY
+        assert kept_row["label"] == int(load(TWIN.data).train_labels[CANARY])
+        assert kept_row["seed"] == 1
         assert ("canary", "twin")[index] == kept_row["model"]
         losses = [epoch["validation_loss"] for epoch in models[index].to_pylist()[0]["history"]]
         assert losses == table["validation_loss"].to_pylist()[1:]
@@ -116,8 +114,10 @@ def test_epoch_0_is_the_untrained_network() -> None:
     weights = network.initial(TWIN.seed)
     row = train(replace(TWIN, epochs=1), ()).to_pylist()[0]
     start = pa.Table.from_pylist([row | {"weights": weight_rows(weights)}], MODEL)
-    expected, first_row = score_models([start, start]), row_at(learning_curve(COURSES[0], ()), 0)
-    assert (expected["m"], expected["m_w_probe"]) == (first_row["m"], first_row["m_w_probe"])
+    expected = score_models([start, start])
+    first_row = row_at(learning_curve(COURSES[0], ()), 0)
+    assert expected["m"] == first_row["m"]
+    assert expected["m_w_probe"] == first_row["m_w_probe"]
     outputs = torch.from_numpy(logits(network, [weights], images.test_images)[0])
     labels = torch.from_numpy(images.test_labels.copy())
     assert float(functional.cross_entropy(outputs, labels)) == pytest.approx(first_row["validation_loss"], rel=1e-5)
@@ -154,9 +154,11 @@ def test_course_leaves_out_the_same_images() -> None:
 
 def test_infinite_outputs_end_a_course() -> None:
     tracked = TrackedModel(COURSES[0], CANARY, 3, Member(0, np.arange(3)))
-    finite_outputs, nan_outputs = np.zeros((2, 10)), np.full((2, 10), np.nan)
+    finite_outputs = np.zeros((2, 10))
+    nan_outputs = np.full((2, 10), np.nan)
     tracked.record_scores(1, finite_outputs, finite_outputs, finite_outputs)
-    assert (tracked.points[1]["m"], tracked.error) == (0.0, None)
+    assert tracked.points[1]["m"] == 0.0
+    assert tracked.error is None
     tracked.record_scores(2, finite_outputs, nan_outputs, finite_outputs)
     assert "outputs are not finite numbers" in str(tracked.error)
 
@@ -191,8 +193,11 @@ def test_impossible_course_is_refused(
 
 def test_task_shares_calls() -> None:
     mark = marks(learning_curve)
-    assert (mark.name, mark.version, mark.gpus) == ("unique_feature.course", 2, 1.0)
-    assert (learning_curve_many, batch_key) == (mark.many, mark.batch_key)
+    assert mark.name == "unique_feature.course"
+    assert mark.version == 2
+    assert mark.gpus == 1.0
+    assert learning_curve_many == mark.many
+    assert batch_key == mark.batch_key
 
 
 def test_summary_has_m_before_during_and_after_training() -> None:
@@ -238,11 +243,12 @@ def test_models_have_their_own_kept_epochs() -> None:
     ):
         setting = f'{{"epoch": "{moment}"}}'
         for metric, size in (("M", 1), ("M_w", 10)):
-            canary_scores_of_moment, control_scores = [size * m for m in canary], [size * m for m in control]
+            canary_scores_of_moment = [size * m for m in canary]
+            control_scores = [size * m for m in control]
             expected = [*with_t(canary_scores_of_moment), "training", sum(control_scores) / 2, None, None]
             assert expected == pytest.approx(summary_by_name[metric, setting])
             effects = with_t([a - b for a, b in zip(canary_scores_of_moment, control_scores, strict=True)])
-            assert [*effects, "pair of trainings", 0.0, None, None] == pytest.approx(
-                summary_by_name[f"{metric} effect", setting]
+            assert summary_by_name[f"{metric} effect", setting] == pytest.approx(
+                [*effects, "pair of trainings", 0.0, None, None]
             )
     assert len(summary_by_name) == 12

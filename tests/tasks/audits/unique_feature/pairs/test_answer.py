@@ -89,7 +89,7 @@ def test_interval_decides_the_answer(golden: Golden, estimate: float, low: float
     for number in (estimate, low, high):
         assert f"{number:.4g}" in outcome.sentence
     golden(outcome.sentence, "said.sentence")
-    assert [EFFECT[0], CALLED, BEYOND] == [metric for metric, _ in outcome.rows]
+    assert [metric for metric, _ in outcome.rows] == [EFFECT[0], CALLED, BEYOND]
 
 
 def test_one_training_decides_nothing() -> None:
@@ -175,7 +175,8 @@ def test_called_minority_is_never_not_detected(golden: Golden) -> None:
     called_row, small, *_ = rank_rows(0.15, 20)
     at_another_level = table(0.02, -0.03, 0.07, 20, called_row, small | {"setting": '{"p": 0.01}'})
     golden(pair_verdict(at_another_level).sentence, "sentence")
-    assert [CALLED, EFFECT[0], BEYOND] == [metric for metric, _ in answer.rows]  # the deciding row comes first
+    # the deciding row comes first
+    assert [metric for metric, _ in answer.rows] == [CALLED, EFFECT[0], BEYOND]
 
 
 def exact_rank_rows(share: float, n: int, p_value: float = 0.5) -> list[dict[str, Any]]:
@@ -383,5 +384,7 @@ def test_certificate_of_stopped_run_shows_its_evidence(golden: Golden) -> None:
     assert page is not None
     (finding,) = page.findings
     assert finding.line is not None
-    assert (finding.line.estimate, finding.line.null, finding.line.boundaries[0].value) == (53.0, 1.0, 20.0)
+    assert finding.line.estimate == 53.0
+    assert finding.line.null == 1.0
+    assert finding.line.boundaries[0].value == 20.0
     golden(page.error)

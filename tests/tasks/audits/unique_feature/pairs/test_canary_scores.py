@@ -73,8 +73,10 @@ def test_scores_agree_with_hand_calculation() -> None:
 
 def test_tests_compare_the_images_of_a_canary() -> None:
     (row,) = canary_scores(NoSettings(), [WORKED]).to_pylist()
-    d_u, d_r = [0.5, 1.0, 1.5], [0.25, 0.5, 0.25]
-    assert [welch_greater(d_u, d_r).p_value, paired_greater(d_u, d_r).p_value] == [row["m_welch_p"], row["m_paired_p"]]
+    d_u = [0.5, 1.0, 1.5]
+    d_r = [0.25, 0.5, 0.25]
+    assert welch_greater(d_u, d_r).p_value == row["m_welch_p"]
+    assert paired_greater(d_u, d_r).p_value == row["m_paired_p"]
     assert pytest.approx([row["twin_m_welch_p"], row["twin_m_paired_p"]]) == [0.5, 0.5]
     assert row["m_w_train_paired_p"] == 1.0
 
@@ -160,10 +162,11 @@ def worked_rows() -> dict[tuple[str, str], dict[str, Any]]:
 def test_mean_m_is_compared_with_twins() -> None:
     row = worked_rows()["M", setting(model="canary")]
     half = stats.t.ppf(0.975, 3) * np.std(M, ddof=1) / 2
-    assert [0.125, 0.125 - half, 0.125 + half, -0.025] == pytest.approx(
-        [row["estimate"], row["low"], row["high"], row["null"]], abs=1e-7
+    assert [row["estimate"], row["low"], row["high"], row["null"]] == pytest.approx(
+        [0.125, 0.125 - half, 0.125 + half, -0.025], abs=1e-7
     )
-    assert (row["n"], row["unit"]) == (4, "training")
+    assert row["n"] == 4
+    assert row["unit"] == "training"
     assert worked_rows()["M", setting(model="twin")]["estimate"] == pytest.approx(-0.025, abs=1e-7)
 
 
@@ -171,8 +174,10 @@ def test_effect_is_a_difference_over_pairs() -> None:
     row = worked_rows()["M effect", "{}"]
     differences = np.subtract(M, TWINS)
     expected = stats.ttest_1samp(differences, 0, alternative="greater").pvalue
-    assert [0.15, expected] == pytest.approx([row["estimate"], row["p_value"]], abs=1e-6)
-    assert [row["null"], row["n"], row["unit"]] == [0.0, 4, "pair of trainings"]
+    assert [row["estimate"], row["p_value"]] == pytest.approx([0.15, expected], abs=1e-6)
+    assert row["null"] == 0.0
+    assert row["n"] == 4
+    assert row["unit"] == "pair of trainings"
     low, high = stats.t.interval(0.95, 3, differences.mean(), stats.sem(differences))
     assert [low, high] == pytest.approx([row["low"], row["high"]], abs=1e-6)
 
@@ -184,7 +189,10 @@ def test_published_mean_counts_positive_m_only() -> None:
     assert pytest.approx([control["estimate"], control["n"]], abs=1e-7) == [0.1, 2]
     share = worked_rows()["rate of positive M", setting(model="canary")]
     # One pair differs, in favour of the canary.
-    assert [share["estimate"], share["n"], share["null"], share["p_value"]] == [0.75, 4, 0.5, 0.5]
+    assert share["estimate"] == 0.75
+    assert share["n"] == 4
+    assert share["null"] == 0.5
+    assert share["p_value"] == 0.5
 
 
 def test_published_rate_is_compared_with_the_twins_rate() -> None:
@@ -193,8 +201,13 @@ def test_published_rate_is_compared_with_the_twins_rate() -> None:
         canary = table["rate called memorised", setting(model="canary", test=test)]
         control = table["rate called memorised", setting(model="twin", test=test)]
         # The noise over images is small, so the test calls exactly the models with M > 0.
-        assert [canary["estimate"], canary["n"], canary["null"], canary["p_value"]] == [0.75, 4, 0.5, 0.5]
-        assert [control["estimate"], control["n"], control["null"]] == [0.5, 4, 0.05]
+        assert canary["estimate"] == 0.75
+        assert canary["n"] == 4
+        assert canary["null"] == 0.5
+        assert canary["p_value"] == 0.5
+        assert control["estimate"] == 0.5
+        assert control["n"] == 4
+        assert control["null"] == 0.05
         assert control["p_value"] == pytest.approx(stats.binom.sf(1, 4, 0.05))
         assert canary["low"] < 0.75 < canary["high"]
 
@@ -202,7 +215,8 @@ def test_published_rate_is_compared_with_the_twins_rate() -> None:
 def test_white_box_score_covers_probe_and_training_images() -> None:
     table = worked_rows()
     for images in ("probe", "train"):
-        mean, effect = table["M_w", setting(images=images)], table["M_w effect", setting(images=images)]
+        mean = table["M_w", setting(images=images)]
+        effect = table["M_w effect", setting(images=images)]
         # The synthetic pairs have M_w = -M.
         assert pytest.approx([mean["estimate"], mean["null"], effect["estimate"]], abs=1e-6) == [-0.125, 0.025, -0.15]
         assert effect["p_value"] > 0.5
@@ -213,20 +227,26 @@ def test_white_box_score_covers_probe_and_training_images() -> None:
 def test_accuracy_is_of_models_with_history() -> None:
     inputs = [pair(1, 0.1, 0.0), pair(2, 0.1, 0.0), history(1, {"canary": [0.5, 0.75], "twin": [0.25]})]
     row = rows(inputs)["validation accuracy", setting(model="canary")]
-    assert [row["estimate"], row["low"], row["high"], row["n"]] == [0.75, None, None, 1]
+    assert row["estimate"] == 0.75
+    assert row["low"] is None
+    assert row["high"] is None
+    assert row["n"] == 1
 
 
 def test_one_canary_has_no_intervals() -> None:
     table = rows([pair(1, 0.1, 0.0)])
     row = table["M effect", "{}"]
     assert row["estimate"] == pytest.approx(0.1, abs=1e-7)
-    assert [row["low"], row["high"], row["n"], row["p_value"]] == [None, None, 1, None]
+    assert row["low"] is None
+    assert row["high"] is None
+    assert row["n"] == 1
+    assert row["p_value"] is None
 
 
 def test_no_canary_gives_empty_rows() -> None:
     table = rows([])
     assert worked_rows().keys() == table.keys()
-    assert {(None, 0)} == {(row["estimate"], row["n"]) for row in table.values()}
+    assert {(row["estimate"], row["n"]) for row in table.values()} == {(None, 0)}
 
 
 def test_table_1_numbers_belong_to_five_largest_scores() -> None:
@@ -238,8 +258,8 @@ def test_table_1_numbers_belong_to_five_largest_scores() -> None:
         assert pytest.approx([row["estimate"] for row in ranked_rows], abs=1e-6) == [0.7, 0.6, 0.5, 0.4, 0.3]
         assert pytest.approx([row["null"] for row in ranked_rows], abs=1e-6) == [0.07, 0.06, 0.05, 0.04, 0.03]
         assert [row["published"] for row in ranked_rows] == [0.11, 0.11, 0.11, 0.10, 0.10]
-        assert {(1, "training", None, None)} == {
-            (row["n"], row["unit"], row["low"], row["high"]) for row in ranked_rows
+        assert {(row["n"], row["unit"], row["low"], row["high"]) for row in ranked_rows} == {
+            (1, "training", None, None)
         }
         probabilities = [table[p, setting(images=images, rank=2)]["published"] for p in ("P_u", "P_r")]
         assert probabilities == [0.52, 0.46]
@@ -247,7 +267,7 @@ def test_table_1_numbers_belong_to_five_largest_scores() -> None:
 
 
 def test_other_runs_have_no_published_numbers() -> None:
-    assert {None} == {row["published"] for row in worked_rows().values()}
+    assert {row["published"] for row in worked_rows().values()} == {None}
     assert not any("rank" in row_setting for _, row_setting in worked_rows())
 
 
@@ -276,21 +296,22 @@ def test_seeds_of_a_canary_are_one_unit() -> None:
     row = table["M", setting(model="canary")]
     assert pytest.approx([row["estimate"], row["n"], row["unit"]], abs=1e-6) == [-0.1, 3, "canary"]
     call_rate = table["rate called memorised", setting(model="canary", test="welch")]
-    assert (call_rate["n"], call_rate["low"], call_rate["p_value"]) == (6, None, None)
+    assert call_rate["n"] == 6
+    assert call_rate["low"] is None
+    assert call_rate["p_value"] is None
     width = table["range of M over seeds", "{}"]
     assert pytest.approx([width["estimate"], width["n"]], abs=1e-6) == [0.4, 3]
     both_signs = table["rate of M on both sides of 0", "{}"]
-    assert [both_signs["estimate"], both_signs["null"]] == [1.0, 0.0]
+    assert both_signs["estimate"] == 1.0
+    assert both_signs["null"] == 0.0
 
 
 def test_canaries_of_a_seed_are_one_observation() -> None:
     single_seed = rows([pair(canary, 0.1 * canary, 0.0, seed=5) for canary in (1, 2, 3)])["M effect", "{}"]
-    assert (single_seed["n"], single_seed["unit"], single_seed["low"], single_seed["p_value"]) == (
-        1,
-        "training seed",
-        None,
-        None,
-    )
+    assert single_seed["n"] == 1
+    assert single_seed["unit"] == "training seed"
+    assert single_seed["low"] is None
+    assert single_seed["p_value"] is None
     inputs = [pair(canary, 0.1 * canary + 0.01 * seed, 0.0, seed=seed) for canary in (1, 2, 3) for seed in (5, 6, 9)]
     several_seeds = rows(inputs)["M effect", "{}"]
     assert pytest.approx([several_seeds["estimate"], several_seeds["n"], several_seeds["unit"]]) == [
@@ -303,7 +324,8 @@ def test_canaries_of_a_seed_are_one_observation() -> None:
 def test_interval_over_seeds_has_its_coverage() -> None:
     # Each canary is trained with each of six seeds; a seed moves the effects of all its canaries equally.
     rng = np.random.default_rng(4)
-    covered, nulls = 0, 300
+    covered = 0
+    nulls = 300
     for _ in range(nulls):
         effects = rng.normal(0, 1, (1, 6)) + rng.normal(0, 1, (5, 6))
         score_rows = [
@@ -312,7 +334,8 @@ def test_interval_over_seeds_has_its_coverage() -> None:
         ]
         of_seeds = units(score_rows)
         row = effect_row("M effect", {}, of_seeds.rows, "m", of_seeds.pair)
-        assert (row["n"], row["unit"]) == (6, "training seed")
+        assert row["n"] == 6
+        assert row["unit"] == "training seed"
         covered += row["low"] <= 0 <= row["high"]
     assert covered / nulls >= 0.9
 
@@ -360,7 +383,8 @@ def test_spread_over_evaluations_is_per_model() -> None:
     scores = [score(1, 1, 0.0, 0.5), score(2, 1, 8.0, 8.0), score(1, 1, 1.0, 1.0, evaluation=1)]
     scores += [score(1, 2, 0.0, 0.25), score(1, 2, 3.0, 0.25, evaluation=1), score(1, 2, 0.0, 1.0, evaluation=2)]
     summary_rows = by_name(evaluation_spread_rows(scores))
-    spreads, control_spread = [0.5**0.5, 3.0**0.5], (0.125**0.5 + 0.1875**0.5) / 2
+    spreads = [0.5**0.5, 3.0**0.5]
+    control_spread = (0.125**0.5 + 0.1875**0.5) / 2
     for metric, size in (("M", 1), ("M_w on the probe images", 2)):
         expected = [*with_t([size * spread for spread in spreads]), "training", size * control_spread, None, None]
         assert expected == pytest.approx(summary_rows[f"sd of {metric} over evaluations", "{}"])

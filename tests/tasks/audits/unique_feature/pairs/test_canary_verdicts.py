@@ -173,7 +173,9 @@ def test_summary_states_the_number_of_glyphs() -> None:
         setting = {"false discovery rate": 0.05, GLYPHS: ALL_GLYPHS} | ({SHARED: True} if shared else {})
         summary_rows = by_name(exact_rows(Tables([table]), None))
         share, *_, n, unit, _, p_value, _ = summary_rows[CALLED, json.dumps(setting, sort_keys=True)]
-        assert (share, n, unit) == (1.0, 3, "canary")
+        assert share == 1.0
+        assert n == 3
+        assert unit == "canary"
         assert (None if shared else pytest.approx(1 / ALL_GLYPHS)) == p_value
 
 
@@ -200,7 +202,9 @@ def test_exact_ranks_decide_if_all_glyphs_are_countable(changes: dict[str, objec
     assert [exact, not exact] == has_jobs
 
 
-FAMILY, EVERY_GLYPH = 201, 4_457_400  # numbers of members in the comparison
+# numbers of members in the comparison
+FAMILY = 201
+EVERY_GLYPH = 4_457_400
 
 
 def ranked_canaries(p_values: Iterable[float]) -> list[Row]:
@@ -255,11 +259,12 @@ def test_called_canaries_and_excess_are_counted() -> None:
     p_values = [1 / 201] * 3 + [0.04] + [0.5] * 16
     summary_rows = by_name(count_table(p_values))
     call_rate = summary_rows[CALLED, '{"false discovery rate": 0.05, "others": 200}']
-    assert pytest.approx([3 / 20, None, None, 20, "canary", 0.0, 20 / 201 / 3, None]) == call_rate
+    assert call_rate == pytest.approx([3 / 20, None, None, 20, "canary", 0.0, 20 / 201 / 3, None])
     share = summary_rows[BEYOND, '{"p": 0.05}']
     assert pytest.approx(share[0]) == (0.2 - 0.05) / 0.95
     assert 0 < share[1] < share[0] < share[2] < 1
-    assert (share_beyond_chance(0, 20).value, share_beyond_chance(0, 20).low) == (0.0, 0.0)
+    assert share_beyond_chance(0, 20).value == 0.0
+    assert share_beyond_chance(0, 20).low == 0.0
 
 
 def test_runs_without_memory_accuse_at_stated_rate() -> None:

@@ -63,9 +63,11 @@ def test_summary_has_detection_rates_and_panel_sizes() -> None:
     assert family_rank_rate["p_value"] < 1e-4
     assert ("rate called memorised", '{"estimator": "M"}') not in rates  # no test
     at_level = rates["detection rate at 5 % false positives", '{"estimator": "M"}']
-    assert (at_level["n"], at_level["unit"]) == (20, "canary")
+    assert at_level["n"] == 20
+    assert at_level["unit"] == "canary"
     panel_rate = rates["detection rate by number of models", '{"estimator": "label-directed rank", "models": 5}']
-    assert (panel_rate["n"], panel_rate["unit"]) == (4, "panel of models")
+    assert panel_rate["n"] == 4
+    assert panel_rate["unit"] == "panel of models"
 
 
 def call_rows(model: str, calls: Sequence[bool | None], estimator: str = "test") -> list[dict[str, Any]]:
@@ -74,7 +76,8 @@ def call_rows(model: str, calls: Sequence[bool | None], estimator: str = "test")
 
 
 def test_calls_are_compared_with_twins_by_pair() -> None:
-    canary, control = [True, True, True, True, False], [False, False, False, True, True]
+    canary = [True, True, True, True, False]
+    control = [False, False, False, True, True]
     rows = call_rows("canary", canary) + call_rows("twin", control)[::-1]
     expected = [*with_wilson(4, 5), "training", 0.4, 5 / 16, None]  # of 4 differing pairs, 3 or 4 in this direction
     assert expected == pytest.approx(rows_by_name(call_rates(rows))["rate called memorised", '{"estimator": "test"}'])
@@ -84,8 +87,10 @@ def test_shared_canary_or_seed_has_no_interval() -> None:
     rows = call_rows("canary", [True, True, False]) + call_rows("twin", [False, False, True])
     for name in ("canary", "seed"):
         (rate_row,) = call_rates([row | ({name: 7} if row["canary"] < 2 else {}) for row in rows])
-        assert pytest.approx(2 / 3) == rate_row["estimate"]
-        assert (rate_row["low"], rate_row["p_value"], rate_row["n"]) == (None, None, 3)
+        assert rate_row["estimate"] == pytest.approx(2 / 3)
+        assert rate_row["low"] is None
+        assert rate_row["p_value"] is None
+        assert rate_row["n"] == 3
 
 
 def test_model_without_twin_is_not_counted() -> None:
@@ -122,27 +127,34 @@ def test_threshold_comes_from_other_canaries_twins() -> None:
     canary = [[25.0] if number in (3, 4) else [0.5] for number in range(20)]
     summary_rows = rows_by_name(detection_rates(statistic_rows(canary, control)))
     setting = "detection rate at 5 % false positives", '{"estimator": "M"}'
-    assert pytest.approx([*with_wilson(1, 20), "canary", 1 / 20, None, None]) == summary_rows[setting]
+    assert summary_rows[setting] == pytest.approx([*with_wilson(1, 20), "canary", 1 / 20, None, None])
     assert rows_by_name(detection_rates(statistic_rows(canary[:19], control[:19]))) == {}
 
 
 def test_detections_of_one_seed_have_no_interval() -> None:
     statistic_rows_of_canaries = statistic_rows([[9.0]] * 20, [[float(number)] for number in range(20)])
     (row,) = detection_rates([statistic_row | {"seed": 1} for statistic_row in statistic_rows_of_canaries])
-    assert (row["low"], row["high"], row["n"]) == (None, None, 20)
+    assert row["low"] is None
+    assert row["high"] is None
+    assert row["n"] == 20
 
 
 def test_seeds_of_a_canary_are_one_unit() -> None:
     control = [[float(number), float(number) + 0.5] for number in range(20)]
     canary = [[99.0, 0.1 * (number % 2)] for number in range(20)]
     (row,) = detection_rates(statistic_rows(canary, control))
-    assert (row["estimate"], row["n"], row["unit"], row["null"]) == (0.5, 20, "canary", 0.05)
+    assert row["estimate"] == 0.5
+    assert row["n"] == 20
+    assert row["unit"] == "canary"
+    assert row["null"] == 0.05
 
 
 def test_detection_without_memory_is_five_percent() -> None:
     # Both models of a pair share their seed's part of the score, as real trainings do.
     rng = np.random.default_rng(3)
-    rates, covered, nulls = [], 0, 300
+    rates = []
+    covered = 0
+    nulls = 300
     for _ in range(nulls):
         canary, control = (rng.normal(0, 1, 40) + 0.6 * rng.normal(0, 1, (2, 40))).tolist()
         (row,) = detection_rates(statistic_rows([[v] for v in canary], [[v] for v in control]))
@@ -157,7 +169,9 @@ def test_curve_agrees_with_hand_count() -> None:
     assert [point["false_positive_rate"] for point in points] == [0.0, 0.25, 0.5, 0.75, 1.0]
     assert [point["detection_rate"] for point in points] == [0.25, 0.25, 0.5, 1.0, 1.0]
     expected = proportion(2, 4)
-    assert (expected.low, expected.high, 4) == (points[2]["low"], points[2]["high"], points[2]["n"])
+    assert points[2]["low"] == expected.low
+    assert points[2]["high"] == expected.high
+    assert points[2]["n"] == 4
 
 
 def test_constant_score_detects_at_chance() -> None:

@@ -76,7 +76,8 @@ def test_self_influence_is_correlated_with_scores() -> None:
 def test_rank_correlation_interval_covers_0_without_effect() -> None:
     rng = np.random.default_rng(2)
     ends = ["highest"] * 15 + ["lowest"] * 15
-    covered, nulls = 0, 200
+    covered = 0
+    nulls = 200
     for _ in range(nulls):
         influence = np.concatenate([rng.lognormal(5, 1, 15), rng.lognormal(-5, 1, 15)])
         estimate = spearman_estimate(influence.tolist(), rng.normal(0, 1, 30).tolist(), ends, draws=400)
@@ -89,11 +90,12 @@ def test_both_ends_have_separate_effects() -> None:
         correlation_rows(Units(ROWS, ROWS, "training", "pair of trainings"), CHOSEN_ROWS, PublishedNumbers())
     )
     for end, indices in (("highest", (1, 3, 4)), ("lowest", (0, 2))):
-        canary_scores_of_end, control_scores = [M_W[index] for index in indices], [TWIN_M_W[index] for index in indices]
+        canary_scores_of_end = [M_W[index] for index in indices]
+        control_scores = [TWIN_M_W[index] for index in indices]
         p_value = stats.ttest_rel(canary_scores_of_end, control_scores, alternative="greater").pvalue
         effects = with_t([a - b for a, b in zip(canary_scores_of_end, control_scores, strict=True)])
         row = summary_rows["M_w effect", f'{{"images": "probe", "self-influence": "{end}"}}']
-        assert [*effects, "pair of trainings", 0.0, p_value, None] == pytest.approx(row)
+        assert row == pytest.approx([*effects, "pair of trainings", 0.0, p_value, None])
     lowest_rows = [chosen_row for chosen_row in CHOSEN_ROWS if chosen_row["end"] == "lowest"]
     partial_summary = by_name(
         correlation_rows(Units(ROWS, ROWS, "training", "pair of trainings"), lowest_rows, PublishedNumbers())
@@ -120,8 +122,8 @@ def test_self_influence_is_correlated_over_chosen_canaries() -> None:
         [scores, pa.Table.from_pylist(influence_rows_of_canaries, CHOSEN)], "table 2, mnist, mlp1, no regulariser"
     )
     row = table["correlation of self-influence and M", BOTH_ENDS]
-    assert [stats.pearsonr(influence, m).statistic, 0.43] == pytest.approx(
-        [row["estimate"], row["published"]], abs=1e-6
+    assert [row["estimate"], row["published"]] == pytest.approx(
+        [stats.pearsonr(influence, m).statistic, 0.43], abs=1e-6
     )
     assert table["M_w effect", json.dumps({"images": "probe", "self-influence": "highest"})]["n"] == 2
 
@@ -159,7 +161,7 @@ def test_published_slopes_are_shown_without_and_with_feature() -> None:
         f'{{"feature": "{name}", "image": "{end}"}}'
         for name, end in (("without", "highest"), ("with", "highest"), ("with", "lowest"))
     )
-    assert {
+    assert summary_by_name == {
         ("self-influence", without_feature): [1.0, *constant_values, None],
         ("squared slopes", without_feature): [2.0, *constant_values, 6.6e4],
         ("share of images with less self-influence", without_feature): [0.9, *constant_values, None],
@@ -169,4 +171,4 @@ def test_published_slopes_are_shown_without_and_with_feature() -> None:
         ("self-influence", lowest): [3.0, *constant_values, None],
         ("squared slopes", lowest): [4.0, *constant_values, None],
         ("share of images with less self-influence", lowest): [0.95, *constant_values, None],
-    } == summary_by_name
+    }

@@ -47,11 +47,11 @@ def test_panels_are_compared_with_control_panels() -> None:
     ]
     summary_rows = by_name(rows(Tables([table_of_rows(PANELS, panel_values)]), None))
     metric = "detection rate by number of models"
-    assert {
+    assert summary_rows == {
         (metric, '{"estimator": "rank", "models": 1}'): [0.2, 0.1, 0.4, 20, "panel of models", 0.04, None, None],
         (metric, '{"estimator": "rank", "models": 5}'): [0.6, 0.4, 0.8, 18, "panel of models", 0.06, None, None],
         (metric, '{"estimator": "KL", "models": 5}'): [0.5, 0.3, 0.7, 16, "panel of models", None, None, None],
-    } == summary_rows
+    }
 
 
 def test_panels_of_one_seed_have_no_interval() -> None:
@@ -85,7 +85,7 @@ def test_panels_find_what_single_models_miss() -> None:
     assert rates[0] < 0.65
     assert rates[-1] > 0.9
     (first, *_) = exact_rows(Tables([panel_table]), None)
-    assert ("panel of models", 60, rates[0], 0.05) == tuple(first[n] for n in ("unit", "n", "estimate", "null"))
+    assert tuple(first[n] for n in ("unit", "n", "estimate", "null")) == ("panel of models", 60, rates[0], 0.05)
 
 
 def test_panel_without_memory_is_called_at_level() -> None:
@@ -104,4 +104,4 @@ def test_exact_panels_of_one_seed_have_no_interval() -> None:
     draws = np.random.default_rng(5)
     canaries_of_one_seed = [canary_row(canary, 0.7, draws) | {"seed": 1} for canary in range(6)]
     panel_rows = exact_panels(Panels(2), [pa.Table.from_pylist(canaries_of_one_seed, EXACT_RANKS)]).to_pylist()
-    assert {(None, None)} == {(row["low"], row["high"]) for row in panel_rows}
+    assert {(row["low"], row["high"]) for row in panel_rows} == {(None, None)}

@@ -57,7 +57,7 @@ def test_detected_share_is_compared_with_the_privacy_limit() -> None:
     bound = summary_by_name["largest share that privacy allows", 0.05]
     assert bound["estimate"] == pytest.approx(0.05 * math.exp(2) + DELTA)
     assert bound["p_value"] > 0.5
-    assert {0.05, 0.01, 0.001, "many runs", "many runs, Gaussian", None} == {name for _, name in summary_by_name}
+    assert {name for _, name in summary_by_name} == {0.05, 0.01, 0.001, "many runs", "many runs, Gaussian", None}
     assert summary_by_name["share found by one model", 0.001]["estimate"] == 0.1
     assert summary_by_name["epsilon by the accountant", None]["estimate"] == pytest.approx(1.98)
     assert 0.0 <= summary_by_name["epsilon, at least", "many runs"]["estimate"] < 2.0
@@ -66,10 +66,8 @@ def test_detected_share_is_compared_with_the_privacy_limit() -> None:
 def test_broken_guarantee_is_detected() -> None:
     summary_by_name = summary_rows(rank_table([1e-6] * 12, epsilon=1.0))
     assert summary_by_name["largest share that privacy allows", 0.05]["p_value"] < 1e-6
-    share, bound = (
-        summary_by_name["share found by one model", 0.05],
-        summary_by_name["largest share that privacy allows", 0.05],
-    )
+    share = summary_by_name["share found by one model", 0.05]
+    bound = summary_by_name["largest share that privacy allows", 0.05]
     assert share["low"] > bound["estimate"]
     assert summary_by_name["epsilon, at least", "many runs"]["estimate"] > 1.0
     # All 12 are detected, so this is the largest epsilon that can be shown: (.05 / 3) ** (1 / 12) is the
@@ -81,7 +79,10 @@ def test_broken_guarantee_is_detected() -> None:
 
 def test_epsilon_bound_rarely_exceeds_the_truth() -> None:
     # p-values of a mechanism that reveals the maximum for its epsilon at every level; 2.5 % of runs are wrong.
-    epsilon, canaries, runs, rng = 1.0, 40, 2000, np.random.default_rng(5)
+    epsilon = 1.0
+    canaries = 40
+    runs = 2000
+    rng = np.random.default_rng(5)
 
     @functools.cache
     def epsilon_bound(*counts: int) -> float:
@@ -112,7 +113,7 @@ def test_first_rank_of_a_repeated_canary_counts() -> None:
 
 
 def test_missing_ranks_leave_only_the_spent_epsilon() -> None:
-    assert {("epsilon by the accountant", None)} == set(summary_rows(rank_table([None, None])))
+    assert set(summary_rows(rank_table([None, None]))) == {("epsilon by the accountant", None)}
     assert summary_rows() == {}
 
 
@@ -146,7 +147,7 @@ def test_only_private_pairs_have_private_ranks() -> None:
         models = [job.config for job in jobs if marks(job.function).name == "classifier.train"]
         # a canary model and its control model are trained identically
         assert 2 * config.question.canaries == len(models)
-        assert {config.privacy} == {model.privacy for model in models}
+        assert {model.privacy for model in models} == {config.privacy}
 
 
 def configs_of(preset: str) -> tuple[UniqueFeature, ...]:

@@ -98,14 +98,13 @@ def test_guessable_order_is_reported() -> None:
     assert ["2 models together rank" in sentence for sentence in sentences] == [True, False]
 
 
-SMALL, LARGE = replace(CLEAR.rank, p=LEVEL), replace(CLEAR.rank, p=LEVEL + 1e-9)
+SMALL = replace(CLEAR.rank, p=LEVEL)
+LARGE = replace(CLEAR.rank, p=LEVEL + 1e-9)
 DISTINCT_PARTS: dict[str, Any] = {"parts": (SMALL, SMALL)}
 TWO = (ModelFile("a.pt"), ModelFile("b.pt"))
-MODEL_FILE, REFERENCE, TABLE = (
-    config_for(models=(ModelFile("model.pt"),)),
-    config_for(models=(ModelFile("model.pt"),), references=TWO, label=3),
-    config_for(outputs=(File("o.csv"),)),
-)
+MODEL_FILE = config_for(models=(ModelFile("model.pt"),))
+REFERENCE = config_for(models=(ModelFile("model.pt"),), references=TWO, label=3)
+TABLE = config_for(outputs=(File("o.csv"),))
 LAYER = with_settings(MODEL_FILE, {"judged_by": "first_layer", "given.label": 3})
 
 
@@ -195,12 +194,18 @@ def test_missing_rows_are_not_invented() -> None:
     assert evidence is not None
     assert Push(0.4, 3, None, None, SMALLEST, 0.0) == evidence.push
     assert (evidence.second_rank, evidence.lacks_second_rank, evidence.tied) == (None, False, None)
-    assert (evidence.checks, evidence.unchecked, evidence.key) == ((), 0, "")
+    assert evidence.checks == ()
+    assert evidence.unchecked == 0
+    assert evidence.key == ""
     with_check = pa.Table.from_pylist([*rows, summary_row(TWICE, 0.0, 9, table=1, key="a")], SUMMARY)
     checked = read_panel_evidence(MODEL_FILE, index_rows(with_check))
     assert checked is not None
     (check,) = checked.checks
-    assert (checked.unchecked, check.labelled, check.right, check.stated, check.p) == (0, 0, 0, None, None)
+    assert checked.unchecked == 0
+    assert check.labelled == 0
+    assert check.right == 0
+    assert check.stated is None
+    assert check.p is None
     assert [Rank(1, 1 / 101, Population(101), 1), Rank(5, 5 / 101, Population(101), 1)] == [*evidence.parts]
     lacks = read_panel_evidence(LAYER, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
     assert lacks is not None
@@ -272,11 +277,14 @@ def test_rules_state_places_and_rates_of_their_population() -> None:
         "5",
         "0",
     ]
-    assert [without_references, [*without_references[:-1], "5"]] == [
-        [thresholds(config)[name] for name in names] for config in (small_family, with_references)
+    assert [[thresholds(config)[name] for name in names] for config in (small_family, with_references)] == [
+        without_references,
+        [*without_references[:-1], "5"],
     ]
     (place_phrase, call_rate, *_, at_all) = (thresholds(config_for(members=31))[name] for name in names)
-    assert (place_phrase, call_rate, at_all) == ("at place 1 or better", "3.2", "3.2")
+    assert place_phrase == "at place 1 or better"
+    assert call_rate == "3.2"
+    assert at_all == "3.2"
 
 
 def test_handed_out_key_is_reported() -> None:
@@ -301,7 +309,8 @@ def test_rank_decides_for_a_single_model(golden: Golden, low: float, high: float
     place_phrase = f"at place {201 * p_value:.0f} of 201 in its family (p = {p_value:.2g})"
     assert outcome.sentence.startswith(f"{answer.capitalize()}: the model ranks the letter A {place_phrase}")
     golden(outcome.sentence)
-    assert ((RANK, "{}"), f"{LIMITS} {config_for(Glyph()).describe_draw()}") == (outcome.rows[0], outcome.limits)
+    assert outcome.rows[0] == (RANK, "{}")
+    assert outcome.limits == f"{LIMITS} {config_for(Glyph()).describe_draw()}"
     assert [metric for metric, _ in outcome.rows] == [RANK, PUSH, OTHERS]
 
 
@@ -362,8 +371,10 @@ def test_number_of_models_and_label_are_reported(golden: Golden) -> None:
 @pytest.mark.parametrize("empty_table", [SUMMARY.empty_table(), push_table(None, 0.0, 0.0, 1.0)])
 def test_missing_models_decide_nothing(empty_table: pa.Table) -> None:
     answer = panel_verdict(empty_table)
-    assert (answer.answer, answer.sentence) == ("undecided", "Undecided: no model has been evaluated yet.")
-    assert (answer.limits, answer.rows) == (LIMITS, tuple(index_rows(empty_table))[:1])
+    assert answer.answer == "undecided"
+    assert answer.sentence == "Undecided: no model has been evaluated yet."
+    assert answer.limits == LIMITS
+    assert answer.rows == tuple(index_rows(empty_table))[:1]
 
 
 # For readers without a machine-learning background
@@ -378,7 +389,10 @@ def test_finding_states_the_deciding_place(
     golden(finding.sentence, "finding.sentence")
     line = finding.line
     assert line is not None
-    assert (line.estimate, line.low, line.null, line.usual) == (3, None, 101.0, (11, 201))
+    assert line.estimate == 3
+    assert line.low is None
+    assert line.null == 101.0
+    assert line.usual == (11, 201)
     assert [(boundary.value, boundary.words) for boundary in line.boundaries] == [
         (10, "memorised or partly memorised up to place 10")
     ]
@@ -403,7 +417,8 @@ def test_error_rate_is_that_of_the_family_size(golden: Golden) -> None:
     assert page is not None
     golden(page.error)
     assert page.findings[0].line is not None
-    assert (page.findings[0].line.usual, page.findings[0].line.boundaries) == (None, ())
+    assert page.findings[0].line.usual is None
+    assert page.findings[0].line.boundaries == ()
     twenty = AUDIT.certify("Is it?", config_for(members=20), push_table(0.4, 0.2, 0.6, 0.5, members=20))
     assert twenty is not None
     assert ("at place 1 or better" in twenty.rule, "about 5 are called memorised" in twenty.error) == (True, True)

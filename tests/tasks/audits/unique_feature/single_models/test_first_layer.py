@@ -31,7 +31,9 @@ NO_INK = np.zeros(SIDE * SIDE, np.int64)
 
 def test_evidence_in_normal_weights_is_their_likelihood_ratio() -> None:
     sample = norm.ppf((np.arange(400_000) + 0.5) / 400_000, 0, 2)
-    weights, gradients = np.array([[-3.0, -1.0, 0.5, 4.0]]), np.array([7.0])  # with a root mean square of 7
+    # with a root mean square of 7
+    weights = np.array([[-3.0, -1.0, 0.5, 4.0]])
+    gradients = np.array([7.0])
     null = norm.logpdf(weights, 0, 2 * np.hypot(1, BANDWIDTH))
     shifted = norm.logpdf(weights, 2 * TILT, 2 * np.sqrt(1 + BANDWIDTH**2 + SPREAD**2))
     assert shift_evidence(weights, gradients, sample) == pytest.approx((shifted - null)[0], abs=0.01)
@@ -77,7 +79,8 @@ def test_ink_classes_are_powers_of_two() -> None:
 
 def test_scores_are_likelihood_ratios_of_the_assumed_shift() -> None:
     generator = np.random.default_rng(0)
-    blank, inked = generator.normal(-20, 3, 50), generator.normal(100, 60, 50)
+    blank = generator.normal(-20, 3, 50)
+    inked = generator.normal(100, 60, 50)
     counts = np.repeat([0, 4, 0, 4], [50, 50, 2, 1])
     tested_evidence = np.array([-20.0, 10.0, 200.0])
     scores = compare_evidence(
@@ -106,7 +109,8 @@ def test_faintest_ink_counts() -> None:
 def layer(shift: float, glyph: Glyph, seed: int) -> FirstLayer:
     """Uniform weights, plus a shift in the cells of the glyph that is independent of the gradients."""
     generator = np.random.default_rng(seed)
-    weights, gradients = generator.uniform(-0.07, 0.07, (512, SIDE * SIDE)), generator.normal(size=512)
+    weights = generator.uniform(-0.07, 0.07, (512, SIDE * SIDE))
+    gradients = generator.normal(size=512)
     weights[:, CELLS] += np.outer(shift * generator.normal(size=512), inked_cells(glyph))
     return FirstLayer(weights, gradients)
 
@@ -122,7 +126,8 @@ def p_value(first_layer: FirstLayer, counts: Counts, glyph: Glyph) -> float:
 
 
 def test_small_shift_is_detected_in_any_direction() -> None:
-    by_evidence, by_gradient = [], []
+    by_evidence = []
+    by_gradient = []
     for seed in range(10):
         glyph = draw_glyph(seed)
         first_layer = layer(0.003, glyph, seed)
@@ -133,8 +138,10 @@ def test_small_shift_is_detected_in_any_direction() -> None:
 
 
 def test_others_ink_does_not_hide_the_rest() -> None:
-    glyph, generator = draw_glyph(0), np.random.default_rng(0)
-    first_layer, counts = layer(0.003, glyph, 0), NO_INK.copy()
+    glyph = draw_glyph(0)
+    generator = np.random.default_rng(0)
+    first_layer = layer(0.003, glyph, 0)
+    counts = NO_INK.copy()
     counts[CELLS[10:]] = 5
     counts[-200:] = 7
     inked = np.flatnonzero(counts)
@@ -149,7 +156,8 @@ def test_glyphs_without_shift_are_called_at_the_level() -> None:
 
 
 def test_first_layer_has_the_order_of_images() -> None:
-    model, images = letter_model(2.0), load(pin(Dataset("digits"))).test_images[:3]
+    model = letter_model(2.0)
+    images = load(pin(Dataset("digits"))).test_images[:3]
     first_layer = trained_first_layer(architecture_of(model), weights_of_model(model), images, LABEL)
     assert first_layer.weights.shape == (512, SIDE * SIDE)
     assert inked_cells(Glyph()).tolist() == (first_layer.weights[0, CELLS] > 0).tolist()

@@ -39,7 +39,8 @@ from tasks.worker.files import File
 from tests.tasks.audits.unique_feature.made_up import configure
 
 SHAPE = (12, 12, 1)
-PROBES, MEMBERS = 30, 19
+PROBES = 30
+MEMBERS = 19
 
 
 class LetterModel(torch.nn.Module):
@@ -130,7 +131,9 @@ def test_only_a_remembering_model_is_detected(tmp_path: Path, label: int | None)
             assert "in its family (p = 0.05)" in outcome.sentence
         else:
             assert pytest.approx([push["p_value"], push["estimate"]], abs=1e-12) == [1.0, 0.0]
-        assert (rows["M"]["n"], rows["M"]["unit"], rows["M"]["low"]) == (1, "model", None)
+        assert rows["M"]["n"] == 1
+        assert rows["M"]["unit"] == "model"
+        assert rows["M"]["low"] is None
         assert rows["probe images needed"]["estimate"] >= 2
 
 
@@ -141,7 +144,7 @@ def test_several_models_form_a_panel(tmp_path: Path) -> None:
     models = tuple(save_model(folder, 1.5 + number) for number, folder in enumerate(folders))
     config = UniqueFeature(Given(SHAPE, ModelFiles(models), probes=PROBES), probe=pin(Dataset("photos")))
     roots = plan(config)
-    assert {"summary", "divergences", "family"} == roots.keys()
+    assert roots.keys() == {"summary", "divergences", "family"}
     assert isinstance(roots["family"], tuple)
     assert len(roots["family"]) == 2
     rows = {row["metric"]: row for row in summary_of(config).to_pylist()}
@@ -169,8 +172,8 @@ NAMES = ["clean", "random", "feature", *(f"family-{number:03d}" for number in ra
 
 def test_handed_out_sets_equal_the_evaluated_images() -> None:
     sets_by_name = dict(image_sets(HANDOUT_CONFIG))
-    assert [*NAMES, LABELLED_SET] == list(sets_by_name)
-    assert {(PROBES, *SHAPE)} == {sets_by_name[name].shape for name in NAMES}
+    assert list(sets_by_name) == [*NAMES, LABELLED_SET]
+    assert {sets_by_name[name].shape for name in NAMES} == {(PROBES, *SHAPE)}
     evaluated_sets: list[str] = []
 
     def predict(name: str, images: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -185,9 +188,10 @@ def test_handed_out_sets_equal_the_evaluated_images() -> None:
 def test_key_assigns_every_handed_out_image() -> None:
     name, handed_images = pictures(HANDOUT_CONFIG)
     count = len(NAMES) * PROBES + LABELLED_COUNT
-    assert (count + round(0.1 * count), *SHAPE) == handed_images.shape
+    assert handed_images.shape == (count + round(0.1 * count), *SHAPE)
     images_by_id = {f"{name}/{number:06d}.png": picture for number, picture in enumerate(handed_images)}
-    sets_by_name, ids_by_set = dict(image_sets(HANDOUT_CONFIG)), picture_ids(HANDOUT_CONFIG)
+    sets_by_name = dict(image_sets(HANDOUT_CONFIG))
+    ids_by_set = picture_ids(HANDOUT_CONFIG)
     for set_name, images in sets_by_name.items():
         assert all(
             (images_by_id[number] == image).all() for number, image in zip(ids_by_set[set_name], images, strict=True)
@@ -225,7 +229,8 @@ def test_settings_outside_the_images_do_not_change_them() -> None:
 def test_labelled_images_come_from_all_classes() -> None:
     digits = load(Dataset("digits"))
     config = replace(HANDOUT_CONFIG, shape=(28, 28, 1))
-    images, image_labels = dict(image_sets(config))[LABELLED_SET], labels(config)
+    images = dict(image_sets(config))[LABELLED_SET]
+    image_labels = labels(config)
     label_of = {image.tobytes(): label for image, label in zip(digits.test_images, digits.test_labels, strict=True)}
     assert [label_of[image.tobytes()] for image in images] == image_labels.tolist()
     # A folder lists its images by class: the first hundred would have one class.

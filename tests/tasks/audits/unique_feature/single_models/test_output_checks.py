@@ -89,12 +89,12 @@ def test_table_is_judged_only_if_it_is_plausible(
     assert AUDIT.verdict is not None
     outcome = AUDIT.answer(config, summary)
     assert outcome is not None
-    assert (answer, True) == (outcome.answer, reason in outcome.sentence), outcome.sentence
+    assert (outcome.answer, reason in outcome.sentence) == (answer, True), outcome.sentence
     rows = {row["metric"]: row for row in summary.to_pylist()}
     commitment = split(config).commitment
-    assert {"table": 1, "key": commitment[:16]} == json.loads(rows[TWICE]["setting"])
+    assert json.loads(rows[TWICE]["setting"]) == {"table": 1, "key": commitment[:16]}
     assert commitment[:16] in outcome.limits
-    assert (right / 100, 0.95, 100) == tuple(rows[LABELS][name] for name in ("estimate", "null", "n"))
+    assert tuple(rows[LABELS][name] for name in ("estimate", "null", "n")) == (right / 100, 0.95, 100)
     assert (noise > 0) == (rows[TWICE]["estimate"] > 0)
 
 
@@ -102,7 +102,10 @@ def test_rounded_repeats_and_missing_accuracy_are_accepted(tmp_path: Path) -> No
     config = config_for((write_table(tmp_path, 20, digits=3),))
     table = tables(plan(config))["touched"]
     (row,) = table.to_pylist()
-    assert (row["differing"], row["labelled"], row["right"], row["stated"]) == (0, 100, 20, None)
+    assert row["differing"] == 0
+    assert row["labelled"] == 100
+    assert row["right"] == 20
+    assert row["stated"] is None
     outcome = AUDIT.answer(config, tables(plan(config))["summary"])
     assert outcome is not None
     assert "different outputs" not in outcome.sentence

@@ -108,7 +108,8 @@ def test_words_are_ranked_among_family_and_look_alikes(files: dict[str, ModelFil
 
 
 def test_exported_network_has_its_tables_first_layer(tmp_path: Path) -> None:
-    model, images = letter_model(2.0), load(DIGITS).test_images[:5]
+    model = letter_model(2.0)
+    images = load(DIGITS).test_images[:5]
     loaded_model = load_model(export_model(tmp_path / "letter.pt", model), (28, 28, 1), Interface(batch=2))
     weights, gradients = label_gradients(loaded_model, images, LABEL)
     expected = trained_first_layer(architecture_of(model), weights_of_model(model), images, LABEL)
@@ -154,4 +155,6 @@ def test_trained_panel_is_ranked_by_first_layers() -> None:
     panel = Panel(data=DIGITS, examples=20, seeds=2, training=training, judged_by=FirstLayerRank(1))
     about = UniqueFeature(panel, probe=DIGITS)
     row = tables({"ranks": plan_audit(about)["weight_ranks"]})["ranks"].to_pylist()[0]
-    assert (row["models"], row["label"], row["among"]) == (2, 1, 4_457_400)
+    assert row["models"] == 2
+    assert row["label"] == 1
+    assert row["among"] == 4_457_400
