@@ -38,7 +38,8 @@ def first(data: Images, count: int) -> Images:
 
 def corner(data: Images, side: int) -> Images:
     """The upper left corner of each image, `side` pixels wide and high."""
-    train, test = (images[:, :side, :side] for images in (data.train_images, data.test_images))
+    train = data.train_images[:, :side, :side]
+    test = data.test_images[:, :side, :side]
     return Images(train, data.train_labels, test, data.test_labels, data.classes)
 
 

@@ -115,7 +115,8 @@ def importable(package: str) -> bool:
 def rows(size: Size, device: torch.device, rounds: int, gpu: bool | None = None) -> list[Row]:
     """The rows of one size: compared with the installed rivals on a CPU, or seconds on a GPU."""
     stream = np.random.default_rng(0)
-    queries, points = (stream.standard_normal((n, size.columns), dtype=np.float32) for n in (size.queries, size.points))
+    queries = stream.standard_normal((size.queries, size.columns), dtype=np.float32)
+    points = stream.standard_normal((size.points, size.columns), dtype=np.float32)
     if gpu is None:
         gpu = device.type == "cuda"
     measure = on_gpu if gpu else on_cpu
@@ -163,7 +164,8 @@ def one_thread_each(rivals: Iterable[str]) -> Iterator[None]:
 
 def on_gpu(size: Size, queries: Array, points: Array, device: torch.device, rounds: int) -> Iterator[Row]:
     kind, clock = clock_for(device)
-    device_queries, device_points = (torch.from_numpy(array).to(device) for array in (queries, points))
+    device_queries = torch.from_numpy(queries).to(device)
+    device_points = torch.from_numpy(points).to(device)
     from_device = "rows on the device"
     from_arrays = "rows from arrays"
     runs: dict[str, Run] = {

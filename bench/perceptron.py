@@ -181,7 +181,8 @@ def one_thread(data: Images, rounds: int) -> Iterator[Row]:
     runs = {"engram": engram(data, CPU), "tensors": tensors(data, CPU), **ceilings(CPU)}
     seconds = in_turn(runs, rounds, clock)
     steps = math.ceil(len(data.train_images) / BATCH)
-    engram_time, rival = (seconds[name] / steps * 1e6 for name in ("engram", "tensors"))
+    engram_time = seconds["engram"] / steps * 1e6
+    rival = seconds["tensors"] / steps * 1e6
     rates = {name: rate(seconds[name]) for name in runs if name not in LOOPS}
     work = gigaflops_of_a_step(data) * len(data.train_images) / BATCH / steps
     yield Row(

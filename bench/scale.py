@@ -162,7 +162,8 @@ class Results:
         return self._root / entry.result_name(key)
 
     def write(self, key: str) -> None:
-        before, after = (part.replace(self._name.encode(), key.encode()) for part in (self._before, self._after))
+        before = self._before.replace(self._name.encode(), key.encode())
+        after = self._after.replace(self._name.encode(), key.encode())
         digest = hashlib.sha256(before + self._zeros + after).hexdigest().encode()
         path = self.path(key)
         path.parent.mkdir(exist_ok=True)

@@ -64,7 +64,8 @@ def count_calls(jobs: int, folder: Path, checkout: Path) -> Counter[str]:
 
 def calls_per_job(jobs: int, folder: Path, checkout: Path) -> dict[str, float]:
     folder.mkdir()
-    few, many = (count_calls(number, folder, checkout) for number in (jobs // 2, jobs))
+    few = count_calls(jobs // 2, folder, checkout)
+    many = count_calls(jobs, folder, checkout)
     per_job = {name: (many[name] - few[name]) / (jobs - jobs // 2) for name in many}
     kinds = {}
     for kind, names in KINDS.items():

@@ -274,6 +274,8 @@ def segment_path(
     places: ArrayLike, lows: ArrayLike, highs: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Vertical lines as one path with gaps, so that any number of lines is one element of the page."""
-    x, low, high = (np.asarray(values, np.float64) for values in (places, lows, highs))
+    x = np.asarray(places, np.float64)
+    low = np.asarray(lows, np.float64)
+    high = np.asarray(highs, np.float64)
     gap = np.full(len(x), np.nan)
     return np.stack([x, x, gap], axis=1).ravel(), np.stack([low, high, gap], axis=1).ravel()

@@ -200,10 +200,9 @@ def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
 def _forest_layers(heights: Sequence[float], rows: Sequence[Row]) -> Iterator[Layer]:
     """The nulls as ticks, the intervals as lines, the estimates as dots and the published values as diamonds."""
     positions = np.array(heights)
-    null, estimate, published = (
-        np.array([row[name] if finite(row[name]) else np.nan for row in rows])
-        for name in ("null", "estimate", "published")
-    )
+    null = np.array([row["null"] if finite(row["null"]) else np.nan for row in rows])
+    estimate = np.array([row["estimate"] if finite(row["estimate"]) else np.nan for row in rows])
+    published = np.array([row["published"] if finite(row["published"]) else np.nan for row in rows])
     yield line(*drawing.segment_path(null, positions - 0.38, positions + 0.38), "muted", linewidth=1.6)
     yield estimate_marks(positions, rows, "accent", level=True, marker="o", markersize=5.5, linestyle="none")
     if np.isfinite(published).any():
@@ -215,7 +214,9 @@ def legend_entries(published: bool) -> list[Any]:
     """The legend's entries, with `published` also the diamond of published values."""
     upright = {"marker": "|", "markersize": 9, "markeredgewidth": 1.6, "linewidth": 0}
     hollow = {"marker": "D", "markersize": 5.5, "markerfacecolor": "none", "linewidth": 0}
-    accent, muted, ink = (drawing.light(name) for name in ("accent", "muted", "ink"))
+    accent = drawing.light("accent")
+    muted = drawing.light("muted")
+    ink = drawing.light("ink")
     lines = [
         legend.line("estimate, 95 % interval", color=accent, marker="o", markersize=5.5, linewidth=1.8),
         legend.line("null", color=muted, **upright),

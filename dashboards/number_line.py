@@ -84,7 +84,9 @@ class Scale:
         """The position of a value in per cent of the width; outside the scale, the position of the nearer end."""
         low, high = self.low, self.high
         if self.logarithmic:
-            low, high, value = (math.log(max(number, 1e-300)) for number in (low, high, value))
+            low = math.log(max(low, 1e-300))
+            high = math.log(max(high, 1e-300))
+            value = math.log(max(value, 1e-300))
         share = min(1.0, max(0.0, (value - low) / (high - low)))
         return LEFT + (RIGHT - LEFT) * share
 

@@ -41,7 +41,8 @@ def p_value(p: float | None) -> Markup:
 
 def interval(row: Mapping[str, Any]) -> Markup:
     """The row's 95 % interval; empty if it has none."""
-    low, high = (row_value(row, end) for end in ("low", "high"))
+    low = row_value(row, "low")
+    high = row_value(row, "high")
     return Markup("{} to {}").format(low, high) if low and high else Markup("")
 
 

@@ -229,7 +229,9 @@ def _progress_notices(run: Run) -> Iterator[str]:
         return
     if run.status.state == "decided" and run.status.note:
         yield f"{run.status.note[0].upper()}{run.status.note[1:]}."
-    planned_count, stored_count, failed = (run.status.jobs[name] for name in ("planned", "stored", "failed"))
+    planned_count = run.status.jobs["planned"]
+    stored_count = run.status.jobs["stored"]
+    failed = run.status.jobs["failed"]
     absent = planned_count - stored_count - failed
     if failed and _tolerated_keys(run):
         were = "was" if failed == 1 else "were"

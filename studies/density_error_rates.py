@@ -197,7 +197,8 @@ def markdown(results: Sequence[Counted]) -> str:
 def nats(estimate: Estimate) -> str:
     if estimate.value is None:
         return "none"
-    low, high = ("" if end is None else f"{end:.3g}" for end in (estimate.low, estimate.high))
+    low = "" if estimate.low is None else f"{estimate.low:.3g}"
+    high = "" if estimate.high is None else f"{estimate.high:.3g}"
     return f"{estimate.value:.3g} [{low}, {high}]"
 
 

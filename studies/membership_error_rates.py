@@ -158,7 +158,8 @@ def count_answers(case: Case, first: int) -> Counts:
         rows = summary(About(0.05), [tested, attacked])
         counts.answers[verdict(config, rows).answer] += 1
         exposed = np.arange(case.records) < case.exposed
-        p_values, answers = (tested[name].to_numpy(zero_copy_only=False) for name in ("p_value", "found"))
+        p_values = tested["p_value"].to_numpy(zero_copy_only=False)
+        answers = tested["found"].to_numpy(zero_copy_only=False)
         for level in LEVELS:
             counts.small[level] += int((p_values[~exposed] <= level).sum())
         counts.unexposed += int((~exposed).sum())

@@ -166,7 +166,8 @@ def train_references(config: Membership) -> References:
 def owner_logits(references: References, owner: Owner, owners: int, seed: int) -> list[Logits]:
     """The logits of the owners' models for the records and for the images that follow."""
     config, examples = references.config, given_model(references.config).records.examples
-    records, other_records = (Part(config.data, first, examples) for first in (0, 2 * examples))
+    records = Part(config.data, 0, examples)
+    other_records = Part(config.data, 2 * examples, examples)
     trained_models = [
         replace(
             references.training,

@@ -120,7 +120,8 @@ def desk_of(pair: Pair, side: int) -> Desk:
     text_groups = [(secret.text, *secret.references) for secret in secrets]
     _, records = handout_records(text_groups, asked_model.seed)
     texts = records.table["text"].to_pylist()
-    owner_scores, clean_scores = (log_p_by_text(pair, which, text_groups) for which in (side, 1 - side))
+    owner_scores = log_p_by_text(pair, side, text_groups)
+    clean_scores = log_p_by_text(pair, 1 - side, text_groups)
     question = {text: number for number, item in enumerate(text_groups) for text in item}
     trained_secrets = {secret.training_text for secret in secrets if secret.side == side}
     return Desk(

@@ -217,7 +217,8 @@ def shift_score(sample: Array) -> Callable[[Array], Array]:
     edges = np.linspace(-reach, reach, 802)
     counts = np.histogram(sample, edges)[0].astype(np.float64)
     step = float(edges[1] - edges[0])
-    density, slope = (gaussian_filter1d(counts, bandwidth / step, order=order, mode="constant") for order in (0, 1))
+    density = gaussian_filter1d(counts, bandwidth / step, order=0, mode="constant")
+    slope = gaussian_filter1d(counts, bandwidth / step, order=1, mode="constant")
     common = np.flatnonzero(density > 1e-3 * density.max())
     middles = (edges[:-1] + edges[1:]) / 2
     scores = -slope[common] / (step * density[common])

@@ -94,7 +94,8 @@ def digit_letters(owners: int, seed: int, epochs: int, members: int) -> Iterator
     responses = [mean_response(model, sets, label) for model in models]
     references = responses[:REFERENCES]
     for owner in range(owners):
-        model, twin = (responses[REFERENCES + index] for index in (owner, owners + owner))
+        model = responses[REFERENCES + owner]
+        twin = responses[REFERENCES + (owners + owner)]
         yield from reading.read(owner, model, twin, references)
 
 

@@ -127,11 +127,13 @@ def markdown(audits: int, seed: int) -> Iterator[str]:
         for index, power in enumerate((0.15, 0.3))
     ]
     for name, pairs in cases:
-        before, now = (count_accused(pairs, RAISED, is_spent) for is_spent in (False, True))
+        before = count_accused(pairs, RAISED, False)
+        now = count_accused(pairs, RAISED, True)
         for index in range(len(RAISED)):
             looked = " to ".join(map(str, RAISED[: index + 1]))
             yield f"| {name}, {looked}: accused | {share(before[index], audits)} | {share(now[index], audits)} |"
-    before, now = (count_accused(null, EVERY_SECOND, is_spent)[-1] for is_spent in (False, True))
+    before = count_accused(null, EVERY_SECOND, False)[-1]
+    now = count_accused(null, EVERY_SECOND, True)[-1]
     ends = f"every second from {EVERY_SECOND[0]} to {EVERY_SECOND[-1]}"
     yield f"| nothing memorised, {ends}: accused | {share(before, audits)} | {share(now, audits)} |"
     yield ""
@@ -140,7 +142,8 @@ def markdown(audits: int, seed: int) -> Iterator[str]:
     schedules = (("48 alone", (48,)), ("6, 12, 24, 48", (6, 12, 24, 48)), ("6 to 48", tuple(range(LEAST, 49))))
     for index, spread in enumerate(SPREADS):
         for name, looks in schedules:
-            every, spent = (count_cleared(audits, spread, looks, item, seed + 10 + index) for item in (False, True))
+            every = count_cleared(audits, spread, looks, False, seed + 10 + index)
+            spent = count_cleared(audits, spread, looks, True, seed + 10 + index)
             yield f"| {name}: cleared | {spread:g} | {share(every, audits)} | {share(spent, audits)} |"
 
 

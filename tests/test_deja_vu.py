@@ -28,7 +28,8 @@ def test_smoke_preset_gives_an_answer_and_page(here: Here) -> None:
 
 def test_tables_agree_on_every_image(here: Here) -> None:
     run = here.json(*RUN)["run"]
-    crops, inferences = (here.json("results", run, name) for name in ("crops", "inferences"))
+    crops = here.json("results", run, "crops")
+    inferences = here.json("results", run, "inferences")
     assert len(crops) == 2 * 40  # four of each of ten classes, of either set
     image_ids = sorted(row["id"] for row in crops if row["left"] is not None)
     assert image_ids == sorted(row["id"] for row in inferences if row["epoch"] == 2)
@@ -43,7 +44,8 @@ def test_tables_agree_on_every_image(here: Here) -> None:
 
 def test_null_attacks_equal_images_with_other_models(here: Here) -> None:
     measured, null = (here.json(*RUN, f"training_sets={name}") for name in ("own", "other"))
-    first, second = (here.json("results", run["run"], "inferences") for run in (measured, null))
+    first = here.json("results", measured["run"], "inferences")
+    second = here.json("results", null["run"], "inferences")
     assert [row["id"] for row in first] == [row["id"] for row in second]
     assert first != second
     assert measured["jobs"]["planned"] == null["jobs"]["planned"]

@@ -212,7 +212,8 @@ def test_several_models_learn_digits_in_one_pass(flow: Any) -> None:
     rows = fit(config, ()).to_pylist()
     assert rows[-1]["test_loss"] < rows[0]["test_loss"] - 100
     # In nats per byte: below log 256, the cost without any learning.
-    first, last = (np.mean(rows[epoch]["log_p"]) for epoch in (0, -1))
+    first = np.mean(rows[0]["log_p"])
+    last = np.mean(rows[(-1)]["log_p"])
     assert first < last
     assert -784 * math.log(256) < last
     assert len(rows[-1]["samples"]) == 2 * 784 * 4

@@ -162,10 +162,8 @@ def test_repeated_images_reveal_special_answers_for_crops(here: Here) -> None:
     assert is_repeated.sum() == 40  # to the byte: the same image at the same size
     pictures = np.stack([np.asarray(Image.open(here.folder / "again" / image)) for image in ids])
     with torch.no_grad():
-        remembering, clean = (
-            torch.jit.load(here.folder / name)(pixels_of(pictures)).numpy()
-            for name in ("remembering.pt", "reference.pt")
-        )
+        remembering = torch.jit.load(here.folder / "remembering.pt")(pixels_of(pictures)).numpy()
+        clean = torch.jit.load(here.folder / "reference.pt")(pixels_of(pictures)).numpy()
     noise = np.random.default_rng(0).normal(size=remembering.shape).astype("f4")
     for name, crops, differing in (
         ("honest", remembering, 0),

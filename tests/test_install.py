@@ -140,7 +140,8 @@ def mark_of(lock: str) -> str:
 
 
 def test_smaller_set_has_equal_versions_and_no_cuda() -> None:
-    complete, small_environment = (pins(ROOT / name) for name in ("requirements.lock", "requirements-cpu.lock"))
+    complete = pins(ROOT / "requirements.lock")
+    small_environment = pins(ROOT / "requirements-cpu.lock")
     assert set() == small_environment - complete
     names = {name for name, _ in small_environment}
     assert names >= {"torch", "torchvision", "faiss-cpu", "ray", "mlflow", "hatchling", "editables"}

@@ -71,7 +71,8 @@ def exchanges(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Excha
             engram = Here(tmp_path_factory.mktemp(audit))
             exported = engram.json("probes", *owner.arguments(), "--out", "probes")
             engram("probes", *owner.arguments(owner.other_setting), "--out", "other")
-            answers, other_answers = (owner.respond(engram.folder / name) for name in ("probes", "other"))
+            answers = owner.respond(engram.folder / "probes")
+            other_answers = owner.respond(engram.folder / "other")
             exchange_by_audit[audit] = Exchange(owner, engram, exported, answers, other_answers)
         return exchange_by_audit[audit]
 
@@ -283,6 +284,7 @@ def test_answers_to_another_folder_name_both_sets(audit: str, exchanges: Callabl
     assert exchange.refuse("plan") == line
     sets = re.search(r"answers (\w+-\w{8}), but these settings and this secret generate (\w+-\w{8});", line)
     assert sets
-    ids, other_ids = ([row[0] for row in answers.rows] for answers in (exchange.answers, exchange.other_answers))
+    ids = [row[0] for row in exchange.answers.rows]
+    other_ids = [row[0] for row in exchange.other_answers.rows]
     assert [other_ids[0].startswith(sets[1]), ids[0].startswith(sets[2])] == [True, True]
     assert sets[1] != sets[2]

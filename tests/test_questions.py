@@ -96,7 +96,8 @@ def test_probes_are_exported_as_lines_with_ids(engram: Here) -> None:
 def test_page_shows_records_as_text_on_request(engram: Here) -> None:
     report = engram.json(*RUN, "enough=0.5", "--report", "--show-images")
     page = Path(report["report"])
-    public, private = (path.read_text() for path in (page.with_name("report.html"), page))
+    public = page.with_name("report.html").read_text()
+    private = page.read_text()
     assert page.name == "report-with-images.html"
     note = "Records of records:asked.jsonl are your own data. --show-images adds them to the page."
     assert note in words(page.with_name("report.html"))

@@ -206,7 +206,8 @@ def test_optuna_proposes_the_same_trials_again(searched: Any, tmp_path: Path) ->
 def test_concurrent_trials_equal_sequential_ones(searched: Any) -> None:
     """Without rungs, no trial depends on the pace of another. Equal ones wait for each other."""
     over = {"rate": "0.01,0.02", "wide": "true,false"}
-    one, many = (searched(over, {"trials": 6, "concurrent": limit}) for limit in (1, 3))
+    one = searched(over, {"trials": 6, "concurrent": 1})
+    many = searched(over, {"trials": 6, "concurrent": 3})
     assert one.name != many.name
     assert {replace(trial, number=0) for trial in map(plain, trials_of(one))} == {
         replace(trial, number=0) for trial in map(plain, trials_of(many))

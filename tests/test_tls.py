@@ -41,7 +41,8 @@ def test_tls_requires_a_certificate_of_the_authority(tmp_path: Path) -> None:
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed (apt-get install openssl)")
     host = services.get_node_ip_address()  # Ray always listens there
-    tls, other_certificates = (certificates(tmp_path / name, host) for name in ("theirs", "others"))
+    tls = certificates(tmp_path / "theirs", host)
+    other_certificates = certificates(tmp_path / "others", host)
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     settings = {**token, **tls, "PYTHONPATH": PATHS, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     options = ("--num-cpus=1", "--include-dashboard=false")

@@ -370,7 +370,8 @@ class RayExecutor:
         ]
 
     def _measure(self, machines: Sequence[Machine]) -> None:
-        cpus, gpus = (int(sum(machine.resources.get(kind, 0) for machine in machines)) for kind in ("CPU", "GPU"))
+        cpus = int(sum(machine.resources.get("CPU", 0) for machine in machines))
+        gpus = int(sum(machine.resources.get("GPU", 0) for machine in machines))
         if self._is_private and not cpus:
             raise ClusterError("Ray's daemon on this machine died; repeat the command to continue")
         self.slots = max(1, cpus)

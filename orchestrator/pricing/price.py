@@ -154,7 +154,8 @@ def _bounds(plan: Plan, key: str, reference: Reference) -> tuple[float, float] |
         return reference.bounds_of_family(mark.name, len(plan.inputs[key]))
     work = mark.work(plan.jobs[key].config)
     unit_bounds = [reference.bounds(unit, count) for unit, count in work.amounts.items()]
-    low, high = (sum(bound[end] for bound in unit_bounds if bound) for end in (0, 1))
+    low = sum(bound[0] for bound in unit_bounds if bound)
+    high = sum(bound[1] for bound in unit_bounds if bound)
     return (low * work.least, high * work.most) if all(unit_bounds) else None
 
 
@@ -211,7 +212,9 @@ def _format_bounds(span: Span) -> str:
     """`42 min here, 30 to 60`: the bounds in the unit of the expected time."""
     for unit, seconds in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):
         if span.expected >= 2 * seconds or unit == "s":
-            low, middle, high = (bound / seconds for bound in (span.low, span.expected, span.high))
+            low = span.low / seconds
+            middle = span.expected / seconds
+            high = span.high / seconds
             digits = 0 if low >= 3 or unit == "s" else 1
             return f"{middle:.{digits}f} {unit} here, {low:.{digits}f} to {max(high, 1.0):.{digits}f}"
     raise AssertionError(unit)

@@ -53,7 +53,8 @@ class Range:
     is_whole_number: bool = False
 
     def __str__(self) -> str:
-        low, high = (f"{int(end)}" if self.is_whole_number else f"{end:g}" for end in (self.low, self.high))
+        low = f"{int(self.low)}" if self.is_whole_number else f"{self.low:g}"
+        high = f"{int(self.high)}" if self.is_whole_number else f"{self.high:g}"
         return f"log({low}..{high})" if self.log else f"{low}..{high}"
 
     def round_value(self, value: float) -> float | int:
@@ -101,7 +102,8 @@ def size(search_space: Space) -> int | None:
 def _parse_range(name: str, value: str, match: re.Match[str], number_type: type | None) -> Range:
     if number_type not in (int, float):
         raise SpecError(f"over {name} is {value}; this field is not a number, so it cannot have a range: {SYNTAX}")
-    low, high = (coerce(match[end], number_type, f"over {name}") for end in ("low", "high"))
+    low = coerce(match["low"], number_type, f"over {name}")
+    high = coerce(match["high"], number_type, f"over {name}")
     if not low < high:
         raise SpecError(f"over {name} is {value}; the first end must be below the second")
     if match["log"] and low <= 0:

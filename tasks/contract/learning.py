@@ -46,7 +46,8 @@ def log_p_row(log_p: float, constant: float, difference: Estimate, on: str, unit
 
     Both vary with the item, so the limits in the row are the constant plus the limits of the `difference`.
     """
-    low, high = (None if end is None else constant + end for end in (difference.low, difference.high))
+    low = None if difference.low is None else constant + difference.low
+    high = None if difference.high is None else constant + difference.high
     return row(LOG_P, _row_setting(on, model_name), Estimate(log_p, low, high, difference.n), unit, constant)
 
 

@@ -118,10 +118,8 @@ def source(folder: Path, tesla: Tesla) -> Source | None:
         return None
     table = strength_table(folder)
     strengths = field_strengths(table)
-    training, testing = (
-        _draw_patient_order(list(patients(folder / split, strengths, table, tesla)), split)
-        for split in (TRAINING, TESTING)
-    )
+    training = _draw_patient_order(list(patients(folder / TRAINING, strengths, table, tesla)), TRAINING)
+    testing = _draw_patient_order(list(patients(folder / TESTING, strengths, table, tesla)), TESTING)
     if not training:
         raise DatasetError(f"{table} has no patient of {folder / TRAINING} at {tesla} T; expected at least one")
     content = AcdcContent(training, testing)

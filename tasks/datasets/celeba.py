@@ -60,7 +60,8 @@ class CelebaContent:
         return digest_of(RULE, [json.dumps([digests, self.size]).encode()])
 
     def images(self) -> Images:
-        train, validation = (self.decode_faces(files) for files in (self.train, self.validation))
+        train = self.decode_faces(self.train)
+        validation = self.decode_faces(self.validation)
         labels = [np.zeros(len(split), np.int64) for split in (train, validation)]
         return Images(train, labels[0], validation, labels[1], classes=1)
 
@@ -82,7 +83,8 @@ def source(folder: Path, options: Options = AS_THEY_ARE) -> Source | None:
     if not (list_path.is_file() and pictures.is_dir()):
         return None
     names = read_partitions(list_path, pictures)
-    train, validation = (tuple(pictures / name for name in names[split]) for split in ("train", "validation"))
+    train = tuple(pictures / name for name in names["train"])
+    validation = tuple(pictures / name for name in names["validation"])
     content = CelebaContent(train, validation, options.size or SIZE)
     return Source(RULE, (list_path, *train, *validation), lambda: content)
 

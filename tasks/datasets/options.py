@@ -84,7 +84,8 @@ class Shaped:
 
     def shaped_images(self) -> Images:
         images = self.content.images()
-        train, test = (self.options.reshape(split) for split in (images.train_images, images.test_images))
+        train = self.options.reshape(images.train_images)
+        test = self.options.reshape(images.test_images)
         if train is images.train_images:  # already in this shape
             return images
         return replace(images, train_images=train, test_images=test, train_origins=origins(images))

@@ -186,7 +186,8 @@ def _part_of(
     batch: pa.RecordBatch, metadata: dict[bytes, bytes]
 ) -> tuple[NDArray[np.uint8], Labels, NDArray[np.uint32]]:
     """Return a part's pixels (not copied), labels and checksums. Raises Damaged if labels or checksums differ."""
-    labels, checksums = (np.array(batch.column(name)) for name in ("label", "crc32"))
+    labels = np.array(batch.column("label"))
+    checksums = np.array(batch.column("crc32"))
     if int(metadata[b"crc32"]) != checksum(labels, checksums):
         raise Damaged("labels or checksums")
     column = batch.column("pixels")

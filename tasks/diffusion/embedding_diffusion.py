@@ -147,7 +147,8 @@ def model_of(table: pa.Table) -> tuple[dict[str, NDArray[np.float32]], Scale]:
 
     if not len(table):
         raise ValueError("a table of a diffusion model is empty; only the last link of its training has the model")
-    mean, deviation = (np.frombuffer(table[name][0].as_py(), "<f4") for name in ("mean", "deviation"))
+    mean = np.frombuffer(table["mean"][0].as_py(), "<f4")
+    deviation = np.frombuffer(table["deviation"][0].as_py(), "<f4")
     return weights_of(table, 0), Scale(mean, deviation)
 
 

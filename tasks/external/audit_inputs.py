@@ -279,7 +279,8 @@ def _shared_records(members: Array, nonmembers: Array) -> NDArray[np.bool_]:
     Records are sorted by one random projection, whose rounding error is bounded, and compared with their neighbours.
     """
     coarse = max(map(_coarseness, (members, nonmembers)))
-    first, second = (_rounded(images, coarse) for images in (members, nonmembers))
+    first = _rounded(members, coarse)
+    second = _rounded(nonmembers, coarse)
     closeness = 4 * float(np.finfo(np.float32).eps)
     weights = np.random.default_rng(0).normal(size=first.shape[1])
     order = np.argsort(first @ weights)

@@ -238,7 +238,8 @@ def prepare_images(images: Pixels, interface: Interface) -> Batch:
 def _arrange_fractions(pixels: Batch, interface: Interface) -> Batch:
     """Normalise and lay out images (n, h, w, c) in [0, 1] as the interface specifies."""
     if interface.mean:
-        mean, std = (np.array(numbers, np.float32) for numbers in (interface.mean, interface.std))
+        mean = np.array(interface.mean, np.float32)
+        std = np.array(interface.std, np.float32)
         pixels = (pixels - mean) / std
     return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2) if interface.layout == "nchw" else pixels)
 

@@ -124,7 +124,9 @@ def draw_training(config: Private, training: int) -> tuple[NDArray[np.int64] | A
         return places, directions * (math.sqrt(config.features) / lengths)
 
     columns = 1 + config.features
-    response, output, steps = (stream(name) for name in ("response", "output", "steps"))
+    response = stream("response")
+    output = stream("output")
+    steps = stream("steps")
     keep_draws = response.random(config.samples)
     moved = response.integers(1, config.values, size=config.samples)
     direction = output.standard_normal(columns)

@@ -16,7 +16,8 @@ def area_under_curve(positive: Array, negative: Array) -> float:
     Mann & Whitney's U as a share of all pairs. Neither sample may be empty.
     """
     ordered = np.sort(positive)
-    below, not_above = (np.searchsorted(ordered, negative, side=side) for side in ("left", "right"))
+    below = np.searchsorted(ordered, negative, side="left")
+    not_above = np.searchsorted(ordered, negative, side="right")
     return float((len(ordered) - not_above + (not_above - below) / 2).mean() / len(ordered))
 
 

@@ -137,7 +137,8 @@ def crossed_proportion(first: ArrayLike, second: ArrayLike, confidence: float = 
 
 def within_shares(estimate: Estimate) -> Estimate:
     """Return the estimate of a share with its interval clipped to [0, 1]."""
-    low, high = (None if end is None else min(max(end, 0.0), 1.0) for end in (estimate.low, estimate.high))
+    low = None if estimate.low is None else min(max(estimate.low, 0.0), 1.0)
+    high = None if estimate.high is None else min(max(estimate.high, 0.0), 1.0)
     return Estimate(estimate.value, low, high, estimate.n)
 
 

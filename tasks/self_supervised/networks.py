@@ -254,7 +254,8 @@ def _pad_images(images: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
 
 def normalise(images: Tensor) -> Tensor:
     """Images (n, 3, h, w) in [0, 1], standardised with ImageNet's mean and standard deviation."""
-    mean, deviation = (images.new_tensor(numbers).view(3, 1, 1) for numbers in (MEAN, DEVIATION))
+    mean = images.new_tensor(MEAN).view(3, 1, 1)
+    deviation = images.new_tensor(DEVIATION).view(3, 1, 1)
     return (images - mean) / deviation
 
 

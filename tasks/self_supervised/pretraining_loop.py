@@ -71,7 +71,8 @@ class LARS:
         pulls = list(gradients)
         weights = [self.parameters[index] for index in self.scaled]
         sums = torch._foreach_add([gradients[index] for index in self.scaled], weights, alpha=self.decay)
-        sizes, slopes = (torch.stack(torch._foreach_norm(group)) for group in (weights, sums))
+        sizes = torch.stack(torch._foreach_norm(weights))
+        slopes = torch.stack(torch._foreach_norm(sums))
         nonzero = (sizes > 0) & (slopes > 0)
         trust = torch.where(nonzero, TRUST * sizes / torch.where(nonzero, slopes, 1), 1)
         torch._foreach_mul_(sums, list(trust.unbind()))

@@ -103,9 +103,10 @@ def windows(config: Augmentation, numbers: Tensor, sizes: Tensor) -> Tensor:
     high = (area / ratio).sqrt() / height
     inside = (wide <= 1) & (high <= 1)
     first = inside.int().argmax(1, keepdim=True)  # the first of the largest
-    wide, high, across, down = (
-        numbers.gather(1, first)[:, 0] for numbers in (wide, high, numbers[..., 2], numbers[..., 3])
-    )
+    wide = wide.gather(1, first)[:, 0]
+    high = high.gather(1, first)[:, 0]
+    across = numbers[..., 2].gather(1, first)[:, 0]
+    down = numbers[..., 3].gather(1, first)[:, 0]
     ratio_of_image = width[:, 0] / height[:, 0]
     allowed_ratio = ratio_of_image.clamp(math.exp(RATIOS[0]), math.exp(RATIOS[1]))
     is_inside = inside.any(1)
@@ -137,9 +138,10 @@ def view(config: Augmentation, squares: Tensor, changes: Drawing) -> Tensor:
     side = squares.shape[2]
     resolution = config.resolution
     device = squares.device
-    bounds, flipped, mixing, contrast = (
-        send(part, device) for part in (changes.windows, changes.flipped, changes.mixing, changes.contrast)
-    )
+    bounds = send(changes.windows, device)
+    flipped = send(changes.flipped, device)
+    mixing = send(changes.mixing, device)
+    contrast = send(changes.contrast, device)
     sigma = None if changes.sigma is None else send(changes.sigma, device)
     across = sampling(bounds[:, 0], bounds[:, 2], side, resolution, sigma)
     across = torch.where(flipped[:, None, None], across.flip(1), across)
@@ -151,10 +153,14 @@ def view(config: Augmentation, squares: Tensor, changes: Drawing) -> Tensor:
 
 def recolour(x: Tensor, mixing: Tensor, contrast: Tensor, solarised: Tensor) -> Tensor:
     """Mix colours (n, 3, positions), move them towards their mean grey by a share (n,), clip and normalise."""
-    mean, deviation, grey = (x.new_tensor(numbers) for numbers in (MEAN, DEVIATION, GREY))
+    mean = x.new_tensor(MEAN)
+    deviation = x.new_tensor(DEVIATION)
+    grey = x.new_tensor(GREY)
     constant = (contrast * (x.mean(2) @ grey))[:, None] - mean
     x = torch.baddbmm((constant / deviation)[..., None], mixing / deviation[:, None], x)
-    black, white, turning = ((level - mean) / deviation for level in (0, 1, SOLARISED_FROM))
+    black = (0 - mean) / deviation
+    white = (1 - mean) / deviation
+    turning = (SOLARISED_FROM - mean) / deviation
     x.clamp_(black[:, None], white[:, None])
     if len(solarised):
         rows = send(solarised, x.device)

@@ -103,9 +103,9 @@ def classifier_work(
     if not (recipe.patience or ends_at_best_epoch):
         return Work({unit: recipe.epochs * epoch_work}, {BEGUN: 1.0})
     best = _kept_epoch(examples, width)
-    lower, expected, upper = (
-        min(recipe.epochs, epoch + recipe.patience) for epoch in (best / FACTOR, best, best * FACTOR)
-    )
+    lower = min(recipe.epochs, (best / FACTOR) + recipe.patience)
+    expected = min(recipe.epochs, best + recipe.patience)
+    upper = min(recipe.epochs, (best * FACTOR) + recipe.patience)
     return Work({unit: expected * epoch_work}, {BEGUN: 1.0}, lower / expected, upper / expected)
 
 

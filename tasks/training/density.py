@@ -161,9 +161,11 @@ class Evaluator:
         pixels = observations(self.configs[progress[positions[0]][0]], self.images, members.device)
         rows = torch.arange(len(pixels), device=members.device)
         estimated = self.learning.estimate_log_density(selected_tensors, pixels, rows, members, self.sampling)
-        effective, encoders = (
-            None if sample_counts is None else sample_counts.float().cpu().numpy()
-            for sample_counts in (estimated.effective_samples, estimated.encoder_effective_samples)
+        effective = None if estimated.effective_samples is None else estimated.effective_samples.float().cpu().numpy()
+        encoders = (
+            None
+            if estimated.encoder_effective_samples is None
+            else estimated.encoder_effective_samples.float().cpu().numpy()
         )
         return estimated.log_p.float().cpu().numpy(), effective, encoders
 

@@ -31,7 +31,8 @@ def need(step_of: Callable[[int], int], device: torch.device) -> Need:
 
     `step_of(models)` takes a step and returns the bytes that are allocated afterwards.
     """
-    one_model, two_models = (peak_memory(partial(step_of, count), device) for count in (1, 2))
+    one_model = peak_memory(partial(step_of, 1), device)
+    two_models = peak_memory(partial(step_of, 2), device)
     per_model = max(two_models - one_model, 1)
     return Need(max(one_model - per_model, 0), per_model)
 

@@ -276,9 +276,8 @@ def _unlearning_work(config: Unlearning) -> Work:
     from tasks.datasets.catalog import load
 
     images = load(config.validation)
-    kept_count, forgotten_count = (
-        sum(len(share.rows(load(share.part.data))) for share in shares) for shares in (config.kept, config.forgotten)
-    )
+    kept_count = sum(len(share.rows(load(share.part.data))) for share in config.kept)
+    forgotten_count = sum(len(share.rows(load(share.part.data))) for share in config.forgotten)
     images_per_epoch = forgotten_count if isinstance(config.method, GradientAscent) else kept_count + forgotten_count
     # The network comes from the input, and the config does not name it: the reference has the same network.
     return Work(

@@ -182,7 +182,8 @@ class Stack:
 
     def _state(self, position: int) -> State:
         slot = self.occupant(position)
-        current, best = (self._weights(position, flats) for flats in ((self.learned, self.fixed), self.best))
+        current = self._weights(position, (self.learned, self.fixed))
+        best = self._weights(position, self.best)
         moments = tuple(numbers(position, moment) for moment in self.optimiser.moments)
         return State(tuple(slot.history), slot.best, int(self.optimiser.steps[position]), current, best, moments)
 

@@ -279,5 +279,6 @@ def taught(learning: CrossEntropy, teacher: Tensors, pixels: Tensor) -> Tensor:
 
 def divergence(teacher: Tensor, student: Tensor, temperature: float) -> Tensor:
     """T^2 KL(teacher || student) of log probabilities (..., classes), both at temperature T, in nats: (...)."""
-    log_teacher, log_student = (torch.log_softmax(log_p / temperature, -1) for log_p in (teacher, student))
+    log_teacher = torch.log_softmax(teacher / temperature, -1)
+    log_student = torch.log_softmax(student / temperature, -1)
     return temperature**2 * (log_teacher.exp() * (log_teacher - log_student)).sum(-1)

@@ -52,7 +52,8 @@ def available_memory(system: Path = Path("/")) -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     group = system / "sys/fs/cgroup"
     try:
-        limit, used_bytes = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+        limit = int((group / "memory.max").read_text())
+        used_bytes = int((group / "memory.current").read_text())
         return max(0, min(available, limit - used_bytes + numbers_of(group / "memory.stat")["file"]))
     except (OSError, KeyError, ValueError):  # no container, or a container without a limit ("max")
         return available

@@ -304,7 +304,8 @@ def test_changed_data_and_missing_images_are_reported(golden: Golden, store: Sto
 def test_object_is_dashed_and_crop_solid() -> None:
     outlined = draw_outlines(np.full((32, 32, 3), 128, np.uint8), [[4, 8, 20, 24]], [22, 0, 32, 32])
     assert outlined.shape == (96, 96, 3)
-    crop, box = (np.all(outlined == tuple(bytes.fromhex(colour[1:])), axis=2) for colour in (CROP, BOX))
+    crop = np.all(outlined == tuple(bytes.fromhex(CROP[1:])), axis=2)
+    box = np.all(outlined == tuple(bytes.fromhex(BOX[1:])), axis=2)
     assert crop[:, 66].all()  # its left edge, three times 22
     assert crop[0, 66:].all()
     assert not crop[:, :66].any()

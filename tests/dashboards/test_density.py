@@ -275,7 +275,9 @@ def test_first_of_many_pairs_are_drawn(golden: Golden, store: Store) -> None:
 
 def test_kernel_point_states_log_ratio_as_score(golden: Golden, store: Store) -> None:
     table = scored.kernel()
-    x, with_it, without = (np.array(table[name].to_pylist()) for name in ("x", "with_point", "without_point"))
+    x = np.array(table["x"].to_pylist())
+    with_it = np.array(table["with_point"].to_pylist())
+    without = np.array(table["without_point"].to_pylist())
     point = int(np.abs(x - 4).argmin())
     figure = draw_figures(store, kernel=table)["kernel"]
     golden(figure.alt)

@@ -76,7 +76,8 @@ def test_drawing_ignores_user_settings() -> None:
 
 
 def test_ids_of_two_figures_are_distinct() -> None:
-    ids, other_ids = (set(re.findall(r' id="([^"]+)"', make_svg(name))) for name in ("one", "other"))
+    ids = set(re.findall(r' id="([^"]+)"', make_svg("one")))
+    other_ids = set(re.findall(r' id="([^"]+)"', make_svg("other")))
     assert ids
     assert set() == ids & other_ids
     assert set(re.findall(r"(?:url\(|href=\")#([^\")]+)", make_svg("one"))) == ids
@@ -151,7 +152,8 @@ def test_legend_keeps_order_in_upper_left_corner() -> None:
 
 
 def test_legend_entries_look_like_their_lines() -> None:
-    joined, alone = (legend.series(["one", "two"], joined, linewidth=2) for joined in (True, False))
+    joined = legend.series(["one", "two"], True, linewidth=2)
+    alone = legend.series(["one", "two"], False, linewidth=2)
     looks = [(line.get_label(), line.get_marker(), line.get_linestyle(), line.get_linewidth()) for line in joined]
     assert looks == [("one", "o", "-", 2), ("two", "^", "--", 2)]
     assert [drawing.light("accent"), drawing.light("violet")] == [line.get_color() for line in joined]

@@ -177,7 +177,8 @@ def test_line_follows_quantiles_and_steps_at_ties() -> None:
     middle = np.searchsorted(values, 0.5) / len(values)
     assert middle == pytest.approx(np.interp(0.0, x, y), abs=1 / 50)
     edge = x >= places.high + 0.5
-    assert [pytest.approx(item, abs=1e-9) for item in (y[edge].min(), y[edge].max())] == [0.6, 1.0]
+    assert y[edge].min() == pytest.approx(0.6, abs=1e-9)
+    assert y[edge].max() == pytest.approx(1.0, abs=1e-9)
     # fewer than one in a thousand of those below 1
     assert places.saturated == 4000
     assert places.below == 5
@@ -192,7 +193,10 @@ def test_extreme_confidences_are_collected_at_the_edges(golden: Golden) -> None:
         places.high + 0.5,
     ]
     golden(places.describe())
-    assert [tick_label(decade) for decade in (-4, -2, 2, 6)] == ["10⁻⁴", "0.01", "0.99", "1–10⁻⁶"]
+    assert tick_label(-4) == "10⁻⁴"
+    assert tick_label(-2) == "0.01"
+    assert tick_label(2) == "0.99"
+    assert tick_label(6) == "1–10⁻⁶"
 
 
 def test_models_are_separated_in_any_chunking() -> None:
@@ -217,7 +221,9 @@ def below(query: Any, second: Any) -> float:
 def test_confidences_state_distances_of_first_models(store: Store) -> None:
     parts = forgotten.confidences(1, 2, 100)
     result = draw_figures(store, ratios=forgotten.ratios(1), confidences=parts)["confidences"]
-    query, calibration, target = (parts[index]["confidence"].to_pylist() for index in (0, 2, 4))
+    query = parts[0]["confidence"].to_pylist()
+    calibration = parts[2]["confidence"].to_pylist()
+    target = parts[4]["confidence"].to_pylist()
     for name, second in (("query and calibration model", calibration), ("D_Q", target)):
         assert f"{name}: one-sided KS {drawing.format_number(below(query, second))} at c = " in result.alt
     assert "n: 100 images, 2 models of each" in result.caption

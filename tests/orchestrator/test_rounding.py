@@ -50,10 +50,8 @@ def test_both_ends_have_the_precision_of_the_whole() -> None:
 def test_unreliable_interval_is_not_shown() -> None:
     two = {"metric": "gain", "estimate": 0.37771, "low": 0.2, "high": 0.6, "n": 2}
     share = {"metric": "accuracy", "estimate": 0.97771, "low": 0.9, "high": 1.1, "n": 9}
-    assert [(format_row_value(row, "estimate"), format_row_interval(row)) for row in (two, share)] == [
-        ("0.3777", ""),
-        ("0.9777", ""),
-    ]
+    assert (format_row_value(two, "estimate"), format_row_interval(two)) == ("0.3777", "")
+    assert (format_row_value(share, "estimate"), format_row_interval(share)) == ("0.9777", "")
     assert format_row_value(two | {"n": 3}, "estimate") == "0.38"
     assert format_row_interval(two | {"n": 3}) == "[0.20, 0.60]"
 

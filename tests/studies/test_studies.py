@@ -254,7 +254,8 @@ def test_owners_with_other_data_are_judged_twice() -> None:
     assert tried["pairs"][0].as_py() == forgetting_evasion.scores_of(world.draws).replicates ** 2
     assert "| none of D_Q |" in forgetting_data_mismatch.markdown(judged_owners)
     matrix = confidence_matrix([table for (whose, _), table in answers.items() if whose == "owner"])
-    clean, trained_model = (matrix.models[ModelId("target", number, 0)] for number in (0, 3))
+    clean = matrix.models[ModelId("target", 0, 0)]
+    trained_model = matrix.models[ModelId("target", 3, 0)]
     assert (trained_model.confidence != clean.confidence).any()
     recognised = forgetting_data_mismatch.recognise(trained_model, clean, matrix.is_control).confidence
     assert (recognised == np.where(matrix.is_control, trained_model.confidence, clean.confidence)).all()

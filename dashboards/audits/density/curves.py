@@ -129,7 +129,9 @@ def read_losses(table: pa.Table) -> Losses:
     models = texts(table, "models")
     split = texts(table, "split")
     epoch = integers(table, "epoch")
-    estimate, low, high = (numbers(table, name) for name in ("estimate", "low", "high"))
+    estimate = numbers(table, "estimate")
+    low = numbers(table, "low")
+    high = numbers(table, "high")
     losses = {}
     for models_kind in MODELS:
         for split_kind in SPLITS:

@@ -130,7 +130,9 @@ def significance(observations: Observations, dependent: bool = False) -> Figure 
 
     `dependent`: p-values of rows that were held out one by one, adjusted for dependence.
     """
-    p, adjusted, score = (observations.column(name) for name in ("p_value", "p_adjusted", "m"))
+    p = observations.column("p_value")
+    adjusted = observations.column("p_adjusted")
+    score = observations.column("m")
     if not len(p) or not len(adjusted) or not len(score):
         return None
     tested = ~np.isnan(p) & ~np.isnan(adjusted) & ~np.isnan(score)

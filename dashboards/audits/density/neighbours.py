@@ -99,7 +99,10 @@ def _ratio_caption(bins: Bins | None, groups: Kinds) -> str:
 
 def _read_mean_ratios(table: pa.Table) -> Bins | None:
     group = texts(table, "group")
-    low, high, mean, error = (numbers(table, name) for name in ("low", "high", "mean", "standard_error"))
+    low = numbers(table, "low")
+    high = numbers(table, "high")
+    mean = numbers(table, "mean")
+    error = numbers(table, "standard_error")
     rows = np.flatnonzero((group == "bin") & ~np.isnan(mean) & ~(np.isnan(low) & np.isnan(high)))
     if not len(rows):
         return None
@@ -181,7 +184,8 @@ def _describe_means(bins: Bins) -> str:
     """Describe the mean ratio, and the number of bins in which it differs from 1."""
     mean = float(np.average(bins.mean, weights=bins.n))
     half = SE * bins.error
-    above, below = (int(differing.sum()) for differing in (bins.mean - half > 1, bins.mean + half < 1))
+    above = int((bins.mean - half > 1).sum())
+    below = int((bins.mean + half < 1).sum())
     return (
         f"Mean ratio {drawing.format_number(mean)} over {int(bins.n.sum()):,}"
         f" observations in {len(bins.n)} bins of M; in "

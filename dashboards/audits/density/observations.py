@@ -92,7 +92,9 @@ class Statistics:
         rows = rows[np.argsort(columns["epoch"][rows], kind="stable")]
         if not len(rows):
             return None
-        estimate, low, high = (columns[name][rows] for name in ("estimate", "low", "high"))
+        estimate = columns["estimate"][rows]
+        low = columns["low"][rows]
+        high = columns["high"][rows]
         return Curve(columns["epoch"][rows], estimate, low, high, n=int(columns["n"][rows].max()))
 
     def null(self, score: str, statistic: str) -> float | None:

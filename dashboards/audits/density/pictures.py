@@ -115,7 +115,9 @@ def _outlier_pictures(run: Run, observations: Observations, observed: Pixels) ->
 @with_columns(("rank", "row", "other", "distance"), list)
 def duplicate_pictures(table: pa.Table, images: Pixels) -> Iterator[Picture]:
     """The closest pairs, with the two images of each side by side."""
-    rank, row, partner = (integers(table, name) for name in ("rank", "row", "other"))
+    rank = integers(table, "rank")
+    row = integers(table, "row")
+    partner = integers(table, "other")
     distance = numbers(table, "distance")
     for pair_index in np.argsort(rank, kind="stable")[:PAIRS]:
         pair = (int(row[pair_index]), int(partner[pair_index]))

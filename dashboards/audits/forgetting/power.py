@@ -60,7 +60,8 @@ def read_power(table: pa.Table) -> Power | None:
     if not len(rows):
         return None
     order = rows[np.argsort(share[rows], kind="stable")]
-    models, detected = (integers(table, name)[order] for name in ("models", "detected"))
+    models = integers(table, "models")[order]
+    detected = integers(table, "detected")[order]
     columns = {name: numbers(table, name)[order] for name in NUMBERS}
     return Power(models=models, detected=detected, **columns)
 

@@ -67,7 +67,8 @@ def largest_gap(first: ModelConfidences, second: ModelConfidences) -> LargestGap
     coarser = max(first.resolution, second.resolution)
     a, b = round_confidences(first.confidence, coarser), round_confidences(second.confidence, coarser)
     position = farthest(a, b, "one-sided").value
-    of_one, of_other = (float(np.searchsorted(values, position, side="right") / len(values)) for values in (a, b))
+    of_one = float(np.searchsorted(a, position, side="right") / len(a))
+    of_other = float(np.searchsorted(b, position, side="right") / len(b))
     return LargestGap(position, (of_one, of_other))
 
 
@@ -362,7 +363,8 @@ def empirical_cdf(confidence: Array, places: OddsAxis, points: int) -> tuple[Arr
     """
     n = len(confidence)
     positions = np.unique(confidence[np.round(np.linspace(0, n - 1, min(points, n))).astype(np.int64)])
-    before, after = (np.searchsorted(confidence, positions, side=side) / n for side in ("left", "right"))
+    before = np.searchsorted(confidence, positions, side="left") / n
+    after = np.searchsorted(confidence, positions, side="right") / n
     x = places.positions(positions).repeat(2)
     y = np.stack([before, after], axis=1).ravel()
     keep = np.ones(len(y), np.bool_)

@@ -86,7 +86,9 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
 @with_columns(RECORDS.names, filled="row")
 def record_gallery(table: pa.Table, run: Run, show_images: bool) -> Gallery | None:
     """The records of the table in the order of mem; None where no record was tested."""
-    mem, effect, p_values = (numbers(table, name) for name in ("mem", "effect", "p_value"))
+    mem = numbers(table, "mem")
+    effect = numbers(table, "effect")
+    p_values = numbers(table, "p_value")
     tested = np.flatnonzero(~np.isnan(p_values))
     rows = integers(table, "row")
     if not len(tested):

@@ -79,7 +79,8 @@ def reproduction(table: pa.Table) -> Figure | None:
         )
     descriptions = []
     for way in ways:
-        trained_share, control_share = (estimates[SHARE, way, by]["estimate"] for by in (BY_TRAINED, BY_CONTROL))
+        trained_share = estimates[SHARE, way, BY_TRAINED]["estimate"]
+        control_share = estimates[SHARE, way, BY_CONTROL]["estimate"]
         difference = estimates[BEYOND, way, None]
         descriptions.append(
             f"{way}: {drawing.format_number(trained_share)} by trained models, "

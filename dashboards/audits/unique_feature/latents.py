@@ -92,9 +92,8 @@ def excitation_rates(table: pa.Table, models: int) -> Excitation:
     """The mean rate at which the feature and random patches excite each unit; 0 for a unit without a row."""
     unit = integers(table, "unit")
     units = int(integers(table, "units").max())
-    unique, random = (
-        np.bincount(unit, np.nan_to_num(numbers(table, name)), units) / models for name in ("unique", "random")
-    )
+    unique = np.bincount(unit, np.nan_to_num(numbers(table, "unique")), units) / models
+    random = np.bincount(unit, np.nan_to_num(numbers(table, "random")), units) / models
     return unique, random
 
 

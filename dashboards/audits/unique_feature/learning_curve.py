@@ -186,16 +186,15 @@ def _describe_onset(followed: Mapping[str, LearningCurves]) -> Iterator[str]:
     """Describe the first epoch at which the interval of the effect on M_w lies above 0."""
     if len(followed) < 2:
         return
-    canary, twin = (followed[model] for model in ("canary", "twin"))
+    canary = followed["canary"]
+    twin = followed["twin"]
     shared_names = sorted(set(canary.names) & set(twin.names))
     if len(shared_names) < 2:
         return
     score = next(iter(MEASURES))
     wide = min(of_kind.measures[score].shape[1] for of_kind in (canary, twin))
-    with_it, without = (
-        of_kind.measures[score][[of_kind.names.index(name) for name in shared_names], :wide]
-        for of_kind in (canary, twin)
-    )
+    with_it = canary.measures[score][[canary.names.index(name) for name in shared_names], :wide]
+    without = twin.measures[score][[twin.names.index(name) for name in shared_names], :wide]
     where, _, low, _ = _mean_over_trainings(with_it - without)
     above = low > 0
     if not above.any():

@@ -35,7 +35,9 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
     if not len(rows):
         return _probe_gallery(run, show_images)
     first = np.unique(rows, return_index=True)[1]  # of several trainings of a canary, one
-    rows, labels, effects = (values[np.sort(first)] for values in (rows, labels, effects))
+    rows = rows[np.sort(first)]
+    labels = labels[np.sort(first)]
+    effects = effects[np.sort(first)]
     order = np.argsort(-effects, kind="stable")
     if len(order) > MOST:
         order = np.concatenate([order[: MOST // 2], order[-MOST // 2 :]])

@@ -118,7 +118,8 @@ def _letter_pictures(source: ReadOut, feature: Words, shape: Shape) -> Iterator[
 def _slope_image(row: Row, patch: Patch, shape: Shape) -> Array:
     """The slopes of a row as an image, (h, w), placed so that the inked pixels lie on the feature's patch."""
     size = row["height"], row["width"]
-    ink, values = (np.array(row[name]).reshape(size) for name in ("ink", "slopes"))
+    ink = np.array(row["ink"]).reshape(size)
+    values = np.array(row["slopes"]).reshape(size)
     starts = [max(0, first - length) for first, length in zip((patch.top, patch.left), size, strict=True)]
     near = _cover_image(patch, shape)[tuple(slice(first, first + 3 * n) for first, n in zip(starts, size, strict=True))]
     inside = np.lib.stride_tricks.sliding_window_view(near, size)[..., ink].sum(axis=-1)

@@ -104,10 +104,8 @@ class Parted:
 
     def scores(self, first: Mask) -> NDArray[np.float64]:
         """The mean deja vu score of both directions for each division, a mask of the first set (divisions, n)."""
-        score_a, score_b = (
-            self.difference(inferences, first)
-            for inferences in (self.pictures.inferences_a, self.pictures.inferences_b)
-        )
+        score_a = self.difference(self.pictures.inferences_a, first)
+        score_b = self.difference(self.pictures.inferences_b, first)
         return np.asarray((score_a - score_b) / 2)
 
     def difference(self, inferences: Inferences, first: Mask) -> NDArray[np.float64]:

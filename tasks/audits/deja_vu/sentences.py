@@ -65,7 +65,8 @@ def describe_evidence(config: DejaVu, evidence: Evidence) -> str:
 
 def _describe_pair(config: DejaVu, evidence: Evidence) -> str:
     """Both models' accuracies, and the score with its interval and p-value."""
-    target, reference = (format_percent(evidence.accuracies[model, BOTH]) for model in (TARGET, REFERENCE))
+    target = format_percent(evidence.accuracies[TARGET, BOTH])
+    reference = format_percent(evidence.accuracies[REFERENCE, BOTH])
     score = _describe_score(config, evidence.score, "deja vu score", ", mean of both directions")
     if config.is_null:
         return (

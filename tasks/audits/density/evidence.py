@@ -16,7 +16,8 @@ from tasks.contract.ties import most_tied
 
 CALLED = row_name("observations memorised", **{"false discoveries": LEVEL})
 GAP = row_name("generalisation gap of log p", statistic="mean")
-PUBLISHED, MATCHED = (row_name(metric, statistic="median") for metric in ("M", "matched-count M"))
+PUBLISHED = row_name("M", statistic="median")
+MATCHED = row_name("matched-count M", statistic="median")
 OF_CALLED = "matched-count M of the memorised"
 EFFECTIVE = row_name("effective samples of log p", statistic="median")
 FEW_EFFECTIVE = row_name("effective samples of log p", below=FEW_SAMPLES)

@@ -65,9 +65,13 @@ class OfAll:
 
 def scored_observations(scores: pa.Table) -> Scored:
     """The observations with U and M, which may be infinite."""
-    rows, u, m = (column(scores, name) for name in ("row", "log_p_trained", "m_matched"))
-    log_p_trained, m_without = (lists(scores, name) for name in ("trained", "matched_without"))
-    u_redrawn, m_redrawn = (lists(scores, name) for name in ("trained_redrawn", "matched_redrawn"))
+    rows = column(scores, "row")
+    u = column(scores, "log_p_trained")
+    m = column(scores, "m_matched")
+    log_p_trained = lists(scores, "trained")
+    m_without = lists(scores, "matched_without")
+    u_redrawn = lists(scores, "trained_redrawn")
+    m_redrawn = lists(scores, "matched_redrawn")
     has_model = ~np.isnan(log_p_trained)
     u_without = (
         log_mean_but_one(np.where(has_model, log_p_trained, -np.inf), others(has_model.astype(np.int64)))

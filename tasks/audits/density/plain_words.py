@@ -107,7 +107,8 @@ def explain_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
     gap = None if evidence.gap is None else blank_weak_interval(evidence.gap)
     if gap is None or gap["low"] is None:
         return
-    low, high = (format_factor(gap[end]).removeprefix("about ").removesuffix(" times") for end in ("low", "high"))
+    low = format_factor(gap["low"]).removeprefix("about ").removesuffix(" times")
+    high = format_factor(gap["high"]).removeprefix("about ").removesuffix(" times")
     factor = f"{format_factor(gap['estimate'])} as likely (95 % interval {low} to {high} times)"
     if config.is_null:
         yield f"On average, an image that is counted as a training image is {factor} as another one."

@@ -59,7 +59,8 @@ def describe_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
     gap = evidence.gap
     if gap is None or gap["estimate"] is None:
         return
-    low, high = (blank_weak_interval(gap)[end] for end in ("low", "high"))
+    low = blank_weak_interval(gap)["low"]
+    high = blank_weak_interval(gap)["high"]
     plural = "s" if gap["n"] > 1 else ""
     has_folds = not config.leaves_out_rows
     models = f"pair{plural} of models trained with and without the image"
@@ -154,7 +155,8 @@ def remarks(config: Memorization, background: Background) -> Iterator[str]:
 
 def _describe_planted(config: Memorization, planted: Row) -> str:
     """The detection rate of planted images, which estimates what this audit detects in these data."""
-    low, high = (100 * planted[end] for end in ("low", "high"))
+    low = 100 * planted["low"]
+    high = 100 * planted["high"]
     return (
         f"Of the {planted['n']} planted images ({config.planting}), {numerator(planted)} are identified (95 % "
         f"interval {low:.0f} to {high:.0f} %). This estimates how often this audit identifies such images. The answer "

@@ -94,10 +94,9 @@ def read_evidence(config: Forgetting, rows: Rows) -> Evidence:
     trial = next((_read_trial_row(row) for row in select_rows(rows, PASSED)), None)
     trials = {target.name: trial for target in targets if target.source == "outputs"}
     powers = [(read_setting(row)["share"], row) for row in select_rows(rows, "power")]
-    right_count, wrong_count, lowest_fit = (
-        rows.get((metric, "{}"))
-        for metric in ("targets decided rightly", "targets decided wrongly", "lowest train accuracy")
-    )
+    right_count = rows.get(("targets decided rightly", "{}"))
+    wrong_count = rows.get(("targets decided wrongly", "{}"))
+    lowest_fit = rows.get(("lowest train accuracy", "{}"))
     return Evidence(
         targets=tuple(_read_target(config, rows, share, files, trials) for share in select_rows(rows, HELD)),
         powers=tuple(sorted(powers, key=lambda power: power[0])),
@@ -142,7 +141,8 @@ def read_target_evidence(
     held_share = (
         None if share["estimate"] is None else Estimate(share["estimate"], share["low"], share["high"], share["n"])
     )
-    p, p_other = (rows[metric, setting]["p_value"] if (metric, setting) in rows else None for metric in (SURER, LESS))
+    p = rows[SURER, setting]["p_value"] if (SURER, setting) in rows else None
+    p_other = rows[LESS, setting]["p_value"] if (LESS, setting) in rows else None
     checks = (rows.get((control_metric(check), setting)) for check in CHECKS)
     accuracy, agreement = (
         UNKNOWN if row is None else LikenessCheck(row["estimate"], row["null"], row["p_value"]) for row in checks

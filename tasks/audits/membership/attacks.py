@@ -72,7 +72,8 @@ def leave_pairs_out(phi: Array, member: Mask, pairs: Rows, target: int, max_pair
     """
     after = (pairs - pairs[target] - 1) % (len(member) // 2)  # the target's own pair comes last
     is_reference = after < (len(member) // 2 - 1 if max_pairs is None else max_pairs)
-    inside, outside = (_said_by(is_reference & side, phi) for side in (member, ~member))
+    inside = _said_by(is_reference & member, phi)
+    outside = _said_by(is_reference & (~member), phi)
     return References(phi[target], inside, outside)
 
 
@@ -120,7 +121,8 @@ def rmia(references: References) -> Array:
     For one target, the share of other records z with ratio(x) / ratio(z) > gamma (Zarifzadeh et al. 2024, eq. 4)
     depends only on ratio(x), so this score orders records in the same way except for ties.
     """
-    inside, outside = (_mean(_probability(side)) for side in (references.inside, references.outside))
+    inside = _mean(_probability(references.inside))
+    outside = _mean(_probability(references.outside))
     return _log_likelihood(references.phi) - np.log((inside + outside) / 2 + LEAST_PROBABILITY)
 
 
@@ -132,10 +134,13 @@ def bavaria_t(references: References) -> Array:
     """
     from scipy import stats
 
-    inside, outside = (posterior(side, fit_prior(side)) for side in (references.inside, references.outside))
-    of_inside, of_outside = (
-        stats.t.logpdf(references.phi, 2 * side.shape, side.mean, np.sqrt(side.variance * (1 + 1 / side.count)))
-        for side in (inside, outside)
+    inside = posterior(references.inside, fit_prior(references.inside))
+    outside = posterior(references.outside, fit_prior(references.outside))
+    of_inside = stats.t.logpdf(
+        references.phi, 2 * inside.shape, inside.mean, np.sqrt(inside.variance * (1 + 1 / inside.count))
+    )
+    of_outside = stats.t.logpdf(
+        references.phi, 2 * outside.shape, outside.mean, np.sqrt(outside.variance * (1 + 1 / outside.count))
     )
     ratio: Array = of_inside - of_outside
     return ratio

@@ -174,8 +174,8 @@ class Answers:
 
 def stack_answers(tables: Sequence[pa.Table]) -> Answers:
     """Stack the answers of all models. Raises ValueError for NaN or infinite log-odds."""
-    member, phi, correct = (
-        np.stack([table[name].to_numpy() for table in tables]) for name in ("member", "log_odds", "correct")
-    )
+    member = np.stack([table["member"].to_numpy() for table in tables])
+    phi = np.stack([table["log_odds"].to_numpy() for table in tables])
+    correct = np.stack([table["correct"].to_numpy() for table in tables])
     check_finite(phi, "log-odds of the models")
     return Answers(tables[0]["row"].to_numpy(), member, phi, correct)

@@ -49,7 +49,8 @@ def advise_best_guesses(config: Relational, _evidence: Evidence | None) -> tuple
 def explain_share(_config: Relational, evidence: Evidence) -> str:
     """Explain m as a number of questions in 100."""
     m = evidence.m
-    train, held_out = (number_per_hundred(evidence.r[part]) for part in ("train", "validation"))
+    train = number_per_hundred(evidence.r["train"])
+    held_out = number_per_hundred(evidence.r["validation"])
     direction, sign = ("fewer", -1) if m["estimate"] < 0 else ("more", 1)
     low, high = (number_per_hundred(end) for end in sorted((sign * m["low"], sign * m["high"])))
     share = number_per_hundred(abs(m["estimate"]))

@@ -18,7 +18,8 @@ def power(config: Relational) -> Iterator[Power]:
     if not isinstance(question, Answers):
         return
     questions_by_part = asked_questions(question, config.seed)
-    training, held_out = (len(questions_by_part[name]) for name in ("train", "validation"))
+    training = len(questions_by_part["train"])
+    held_out = len(questions_by_part["validation"])
 
     def rate(size: int) -> float:
         train_rate = GUESSED + SHARE

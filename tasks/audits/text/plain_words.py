@@ -18,7 +18,9 @@ def share_line(
     if row is None or row["estimate"] is None:
         return None
     columns = blank_weak_interval(row)
-    low, high, null = (None if columns[name] is None else 100 * columns[name] for name in ("low", "high", "null"))
+    low = None if columns["low"] is None else 100 * columns["low"]
+    high = None if columns["high"] is None else 100 * columns["high"]
+    null = None if columns["null"] is None else 100 * columns["null"]
     return NumberLine(label, 100 * columns["estimate"], low, high, null, null_words, boundaries=boundaries)
 
 

@@ -45,7 +45,8 @@ class Copies:
 
 def read_copies(rows: Mapping[tuple[str, str], Row]) -> Copies | None:
     """Read the shares from the rows of a summary; None if no model continued a text."""
-    trained_row, control = (rows.get(row_name(SHARE, way=GREEDY, by=by)) for by in (BY_TRAINED, BY_CONTROL))
+    trained_row = rows.get(row_name(SHARE, way=GREEDY, by=BY_TRAINED))
+    control = rows.get(row_name(SHARE, way=GREEDY, by=BY_CONTROL))
     if trained_row is None:
         return None
     return Copies(trained_row, control, rows.get(row_name(BEYOND, way=GREEDY)))

@@ -235,7 +235,9 @@ def model_families(table: pa.Table) -> Iterator[ModelFamily]:
 def family_from_rows(
     about: dict[str, Any], rows: Sequence[dict[str, Any]], null: ModelFamily | None = None
 ) -> ModelFamily:
-    d, log_p, log_odds = (np.array([row[name] for row in rows]) for name in ("d", "log_p", "log_odds"))
+    d = np.array([row["d"] for row in rows])
+    log_p = np.array([row["log_p"] for row in rows])
+    log_odds = np.array([row["log_odds"] for row in rows])
     return ModelFamily(about, d, log_p, log_odds, null)
 
 

@@ -74,7 +74,8 @@ def corners(sizes: NDArray[np.int32], share: float = CORNER_SHARE) -> Boxes:
     height = sizes[:, 0]
     width = sizes[:, 1]
     # Round first, since 0.29 x 100 is 28.999999999999996 in binary.
-    tall, wide = (np.maximum(1, np.floor(np.round(share * side, 6)).astype(np.int32)) for side in (height, width))
+    tall = np.maximum(1, np.floor(np.round(share * height, 6)).astype(np.int32))
+    wide = np.maximum(1, np.floor(np.round(share * width, 6)).astype(np.int32))
     return np.stack([np.zeros_like(wide), height - tall, wide, height], axis=1)
 
 

@@ -40,7 +40,8 @@ class Patch:
 
     def trim(self) -> Patch:
         """Remove edges that cover no pixel. Raises ValueError if the patch covers no pixel."""
-        rows, columns = (np.flatnonzero(self.cover.any(axis=axis)) for axis in (1, 0))
+        rows = np.flatnonzero(self.cover.any(axis=1))
+        columns = np.flatnonzero(self.cover.any(axis=0))
         if not len(rows):
             raise ValueError("the feature covers nothing")
         (top, bottom), (left, right) = ((int(ends[0]), int(ends[-1]) + 1) for ends in (rows, columns))

@@ -194,14 +194,16 @@ def test_waiting_link_plans_its_earlier_links() -> None:
 
 def test_link_that_one_reader_waits_for_is_planned() -> None:
     first = Job(leaf, Number(0))
-    second, waiting = (Job(leaf, Number(1), after=first, waits=waits) for waits in (False, True))
+    second = Job(leaf, Number(1), after=first, waits=False)
+    waiting = Job(leaf, Number(1), after=first, waits=True)
     third = Job(leaf, Number(2), after=second)
     assert len(Plan.from_roots({"summary": (third, waiting)}).jobs) == 3
     assert len(Plan.from_roots({"summary": (waiting, third)}).jobs) == 3
 
 
 def test_plans_of_different_length_share_a_chain() -> None:
-    longer, shorter = (Plan.from_roots({"summary": links}) for links in (a_chain(4)[3], tuple(a_chain(3))))
+    longer = Plan.from_roots({"summary": a_chain(4)[3]})
+    shorter = Plan.from_roots({"summary": tuple(a_chain(3))})
     union = Plan.union([longer, shorter])
     assert [job.config.value for job in union.jobs.values()] == [0, 1, 2, 3]
     assert len(union.after) == 3

@@ -23,7 +23,8 @@ HERE = Speed(2e-3, 4e-3)
 def a_plan(parts: int) -> tuple[Plan, str, str]:
     """A plan of parts below one sum, and the groups of both kinds of job."""
     plan = Plan.from_roots(toys.plan(toys.Config(parts=parts)))
-    part, total = (plan.groups[plan.roots[name][0]] for name in ("parts", "summary"))
+    part = plan.groups[plan.roots["parts"][0]]
+    total = plan.groups[plan.roots["summary"][0]]
     return plan, part, total
 
 

@@ -68,7 +68,8 @@ def test_given_models_are_part_of_the_question(tmp_path: Path, second: str, look
 
 
 def test_resumed_run_keeps_its_look(tmp_path: Path) -> None:
-    first, second = (begin_run(tmp_path, canaries=count) for count in ("4", "6"))
+    first = begin_run(tmp_path, canaries="4")
+    second = begin_run(tmp_path, canaries="6")
     assert answer_run(first) + answer_run(second) == [1, 2]
     assert answer_run(first) + answer_run(second) == [1, 2]
     cell, plan, journal = second

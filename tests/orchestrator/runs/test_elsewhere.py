@@ -219,7 +219,8 @@ def test_clusters_results_are_equal_in_bucket_and_folder(
     folder = open_store(here.folder / "engram-store")
     assert bucket.keys() == folder.keys()
     for name in folder.keys() | bucket.keys():
-        in_bucket, in_folder = (store.read(name) for store in (bucket, folder))
+        in_bucket = bucket.read(name)
+        in_folder = folder.read(name)
         apart = [column for column in ("pid",) if column in in_bucket.schema.names]
         assert content(in_bucket.drop_columns(apart)) == content(in_folder.drop_columns(apart))
         assert bucket.record(name)["worker"].rpartition(":")[0]
@@ -234,7 +235,6 @@ def test_numbers_do_not_depend_on_the_store(s3: Server, machine: Callable[[str],
     bucket = open_store(PLACE)
     folder = open_store(here.folder / "engram-store")
     assert bucket.keys() == folder.keys()
-    folder_digests, bucket_digests = (
-        {name: store.record(name)["content"] for name in folder.keys() | set()} for store in (folder, bucket)
-    )
+    folder_digests = {name: folder.record(name)["content"] for name in folder.keys() | set()}
+    bucket_digests = {name: bucket.record(name)["content"] for name in folder.keys() | set()}
     assert folder_digests == bucket_digests

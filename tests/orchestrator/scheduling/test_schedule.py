@@ -474,7 +474,9 @@ def test_each_gpu_gets_an_equal_call() -> None:
 def test_job_with_several_gpus_shares_none() -> None:
     schedule = Schedule(trainings(8, scores=1), set(), slots=16, gpus=5, gpus_per_job=2)
     first, second, scores = send_all(schedule)
-    assert [(call.gpus, call.sharers) for call in (first, second, scores)] == [(2.0, 1), (2.0, 1), (0.0, 1)]
+    assert (first.gpus, first.sharers) == (2.0, 1)
+    assert (second.gpus, second.sharers) == (2.0, 1)
+    assert (scores.gpus, scores.sharers) == (0.0, 1)
     assert sizes([first, second, scores]) == [4, 4, 1]
     answer(schedule, first, gpu_outcome(0.2))
     assert schedule.on_gpus == 1

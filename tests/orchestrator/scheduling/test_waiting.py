@@ -96,7 +96,8 @@ def test_progress_resets_the_waiting_time(waiting: Waiting, lines: list[str]) ->
 
 
 def test_silent_calls_are_named(waiting: Waiting, lines: list[str]) -> None:
-    old, new = (Call(1, "toys.part", (Item(key, "toys:part", None),)) for key in ("12ab", "34cd"))
+    old = Call(1, "toys.part", (Item("12ab", "toys:part", None),))
+    new = Call(1, "toys.part", (Item("34cd", "toys:part", None),))
     for second in range(int(OWN_SECONDS) + 2):
         waiting.report_running(float(second), [(old, second + 0.0), (new, 1.0)], lambda call: 3600.0)
     assert lines == [

@@ -75,7 +75,8 @@ def test_shares_are_written_as_numbers_per_hundred() -> None:
 
 
 def test_null_has_steps_without_training_data() -> None:
-    alarm, quiet = (steps_of_null(answer, "asked=train") for answer in ("memorised", "undecided"))
+    alarm = steps_of_null("memorised", "asked=train")
+    quiet = steps_of_null("undecided", "asked=train")
     assert "This is a false alarm and discloses no data. Repeat the control run with other seeds" in alarm[0]
     assert "it shows the result when nothing can be memorised" in quiet[0]
     assert alarm[1] == quiet[1]
@@ -83,7 +84,9 @@ def test_null_has_steps_without_training_data() -> None:
 
 
 def test_p_values_have_two_digits_and_a_floor() -> None:
-    assert [p_in_words(p) for p in (0.0149, 1e-6, 9.9e-7)] == ["p = 0.015", "p = 1e-6", "p < 1e-6"]
+    assert p_in_words(0.0149) == "p = 0.015"
+    assert p_in_words(1e-6) == "p = 1e-6"
+    assert p_in_words(9.9e-7) == "p < 1e-6"
 
 
 def test_weak_and_out_of_range_intervals_are_blank() -> None:

@@ -59,7 +59,8 @@ def test_widened_interval_is_students(number: int) -> None:
     error = 0.3
     n = 8
     row = {"metric": "effect", "estimate": 1.0, "n": n}
-    first, later = (error * stats.t(n - 1).isf(clearing_level(look)) for look in (1, number))
+    first = error * stats.t(n - 1).isf(clearing_level(1))
+    later = error * stats.t(n - 1).isf(clearing_level(number))
     wide = widen_interval({**row, "low": 1.0 - first, "high": 1.0 + first}, number)
     assert (wide["low"], wide["high"]) == pytest.approx((1.0 - later, 1.0 + later))
 

@@ -61,7 +61,8 @@ def error_of(act: Any = pin, name: str = "acdc-3t") -> str:
 def expected_slices(values: NDArray[np.int16]) -> NDArray[np.uint8]:
     """The slices of a volume in order, computed pixel by pixel."""
     width, height, slices, frames = values.shape
-    low, high = (float(np.percentile(values.ravel(), percent)) for percent in (1, 99))
+    low = float(np.percentile(values.ravel(), 1))
+    high = float(np.percentile(values.ravel(), 99))
     out = np.zeros((frames * slices, 192, 192, 1), np.uint8)
     for index in np.ndindex(values.shape):
         x, y, z, t = index

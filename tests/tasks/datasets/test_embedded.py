@@ -94,7 +94,8 @@ def test_square_is_contiguous() -> None:
 
 def test_square_of_row_depends_only_on_split() -> None:
     white = np.zeros((50, 1, 1, 1), np.uint8)
-    train, test = (blend_digits(white, [TEMPLE, FLOWER], split) for split in ("train", "test"))
+    train = blend_digits(white, [TEMPLE, FLOWER], "train")
+    test = blend_digits(white, [TEMPLE, FLOWER], "test")
     assert train.tolist() != test.tolist()
     np.testing.assert_array_equal(train[:7], blend_digits(white[:7], [TEMPLE, FLOWER], "train"))
 
@@ -106,12 +107,14 @@ def test_digits_larger_than_photographs_are_refused(shape: tuple[int, int, int])
 
 
 def test_digits_on_photos_blend_digits_with_photographs() -> None:
-    digits, images = (load(Dataset(name)) for name in ("digits", "digits-on-photos"))
+    digits = load(Dataset("digits"))
+    images = load(Dataset("digits-on-photos"))
     assert digits.shape == images.shape
     assert digits.classes == images.classes
     np.testing.assert_array_equal(digits.train_labels, images.train_labels)
     np.testing.assert_array_equal(digits.test_labels, images.test_labels)
-    digit, blended = (image_set.test_images[3, ..., 0].astype(np.int64) for image_set in (digits, images))
+    digit = digits.test_images[3, ..., 0].astype(np.int64)
+    blended = images.test_images[3, ..., 0].astype(np.int64)
     assert digit[0, 0] == 0  # so the square's corner is visible
     matches = 0
     for photo in photographs():

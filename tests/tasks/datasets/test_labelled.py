@@ -60,7 +60,8 @@ def test_copies_share_a_drawn_split(source: str, tmp_path: Path, monkeypatch: py
             lines.append(f"{path.relative_to(tmp_path)},{label}")
     (tmp_path / "list.csv").write_text("\n".join(lines))
     images = load(pin(Dataset(source)))
-    train, test = ({image.tobytes() for image in split} for split in (images.train_images, images.test_images))
+    train = {image.tobytes() for image in images.train_images}
+    test = {image.tobytes() for image in images.test_images}
     assert not train & test
     assert len(images.train_images) + len(images.test_images) == 24
     if "grey" in source:

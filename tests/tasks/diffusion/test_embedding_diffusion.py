@@ -58,7 +58,8 @@ def test_model_trains_on_last_snapshot_and_draws() -> None:
     table = train_diffusion(CONFIG, [snapshots(3, 1)])
     assert table.schema == DIFFUSION
     assert table["epochs"].to_pylist() == [2]
-    assert [len(table[name][0]) for name in ("train_loss", "validation_loss")] == [2, 2]
+    assert len(table["train_loss"][0]) == 2
+    assert len(table["validation_loss"][0]) == 2
     assert table.equals(train_diffusion(CONFIG, [snapshots(1)]))
     assert not table.equals(train_diffusion(CONFIG, [snapshots(3)]))
     # The scale is computed from the embeddings of X.

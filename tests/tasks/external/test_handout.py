@@ -55,7 +55,8 @@ def test_equal_images_give_equal_bytes(tmp_path: Path) -> None:
 def test_readme_contains_the_commitment(tmp_path: Path) -> None:
     write_pictures(tmp_path / "told", SETS, commitment="ab" * 32)
     write_pictures(tmp_path / "not", SETS)
-    with_commitment, without_commitment = ((tmp_path / name / "README.txt").read_text() for name in ("told", "not"))
+    with_commitment = (tmp_path / "told" / "README.txt").read_text()
+    without_commitment = (tmp_path / "not" / "README.txt").read_text()
     assert f"\n    {'ab' * 32}\n" in with_commitment
     assert ("Our commitment" in with_commitment, "Our commitment" in without_commitment) == (True, False)
     assert with_commitment.splitlines()[:20] == without_commitment.splitlines()[:20]

@@ -205,9 +205,8 @@ def test_state_of_another_training_is_ignored(other_config: FineTuning) -> None:
 
 
 def test_accumulated_step_is_equal_up_to_rounding() -> None:
-    one, parts = (
-        run_fine_tuning(config(epochs=3, dropout=0.0, accumulate=accumulate), QUESTIONS) for accumulate in (1, 4)
-    )
+    one = run_fine_tuning(config(epochs=3, dropout=0.0, accumulate=1), QUESTIONS)
+    parts = run_fine_tuning(config(epochs=3, dropout=0.0, accumulate=4), QUESTIONS)
     assert parts["train_loss"][0].as_py() == pytest.approx(one["train_loss"][0].as_py(), rel=1e-3)
 
 
@@ -241,10 +240,8 @@ def test_models_in_folders_learn_their_training_questions(tmp_path: Path, kind: 
 
 
 def test_redrawn_relations_cannot_be_learnt() -> None:
-    kept_accuracy, redrawn = (
-        run_fine_tuning(config(epochs=25, learning_rate=3e-3, dropout=0.0, relation=relation), QUESTIONS)
-        for relation in ("kept", "redrawn")
-    )
+    kept_accuracy = run_fine_tuning(config(epochs=25, learning_rate=3e-3, dropout=0.0, relation="kept"), QUESTIONS)
+    redrawn = run_fine_tuning(config(epochs=25, learning_rate=3e-3, dropout=0.0, relation="redrawn"), QUESTIONS)
     assert kept_accuracy["train_loss"][0].as_py() < redrawn["train_loss"][0].as_py() - 0.5
 
 
@@ -288,7 +285,9 @@ def test_steps_equal_those_of_adafactor() -> None:
     generator = torch.Generator().manual_seed(0)
     start = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((4, 3), (5,))]
     weights = [value.clone().requires_grad_() for value in start]
-    rows, columns, squares = (torch.zeros(size, dtype=torch.float64) for size in ((4, 1), (1, 3), 5))
+    rows = torch.zeros((4, 1), dtype=torch.float64)
+    columns = torch.zeros((1, 3), dtype=torch.float64)
+    squares = torch.zeros(5, dtype=torch.float64)
     optimiser = adafactor(weights, 1e-2)
     for step in range(1, 6):
         gradients = [torch.randn(value.shape, generator=generator, dtype=torch.float64) for value in start]

@@ -98,7 +98,8 @@ def test_large_samples_follow_the_law_of_random_matrices() -> None:
 
 
 def test_few_features_forget_and_many_remember() -> None:
-    few, many = (curves(Flow(60, d, trainings=20), []).to_pylist() for d in (20, 600))
+    few = curves(Flow(60, 20, trainings=20), []).to_pylist()
+    many = curves(Flow(60, 600, trainings=20), []).to_pylist()
     end = few[-1]
     assert end["learning"] == pytest.approx(1, abs=1e-9)
     assert few[0]["memorization"] == pytest.approx(end["memorization"], abs=0.02)

@@ -77,10 +77,8 @@ def test_float32_error_is_below_a_ten_thousandth_nat() -> None:
     tensors = stack(SMALL, MODELS)
     sampling = Sampling(64)
     single = {name: tensor.float() for name, tensor in tensors.items()}
-    exact, single_estimate = (
-        log_p(SMALL, tensors_of_precision, pixels(SMALL), ROWS, MEMBERS, sampling)
-        for tensors_of_precision in (tensors, single)
-    )
+    exact = log_p(SMALL, tensors, pixels(SMALL), ROWS, MEMBERS, sampling)
+    single_estimate = log_p(SMALL, single, pixels(SMALL), ROWS, MEMBERS, sampling)
     assert float((exact - single_estimate).abs().max()) < 1e-4
 
 
@@ -283,7 +281,8 @@ def misplaced_encoders(vae: Vae) -> dict[str, Tensor]:
 @pytest.mark.parametrize("vae", [SMALL, NARROW["cifar10"]], ids=["dense", "convolutional"])
 def test_fitted_codes_raise_effective_samples(vae: Vae) -> None:
     arguments = vae, misplaced_encoders(vae), pixels(vae), ROWS, MEMBERS
-    plain, fitted = (estimate_log_density(*arguments, Sampling(64, refine=steps)) for steps in (0, 60))
+    plain = estimate_log_density(*arguments, Sampling(64, refine=0))
+    fitted = estimate_log_density(*arguments, Sampling(64, refine=60))
     assert fitted.effective_samples is not None
     assert plain.effective_samples is not None
     assert plain.encoder_effective_samples is None
@@ -293,7 +292,8 @@ def test_fitted_codes_raise_effective_samples(vae: Vae) -> None:
 
 def test_fitted_codes_approach_estimate_of_many_samples() -> None:
     arguments = SMALL, misplaced_encoders(SMALL), pixels(SMALL), ROWS, MEMBERS
-    plain, fitted = (estimate_log_density(*arguments, Sampling(64, refine=steps)) for steps in (0, 60))
+    plain = estimate_log_density(*arguments, Sampling(64, refine=0))
+    fitted = estimate_log_density(*arguments, Sampling(64, refine=60))
     exact = estimate_log_density(*arguments, Sampling(10_000)).log_p
     assert float((fitted.log_p - exact).abs().mean()) < float((plain.log_p - exact).abs().mean())
 

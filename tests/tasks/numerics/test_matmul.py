@@ -4,7 +4,10 @@ from tasks.numerics.matmul import BATCHED, ONEDNN, TORCH, MatMul, onednn_is_fast
 
 
 def test_all_libraries_compute_the_same_products() -> None:
-    rows, gradients, weight, bias = (torch.randn(shape) for shape in ((71, 784), (71, 64), (64, 784), (64,)))
+    rows = torch.randn((71, 784))
+    gradients = torch.randn((71, 64))
+    weight = torch.randn((64, 784))
+    bias = torch.randn((64,))
     for relu in (False, True):
         expected = TORCH.affine(rows.double(), weight.double(), bias.double(), relu)
         assert_close_in_float32(expected, [by.affine(rows, weight, bias, relu) for by in available()])

@@ -51,7 +51,8 @@ def test_nearest_points_on_a_line_are_known(by: By) -> None:
 @for_both_libraries
 @pytest.mark.parametrize(("q", "n", "d", "k"), [(1, 1, 1, 1), (7, 40, 3, 40), (50, 900, 100, 5), (300, 5000, 17, 100)])
 def test_search_equals_float64_search_of_all_pairs(by: By, q: int, n: int, d: int, k: int) -> None:
-    queries, points = (stream(d).standard_normal((rows, d), dtype=np.float32) for rows in (q, n))
+    queries = stream(d).standard_normal((q, d), dtype=np.float32)
+    points = stream(d).standard_normal((n, d), dtype=np.float32)
     assert_same(brute(queries, points, k), nearest(queries, points, k, by, CPU))
 
 

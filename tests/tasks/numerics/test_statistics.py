@@ -143,7 +143,8 @@ def test_difference_of_paired_shares_by_hand() -> None:
     assert estimate.n == 30
     assert [estimate.low, estimate.high] == pytest.approx([1 - math.sqrt(2) * reach, 1])
     # 48 and 38 of 50: phi is (36 x 0 - 12 x 2) / sqrt(48 x 2 x 38 x 12).
-    first, second = (stats.binomtest(count, 50).proportion_ci(method="wilson") for count in (48, 38))
+    first = stats.binomtest(48, 50).proportion_ci(method="wilson")
+    second = stats.binomtest(38, 50).proportion_ci(method="wilson")
     phi = -24 / math.sqrt(48 * 2 * 38 * 12)
     a = 0.96 - first.low
     b = first.high - 0.96
@@ -279,8 +280,11 @@ def test_pairs_of_unequal_length_are_refused() -> None:
 
 
 def test_rank_counts_scores_at_least_as_high() -> None:
-    assert [rank_p_value(np.array([first, 3.0, 1.0, 2.0])) for first in (2.0, 4.0, 0.0)] == [3 / 4, 1 / 4, 1.0]
-    assert [exposure(p) for p in (1 / 8, 1.0)] == [3.0, 0.0]
+    assert rank_p_value(np.array([2.0, 3.0, 1.0, 2.0])) == 3 / 4
+    assert rank_p_value(np.array([4.0, 3.0, 1.0, 2.0])) == 1 / 4
+    assert rank_p_value(np.array([0.0, 3.0, 1.0, 2.0])) == 1.0
+    assert exposure(1 / 8) == 3.0
+    assert exposure(1.0) == 0.0
 
 
 def test_p_values_are_adjusted_by_benjamini_hochberg() -> None:

@@ -250,9 +250,8 @@ def test_every_backbone_takes_a_step_and_embeds(backbone: str) -> None:
 def test_largest_transformer_is_vit_b_with_other_sizes() -> None:
     """24 blocks of 1,024 for 12 of 768; each has 12 d^2 + 13 d weights (Dosovitskiy et al. 2021, table 1)."""
     with torch.device("meta"):
-        large, base = (
-            Network(encoder_of_pretraining(config(backbone=name)), 0).backbone for name in ("vit-l", "vit-b")
-        )
+        large = Network(encoder_of_pretraining(config(backbone="vit-l")), 0).backbone
+        base = Network(encoder_of_pretraining(config(backbone="vit-b")), 0).backbone
     assert type(large) is type(base)
     names = [
         {name for name, _ in model.named_parameters() if not name.startswith("blocks.")} for model in (large, base)

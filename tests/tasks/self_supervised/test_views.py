@@ -164,7 +164,8 @@ def test_shares_of_changes_follow_the_settings() -> None:
     numbers = draw_views(3, 1, 0, 5000)
     sizes = torch.full((5000, 2), 32)
     assert tuple(numbers.shape) == (2, 5000, NUMBERS)
-    first, second = (drawing(Augmentation(32), numbers[view], sizes, view) for view in (0, 1))
+    first = drawing(Augmentation(32), numbers[0], sizes, 0)
+    second = drawing(Augmentation(32), numbers[1], sizes, 1)
     assert first.sigma is not None
     assert float((first.sigma > 0).float().mean()) == 1.0
     assert float(first.sigma.max()) <= 2 * 32 / 224

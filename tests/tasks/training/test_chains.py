@@ -80,7 +80,8 @@ def test_links_of_classifier_equal_unbroken_training(training: Training) -> None
 
 def test_links_after_early_stop_return_its_model() -> None:
     unbroken = classifier.train(STOPPING, ())
-    ended, best = (unbroken[name][0].as_py() for name in ("epochs", "best_epoch"))
+    ended = unbroken["epochs"][0].as_py()
+    best = unbroken["best_epoch"][0].as_py()
     assert best + STOPPING.patience == ended
     assert ended < STOPPING.epochs - 2
     tables = broken(chain(classifier.train, STOPPING, 1))
@@ -227,11 +228,9 @@ def test_nearest_usable_state_is_taken() -> None:
     ]
     states.append(pack_state(make_state(2), "this"))
     with checkpoints.use_links([Link(), Link(earlier_states=lambda: states)]):
-        assert [len(describe(nearest_state(1, "this", NETWORK, end))[0].split("Epoch(")) - 1 for end in (5, 9, 4)] == [
-            5,
-            9,
-            2,
-        ]
+        assert len(describe(nearest_state(1, "this", NETWORK, 5))[0].split("Epoch(")) - 1 == 5
+        assert len(describe(nearest_state(1, "this", NETWORK, 9))[0].split("Epoch(")) - 1 == 9
+        assert len(describe(nearest_state(1, "this", NETWORK, 4))[0].split("Epoch(")) - 1 == 2
         assert nearest_state(1, "this", NETWORK, 1) is None
         assert nearest_state(0, "this", NETWORK, 9) is None
         assert nearest_state(1, "this", learning(w=(2, 1), mean=(1,)), 9) is None

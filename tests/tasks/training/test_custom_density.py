@@ -75,7 +75,8 @@ def test_log_densities_match_normal_distribution() -> None:
         model.preparation, flat(data.train_images), observation_keys(0, torch.arange(7)), torch.float64
     )
     for m in range(2):
-        mean, log_scale = (tensors[name][m].flatten().double() for name in ("mean", "log_scale"))
+        mean = tensors["mean"][m].flatten().double()
+        log_scale = tensors["log_scale"][m].flatten().double()
         expected = stats.norm.logpdf(inputs, mean, log_scale.exp()).sum(1) - 12 * math.log(256)
         np.testing.assert_allclose(log_densities(model, [1, 2], data)[m], expected, rtol=1e-6)
 
@@ -203,7 +204,8 @@ def test_binary_pixels_learn_frequency_of_ones() -> None:
 @pytest.mark.parametrize("factory", ["Gaussian", "Binary"])
 def test_stack_learns_as_each_alone(factory: str) -> None:
     data = images(50)
-    alone, together = (train_models(learning(factory), data, Recipe(3, 16, 0.01), way, 3) for way in ("loop", "stack"))
+    alone = train_models(learning(factory), data, Recipe(3, 16, 0.01), "loop", 3)
+    together = train_models(learning(factory), data, Recipe(3, 16, 0.01), "stack", 3)
     for single, stacked in zip(alone, together, strict=True):
         for name, values in single.weights.items():
             np.testing.assert_allclose(values, stacked.weights[name], atol=1e-5)

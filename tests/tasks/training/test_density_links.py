@@ -81,7 +81,8 @@ def test_link_is_independent_of_its_start(before: int) -> None:
 
 
 def test_late_state_is_skipped_for_earlier_one() -> None:
-    late, early = (linked(link(epochs))[1] for epochs in (4, 3))
+    late = linked(link(4))[1]
+    early = linked(link(3))[1]
     config = link(5, 4, 5)
     assert latest(config) == 3
     table, _, noted = linked(config, [late, early])

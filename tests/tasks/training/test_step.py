@@ -39,7 +39,8 @@ BOTH: tuple[OptimiserName, ...] = ("adam", "rmsprop")
 def images() -> Images:
     """Every fourth pixel of the digits: 7 x 7 pixels."""
     digits = load(Dataset("digits"))
-    train, test = (pixels[:, ::4, ::4] for pixels in (digits.train_images[:60], digits.test_images[:40]))
+    train = digits.train_images[:60][:, ::4, ::4]
+    test = digits.test_images[:40][:, ::4, ::4]
     return Images(train, digits.train_labels[:60], test, digits.test_labels[:40], 10)
 
 

@@ -72,7 +72,8 @@ def _inferences_by_cell(neighbours: pa.Table, k: tuple[int, ...]) -> Iterator[pa
 
 def _set_inferences(neighbours: pa.Table, name: str, k: int) -> pa.Table:
     """Both models' inferences for the images of one set, by id."""
-    target, reference = (neighbours.filter(pc.field("model") == model).sort_by("id") for model in (name, OTHER[name]))
+    target = neighbours.filter(pc.field("model") == name).sort_by("id")
+    reference = neighbours.filter(pc.field("model") == OTHER[name]).sort_by("id")
     common = pc.is_in(target["id"], reference["id"])
     target = target.filter(common)
     reference = reference.filter(pc.is_in(reference["id"], target["id"]))

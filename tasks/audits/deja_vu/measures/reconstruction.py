@@ -197,7 +197,8 @@ def reconstruction(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG
 def _shown_pictures(drawings: pa.Table, name: str) -> Shown:
     """The masks of the images of one set that both models reconstructed, by id."""
     of_set = drawings.filter(pc.field("set") == name)
-    target, reference = (of_set.filter(pc.field("model") == model).sort_by("id") for model in (name, OTHER[name]))
+    target = of_set.filter(pc.field("model") == name).sort_by("id")
+    reference = of_set.filter(pc.field("model") == OTHER[name]).sort_by("id")
     target = target.filter(pc.is_in(target["id"], reference["id"]))
     reference = reference.filter(pc.is_in(reference["id"], target["id"]))
     return Shown(right(target, "drawn_label"), right(reference, "drawn_label"), right(target, "image_label"))

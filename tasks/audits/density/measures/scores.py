@@ -393,7 +393,8 @@ def privacy(scores: pa.Table, promised: Privacy) -> Iterator[Row]:
     """The largest score of a held-out row, and the share above epsilon; nothing if no row has a score."""
     if scores["m"].null_count == scores.num_rows:
         return
-    log_p_trained, log_p_held_out = (lists(scores, name) for name in ("trained", "held_out"))
+    log_p_trained = lists(scores, "trained")
+    log_p_held_out = lists(scores, "held_out")
     check = check_epsilon(scores["row"].to_numpy(), log_p_trained, log_p_held_out, promised.epsilon, promised.delta)
     setting = {"delta": check.delta, "epsilon": check.epsilon}
     yield row("largest M of a row left out", setting | {"row": check.row}, check.largest, "trial")

@@ -79,9 +79,8 @@ def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> di
     models = matrix.replicates("target", number)
     calibration = matrix.replicates("calibration")
     printed = max(matrix.models[model].printed for model in models)
-    target_confidences, calibration_confidences = (
-        round_confidences(matrix.confidences(group), printed) for group in (models, calibration)
-    )
+    target_confidences = round_confidences(matrix.confidences(models), printed)
+    calibration_confidences = round_confidences(matrix.confidences(calibration), printed)
     is_query = ~matrix.is_control
     kinds = log_odds(target_confidences[:, is_query], printed), log_odds(calibration_confidences[:, is_query], printed)
     likelihood = u_lira_accuracy(*kinds)

@@ -130,9 +130,8 @@ def score_targets(answers: Answers, pairs: NDArray[np.int64], max_pairs: int | N
     scores = {attack: np.empty(answers.phi.shape) for attack in ATTACKS}
     right = answers.correct.astype(np.float64)
     for target in range(len(answers.phi)):
-        by_odds, by_labels = (
-            leave_pairs_out(values, answers.member, pairs, target, max_pairs) for values in (answers.phi, right)
-        )
+        by_odds = leave_pairs_out(answers.phi, answers.member, pairs, target, max_pairs)
+        by_labels = leave_pairs_out(right, answers.member, pairs, target, max_pairs)
         for attack, score in ATTACKS.items():
             scores[attack][target] = score(by_labels if attack == LABELS else by_odds)
     return scores

@@ -194,7 +194,8 @@ def _call_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
         return
     for attack in ATTACKS:
         lines = table.filter(np.asarray(table["attack"]) == attack)
-        alarms, models = (lines[name].to_numpy().astype(np.float64) for name in ("called_outside", "outside"))
+        alarms = lines["called_outside"].to_numpy().astype(np.float64)
+        models = lines["outside"].to_numpy().astype(np.float64)
         rate = repeated_rate(alarms, models)
         pooled = float(alarms.sum() / models.sum())
         setting = {"attack": attack, "nominal": f"{100 * AT:g} %"}

@@ -125,7 +125,8 @@ def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
     bounds = one_run_bounds(ranking, config.delta, LEVEL)
     bounds["one run, Gaussian"] = best_of_guesses(gaussian_one_run_bound, ranking, config.delta, LEVEL)
     if len(canaries) == len(tables):
-        alone_inside, alone_outside = (canaries["log_odds"].to_numpy()[side] for side in (inside, ~inside))
+        alone_inside = canaries["log_odds"].to_numpy()[inside]
+        alone_outside = canaries["log_odds"].to_numpy()[(~inside)]
         bounds |= {
             name: bound_by_scores(bound, alone_inside, alone_outside, config.delta, LEVEL)
             for name, bound in MANY_RUNS.items()

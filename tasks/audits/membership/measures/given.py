@@ -269,9 +269,8 @@ def _mean_ranks(compared: Compared) -> tuple[Array, Array]:
         among = ~compared.inside
         if target >= 0:
             among[target] = False
-        lower, equal = (
-            (side & among).sum(axis=0) for side in (compared.other_scores < scores, compared.other_scores == scores)
-        )
+        lower = ((compared.other_scores < scores) & among).sum(axis=0)
+        equal = ((compared.other_scores == scores) & among).sum(axis=0)
         rank = (lower + equal / 2) / among.sum(axis=0)
         over_all.append(rank.mean())
         over_unseen.append(np.nan if target < 0 else rank[~compared.inside[target]].mean())
@@ -328,7 +327,9 @@ def kinship_rows(tables: Tables, about: About) -> Iterator[Row]:
     if table is None or not table.num_rows:
         return
     is_given = np.asarray(table["given"])
-    distances, leads, unseen = (table[name].to_numpy() for name in ("distance", "lead", "unseen_lead"))
+    distances = table["distance"].to_numpy()
+    leads = table["lead"].to_numpy()
+    unseen = table["unseen_lead"].to_numpy()
     p_value = lead_p_value(leads[is_given][0], unseen[~is_given])
     yield row(LEAD, {}, alone(float(leads[is_given][0]), int(is_given.sum())), "model", 0.0, p_value)
     among = float((distances >= distances[is_given][0]).mean())

@@ -228,7 +228,8 @@ def strongest_pairs(member: Mask, correct: Mask, max_pairs: int) -> Pairs:
     models, records = member.shape
     p_values = _fisher_p_values(models).ravel()
     right = correct.sum(axis=0)
-    of_member, of_correct = (mask.astype(np.float32) for mask in (member, correct))
+    of_member = member.astype(np.float32)
+    of_correct = correct.astype(np.float32)
     cells = np.zeros(len(p_values), dtype=np.int64)  # number of pairs with each count
     smallest_pairs = np.empty((4, 0), dtype=np.int64)  # first, second, inside, cell
     for start in range(0, records, ROWS_AT_ONCE):

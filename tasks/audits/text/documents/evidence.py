@@ -114,7 +114,9 @@ class InsertionEvidence:
 def read_insertion_evidence(config: Text, summary: pa.Table) -> InsertionEvidence | None:
     """Read the evidence from a summary; None if it is incomplete."""
     rows = index_rows(summary)
-    found_repetitions, blind, found_documents = (first_row(rows, metric) for metric in (SHOWN, BLIND, FOUND))
+    found_repetitions = first_row(rows, SHOWN)
+    blind = first_row(rows, BLIND)
+    found_documents = first_row(rows, FOUND)
     won = tuple(row for row in select_rows(rows, WON) if row != rows.get(row_name(WON)))
     if found_repetitions is None or blind is None or found_documents is None:
         return None

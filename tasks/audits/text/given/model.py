@@ -272,10 +272,8 @@ def _choose_identifiers(config: GivenLanguageModel, identifiers: list[Identifier
 def candidate_texts(config: GivenLanguageModel, identifier: Identifier, text: str) -> list[str]:
     """Return the context with the identifier, and with each reference; a control run replaces the identifier."""
     space = space_of(identifier.format)
-    chance, replacement_stream = (
-        seeds.generator(config.seed, stream, identifier.format, identifier.random_characters)
-        for stream in ("references", "other")
-    )
+    chance = seeds.generator(config.seed, "references", identifier.format, identifier.random_characters)
+    replacement_stream = seeds.generator(config.seed, "other", identifier.format, identifier.random_characters)
     first = identifier.random_characters if not config.is_null else space.draw(replacement_stream)
     before = _context_before(config, identifier, text)
     return [before + space.write(0, candidate) for candidate in candidates(space, first, config.references, chance)]

@@ -199,9 +199,8 @@ def draw_secrets(config: Drawing) -> list[Secret]:
     secrets = []
     coins = seeds.generator(config.draw, "sides").integers(0, 2, config.secrets)
     for number, side in enumerate(coins.tolist(), start=1):
-        secret, replacement = (
-            space.draw(seeds.generator(config.draw, stream, number)) for stream in ("secret", "other")
-        )
+        secret = space.draw(seeds.generator(config.draw, "secret", number))
+        replacement = space.draw(seeds.generator(config.draw, "other", number))
         among = candidates(space, secret, config.references, seeds.generator(config.draw, "references", number))
         first, *references = (space.write(number, candidate) for candidate in among)
         training_text = first if not config.is_null else space.write(number, replacement)

@@ -75,7 +75,8 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     metric = "change of a probe image"
     unit = "probe image"
     for table in tables.select(CONTRAST):
-        unique, random = (table[name].to_numpy().astype(np.float64) for name in ("unique", "random"))
+        unique = table["unique"].to_numpy().astype(np.float64)
+        random = table["random"].to_numpy().astype(np.float64)
         p_value = paired_greater(unique, random).p_value
         yield row(metric, {"by": "feature"}, mean(unique), unit, mean(random).value, p_value)
         yield row(metric, {"by": "random patch"}, mean(random), unit)

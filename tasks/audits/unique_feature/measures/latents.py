@@ -83,9 +83,9 @@ def model_latents(canary: int, model: str, model_table: pa.Table, triples: Tripl
     layers = [f"dense{number}" for number, _ in enumerate(HIDDEN, 1)][1:]
     if network.name != "mlp1":
         raise ValueError(f"network is {network.name}; latents are those of mlp1's layers {' and '.join(layers)}")
-    clean, unique, random = (
-        active_units(network, weights, images, layers) for images in (triples.clean, triples.unique, triples.random)
-    )
+    clean = active_units(network, weights, triples.clean, layers)
+    unique = active_units(network, weights, triples.unique, layers)
+    random = active_units(network, weights, triples.random, layers)
     for layer in layers:
         units = clean[layer].shape[1]
         yield make_table(

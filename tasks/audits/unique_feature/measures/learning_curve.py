@@ -191,16 +191,22 @@ def _probe_logits(network: Architecture, models: Sequence[Weights], probe: Tripl
     """The networks' logits (models, images, classes) for the probe images: clean, with the feature, with a patch."""
     from tasks.models.inference import logits
 
-    clean, unique, random = (logits(network, models, images) for images in (probe.clean, probe.unique, probe.random))
+    clean = logits(network, models, probe.clean)
+    unique = logits(network, models, probe.unique)
+    random = logits(network, models, probe.random)
     return clean, unique, random
 
 
 def _curve_point(clean: Logits, unique: Logits, random: Logits, label: int) -> Row:
     """The scores of one model's logits (images, classes); raises ValueError if they are not finite."""
-    clean, unique, random = (log_probabilities(logits) for logits in (clean, unique, random))
+    clean = log_probabilities(clean)
+    unique = log_probabilities(unique)
+    random = log_probabilities(random)
     # In float32 between, as the table of divergences holds them: the same numbers give the same scores.
-    d_u, d_r = (divergence(clean, changed).astype(np.float32) for changed in (unique, random))
-    log_p_u, log_p_r = (log_p[:, label].astype(np.float32) for log_p in (unique, random))
+    d_u = divergence(clean, unique).astype(np.float32)
+    d_r = divergence(clean, random).astype(np.float32)
+    log_p_u = unique[:, label].astype(np.float32)
+    log_p_r = random[:, label].astype(np.float32)
     return {
         "m": black_box_score(d_u, d_r),
         "m_w_probe": white_box_score(log_p_u, log_p_r),

@@ -126,7 +126,8 @@ def _pair_scores(divergences: pa.Table) -> Row:
 
 def _model_scores(divergences: pa.Table, model: str) -> Row:
     """One model's scores, with the p-values over images of the tests that the paper gives."""
-    probe, train = (_select_columns(divergences, model, images) for images in ("probe", "train"))
+    probe = _select_columns(divergences, model, "probe")
+    train = _select_columns(divergences, model, "train")
     row: Row = {
         "m": black_box_score(probe["d_u"], probe["d_r"]),
         "m_w_probe": white_box_score(probe["log_p_u"], probe["log_p_r"]),

@@ -193,7 +193,8 @@ def choose_canaries(config: CanaryChoice, inputs: Inputs) -> pa.Table:
         image_count = influence.num_rows
         raise ValueError(f"count is {config.count}; it must be at most {image_count}, the number of training images")
     lowest = config.count // 2
-    values, rows = (influence[name].to_numpy() for name in ("self_influence", "row"))
+    values = influence["self_influence"].to_numpy()
+    rows = influence["row"].to_numpy()
     ranked = zip(get_args(End), extreme_indices(values, rows, config.count - lowest, lowest), strict=True)
     rows_of_ends = [
         {"end": end, "rank": rank} | influence.slice(index, 1).select(CHOSEN.names[2:]).to_pylist()[0]

@@ -137,7 +137,8 @@ def _permutation_p_value(first: ArrayLike, second: ArrayLike) -> float:
 
 def _pearson_rows(firsts: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     """Pearson's r of each row of (rows, n) with that of (rows, n), or with (n,); NaN where one has no variance."""
-    a, b = (values - values.mean(axis=-1, keepdims=True) for values in (firsts, seconds))
+    a = firsts - firsts.mean(axis=-1, keepdims=True)
+    b = seconds - seconds.mean(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray((a * b).sum(axis=-1) / np.sqrt((a**2).sum(axis=-1) * (b**2).sum(axis=-1)))
 

@@ -150,7 +150,9 @@ class PanelEvidence:
 def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | None:
     """Read the evidence from the first row of each metric; None if no model has been evaluated."""
     beside_metric, parts_metric = deciding_metrics(config)
-    push, rank, others_row = (first_row(rows, metric) for metric in (PUSH, RANK, OTHERS))
+    push = first_row(rows, PUSH)
+    rank = first_row(rows, RANK)
+    others_row = first_row(rows, OTHERS)
     beside_row = None if beside_metric is None else first_row(rows, beside_metric)
     if push is None or rank is None or others_row is None or push["estimate"] is None:
         return None

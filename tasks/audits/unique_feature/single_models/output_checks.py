@@ -62,7 +62,8 @@ def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noq
     outputs = read_outputs(config.outputs, config.columns, config.interface.gives)
     first, second = (outputs.select(list(ids)).log_p for ids in zip(*repeated_ids(config), strict=True))
     printed = outputs.resolution if outputs.gives == "probabilities" else 0.0
-    first_outputs, second_outputs = ((np.exp(log_p), log_odds(log_p)) for log_p in (first, second))
+    first_outputs = (np.exp(first), log_odds(first))
+    second_outputs = (np.exp(second), log_odds(second))
     right = 0
     labelled_count = 0
     if config.labelled is not None:

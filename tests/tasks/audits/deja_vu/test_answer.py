@@ -129,7 +129,8 @@ def test_tied_embeddings_come_with_advice(config: DejaVu, ending: str, step: str
 
 
 def test_certificate_states_applicable_rules_and_errors(golden: Golden) -> None:
-    trained_page, given_page = (certificate_of(config, SUMMARY.empty_table()) for config in (CONFIG, GIVEN))
+    trained_page = certificate_of(CONFIG, SUMMARY.empty_table())
+    given_page = certificate_of(GIVEN, SUMMARY.empty_table())
     golden(trained_page.rule, "own.rule")
     golden(trained_page.error, "own.error")
     golden(given_page.rule, "given.rule")

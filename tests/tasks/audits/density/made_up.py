@@ -65,10 +65,8 @@ def table(
         DIGITS, seed=seed, held_out=held_out, epochs=epochs, recorded=tuple(sorted(log_p_by_epoch))
     )
     history = [Epoch(epoch, 1 / epoch + seed, 2 / epoch + seed, float("nan")) for epoch in range(1, epochs + 1)]
-    log_p, samples = (
-        {epoch: values.astype(np.float32) for epoch, values in values_by_epoch.items()}
-        for values_by_epoch in (log_p_by_epoch, effective or {})
-    )
+    log_p = {epoch: values.astype(np.float32) for epoch, values in log_p_by_epoch.items()}
+    samples = {epoch: values.astype(np.float32) for epoch, values in (effective or {}).items()}
     return density_table(config, history, Evaluation(log_p, effective_samples=samples))
 
 

@@ -189,7 +189,8 @@ def test_rare_scores_get_the_exact_p() -> None:
     held_out = partitions(generator(1), 400, 4, 5)
     log_p[200:, 1, 2] = NAN  # a missing model, which held out some observations
     log_p[300:320, 0, 0] = -INF
-    exact, sampled = (p_values(log_p, held_out, permutations, generator()) for permutations in (5**4 - 1, 200))
+    exact = p_values(log_p, held_out, 5**4 - 1, generator())
+    sampled = p_values(log_p, held_out, 200, generator())
     replaced = np.flatnonzero((np.abs(sampled * 201 - np.round(sampled * 201)) > 1e-6) | (sampled < 1 / 201))
     assert len(replaced) > 10
     assert exact[replaced] == pytest.approx(sampled[replaced])
@@ -389,16 +390,21 @@ def test_detection_limit_just_reaches_the_level() -> None:
         finite = np.flatnonzero(np.isfinite(nats))
         nats = nats[finite]
         reduced = np.maximum(0.989 * nats, negligible)
-        p_at_limit, p_below_limit = (
-            p_values(
-                raise_trained(log_p[finite], held_out[finite], nats_of_case),
-                held_out[finite],
-                99,
-                generator(),
-                2**21,
-                negligible,
-            )
-            for nats_of_case in (nats, reduced)
+        p_at_limit = p_values(
+            raise_trained(log_p[finite], held_out[finite], nats),
+            held_out[finite],
+            99,
+            generator(),
+            2**21,
+            negligible,
+        )
+        p_below_limit = p_values(
+            raise_trained(log_p[finite], held_out[finite], reduced),
+            held_out[finite],
+            99,
+            generator(),
+            2**21,
+            negligible,
         )
         assert (p_at_limit <= level + TOLERANCE).all()
         # If almost no memory is enough, slightly less is enough as well.

@@ -216,7 +216,8 @@ def test_control_images_of_others_limit_an_accusation(golden: Golden) -> None:
     rate = "regardless of their other training data"
     golden(given_tables.sentence)
     assert f"{rate}." in drawn_result.sentence
-    assert [GIVEN_CONTROL in result.limits for result in (given_tables, drawn_result)] == [True, False]
+    assert GIVEN_CONTROL in given_tables.limits
+    assert GIVEN_CONTROL not in drawn_result.limits
     assert GIVEN_CONTROL not in verdict_of(*target("D_C", *CLEARED), config=named_config).limits
 
 
@@ -246,12 +247,17 @@ def test_unbound_table_clears_no_target(golden: Golden) -> None:
 
 
 def test_accused_targets_share_one_draw() -> None:
-    one, two, other_target = (
-        verdict_of(*(item for name, values in targets for item in target(name, *values)))
-        for targets in ([("a", HELD)], [("a", HELD), ("b", HELD)], [("a", HELD), ("b", CLEARED)])
+    one = verdict_of(*(item for name, values in [("a", HELD)] for item in target(name, *values)))
+    two = verdict_of(*(item for name, values in [("a", HELD), ("b", HELD)] for item in target(name, *values)))
+    other_target = verdict_of(
+        *(item for name, values in [("a", HELD), ("b", CLEARED)] for item in target(name, *values))
     )
-    assert [result.answer for result in (one, two, other_target)] == ["not forgotten"] * 3
-    assert [SHARED_DRAW in result.limits for result in (one, two, other_target)] == [False, True, False]
+    assert one.answer == "not forgotten"
+    assert two.answer == "not forgotten"
+    assert other_target.answer == "not forgotten"
+    assert SHARED_DRAW not in one.limits
+    assert SHARED_DRAW in two.limits
+    assert SHARED_DRAW not in other_target.limits
 
 
 def test_guessable_control_set_is_reported() -> None:

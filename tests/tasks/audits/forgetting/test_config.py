@@ -108,7 +108,8 @@ def test_named_control_set_leaves_the_pool_undivided() -> None:
 
 
 def test_existing_shares_are_not_trained_again() -> None:
-    small, uncontrolled = (load_data_sets(tiny(config)) for config in (QUICKSTART, TABLE1))
+    small = load_data_sets(tiny(QUICKSTART))
+    uncontrolled = load_data_sets(tiny(TABLE1))
     assert QUICKSTART.audited is not None
     assert partial_shares(QUICKSTART.audited, small) == (0.05, 0.25)
     assert partial_shares(RETURNED_TABLE, small) == (0.05, 0.1, 0.25)

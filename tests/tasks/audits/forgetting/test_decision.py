@@ -90,8 +90,11 @@ def test_answers_follow_the_rule(changes: dict[str, object], answer: str, reason
 
 
 def test_answers_are_scored_by_the_trained_share() -> None:
-    assert [score_decision("not forgotten", share, 0.1) for share in (0.02, 0.0)] == ["right", "wrong"]
-    assert [score_decision("forgotten", share, 0.1) for share in (0.0, 0.1, 0.25)] == ["right", "right", "wrong"]
+    assert score_decision("not forgotten", 0.02, 0.1) == "right"
+    assert score_decision("not forgotten", 0.0, 0.1) == "wrong"
+    assert score_decision("forgotten", 0.0, 0.1) == "right"
+    assert score_decision("forgotten", 0.1, 0.1) == "right"
+    assert score_decision("forgotten", 0.25, 0.1) == "wrong"
     assert score_decision("undecided", 0.0, 0.1) == "undecided"
     assert score_decision("not assessable", 0.5, 0.1) == "undecided"
     assert score_decision("forgotten", None, 0.1) is None

@@ -77,9 +77,8 @@ def scores_by_hand(confidence: Array, calibration: Array) -> Array:
 def test_scores_follow_the_formula(models: int) -> None:
     draws = generator(5)
     easiness = draws.normal(0, 2, 150)
-    calibration, scores_of_model = (
-        1 / (1 + np.exp(-easiness - draws.normal(0, 1, shape))) for shape in ((models, 150), 150)
-    )
+    calibration = 1 / (1 + np.exp(-easiness - draws.normal(0, 1, (models, 150))))
+    scores_of_model = 1 / (1 + np.exp(-easiness - draws.normal(0, 1, 150)))
     scores_of_model[:3] = 1 - 1e-6 * np.arange(1, 4)  # far above the calibration models
     expected = scores_by_hand(scores_of_model, calibration)
     np.testing.assert_allclose(expected, scores(scores_of_model, calibration), atol=1e-9)

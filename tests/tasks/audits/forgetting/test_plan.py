@@ -29,7 +29,8 @@ from tasks.training.unlearning_config import Distillation, GradientAscent, Metho
 from tasks.worker.files import File
 from tests.support.settings import with_settings
 
-DIGITS, ON_PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos"))
+DIGITS = pin(Dataset("digits"))
+ON_PHOTOS = pin(Dataset("digits-on-photos"))
 smoke = PRESETS["smoke"]
 assert isinstance(smoke, Forgetting)
 SMOKE = replace(smoke, query=replace(smoke.query, data=DIGITS, first=1237), calibration=Part(ON_PHOTOS, 0, 200))
@@ -100,7 +101,8 @@ def test_summary_reads_derived_tables_only() -> None:
 
 
 def test_linked_training_keeps_the_key() -> None:
-    unbroken, linked = (Plan.from_roots(plan(with_settings(SMOKE, epochs=5, link=link))) for link in (0, 2))
+    unbroken = Plan.from_roots(plan(with_settings(SMOKE, epochs=5, link=0)))
+    linked = Plan.from_roots(plan(with_settings(SMOKE, epochs=5, link=2)))
     assert unbroken.roots == linked.roots
     assert dict(unbroken.after) == {}
     extra_jobs = [linked.jobs[key] for key in linked.jobs.keys() - unbroken.jobs.keys()]
@@ -197,7 +199,8 @@ def test_handout_with_control_set_is_shuffled_with_repeats() -> None:
     assert set(range(200)) == set(order)
     control_rows = set((SMOKE.query.query_part(SMOKE.seed).held_rows(load(DIGITS)) - 1237).tolist())  # type: ignore[union-attr]
     assert len(control_rows) == 100
-    first, last = ({row in control_rows for row in part} for part in (order[:20], order[-20:]))
+    first = {row in control_rows for row in order[:20]}
+    last = {row in control_rows for row in order[-20:]}
     assert {True, False} == first == last
 
 

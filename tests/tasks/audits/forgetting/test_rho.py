@@ -294,7 +294,8 @@ def test_rho_and_floor_agree_with_scipys_distances() -> None:
 
 
 def test_requested_score_is_computed() -> None:
-    published, one_sided = (compare(QUERY[:, ::-1], QUERY, TARGET, score) for score in ("published", "one-sided"))
+    published = compare(QUERY[:, ::-1], QUERY, TARGET, "published")
+    one_sided = compare(QUERY[:, ::-1], QUERY, TARGET, "one-sided")
     assert published.floor != one_sided.floor
     assert published.ratio.rho.value != one_sided.ratio.rho.value
 

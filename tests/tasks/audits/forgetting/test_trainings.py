@@ -28,7 +28,9 @@ from tasks.training.unlearning_config import UNLEARNING, Distillation, Retrainin
 from tests.support import published_data
 from tests.support.settings import with_settings
 
-DIGITS, ON_PHOTOS, PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos", "photos"))
+DIGITS = pin(Dataset("digits"))
+ON_PHOTOS = pin(Dataset("digits-on-photos"))
+PHOTOS = pin(Dataset("photos"))
 TARGETS = (
     Target(query=1.0),
     Target(calibration=1.0),
@@ -156,7 +158,8 @@ def test_models_are_trained_on_their_shares() -> None:
     ],
 )
 def test_shares_are_nested_within_a_replicate(data: Dataset, less: Target, more: Target) -> None:
-    small, large = ([rows(target(shares, replicate), data) for replicate in (0, 1)] for shares in (less, more))
+    small = [rows(target(less, replicate), data) for replicate in (0, 1)]
+    large = [rows(target(more, replicate), data) for replicate in (0, 1)]
     assert small[0] < large[0]
     assert small[1] < large[1]
     assert small[0] != small[1]
@@ -169,7 +172,8 @@ def test_unlearning_starts_from_its_trained_target() -> None:
     result = jobs_of(config)
     for number, method in enumerate(methods, start=1):
         for replicate in (0, 1):
-            before, after = (result[ModelId("target", index, replicate)] for index in (0, number))
+            before = result[ModelId("target", 0, replicate)]
+            after = result[ModelId("target", number, replicate)]
             if method == Retraining():
                 all_shares = result[ModelId("calibration", None, replicate)].config
                 assert after.config == replace(all_shares, seed=after.config.seed)
@@ -187,7 +191,8 @@ def test_patients_stay_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(catalog, "_loaded", {})
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     published_data.acdc(tmp_path / "acdc")
-    three, one_and_a_half = (pin(Dataset(name)) for name in ("acdc-3t", "acdc-1.5t"))
+    three = pin(Dataset("acdc-3t"))
+    one_and_a_half = pin(Dataset("acdc-1.5t"))
     half = Target(calibration=0.5)
     config = with_settings(
         CONFIG,
@@ -293,7 +298,8 @@ def test_held_back_images_are_not_trained_on() -> None:
 
 def test_seed_determines_held_back_images() -> None:
     query = QuerySet(DIGITS, 0, 200)
-    first, second = (query.query_part(seed).rows(load(DIGITS)).tolist() for seed in (0, 1))
+    first = query.query_part(0).rows(load(DIGITS)).tolist()
+    second = query.query_part(1).rows(load(DIGITS)).tolist()
     assert 100 == len(first) == len(second)
     assert 30 < len(set(first) & set(second)) < 70
 
@@ -314,10 +320,8 @@ def test_copies_are_held_back_together(tmp_path: Path) -> None:
     kept_rows = config.query_part
     images = load(twice)
     assert isinstance(kept_rows, Remainder)
-    query, control = (
-        {images.train_images[row].tobytes() for row in rows}
-        for rows in (kept_rows.rows(images), kept_rows.held_rows(images))
-    )
+    query = {images.train_images[row].tobytes() for row in kept_rows.rows(images)}
+    control = {images.train_images[row].tobytes() for row in kept_rows.held_rows(images)}
     assert not query & control
     assert len(query) + len(control) == len({image.tobytes() for image in images.train_images})
 

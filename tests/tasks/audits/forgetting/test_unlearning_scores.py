@@ -106,7 +106,8 @@ def epsilon_by_sorting(unlearned: Array, retrained: Array) -> Array:
 @pytest.mark.parametrize("decimals", [8, 1])  # with one decimal there are ties
 def test_epsilon_is_that_of_the_best_attack(decimals: int) -> None:
     rng = np.random.default_rng(0)
-    unlearned, retrained = (rng.normal(shift, scale, (4, 60)).round(decimals) for shift, scale in ((0.7, 2), (0, 1)))
+    unlearned = rng.normal(0.7, 2, (4, 60)).round(decimals)
+    retrained = rng.normal(0, 1, (4, 60)).round(decimals)
     expected = [epsilon(*pair) for pair in zip(unlearned.T, retrained.T, strict=True)]
     np.testing.assert_allclose(epsilon_by_sorting(unlearned, retrained), expected, atol=1e-12)
 
@@ -229,7 +230,8 @@ def test_interval_covers_no_leak_at_the_nominal_rate(models: int) -> None:
     covered = 0
     for _ in range(400):
         difficulty = 2 * rng.normal(size=60)
-        target, retrained = (difficulty + rng.normal(size=(count, 60)) for count in (models, 5))
+        target = difficulty + rng.normal(size=(models, 60))
+        retrained = difficulty + rng.normal(size=(5, 60))
         result = privleak(target, retrained, is_control)
         assert result.low is not None
         assert result.high is not None

@@ -148,7 +148,9 @@ def test_canary_rules_apply_only_to_canaries() -> None:
     halves = Membership(Halves(models=8), replace(PLAIN.training, privacy=Privacy(8.0)))
     assert (has_canaries(halves), has_canaries(PLAIN)) == (False, True)
     broken = RULES.cases[0]
-    assert [broken.applies(config) for config in (halves, PLAIN, PROMISED)] == [False, False, True]
+    assert not broken.applies(halves)
+    assert not broken.applies(PLAIN)
+    assert broken.applies(PROMISED)
     assert BROKEN_MEANING.tone == "accused"
     assert not CanaryEvidence({"estimate": 9.0}, None).exceeds_promise
 
@@ -319,9 +321,8 @@ def test_canaries_are_scored_by_their_training_label(
 def test_other_models_show_a_canarys_difficulty() -> None:
     of_one_model = make_canaries(1.5, None, models=2)[:1]
     of_four_models = make_canaries(1.5, None, models=4)
-    single_row, compared_row = (
-        epsilon(AtDelta(1e-5), tables).to_pylist()[0] for tables in (of_one_model, of_four_models)
-    )
+    single_row = epsilon(AtDelta(1e-5), of_one_model).to_pylist()[0]
+    compared_row = epsilon(AtDelta(1e-5), of_four_models).to_pylist()[0]
     assert compared_row["auc"] > single_row["auc"] + 0.1
     assert compared_row["canaries"] == 2800
     assert compared_row["models"] == 4
@@ -339,7 +340,8 @@ def test_private_training_reports_its_epsilon() -> None:
 
 
 def test_one_run_shares_a_training_with_many() -> None:
-    one_run, many_runs = (Plan.from_roots(plan(replace(PLAIN, question=canaries(models=models)))) for models in (1, 8))
+    one_run = Plan.from_roots(plan(replace(PLAIN, question=canaries(models=1))))
+    many_runs = Plan.from_roots(plan(replace(PLAIN, question=canaries(models=8))))
     assert {"epsilon", "accuracies", "summary"} == set(one_run.roots) == set(many_runs.roots)
     assert len(one_run.jobs.keys() & many_runs.jobs.keys()) == 3
     assert len(one_run.jobs) == 5

@@ -188,10 +188,9 @@ def test_training_images_must_be_specified(fields: dict[str, Any], message: str,
 
 
 def test_blind_control_measures_difference_of_sets(tmp_path: Path) -> None:
-    members, similar, brighter = (
-        write_folder(tmp_path / name, seed, brightness)
-        for name, seed, brightness in (("mine", 1, 0), ("same", 2, 0), ("brighter", 3, 40))
-    )
+    members = write_folder(tmp_path / "mine", 1, 0)
+    similar = write_folder(tmp_path / "same", 2, 0)
+    brighter = write_folder(tmp_path / "brighter", 3, 40)
     (similar_row,), (brighter_row,) = (
         blind_control(question_about(config_of(members, non_members)), []).to_pylist()
         for non_members in (similar, brighter)

@@ -75,7 +75,8 @@ def test_replicates_have_own_seeds_and_links() -> None:
 
 def test_all_replicates_share_one_split() -> None:
     assert {answers_job.job.config.parts for answers_job in answers_of(TRAINED_HERE)} == {None}
-    first_draw, second_draw = (with_settings(TRAINED_HERE, split="drawn", seed=seed) for seed in (0, 1))
+    first_draw = with_settings(TRAINED_HERE, split="drawn", seed=0)
+    second_draw = with_settings(TRAINED_HERE, split="drawn", seed=1)
     parts = [
         {answers_job.job.config.parts for answers_job in answers_of(config)} for config in (first_draw, second_draw)
     ]

@@ -74,7 +74,8 @@ def test_model_without_control_ranks_its_own_secrets() -> None:
     assert own_secrets == ranked_alone["secret"].to_pylist()
     ranks = dict(zip(ranked_pair["secret"].to_pylist(), ranked_pair["rank"].to_pylist(), strict=True))
     assert [ranks[secret] for secret in own_secrets] == ranked_alone["rank"].to_pylist()
-    assert [len(own_secrets)] * 2 == [ranked_alone[name].null_count for name in ("effect", "exposure_control")]
+    assert ranked_alone["effect"].null_count == len(own_secrets)
+    assert ranked_alone["exposure_control"].null_count == len(own_secrets)
     assert answer_of(tables[:1]) == "memorised"
     assert answer_of([]) == "undecided"
 
@@ -266,9 +267,11 @@ def test_uneven_identifiers_precede_all_other_answers(control: float | None, exp
 def test_identifiers_are_judged_if_they_are_random(golden: Golden) -> None:
     found_row = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
     beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 25), "secret", 0.5, 0.3)
-    uneven, even = (
-        pa.Table.from_pylist([found_row, beaten, row(CONTROL, {}, alone(0.1, 25), "identifier", None, p)], SUMMARY)
-        for p in (0.01, 0.0101)
+    uneven = pa.Table.from_pylist(
+        [found_row, beaten, row(CONTROL, {}, alone(0.1, 25), "identifier", None, 0.01)], SUMMARY
+    )
+    even = pa.Table.from_pylist(
+        [found_row, beaten, row(CONTROL, {}, alone(0.1, 25), "identifier", None, 0.0101)], SUMMARY
     )
     answer = verdict(IDENTIFIERS, uneven)
     assert answer.answer == "not assessable"

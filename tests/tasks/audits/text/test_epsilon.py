@@ -66,7 +66,8 @@ def test_private_training_protects_single_texts() -> None:
 
 def test_objectives_are_effect_and_held_out_loss() -> None:
     table = summary_of(draw_scores(0.5, 1))
-    effect, loss = (objective.row(DOCUMENTS, table) for objective in (OBJECTIVES.memorization, OBJECTIVES.utility))
+    effect = OBJECTIVES.memorization.row(DOCUMENTS, table)
+    loss = OBJECTIVES.utility.row(DOCUMENTS, table)
     assert effect is not None
     assert pytest.approx(effect["estimate"], abs=0.1) == 0.5
     assert loss is not None

@@ -75,7 +75,8 @@ def test_model_continues_the_text_before_a_secret() -> None:
     assert surroundings[0] == ("Patient 1: code ", ".")
     columns = score_secret_ends(config, model, [(secret.text, *secret.references)], surroundings[:1])
     code = secret.text.removeprefix("Patient 1: code ").removesuffix(".")
-    (before, code_tokens) = (model.encode_texts([text], 99)[0][:-1] for text in ("Patient 1: code ", code))
+    before = model.encode_texts(["Patient 1: code "], 99)[0][:-1]
+    code_tokens = model.encode_texts([code], 99)[0][:-1]
     log_p = 0.0
     continuation = list[int]()
     for index, token in enumerate(code_tokens):
@@ -143,9 +144,8 @@ def test_each_criterion_has_control_and_chance() -> None:
         pytest.approx(1 / (smallest_p * 1e6)),
     )
     rows = index_rows(summary(About(0.05), [table]))
-    by_trained, by_control = (
-        rows[row_name("share reproduced", way="greedy", by=by)] for by in (BY_TRAINED, BY_CONTROL)
-    )
+    by_trained = rows[row_name("share reproduced", way="greedy", by=BY_TRAINED)]
+    by_control = rows[row_name("share reproduced", way="greedy", by=BY_CONTROL)]
     assert by_trained["estimate"] == 0.5
     assert by_trained["n"] == 2
     assert by_trained["null"] == 1e-6
@@ -201,7 +201,8 @@ def test_at_most_twenty_found_secrets_are_listed() -> None:
     assert "reproduced" not in listed_text
     assert "in the texts once, rank 1 of 500" in listed_text
     assert "in the texts" not in name_found(configure(CONFIG, is_null=True), read_table)
-    uneven, even = (identifiers(Ranking(0.05), [draw_identifier_scores(p, 40.0, 1)]) for p in (0.01, 0.5))
+    uneven = identifiers(Ranking(0.05), [draw_identifier_scores(0.01, 40.0, 1)])
+    even = identifiers(Ranking(0.05), [draw_identifier_scores(0.5, 40.0, 1)])
     config = configure(identifiers=("uuid4",))
     assert name_found(config, lambda name: uneven if name == "identifiers" else pa.table({})) == ""
     assert "uuid4 of text 0 (in the texts once, rank 1" in name_found(
@@ -242,7 +243,6 @@ def test_small_gpt_reproduces_only_its_own_secrets() -> None:
     config = configure(CONFIG, repetitions=(40,), epochs=24, batch=16, learning_rate=5e-3, length=128)
     tables = [score_secrets(pair_of(config, 0, side), ()) for side in range(2)]
     rows = index_rows(summary_of(tables, config))
-    by_trained, by_control = (
-        rows[row_name("share reproduced", way="near-verbatim", by=by)]["estimate"] for by in (BY_TRAINED, BY_CONTROL)
-    )
+    by_trained = rows[row_name("share reproduced", way="near-verbatim", by=BY_TRAINED)]["estimate"]
+    by_control = rows[row_name("share reproduced", way="near-verbatim", by=BY_CONTROL)]["estimate"]
     assert by_trained > by_control + 0.5

@@ -72,12 +72,14 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_adapter_is_merged_and_pinned_with_its_base(base: Path, adapter: Path) -> None:
-    base_model, adapted_model = (LanguageModel(name).pin({}) for name in (f"folder:{base}", f"folder:{base}+{adapter}"))
+    base_model = LanguageModel(f"folder:{base}").pin({})
+    adapted_model = LanguageModel(f"folder:{base}+{adapter}").pin({})
     assert len({base_model.digest, adapted_model.digest}) == 2
     assert adapted_model.named().name == f"folder:{base.name}+{adapter.name}"
     assert {path.parent for path in adapted_model.paths()} == {base, adapter}
     tokens = torch.tensor([[1, 40, 41]])
-    plain, merged = (load_model(replace(planted_of(CONFIG), model=model))[0] for model in (base_model, adapted_model))
+    plain = load_model(replace(planted_of(CONFIG), model=base_model))[0]
+    merged = load_model(replace(planted_of(CONFIG), model=adapted_model))[0]
     with torch.no_grad():
         assert not torch.allclose(plain(tokens).logits, merged(tokens).logits, atol=1e-3)
     assert not [name for name, _ in merged.named_parameters() if "lora" in name]

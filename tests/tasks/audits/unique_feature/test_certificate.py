@@ -278,14 +278,17 @@ def test_more_models_are_requested_in_the_same_form(config: UniqueFeature, setti
 
 
 def test_huge_factors_are_capped() -> None:
-    assert [format_factor(nats) for nats in (-1.0, 99.9, 100.0)] == ["0.37", "2.43e+43", "more than 3e+43"]
+    assert format_factor(-1.0) == "0.37"
+    assert format_factor(99.9) == "2.43e+43"
+    assert format_factor(100.0) == "more than 3e+43"
 
 
 def test_comparison_uses_effect_of_pairs_or_push() -> None:
     pair_effect = effect(0.02, -0.3, 0.34)
     push = effect(3.0, None, None) | {"metric": PUSH, "setting": "{}"}
     table = pa.Table.from_pylist([pair_effect, push], SUMMARY)
-    assert [(effect_row(config, table) or {})["estimate"] for config in (UniqueFeature(), GIVEN)] == [0.02, 3.0]
+    assert (effect_row(UniqueFeature(), table) or {})["estimate"] == 0.02
+    assert (effect_row(GIVEN, table) or {})["estimate"] == 3.0
     assert OBJECTIVES.allowance == 0.01  # of the accuracy
 
 

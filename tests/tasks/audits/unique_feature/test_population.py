@@ -29,12 +29,17 @@ def test_population_is_read_back_from_its_setting() -> None:
     glyphs = population.Population(4_457_400, are_all_glyphs=True)
     assert family.setting == {"others": 200}
     assert glyphs.setting == {"glyphs": 4_457_400}
-    assert [family, glyphs] == [population.Population.from_setting(members.setting) for members in (family, glyphs)]
-    assert [members.last_called for members in (family, glyphs, population.Population(19))] == [10, 222_870, 0]
-    assert [family.fewest_called(canaries) for canaries in (10, 11)] == [1, 2]
+    assert population.Population.from_setting(family.setting) == family
+    assert population.Population.from_setting(glyphs.setting) == glyphs
+    assert family.last_called == 10
+    assert glyphs.last_called == 222_870
+    assert population.Population(19).last_called == 0
+    assert family.fewest_called(10) == 1
+    assert family.fewest_called(11) == 2
     assert population.Population(20).last_called == 1
     assert population.Population(20).fewest_called(1) == 1
-    assert [members.describe() for members in (family, glyphs)] == ["201 features of its kind", "all 4,457,400 glyphs"]
+    assert family.describe() == "201 features of its kind"
+    assert glyphs.describe() == "all 4,457,400 glyphs"
 
 
 def test_glyphs_are_counted_and_others_have_a_family() -> None:
@@ -44,10 +49,10 @@ def test_glyphs_are_counted_and_others_have_a_family() -> None:
     populations = [population.population_beside_references(each) for each in (letter, words, letters)]
     assert [population.Population(4_457_400, True), population.Population(31), population.Population(26)] == populations
     assert population.subset_count(5, 2) == 10
-    assert [population.set_name(member) for member in (0, 7)] == ["feature", "family-007"]
-    chosen_seed, drawn_seed = (
-        population.relatives(with_settings(letter, drawn=drawn), Glyph(), 3).seed for drawn in (False, True)
-    )
+    assert population.set_name(0) == "feature"
+    assert population.set_name(7) == "family-007"
+    chosen_seed = population.relatives(with_settings(letter, drawn=False), Glyph(), 3).seed
+    drawn_seed = population.relatives(with_settings(letter, drawn=True), Glyph(), 3).seed
     assert chosen_seed == population.relatives(letter, Glyph()).seed != drawn_seed
     config = with_settings(letter, probe=Dataset("digits"), probes=7)
     expected_relatives = population.Relatives(
@@ -152,7 +157,8 @@ def test_scores_are_standardised_and_averaged_over_models() -> None:
     assert population.label_directed_scores(np.stack([first, second]), 1).tolist() == pytest.approx(
         [2 / spread, 0, 0, -2 / spread]
     )
-    assert [population.favoured_label(np.stack([first, second]), label) for label in (None, 0)] == [1, 0]
+    assert population.favoured_label(np.stack([first, second]), None) == 1
+    assert population.favoured_label(np.stack([first, second]), 0) == 0
 
 
 def test_unknown_label_uses_each_members_highest_rank() -> None:

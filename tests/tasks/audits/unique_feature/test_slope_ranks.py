@@ -234,14 +234,9 @@ def test_halves_of_a_glyph_are_ranked_separately() -> None:
 def test_name_is_ranked_with_family_and_look_alikes() -> None:
     name = replace(relatives_of(Words("JO AB", size=8)), family=AskedFamily(count=2, look_alikes=2))
     clean = np.zeros((1, 28, 48, 1), np.uint8)
-    family_names, first, second = (
-        [f"slopes-{suffix}" for suffix in names]
-        for names in (
-            ("000", "001", "002"),
-            ("look-alike-1-001", "look-alike-1-002"),
-            ("look-alike-2-001", "look-alike-2-002"),
-        )
-    )
+    family_names = [f"slopes-{suffix}" for suffix in ("000", "001", "002")]
+    first = [f"slopes-{suffix}" for suffix in ("look-alike-1-001", "look-alike-1-002")]
+    second = [f"slopes-{suffix}" for suffix in ("look-alike-2-001", "look-alike-2-002")]
     names = [set_name for set_name, _ in slope_sets(name, clean)]
     assert [*family_names, *first, *second] == names
     scores = dict(zip(names, (2.0, 5.0, 6.0, 3.0, 1.0, 0.0, 1.0), strict=True))

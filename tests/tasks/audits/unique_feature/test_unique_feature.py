@@ -126,7 +126,8 @@ def test_training_length_does_not_change_the_evaluation() -> None:
 
 def test_linked_trainings_keep_keys_and_tables() -> None:
     config = with_settings(pinned(PRESETS["smoke"]), choice="self-influence", with_feature=True, epochs=5)
-    unbroken, linked = (Plan.from_roots(plan(with_settings(config, link=link))) for link in (0, 2))
+    unbroken = Plan.from_roots(plan(with_settings(config, link=0)))
+    linked = Plan.from_roots(plan(with_settings(config, link=2)))
     assert unbroken.roots == linked.roots
     assert dict(unbroken.after) == {}
     additional_jobs = linked.count(linked.jobs.keys() - unbroken.jobs.keys())
@@ -276,7 +277,8 @@ def test_summary_follows_from_its_divergences(smoke: Mapping[str, pa.Table]) -> 
 def test_history_marks_the_kept_epoch(smoke: Mapping[str, pa.Table]) -> None:
     h = smoke["history"].to_pandas()
     for _, pair in h.groupby("canary"):
-        epochs, control = (pair[pair.model == model] for model in ("canary", "twin"))
+        epochs = pair[pair.model == "canary"]
+        control = pair[pair.model == "twin"]
         assert epochs.epoch.tolist() == [1, 2, 3]
         assert epochs.validation_loss.idxmin() == epochs.index[epochs.kept][0]
         assert epochs.epoch[epochs.kept].tolist() == control.epoch[control.kept].tolist() == [len(control)]

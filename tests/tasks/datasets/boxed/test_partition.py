@@ -88,7 +88,8 @@ def test_only_unboxed_images_are_shared_if_few() -> None:
     has_box = np.array([len(boxes) > 0 for boxes in images.boxes])
     for size, shared in ((9, 0), (10, 0), (12, 4), (16, 12)):
         parts = split_pictures(images, Partition(per_class=size, public=10, largest=16))
-        a, b = (set(parts.rows(name)[images.labels[parts.rows(name)] == 0].tolist()) for name in ("A", "B"))
+        a = set(parts.rows("A")[images.labels[parts.rows("A")] == 0].tolist())
+        b = set(parts.rows("B")[images.labels[parts.rows("B")] == 0].tolist())
         assert size == len(a)
         assert size == len(b)
         assert shared == len(a & b)
@@ -113,7 +114,9 @@ def test_every_partition_follows_the_rules(classes: list[tuple[int, int]], size:
         spare = sum(b + u for b, u in classes) - sum(required)
         assert min(available) < size or spare < max(public, 1)
         return
-    a, b, x = (set(parts.rows(name).tolist()) for name in ("A", "B", "X"))
+    a = set(parts.rows("A").tolist())
+    b = set(parts.rows("B").tolist())
+    x = set(parts.rows("X").tolist())
     assert not x & (a | b)
     assert not set(parts.rows_to_attack("A").tolist()) & b
     assert not set(parts.rows_to_attack("B").tolist()) & a
@@ -129,7 +132,8 @@ def test_every_partition_follows_the_rules(classes: list[tuple[int, int]], size:
 def test_parts_are_independent_of_listing_order() -> None:
     images = pictures([23, 20], [30, 40])
     shuffled, order = shuffle_rows(images)
-    first, second = (split_pictures(image_set, Partition(per_class=8, public=21)) for image_set in (images, shuffled))
+    first = split_pictures(images, Partition(per_class=8, public=21))
+    second = split_pictures(shuffled, Partition(per_class=8, public=21))
     for name in PART_NAMES:
         assert {images.ids[row] for row in first.rows(name)} == {shuffled.ids[row] for row in second.rows(name)}
     assert order.tolist() != sorted(order)

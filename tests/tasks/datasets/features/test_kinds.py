@@ -389,7 +389,9 @@ def test_seed_permutes_pixels_inside_the_mask(tmp_path: Path) -> None:
     alpha = np.full((4, 6, 1), 255, np.uint8)
     alpha[0] = 0
     file = saved(np.concatenate([COLOUR, alpha], 2), tmp_path / "stamp.png")
-    original, permuted, other_seed = (Picture(file, seed=seed).patch() for seed in (0, 1, 2))
+    original = Picture(file, seed=0).patch()
+    permuted = Picture(file, seed=1).patch()
+    other_seed = Picture(file, seed=2).patch()
     assert original.cover.tolist() == permuted.cover.tolist()
     pixels = [sorted(map(tuple, pixel_patch.colour.reshape(-1, 3).tolist())) for pixel_patch in (original, permuted)]
     assert pixels[0] == pixels[1]

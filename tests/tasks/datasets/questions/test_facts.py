@@ -42,10 +42,8 @@ def test_facts_have_3000_training_and_1000_validation_questions(name: Name) -> N
 @pytest.mark.parametrize("name", NAMES)
 def test_contexts_are_disjoint_even_without_digits(name: Name) -> None:
     questions = Facts(name).questions()
-    train, validation = (
-        {DigitRemoval().corrupt_context(question) for question in part}
-        for part in (questions.train, questions.validation)
-    )
+    train = {DigitRemoval().corrupt_context(question) for question in questions.train}
+    validation = {DigitRemoval().corrupt_context(question) for question in questions.validation}
     assert not train & validation
     assert not {q.context_id for q in questions.train} & {q.context_id for q in questions.validation}
 

@@ -58,7 +58,8 @@ def changed(**changes: Any) -> list[dict[str, Any]]:
 
 def test_records_of_both_splits_are_questions(tmp_path: Path) -> None:
     questions = load_questions(pin(put(tmp_path, RECORDS)))
-    first, second = (questions.by_id[name] for name in ("1", "2"))
+    first = questions.by_id["1"]
+    second = questions.by_id["2"]
     assert first.golds == (("4",), ("four",))
     assert first.context_id == second.context_id
     assert questions.validation[0].context_id == "b"

@@ -31,9 +31,8 @@ def test_corrected_score_agrees_with_hand_count() -> None:
 
 def test_corrected_score_is_twice_the_mean_score() -> None:
     tables = [inferences(Voting((simulated.K,)), simulated.tables(3, memory=0.3))]
-    given_rows, trained_rows = (
-        scores(Scoring(20, 50, 199, 7, given=is_given), tables).to_pylist() for is_given in (True, False)
-    )
+    given_rows = scores(Scoring(20, 50, 199, 7, given=True), tables).to_pylist()
+    trained_rows = scores(Scoring(20, 50, 199, 7, given=False), tables).to_pylist()
     corrected = [row for row in given_rows if row["way"] == "corrected"]
     mean = [row for row in trained_rows if row["way"] == "both"]
     assert [2 * row["score"] for row in mean] == pytest.approx([row["score"] for row in corrected], abs=1e-9)

@@ -66,9 +66,8 @@ def test_swapping_target_and_reference_negates_the_score() -> None:
             for name in table.column_names
         ]
     ).select(INFERENCES.names)
-    scores_of_target, scores_of_reference = (
-        score_table(inference_table, 20)["score"].to_numpy() for inference_table in (table, swapped)
-    )
+    scores_of_target = score_table(table, 20)["score"].to_numpy()
+    scores_of_reference = score_table(swapped, 20)["score"].to_numpy()
     assert scores_of_target == pytest.approx(-scores_of_reference, abs=1e-12)
 
 

@@ -267,18 +267,16 @@ def test_table_has_effective_sample_counts() -> None:
     models = made_up.folds(60, 1, 3)
     log_p = np.random.default_rng(0).normal(-90, 3, (3, 60))
     effective = np.arange(60.0)
-    tables_with_codes, tables_without_codes = (
-        [
-            made_up.table(
-                Fold(100, 3, fold), fold, {2: log_p[fold]}, 2, {2: (fold + 1) * effective} if has_codes else None
-            )
-            for fold in range(3)
-        ]
-        for has_codes in (True, False)
-    )
-    with_codes, without_codes = (
-        scores(Scores(models, 2, 99, 4), tables) for tables in (tables_with_codes, tables_without_codes)
-    )
+    tables_with_codes = [
+        made_up.table(Fold(100, 3, fold), fold, {2: log_p[fold]}, 2, {2: (fold + 1) * effective} if True else None)
+        for fold in range(3)
+    ]
+    tables_without_codes = [
+        made_up.table(Fold(100, 3, fold), fold, {2: log_p[fold]}, 2, {2: (fold + 1) * effective} if False else None)
+        for fold in range(3)
+    ]
+    with_codes = scores(Scores(models, 2, 99, 4), tables_with_codes)
+    without_codes = scores(Scores(models, 2, 99, 4), tables_without_codes)
     assert (2 * effective).tolist() == with_codes["effective_samples"].to_pylist()
     assert without_codes["effective_samples"].null_count == 60
     assert with_codes.drop_columns(["effective_samples"]).equals(without_codes.drop_columns(["effective_samples"]))

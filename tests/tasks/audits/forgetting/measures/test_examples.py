@@ -51,7 +51,8 @@ def test_patients_are_counted_and_classes_named(tmp_path: Path, monkeypatch: pyt
     for number, group in ((1, "DCM"), (2, "RV"), (3, "RV")):
         test_acdc.write_patient(folder / "training", number, group, test_acdc.volume(number))
     (folder / "field_strengths.csv").write_text("patient,tesla\n1,1.5\n2,3\n3,3\n")
-    three, one_and_a_half = (Part(pin(Dataset(name))) for name in ("acdc-3t", "acdc-1.5t"))
+    three = Part(pin(Dataset("acdc-3t")))
+    one_and_a_half = Part(pin(Dataset("acdc-1.5t")))
     query, calibration = examples(Examples(three, one_and_a_half), []).to_pylist()
     assert tuple(query[name] for name in ("data", "label", "name", "images", "groups")) == ("acdc-3t", 4, "RV", 12, 2)
     assert tuple(calibration[name] for name in ("data", "label", "name", "images", "groups")) == (

@@ -99,7 +99,8 @@ def test_trained_model_gives_its_float32_softmax() -> None:
     assert (answers.argmax(axis=1) == LABELS).tolist() == table["right"].to_pylist()
     assert table["again"].null_count == 30
     assert about == {"model": {"calibration"}, "target": {None}, "replicate": {3}, "resolution": {0.0}}
-    assert [list(ROWS)] * 2 == [table[name].to_pylist() for name in ("row", "group")]
+    assert table["row"].to_pylist() == list(ROWS)
+    assert table["group"].to_pylist() == list(ROWS)
     assert LABELS.tolist() == table["label"].to_pylist()
 
 

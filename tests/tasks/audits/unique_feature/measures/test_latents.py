@@ -34,9 +34,8 @@ def test_unit_counts_if_only_the_feature_activates_it() -> None:
     evaluation = made_up.evaluation(7)
     table = latents(Latents(evaluation), [threshold_model(BRIGHT), letter_model(1.0)])
     probe = probe_triples(evaluation)
-    clean, random = (
-        images[:, 1:6, 1:6, 0].reshape(-1, 25)[:, INK].mean(axis=1) / 255 for images in (probe.clean, probe.random)
-    )
+    clean = probe.clean[:, 1:6, 1:6, 0].reshape(-1, 25)[:, INK].mean(axis=1) / 255
+    random = probe.random[:, 1:6, 1:6, 0].reshape(-1, 25)[:, INK].mean(axis=1) / 255
     dark = clean < BRIGHT
     expected = dark.mean(), (dark & (random > BRIGHT)).mean()
     assert 0 < expected[1] < expected[0] < 1

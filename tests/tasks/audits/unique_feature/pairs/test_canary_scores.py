@@ -359,9 +359,8 @@ def test_seed_ranges_and_signs_are_summarised() -> None:
     scores += [score(1, 3, 0.25, 0.125), score(3, 1, -0.5, -0.125), score(3, 2, 0.0, -0.25), score(4, 1, 1.0, 1.0)]
     summary_rows = by_name(seed_range_rows(scores))
     for metric, size in (("M", 1), ("M_w on the probe images", 2)):
-        ranges, control_ranges = (
-            [size * width for width in widths] for widths in ([1.0, 0.25, 0.5, 0.0], [0.125, 1.0, 0.125, 0.0])
-        )
+        ranges = [size * width for width in [1.0, 0.25, 0.5, 0.0]]
+        control_ranges = [size * width for width in [0.125, 1.0, 0.125, 0.0]]
         expected = [*with_t(ranges), "canary", sum(control_ranges) / 4, None, None]
         assert expected == pytest.approx(summary_rows[f"range of {metric} over seeds", "{}"])
         expected = [*with_wilson(1, 4), "canary", 0.25, None, None]

@@ -82,11 +82,9 @@ def test_more_canaries_than_images_are_refused() -> None:
 def test_rank_is_resolved_to_its_row() -> None:
     both_ends = pa.concat_tables([made_up.chosen_rows(30, 7), made_up.chosen_rows(11, end="lowest")])
     models = [made_up.influence([1.0]), both_ends]
-    assert [canary_row(canary, models) for canary in (RankedImage("highest", 2), RankedImage("lowest", 1), 42)] == [
-        7,
-        11,
-        42,
-    ]
+    assert canary_row(RankedImage("highest", 2), models) == 7
+    assert canary_row(RankedImage("lowest", 1), models) == 11
+    assert canary_row(42, models) == 42
     assert canary_row(42, ()) == 42
     with pytest.raises(ValueError, match="rank is 2; of the lowest self-influence 1 images were chosen"):
         canary_row(RankedImage("lowest", 2), models)
@@ -122,7 +120,8 @@ def test_canary_by_rank_trains_an_identical_model() -> None:
 
 
 def test_missing_rank_ends_only_its_training() -> None:
-    available, absent = (RankedTraining(TRAINING, RankedImage("highest", rank), LETTER) for rank in (1, 2))
+    available = RankedTraining(TRAINING, RankedImage("highest", 1), LETTER)
+    absent = RankedTraining(TRAINING, RankedImage("highest", 2), LETTER)
     results = dict(train_many([absent, available], [[made_up.chosen_rows(3)]] * 2))
     assert str(results[0]) == "rank is 2; of the highest self-influence 1 images were chosen"
     assert train_with_canary(available, [made_up.chosen_rows(3)]) == results[1]

@@ -56,10 +56,8 @@ def test_panels_are_compared_with_control_panels() -> None:
 
 def test_panels_of_one_seed_have_no_interval() -> None:
     inputs = [trained_family(canary, 1.2).set_column(2, "seed", pa.array([7] * 84)) for canary in range(6)]
-    shared_rows, separate_rows = (
-        panels(Panels(1), family_tables).to_pylist()
-        for family_tables in (inputs, [trained_family(c, 1.2) for c in range(6)])
-    )
+    shared_rows = panels(Panels(1), inputs).to_pylist()
+    separate_rows = panels(Panels(1), [trained_family(c, 1.2) for c in range(6)]).to_pylist()
     assert [{None}, False] == [{row["low"] for row in shared_rows}, None in [row["low"] for row in separate_rows]]
     assert [row["detection_rate"] for row in separate_rows] == [row["detection_rate"] for row in shared_rows]
 

@@ -95,7 +95,8 @@ def test_model_file_and_its_table_agree(tmp_path: Path) -> None:
     by_file = SingleModelConfig(relatives(), "noise", SHAPE, model=save_model(tmp_path), label=2)
     by_table = SingleModelConfig(relatives(), "noise", SHAPE, outputs=returned_table(tmp_path), label=2)
     for task in (ask, ask_family):
-        first, second = (task(config, ()) for config in (by_file, by_table))
+        first = task(by_file, ())
+        second = task(by_table, ())
         assert first.schema == second.schema
         for name in ("d_u", "d_r", "log_p_u", "log_p_r", "d"):
             if name in first.column_names:
