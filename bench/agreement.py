@@ -70,4 +70,6 @@ def describe_weights(first: list[Trained], second: list[Trained]) -> str:
         for a, b in zip(first, second, strict=True)
         for name in a.weights
     )
-    return "equal to the bit" if largest == 0 else f"within {largest:.1e}"
+    if largest == 0:
+        return "equal to the bit"
+    return f"within {largest:.1e}"

@@ -35,7 +35,9 @@ def canaries(tiny: bool) -> Iterator[Row]:
     import orchestrator
 
     settings = TINY if tiny else FULL
-    probe = "cifar10" if has_data("cifar10") and not tiny else "photos"
+    probe = "photos"
+    if has_data("cifar10") and not tiny:
+        probe = "cifar10"
     with tempfile.TemporaryDirectory() as folder, data_for(settings["data"], Path(folder)) as data:
         start = time.perf_counter()
         report = orchestrator.run(

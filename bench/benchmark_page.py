@@ -50,7 +50,9 @@ class ResultFile:
     @property
     def processor(self) -> str:
         device = self.facts.get("device", "CPU")
-        return device if device != "CPU" else self.facts.get("processor", self.facts.get("machine", UNRECORDED))
+        if device != "CPU":
+            return device
+        return self.facts.get("processor", self.facts.get("machine", UNRECORDED))
 
 
 @cache
@@ -89,7 +91,9 @@ class Compared:
     def measure(self) -> Measurement:
         result = read_result(self.file)
         cells = result.row(self.label, self.rival)
-        ratio = float(cells[3].removesuffix("x")) if cells[3].endswith("x") else None
+        ratio = None
+        if cells[3].endswith("x"):
+            ratio = float(cells[3].removesuffix("x"))
         return measurement(result, self.label, cells[1], cells[2], ratio)
 
 
@@ -268,12 +272,17 @@ def render_claim(claim: Claim) -> list[str]:
     """A row for each machine that measured the claim."""
     measurements = [source.measure() for source in claim.sources]
     ratios = [measured.ratio for measured in measurements if measured.ratio is not None]
-    spread = describe_range(ratios) if len(measurements) > 1 else "one machine"
+    spread = "one machine"
+    if len(measurements) > 1:
+        spread = describe_range(ratios)
     return [render_row(claim.subject, measured, spread) for measured in measurements]
 
 
 def render_row(subject: str, measured: Measurement, spread: str) -> str:
-    ratio = "" if measured.ratio is None else describe_ratio(measured.ratio)
+    if measured.ratio is None:
+        ratio = ""
+    else:
+        ratio = describe_ratio(measured.ratio)
     machine = (measured.processor, measured.ceiling, measured.date)
     return f"| {' | '.join((subject, measured.engram, measured.rival, ratio, spread, *machine))} |"
 
@@ -287,8 +296,15 @@ def describe_range(ratios: Sequence[float]) -> str:
 
 
 def describe_ratio(ratio: float) -> str:
-    factor, word = (ratio, "faster") if ratio >= 1 else (1 / ratio, "slower")
-    return f"{factor:.2f}x {word}" if factor < 10 else f"{factor:.0f}x {word}"
+    if ratio >= 1:
+        factor = ratio
+        word = "faster"
+    else:
+        factor = 1 / ratio
+        word = "slower"
+    if factor < 10:
+        return f"{factor:.2f}x {word}"
+    return f"{factor:.0f}x {word}"
 
 
 def update_page(text: str) -> str:

@@ -52,7 +52,9 @@ def download_size(package: dict[str, Any]) -> int:
         wheel_tags = parse_wheel_filename(wheel["url"].rpartition("/")[2])[3] & tags.keys()
         if wheel_tags:
             ranked.append((min(tags[tag] for tag in wheel_tags), int(wheel["size"])))
-    return min(ranked)[1] if ranked else int(package["sdist"]["size"])
+    if ranked:
+        return min(ranked)[1]
+    return int(package["sdist"]["size"])
 
 
 if __name__ == "__main__":

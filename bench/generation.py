@@ -147,7 +147,10 @@ def by_distributions(network: UsualNetwork, x: Tensor, noise: Tensor | None = No
     """The paper's estimate of log p(x) for x (n, 1024), with every code decoded and torch.distributions' densities."""
     mean, log_variance = network.encode(x)
     posterior = Normal(mean, torch.exp(0.5 * log_variance))
-    z = posterior.rsample((SAMPLES,)) if noise is None else mean + torch.exp(0.5 * log_variance) * noise
+    if noise is None:
+        z = posterior.rsample((SAMPLES,))
+    else:
+        z = mean + torch.exp(0.5 * log_variance) * noise
     prior = Normal(torch.zeros_like(mean), torch.ones_like(mean))
     likelihood = Bernoulli(network.outer(z)).log_prob(x).sum(-1)
     weights = likelihood + prior.log_prob(z).sum(-1) - posterior.log_prob(z).sum(-1)
@@ -373,7 +376,14 @@ def products_in(precision: str) -> Iterator[None]:
 def main() -> None:
     arguments = parse_options(__doc__)
     device = torch.device(arguments.device)
-    number, rounds, points = (BATCH * 4, 1, 2) if arguments.tiny else (BATCH * 60, 9, 64)
+    if arguments.tiny:
+        number = BATCH * 4
+        rounds = 1
+        points = 2
+    else:
+        number = BATCH * 60
+        rounds = 9
+        points = 64
     if device.type == "cpu":
         name, data = images(number)
         rows = [*training(data, rounds), *estimation(data, rounds, points)]

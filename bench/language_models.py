@@ -187,7 +187,10 @@ def timed(runs: dict[str, Run], rounds: int, device: torch.device) -> dict[str, 
 
     On a GPU, only wall time is measured.
     """
-    clocks = CLOCKS if device.type == "cpu" else {"wall": CLOCKS["wall"]}
+    if device.type == "cpu":
+        clocks = CLOCKS
+    else:
+        clocks = {"wall": CLOCKS["wall"]}
     times_by_run: dict[str, list[list[float]]] = {name: [] for name in runs}
     for number in range(rounds + 1):
         for name, run in runs.items():

@@ -40,7 +40,9 @@ class Row:
         """Whether the ratio meets the requirement; None without a requirement."""
         if math.isnan(self.required) or math.isnan(self.ratio):
             return None
-        return self.ratio >= self.required if self.unit == "x" else self.ratio <= self.required
+        if self.unit == "x":
+            return self.ratio >= self.required
+        return self.ratio <= self.required
 
 
 def in_turn(
@@ -89,7 +91,10 @@ def markdown(title: str, setting: dict[str, str], rows: list[Row]) -> str:
     words = {True: "yes", False: "no", None: ""}
     for row in rows:
         unit = row.unit if row.unit == "x" else f" {row.unit}"
-        ratio = "" if math.isnan(row.ratio) else f"{row.ratio:.2f}{unit}"
+        if math.isnan(row.ratio):
+            ratio = ""
+        else:
+            ratio = f"{row.ratio:.2f}{unit}"
         goals = " | ".join("" if math.isnan(goal) else f"{goal:g}{unit}" for goal in (row.required, row.target))
         lines.append(f"| {row.subject} | {row.engram} | {row.rival} | {ratio} | {goals} | {words[row.met]} |")
     return "\n".join(lines) + "\n"

@@ -270,7 +270,12 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="few jobs, to test the code")
     parser.add_argument("--out", type=Path, help="write the result here: JSON if it ends in .json, else Markdown")
     options = parser.parse_args()
-    jobs, rounds = (20, 1) if options.tiny else (options.jobs, options.rounds)
+    if options.tiny:
+        jobs = 20
+        rounds = 1
+    else:
+        jobs = options.jobs
+        rounds = options.rounds
     facts = setting(jobs, rounds, options.cpus)
     add_toys()
     with connect("local", options.cpus):

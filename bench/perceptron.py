@@ -158,7 +158,10 @@ def over_all_cores(count: int, rounds: int) -> tuple[int, dict[str, float]]:
     """The number of Engram's processes, and wall seconds per model-epoch of each loop."""
     for setting in THREAD_SETTINGS:  # the children begin with torch's own defaults
         os.environ.pop(setting, None)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
     rivals = ("tensors", "PIL")
     engram_team = Team(cores, ("engram",), count, threads=1)
     rival_team = Team(1, rivals, count, threads=None)

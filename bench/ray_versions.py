@@ -49,7 +49,9 @@ def versions_at_ends() -> list[str]:
         for version in release_list[1].split(", ")
         if _numbers(lowest) <= _numbers(version) < _numbers(following)
     ]
-    return [allowed[-1], allowed[0]] if len(allowed) > 1 else allowed
+    if len(allowed) > 1:
+        return [allowed[-1], allowed[0]]
+    return allowed
 
 
 def try_version(version: str, folder: Path) -> str:
@@ -79,7 +81,9 @@ def try_version(version: str, folder: Path) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"failed: no end within {SECONDS:.0f} s"
-    return "done" if run.returncode == 0 else f"failed: {_last_line(run.stderr)}"
+    if run.returncode == 0:
+        return "done"
+    return f"failed: {_last_line(run.stderr)}"
 
 
 def main() -> int:

@@ -114,7 +114,10 @@ def run_plan(plan: Plan) -> Iterator[Timed]:
         inputs = [tables[below] for below in plan.inputs[key]]
         tables[key], seconds = timed(job, inputs)
         mark = marks(job.function)
-        amounts = None if mark.work is None else trained(job, tables[key])
+        if mark.work is None:
+            amounts = None
+        else:
+            amounts = trained(job, tables[key])
         yield Timed(mark.name, len(inputs), amounts, seconds)
 
 
@@ -292,7 +295,9 @@ def main() -> None:
         rows = list(SECTIONS[name]())
         speeds.append(measure_speed())
         here = Speed(*(float(np.mean([getattr(speed, kind) for speed in speeds])) for kind in KINDS))
-        before = json.loads(arguments.out.read_text()) if arguments.out.exists() else None
+        before = None
+        if arguments.out.exists():
+            before = json.loads(arguments.out.read_text())
         if before:
             for task, pairs in before["tasks"].items():
                 before["tasks"][task] = {int(count): seconds for count, seconds in pairs}

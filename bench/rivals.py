@@ -228,7 +228,9 @@ def run_rival(name: str, python: str, folders: Sequence[Path], results: Path) ->
         with open(results, "a") as lines:
             command = [python, str(SCRIPTS / "run.py"), name, *remaining]
             run = subprocess.run(command, stdout=lines, stderr=subprocess.PIPE, text=True)
-        error = run.stderr.strip().splitlines()[-1] if run.returncode else ""
+        error = ""
+        if run.returncode:
+            error = run.stderr.strip().splitlines()[-1]
     return [parse_line(line) for line in results.read_text().splitlines()], error
 
 
@@ -320,7 +322,9 @@ def draw_areas(tools: Mapping[str, tuple[str, Sequence[Judgement], int]]) -> Fig
 def verdict_share(judgements: Sequence[Judgement], kind: str, field: str) -> str:
     """The share of a kind's cases for which this field is true; `no verdict` for a tool without a rule."""
     answers = [getattr(judgement, field) for judgement in judgements if judgement.kind == kind]
-    return share(sum(answers), len(answers)) if None not in answers else "no verdict"
+    if None not in answers:
+        return share(sum(answers), len(answers))
+    return "no verdict"
 
 
 def main() -> None:

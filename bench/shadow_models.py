@@ -27,7 +27,16 @@ TINY_MODELS = 4
 
 def rows(tiny: bool) -> Iterator[Row]:
     """Processor time per model, compared with either loop."""
-    models, rivals, records, epochs = (TINY_MODELS, 1, 512, 1) if tiny else (MODELS, 3, 10_000, 5)
+    if tiny:
+        models = TINY_MODELS
+        rivals = 1
+        records = 512
+        epochs = 1
+    else:
+        models = MODELS
+        rivals = 3
+        records = 10_000
+        epochs = 5
     size = (str(records), str(epochs))
     engram_cpu, engram_wall = (total / models for total in measure_process(str(models), *size))
     for loop in ("tensors", "PIL"):

@@ -185,7 +185,9 @@ def strategy_rows(
     rates: dict[str, float] = dict(choice["rates"])
     members = choice["places"] * choice["stacks"]
     for name, rate in rates.items():
-        chosen_mark = " (taken)" if name == f"{choice['way']} {members}" else ""
+        chosen_mark = ""
+        if name == f"{choice['way']} {members}":
+            chosen_mark = " (taken)"
         yield Row(
             f"{network}, {name}{chosen_mark}: model-steps a second",
             f"{rate:,.0f}" if rate else "failed",
@@ -213,7 +215,9 @@ def memory_rows(data: Images, device: torch.device, models: int) -> Iterator[Row
 
         captured = memory.peak_memory(recorded, device)
         pool_growth = reserved(device) - before
-        pools = f", {pool_growth / models / 1e6:.1f} MB of torch's pools" if pool_growth > 0 else ""
+        pools = ""
+        if pool_growth > 0:
+            pools = f", {pool_growth / models / 1e6:.1f} MB of torch's pools"
         for name, peak, pools_text in (("eager", eager, ""), ("captured", captured, pools)):
             yield Row(
                 f"memory of mlp1 in a stack of {models}, {name}, per model",
@@ -224,4 +228,6 @@ def memory_rows(data: Images, device: torch.device, models: int) -> Iterator[Row
 
 
 def reserved(device: torch.device) -> int:
-    return torch.cuda.memory_reserved(device) if device.type == "cuda" else 0
+    if device.type == "cuda":
+        return torch.cuda.memory_reserved(device)
+    return 0

@@ -142,11 +142,19 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="few jobs, to test the code")
     parser.add_argument("--out", type=Path, help="write the result here, as Markdown")
     options = parser.parse_args()
-    jobs, results = (20, 20) if options.tiny else (options.jobs, options.results)
+    if options.tiny:
+        jobs = 20
+        results = 20
+    else:
+        jobs = options.jobs
+        results = options.results
     facts = setting(jobs, 1, 1)
     os.environ |= {"MLFLOW_TRACKING_URI": "off", "ENGRAM_REPORT": "no", "OMP_NUM_THREADS": "1"}
     add_toys()
-    checkouts = [ROOT] if options.against is None else [ROOT, options.against.resolve()]
+    if options.against is None:
+        checkouts = [ROOT]
+    else:
+        checkouts = [ROOT, options.against.resolve()]
     with tempfile.TemporaryDirectory(prefix="engram-bench-") as name:
         facts["a result's name is durable after"] = names_in(Path(name)).value
         calls = [calls_per_job(jobs, Path(name, str(index)), checkout) for index, checkout in enumerate(checkouts)]

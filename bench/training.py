@@ -37,7 +37,16 @@ CPU = torch.device("cpu")
 
 def cpu_sections(data: Images, tiny: bool) -> list[Section]:
     """The sections of a CPU, with durations on two busy cores."""
-    rounds, wall_rounds, points, minibatches = (1, 1, 2, 1) if tiny else (9, 27, 64, 60)
+    if tiny:
+        rounds = 1
+        wall_rounds = 1
+        points = 2
+        minibatches = 1
+    else:
+        rounds = 9
+        wall_rounds = 27
+        points = 64
+        minibatches = 60
     mlp_rows = first(data, minibatches * BATCH)
     autoencoder_rows = first(data, minibatches * VAE_BATCH)
     return [
@@ -54,12 +63,16 @@ def cpu_sections(data: Images, tiny: bool) -> list[Section]:
 def gpu_sections(data: Images, device: torch.device, tiny: bool) -> list[Section]:
     """The sections of a GPU, in order of importance, with generous durations for a large NVIDIA GPU."""
     part = first(data, 4 * BATCH if tiny else 100 * BATCH)
-    sizes, model_count = ((2, 1), 2) if tiny else (stacks.STACKS, 64)
-    autoencoders = (
-        partial(generation.stacked, data, device, 1, 2, (2, 1), FEW_STEPS)
-        if tiny
-        else partial(generation.stacked, data, device, 3, 1024)
-    )
+    if tiny:
+        sizes = (2, 1)
+        model_count = 2
+    else:
+        sizes = stacks.STACKS
+        model_count = 64
+    if tiny:
+        autoencoders = partial(generation.stacked, data, device, 1, 2, (2, 1), FEW_STEPS)
+    else:
+        autoencoders = partial(generation.stacked, data, device, 3, 1024)
     races = [
         Section(f"{name} raced", partial(race, name, data, device, tiny), seconds)
         for name, seconds in (("cnn1", 60), ("cnn2", 60), ("resnet18", 90))
@@ -116,7 +129,9 @@ def main() -> None:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise SystemExit("--gpu: torch sees no GPU here; --device cpu --tiny runs the same code without one")
     name, data = images(4 * BATCH if arguments.tiny else 60_000)
-    sections = gpu_sections(data, device, arguments.tiny) if arguments.gpu else []
+    sections = []
+    if arguments.gpu:
+        sections = gpu_sections(data, device, arguments.tiny)
     sections += cpu_sections(data, arguments.tiny)
     if arguments.only:
         sections = [section for section in sections if section.name.startswith(tuple(arguments.only))]

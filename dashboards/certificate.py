@@ -97,21 +97,32 @@ def present_finding(finding: Finding, sign: Markup) -> ShownFinding:
 def _item_row(item: AuditedItem) -> AuditedRow:
     if item.embedded:  # the date of the file is the date of the installation
         return AuditedRow(item.what, item.name, item.digest, "embedded in the program", "")
-    size = "" if item.size is None else format_size(item.size)
+    if item.size is None:
+        size = ""
+    else:
+        size = format_size(item.size)
     return AuditedRow(item.what, item.name, item.digest, size, _day(item.modified))
 
 
 def _table_row(table: ResultTable, of_sweep: bool) -> AuditedRow:
-    name = f"{table.name} of {table.run}" if of_sweep else table.name
+    if of_sweep:
+        name = f"{table.name} of {table.run}"
+    else:
+        name = table.name
     parts = format_count(table.stored, "result")
-    size = parts if table.stored == table.planned else f"{table.stored} of {format_count(table.planned, 'result')}"
+    if table.stored == table.planned:
+        size = parts
+    else:
+        size = f"{table.stored} of {format_count(table.planned, 'result')}"
     return AuditedRow("result", name, table.digest, size, _day(table.finished))
 
 
 def _day(stamp: str | None) -> str:
     """The day of a time stamp; empty if it is missing or invalid."""
     try:
-        return "" if not stamp else datetime.fromisoformat(stamp).date().isoformat()
+        if not stamp:
+            return ""
+        return datetime.fromisoformat(stamp).date().isoformat()
     except ValueError:
         return ""
 
@@ -216,7 +227,9 @@ def _texts(certificates: Iterable[Certificate]) -> Iterator[str]:
 
 def _fitting_findings(run: Run, every: Sequence[tuple[Run, ShownFinding]], remaining_height: float) -> Sequence[int]:
     """The indices of the findings that fit into a table of this height; accusing ones first, then open ones."""
-    summary_height = sheet.ROW if run.cells else 0
+    summary_height = 0
+    if run.cells:
+        summary_height = sheet.ROW
     heights = [height + summary_height for height in _heights(run, every)]
     if sum(heights) <= remaining_height - (0 if run.cells else sheet.ROW):
         return range(len(every))
@@ -226,7 +239,9 @@ def _fitting_findings(run: Run, every: Sequence[tuple[Run, ShownFinding]], remai
 
 def _heights(run: Run, every: Sequence[tuple[Run, ShownFinding]]) -> list[float]:
     """The height of each finding as a row of a table."""
-    columns = len(configuration.distinguishing_fields(run)) if run.cells else 0
+    columns = 0
+    if run.cells:
+        columns = len(configuration.distinguishing_fields(run))
     columns += 1 + any(finding.finding.target for _, finding in every)
     return [sheet.row_height(finding.finding.sentence, columns) for _, finding in every]
 

@@ -77,9 +77,10 @@ def _parts(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[NDArray[Any], ND
     masks = [np.empty(0, np.bool_)]
     for chunk in column.cast(kind, safe=False).chunks:
         nothing = chunk.null_count == len(chunk)  # then Arrow need not keep any values
-        chunk_values = (
-            np.zeros(len(chunk), dtype) if nothing else np.frombuffer(chunk.buffers()[1], dtype)[chunk.offset :]
-        )
+        if nothing:
+            chunk_values = np.zeros(len(chunk), dtype)
+        else:
+            chunk_values = np.frombuffer(chunk.buffers()[1], dtype)[chunk.offset :]
         values.append(chunk_values[: len(chunk)])
         masks.append(np.from_dlpack(chunk.is_valid().cast(pa.uint8())) == 1)
     return np.concatenate(values), np.concatenate(masks)

@@ -101,7 +101,10 @@ def command(run: Run) -> str | None:
 def documentation(run: Run) -> list[tuple[bool, str]]:
     """The paragraphs of the audit module's documentation, and whether each is preformatted."""
     registered = audits.find_installed(run.audit)
-    words = "" if registered is None else registered.documentation
+    if registered is None:
+        words = ""
+    else:
+        words = registered.documentation
     parts = [part.strip("\n") for part in words.split("\n\n")]
     laid_out = [any(line.startswith("    ") for line in part.splitlines()) for part in parts]
     return [(is_laid_out, textwrap.dedent(part)) for is_laid_out, part in zip(laid_out, parts, strict=True) if part]
@@ -124,7 +127,9 @@ def _preset_fields(run: Run) -> list[Mapping[str, Any]] | None:
     preset = run.status.preset
     try:
         audit = audits.find(run.audit).audit
-        return [dict(flatten(_strip_digests(plain(cell)))) for cell in audit.cells(preset)] if preset else None
+        if preset:
+            return [dict(flatten(_strip_digests(plain(cell)))) for cell in audit.cells(preset)]
+        return None
     except (EngramError, KeyError):
         return None
 
@@ -142,8 +147,12 @@ def _strip_digests(value: Any) -> Any:
         return {name: _strip_digests(part) for name, part in value.items()}
     if isinstance(value, list):
         return [_strip_digests(part) for part in value]
-    pin = PINNED.fullmatch(value) if isinstance(value, str) else None
-    return pin[1] if pin else value
+    pin = None
+    if isinstance(value, str):
+        pin = PINNED.fullmatch(value)
+    if pin:
+        return pin[1]
+    return value
 
 
 def _format_value(value: Any) -> str:

@@ -197,7 +197,9 @@ def _hoist_style(marks: re.Match[str]) -> str:
 
 def format_number(value: float | None) -> str:
     """A number as text with three significant digits; `none` for None."""
-    return "none" if value is None else f"{value:.3g}"
+    if value is None:
+        return "none"
+    return f"{value:.3g}"
 
 
 def set_ticks(
@@ -249,7 +251,10 @@ def set_log_x_axis(axes: Axes, values: Sequence[float], max_ticks: int = 7) -> N
     axes.set_xscale("log")
     low, high = padded_limits([math.log10(value) for value in values])
     axes.set_xlim(10**low, 10**high)
-    wide = LogLocator(numticks=max_ticks) if high - low > 2 else LogLocator(subs=(1, 2, 5))
+    if high - low > 2:
+        wide = LogLocator(numticks=max_ticks)
+    else:
+        wide = LogLocator(subs=(1, 2, 5))
     axes.xaxis.set_major_locator(wide if high - low > 0.6 else MaxNLocator(4))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_power(value)))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -257,7 +262,9 @@ def set_log_x_axis(axes: Axes, values: Sequence[float], max_ticks: int = 7) -> N
 
 def format_power(value: float) -> str:
     """A number as tick label; large and small powers of ten with an exponent."""
-    exponent = round(math.log10(value)) if value > 0 else 0
+    exponent = 0
+    if value > 0:
+        exponent = round(math.log10(value))
     if abs(exponent) <= 3 or not math.isclose(value, 10.0**exponent, rel_tol=1e-6):
         return f"{value:g}"
     return "10" + f"{exponent}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

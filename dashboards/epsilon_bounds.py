@@ -29,11 +29,16 @@ class Rung:
 
     @property
     def name(self) -> str:
-        return WITHOUT if self.spent is None else drawing.format_number(self.spent)
+        if self.spent is None:
+            return WITHOUT
+        return drawing.format_number(self.spent)
 
     @property
     def description(self) -> str:
-        where = "without privacy" if self.spent is None else f"accountant {self.name}"
+        if self.spent is None:
+            where = "without privacy"
+        else:
+            where = f"accountant {self.name}"
         bounds = ", ".join(f"{name} {drawing.format_number(low)}" for name, low in self.bounds.items())
         return f"{where}: {bounds}."
 
@@ -49,11 +54,9 @@ def epsilon_bounds(run: Run) -> Iterator[Figure]:
         *(legend.series_entry(name, look) for name, look in zip(names, drawing.SERIES, strict=False)),
         legend.line("accountant", color=drawing.light("violet"), linewidth=2.2),
     ]
-    limit_note = (
-        " Short thin line: the largest bound that this number of trainings can give."
-        if any(r.largest_bounds for r in rungs)
-        else ""
-    )
+    limit_note = ""
+    if any(r.largest_bounds for r in rungs):
+        limit_note = " Short thin line: the largest bound that this number of trainings can give."
     distinct_deltas = sorted({rung.delta for rung in rungs})
     deltas = ", ".join(f"{delta:g}" for delta in distinct_deltas)
     yield Chart(

@@ -62,7 +62,9 @@ def forests(
     pages = paginate(_group_by_scale(_group_by_metric(rows[:MOST])))
     left_out = left_out_note(min(MOST, len(rows)), len(rows), "rows")
     for number, panels in enumerate(pages, 1):
-        of_several = f" Figure {number} of {len(pages)}." if len(pages) > 1 else ""
+        of_several = ""
+        if len(pages) > 1:
+            of_several = f" Figure {number} of {len(pages)}."
         yield _forest(panels, f"{name}-{number}" if number > 1 else name, title, of_several + left_out, describe)
 
 
@@ -105,7 +107,9 @@ def _forest(
     rows = [row for panel in panels for row in _panel_rows(panel)]
     units = sorted({str(row["unit"]) for row in rows if row["unit"]})
     published = any(finite(row["published"]) for row in rows)
-    scales = LOGARITHMIC if any(_wide_apart(_panel_rows(panel)) for panel in panels) else "Scales differ."
+    scales = "Scales differ."
+    if any(_wide_apart(_panel_rows(panel)) for panel in panels):
+        scales = LOGARITHMIC
     caption = (
         "Dot: estimate. Line: 95 % interval, hidden if narrower than the dot. Tick: null value, the value expected "
         f"without memorisation. {HOLLOW if published else ''}{scales} "
@@ -127,7 +131,10 @@ def _group_by_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
     """Panels of consecutive metrics whose names share their first word and that are readable on one scale."""
     panels: list[list[Metric]] = []
     for metric in metrics:
-        together = [*panels[-1], metric] if panels else [metric]
+        if panels:
+            together = [*panels[-1], metric]
+        else:
+            together = [metric]
         total_length = _axis_length([row for _, rows in together for row in rows])
         of_a_kind = len({name.partition(" ")[0] for name, _ in together}) == 1
         if panels and of_a_kind and all(_axis_length(rows) >= SHARE * total_length for _, rows in together):
@@ -146,7 +153,10 @@ def values(rows: Sequence[Row]) -> list[float]:
 def _wide_apart(rows: Sequence[Row]) -> bool:
     """Whether these estimates and published values differ so much in size that they need a logarithmic axis."""
     sizes = [row[name] for row in rows for name in ("estimate", "published") if finite(row[name])]
-    limit = WIDE if all(finite(row["published"]) for row in rows) else WIDEST
+    if all(finite(row["published"]) for row in rows):
+        limit = WIDE
+    else:
+        limit = WIDEST
     return bool(min(sizes) > 0 and max(sizes) > limit * min(sizes))
 
 
@@ -182,7 +192,9 @@ def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
     wide = _wide_apart(rows)
     limits = drawing.padded_limits([value for value in values(rows) if value > 0 or not wide])
     positive = [value for row in rows for value in (row["estimate"], row["published"]) if finite(value)]
-    set_log_axis = [partial(drawing.set_log_x_axis, values=positive, max_ticks=5)] if wide else []
+    set_log_axis = []
+    if wide:
+        set_log_axis = [partial(drawing.set_log_x_axis, values=positive, max_ticks=5)]
     return Panel(
         (LABELS, top - tall, drawing.WIDTH - LABELS - 0.2, tall),
         [*headings, *_forest_layers(list(labels), rows)],
@@ -221,7 +233,9 @@ def legend_entries(published: bool) -> list[Any]:
         legend.line("estimate, 95 % interval", color=accent, marker="o", markersize=5.5, linewidth=1.8),
         legend.line("null", color=muted, **upright),
     ]
-    return [*lines, legend.line("published", color=ink, **hollow)] if published else lines
+    if published:
+        return [*lines, legend.line("published", color=ink, **hollow)]
+    return lines
 
 
 def _row_labels(rows: Sequence[Row]) -> list[str]:
@@ -229,7 +243,9 @@ def _row_labels(rows: Sequence[Row]) -> list[str]:
     texts = [words(row) for row in rows]
     if all(len(", ".join(of_row)) <= LETTERS for of_row in texts):
         return [row_label(row) for row in rows]
-    common = set.intersection(*(set(of_row) for of_row in texts)) if len(rows) > 1 else set()
+    common = set()
+    if len(rows) > 1:
+        common = set.intersection(*(set(of_row) for of_row in texts))
     labels = []
     for row, of_row in zip(rows, texts, strict=True):
         distinguishing_words = [word for word in of_row if word not in common]

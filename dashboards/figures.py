@@ -28,4 +28,6 @@ def figures(run: Run) -> list[Figure]:
 def _drawn_figures(module: ModuleType | None, name: str, run: Run) -> list[Figure]:
     """The figures drawn by the function of this name in an audit's module; empty without such a function."""
     draw = getattr(module, name, None)
-    return [] if draw is None else [figure for figure in draw(run) if figure is not None]
+    if draw is None:
+        return []
+    return [figure for figure in draw(run) if figure is not None]

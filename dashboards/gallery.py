@@ -89,7 +89,9 @@ class Gallery:
 
 def error_reason(run: Run, error: Exception) -> str:
     """The error's message; empty if the run has private fields that the message might quote."""
-    return "" if run.withholds else f": {' '.join(str(error).split())}"
+    if run.withholds:
+        return ""
+    return f": {' '.join(str(error).split())}"
 
 
 def text_records(records: Records, group: str = "") -> Iterator[Record]:
@@ -101,8 +103,13 @@ def text_records(records: Records, group: str = "") -> Iterator[Record]:
 
 def format_field(value: Any) -> str:
     """The value of a field: text unchanged, other values as JSON."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text):,} characters)"
+    if isinstance(value, str):
+        text = value
+    else:
+        text = json.dumps(value, ensure_ascii=False)
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]} ... ({len(text):,} characters)"
 
 
 def encode_png(image: Pixels) -> bytes:
@@ -126,7 +133,10 @@ def record_gallery(run: Run, show_images: bool) -> Gallery | None:
     """
     names = [data.name for data in configuration.data_sets(run) if data.name.startswith(KIND)]
     registered = audits.find_installed(run.audit)
-    handout = None if registered is None else registered.audit.handout
+    if registered is None:
+        handout = None
+    else:
+        handout = registered.audit.handout
     if handout is None or not names:
         return None
     if not show_images:
@@ -147,4 +157,6 @@ def record_gallery(run: Run, show_images: bool) -> Gallery | None:
         ]
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
         return Gallery(CAPTION, False, f"The records cannot be shown{error_reason(run, error)}.", title=TITLE)
-    return Gallery(CAPTION, bool(shown_records), records=tuple(shown_records), title=TITLE) if shown_records else None
+    if shown_records:
+        return Gallery(CAPTION, bool(shown_records), records=tuple(shown_records), title=TITLE)
+    return None

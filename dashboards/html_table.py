@@ -93,7 +93,9 @@ def _cell(value: Any) -> str:
     if value is None:
         return "<td>"
     if isinstance(value, float):
-        return f"<td title={value!r}>{value:.4g}" if math.isfinite(value) else f"<td>{value}"
+        if math.isfinite(value):
+            return f"<td title={value!r}>{value:.4g}"
+        return f"<td>{value}"
     if isinstance(value, int):
         return f"<td>{value}"
     return f"<td class=text>{escape(jsonable(value))}"

@@ -46,11 +46,15 @@ def rows(names: Sequence[str], above: float, right: float = RIGHT) -> Rows:
     """Lay out a row for each name, with `above` inches above the rows."""
     short = [fit_words(name.split(", "), LETTERS) for name in names]
     left = 0.25 + 0.085 * max(map(len, short))
-    step = 0.3 if len(names) <= 16 else 0.22
+    step = 0.22
+    if len(names) <= 16:
+        step = 0.3
     box = (left, 0.5, drawing.WIDTH - left - right, step * len(names))
     return Rows(short, np.arange(len(names), dtype=np.int64)[::-1], box, step * len(names) + 0.5 + above)
 
 
 def left_out_note(shown_count: int, total: int, things: str) -> str:
     """A note on rows that a figure omits; empty if all are drawn."""
-    return f" The figure shows the first {shown_count} of {total} {things}." if total > shown_count else ""
+    if total > shown_count:
+        return f" The figure shows the first {shown_count} of {total} {things}."
+    return ""

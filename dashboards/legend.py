@@ -47,7 +47,9 @@ def series_entry(label: str, look: Series, **properties: Any) -> Artist:
 
 def columns(labels: Sequence[str]) -> int:
     """The number of columns in which these labels fit."""
-    return 2 if max(map(len, labels)) <= ENTRY else 1
+    if max(map(len, labels)) <= ENTRY:
+        return 2
+    return 1
 
 
 def height(entries: int, column_count: int = 2) -> float:

@@ -70,7 +70,9 @@ class LivePages:
             tally = self._tally(run)
             run_status = run.status
             changes = bool(run_status.driver) or not run_status.finished
-            answer = results.short_answer(run.journal, self._store) if run_status.finished else ""
+            answer = ""
+            if run_status.finished:
+                answer = results.short_answer(run.journal, self._store)
             return document.render(
                 "live.html",
                 run=run,
@@ -88,7 +90,10 @@ class LivePages:
     def _tally(self, run: Run) -> RunProgress:
         """The run's counts, updated with the new events in its log."""
         watched = self._watched.get(run.name)
-        events = None if watched is None else next(watched.reads, None)
+        if watched is None:
+            events = None
+        else:
+            events = next(watched.reads, None)
         if watched is None or events is None:  # that driver has ended, and another may have started
             reads = status.follow_reads(run.journal, self._store, 0.0)
             watched = self._watched[run.name] = Watched(RunProgress(), reads)

@@ -131,7 +131,9 @@ def _rules(line: NumberLine, scale: Scale) -> Iterator[str]:
 
 
 def _look(boundary: Boundary) -> str:
-    return "boundary clears" if boundary.clears else "boundary"
+    if boundary.clears:
+        return "boundary clears"
+    return "boundary"
 
 
 def _upright(name: str, position: float, top: int, bottom: int) -> str:
@@ -155,4 +157,6 @@ def _format_value(line: NumberLine, value: float) -> str:
 
 def _format_exact(value: float) -> str:
     """Format an exact value: integers with all digits, others with four."""
-    return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+    if float(value).is_integer() and abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"

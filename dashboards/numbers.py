@@ -26,7 +26,9 @@ def number(value: Any) -> Markup:
 
 def _data_element(value: Any, text: str) -> Markup:
     """The rounded text `text` in a `<data>` element that also has all digits; empty if the text is empty."""
-    return Markup('<data value="{0}" title="{0}">{1}</data>').format(repr(value), text) if text else Markup("")
+    if text:
+        return Markup('<data value="{0}" title="{0}">{1}</data>').format(repr(value), text)
+    return Markup("")
 
 
 def row_value(row: Mapping[str, Any], name: str) -> Markup:
@@ -43,17 +45,17 @@ def interval(row: Mapping[str, Any]) -> Markup:
     """The row's 95 % interval; empty if it has none."""
     low = row_value(row, "low")
     high = row_value(row, "high")
-    return Markup("{} to {}").format(low, high) if low and high else Markup("")
+    if low and high:
+        return Markup("{} to {}").format(low, high)
+    return Markup("")
 
 
 def sample(row: Mapping[str, Any]) -> Markup:
     """The sample size of the row's estimate and its unit."""
     n = row.get("n")
-    return (
-        Markup("")
-        if n is None
-        else Markup('<data value="{}">{}</data>').format(n, format_count(n, row.get("unit") or ""))
-    )
+    if n is None:
+        return Markup("")
+    return Markup('<data value="{}">{}</data>').format(n, format_count(n, row.get("unit") or ""))
 
 
 def short(value: Any) -> str:
@@ -62,7 +64,9 @@ def short(value: Any) -> str:
         return "none"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {short(part)}" for name, part in value.items())
-    return (rounding.format_value(value) or "nan") if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return rounding.format_value(value) or "nan"
+    return str(value)
 
 
 def setting(text: str | None) -> str:
@@ -86,7 +90,9 @@ def duration(seconds: float) -> str:
 
 def size(count: int | None) -> Markup:
     """A number of bytes; empty for None."""
-    return Markup("") if count is None else Markup('<data value="{}">{}</data>').format(count, format_size(count))
+    if count is None:
+        return Markup("")
+    return Markup('<data value="{}">{}</data>').format(count, format_size(count))
 
 
 def moment(stamp: str) -> Markup:

@@ -211,7 +211,9 @@ def _counts(run: Run) -> str:
     if run.cells:
         answers = [cell.verdict.answer if cell.verdict else "without an answer" for cell in run.cells]
     else:
-        answers = [finding.answer for finding in run.certificate.findings] if run.certificate else []
+        answers = []
+        if run.certificate:
+            answers = [finding.answer for finding in run.certificate.findings]
     of_all = ", ".join(f"{count} {answer}" for answer, count in Counter(answers).items())
     return f"{format_count(len(answers), 'run' if run.cells else 'target')}: {of_all}."
 
@@ -234,11 +236,14 @@ def _progress_notices(run: Run) -> Iterator[str]:
     failed = run.status.jobs["failed"]
     absent = planned_count - stored_count - failed
     if failed and _tolerated_keys(run):
-        were = "was" if failed == 1 else "were"
+        were = "were"
+        if failed == 1:
+            were = "was"
         yield f"{format_count(failed, 'job')} failed and {were} tolerated: the results below do not include them."
     elif failed:
         line = f"{format_count(failed, 'job')} failed"
-        line += f", and {absent} that need them could not be computed" if absent else ""
+        if absent:
+            line += f", and {absent} that need them could not be computed"
         yield f"{line}. See Failed jobs."
     if absent and not failed and not run.status.finished:
         running = run.status.state == "running"

@@ -71,11 +71,17 @@ def pareto_front(run: Run) -> Iterator[Figure]:
     memorization = objectives.memorization
     utility = objectives.utility
     start = next((point for point in drawn_points if point.kind == "start"), None)
-    least_utility = None if start is None else start.utility["estimate"] - utility.sign * search.settings["give_up"]
+    if start is None:
+        least_utility = None
+    else:
+        least_utility = start.utility["estimate"] - utility.sign * search.settings["give_up"]
     existing_kinds = {point.kind for point in drawn_points}
     kinds = [kind for kind in LOOKS if kind in existing_kinds]
     entries = [_legend_entry(kind) for kind in kinds]
-    entries += [] if least_utility is None else [legend.line("lowest acceptable utility", **ALLOWED)]
+    if least_utility is None:
+        entries += []
+    else:
+        entries += [legend.line("lowest acceptable utility", **ALLOWED)]
     across, up = axis_limits(drawn_points, memorization, utility, least_utility)
     x_label = f"{memorization.name}, {memorization.unit} ({memorization.better} is better)"
     panel = Panel(
@@ -109,23 +115,33 @@ def points(search: SearchResults) -> list[Point]:
         memorization = value(row, "memorization")
         utility = value(row, "utility")
         if memorization is not None and utility is not None:
-            label = "start" if row["trial"] == START else f"{row['trial']}"
+            if row["trial"] == START:
+                label = "start"
+            else:
+                label = f"{row['trial']}"
             drawn_points.append(Point(kind(search, row), label, memorization, utility))
     return drawn_points
 
 
 def kind(search: SearchResults, row: search_results.Row) -> str:
     """The kind of a trial's point, a key of `LOOKS`."""
-    winner = None if search.answer is None else search.answer.winner
+    if search.answer is None:
+        winner = None
+    else:
+        winner = search.answer.winner
     if row["part"] == FRESH:
-        return "fresh start" if row["trial"] == START else "fresh winner"
+        if row["trial"] == START:
+            return "fresh start"
+        return "fresh winner"
     if row["trial"] == START:
         return "start"
     if row["trial"] == winner:
         return "winner"
     if row["front"]:
         return "front"
-    return "stopped" if row["state"] == "stopped early" else "dominated"
+    if row["state"] == "stopped early":
+        return "stopped"
+    return "dominated"
 
 
 def _front_labels(search: SearchResults) -> set[str]:
@@ -223,8 +239,14 @@ def figure_caption(search: SearchResults, utility: Objective, least_utility: flo
     """The caption of the figure."""
     units = sorted({str(row["memorization_unit"]) for row in search.trials if row["memorization_unit"]})
     counts = sorted({row["memorization_n"] for row in search.trials if row["memorization_n"] is not None})
-    n = f"{counts[0]}" if len(set(counts)) == 1 else f"{counts[0]} to {counts[-1]}"
-    allowed = "" if least_utility is None else f"Below the dashed line, the loss of {utility.name} is too large. "
+    if len(set(counts)) == 1:
+        n = f"{counts[0]}"
+    else:
+        n = f"{counts[0]} to {counts[-1]}"
+    if least_utility is None:
+        allowed = ""
+    else:
+        allowed = f"Below the dashed line, the loss of {utility.name} is too large. "
     fresh = any(row["part"] == FRESH for row in search.trials)
     fresh_note = ""
     if fresh:
@@ -244,6 +266,9 @@ def _describe_point(point: Point, memorization: Objective, utility: Objective) -
     for objective, estimate in ((memorization, point.memorization), (utility, point.utility)):
         interval = drawing.format_interval(estimate["low"], estimate["high"])
         numbers.append(f"{objective.name} {drawing.format_number(estimate['estimate'])}{interval}")
-    number = "" if point.label == "start" else f", trial {point.label}"
+    if point.label == "start":
+        number = ""
+    else:
+        number = f", trial {point.label}"
     words = LOOKS[point.kind].words
     return f"{words[0].upper()}{words[1:]}{number}: {', '.join(numbers)}."

@@ -43,7 +43,9 @@ class Run:
     def about(self) -> Mapping[str, Any]:
         """The content of `run.json`: audit, preset, setting, config, versions, commit, created, asked."""
         about = self.journal.about()
-        return about if self.setting is None else about | {"setting": self.setting}
+        if self.setting is None:
+            return about
+        return about | {"setting": self.setting}
 
     @cached_property
     def audit(self) -> str:
@@ -53,7 +55,9 @@ class Run:
     def question(self) -> str:
         """The audit's question; empty if its package is not installed."""
         registered = audits.find_installed(self.audit)
-        return "" if registered is None else registered.question
+        if registered is None:
+            return ""
+        return registered.question
 
     @cached_property
     def config(self) -> Any:
@@ -77,7 +81,9 @@ class Run:
     @cached_property
     def search(self) -> SearchResults | None:
         """The trials and the answer of a search, whose cells are its trials' runs; None for a run or sweep."""
-        return search_results.read_search(self.journal) if search_results.is_search(self.about) else None
+        if search_results.is_search(self.about):
+            return search_results.read_search(self.journal)
+        return None
 
     @cached_property
     def trial_of(self) -> tuple[TrialOf, ...]:
@@ -88,7 +94,9 @@ class Run:
     def objectives(self) -> Objectives | None:
         """The objectives of a search of this audit; None if the audit is not installed or cannot be searched."""
         registered = audits.find_installed(self.audit)
-        return None if registered is None else registered.audit.objectives
+        if registered is None:
+            return None
+        return registered.audit.objectives
 
     @cached_property
     def verdict(self) -> Verdict | None:
@@ -107,7 +115,9 @@ class Run:
     @cached_property
     def meaning(self) -> Meaning | None:
         """The audit's definition of the answer; None without an answer."""
-        return None if self.verdict is None else self.meaning_of(self.verdict.answer)
+        if self.verdict is None:
+            return None
+        return self.meaning_of(self.verdict.answer)
 
     def meaning_of(self, answer: str) -> Meaning:
         """The audit's definition of this answer."""
@@ -117,8 +127,13 @@ class Run:
     def controls(self) -> str:
         """The controls that the audit provides evidence for; empty if it has none or is not installed."""
         registered = audits.find_installed(self.audit)
-        controls = "" if registered is None else describe_controls(registered.audit.wording.attacks)
-        return f"{controls}. {CAVEAT}" if controls else ""
+        if registered is None:
+            controls = ""
+        else:
+            controls = describe_controls(registered.audit.wording.attacks)
+        if controls:
+            return f"{controls}. {CAVEAT}"
+        return ""
 
     @cached_property
     def summary(self) -> list[dict[str, Any]]:

@@ -43,7 +43,9 @@ class Trial:
 def page_of(run: Run, other_run: str) -> str:
     """The relative path of another run's page; empty if it does not exist."""
     has_page = bool(other_run) and pages.page(run.journal.sibling(other_run).folder) is not None
-    return f"../{other_run}/{pages.PAGE}" if has_page else ""
+    if has_page:
+        return f"../{other_run}/{pages.PAGE}"
+    return ""
 
 
 def context(run: Run, search: SearchResults) -> dict[str, Any]:
@@ -99,8 +101,14 @@ def certificate_context(run: Run, search: SearchResults) -> dict[str, Any]:
 
 def audited_rows(run: Run, search: SearchResults) -> list[certificates.AuditedRow]:
     """The audited items, the table of trials, and the summaries of the runs that decide the answer."""
-    winner = None if search.answer is None else search.answer.winner
-    numbers = [START] if winner is None else [START, winner]
+    if search.answer is None:
+        winner = None
+    else:
+        winner = search.answer.winner
+    if winner is None:
+        numbers = [START]
+    else:
+        numbers = [START, winner]
     deciding_rows = [search.trial(number, part) for part in (SEARCHED, FRESH) for number in numbers]
     table_names = {(row["run"], "summary") for row in deciding_rows if row is not None} | {(run.name, TRIALS)}
     return certificates.select_audited_rows(run, lambda table: (table.run, table.name) in table_names)
@@ -117,9 +125,15 @@ def notice(search: SearchResults, state: str) -> str:
 
 
 def _trial(run: Run, search: SearchResults, row: Row) -> Trial:
-    winner = None if search.answer is None else search.answer.winner
+    if search.answer is None:
+        winner = None
+    else:
+        winner = search.answer.winner
     marks = {"front": row["front"], "winner": row["part"] == SEARCHED and row["trial"] == winner}
-    number = "start" if row["trial"] == START else f"{row['trial']}"
+    if row["trial"] == START:
+        number = "start"
+    else:
+        number = f"{row['trial']}"
     return Trial(
         row=row,
         name=f"{number}, fresh seeds" if row["part"] == FRESH else number,
@@ -134,4 +148,6 @@ def _trial(run: Run, search: SearchResults, row: Row) -> Trial:
 def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)

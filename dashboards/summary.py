@@ -61,10 +61,14 @@ def fit_words(words: Sequence[str], max_letters: int = LETTERS) -> str:
 
 def shorten(text: str, max_letters: int = LETTERS) -> str:
     """Truncate the text with an ellipsis to at most `most` letters."""
-    return text if len(text) <= max_letters else text[: max_letters - 1] + "…"
+    if len(text) <= max_letters:
+        return text
+    return text[: max_letters - 1] + "…"
 
 
 def format_range(counts: Sequence[int]) -> str:
     """Sample sizes as text: one number, or the smallest and the largest."""
     low, high = min(counts), max(counts)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    if low == high:
+        return f"{low:,}"
+    return f"{low:,} to {high:,}"

@@ -75,7 +75,10 @@ def sweep(run: Run) -> Iterator[Figure]:
     lines = _group_by_line(aligned, varied[1:])
     fits = len(lines) <= LINES and sum(len(place) + 2 for place in across.places) <= LETTERS
     title = f"How does the answer change with {' and '.join(varied)}?"
-    of_all = "" if len(aligned) == len(cells) else f" {len(aligned)} of {len(cells)} cells have results."
+    if len(aligned) == len(cells):
+        of_all = ""
+    else:
+        of_all = f" {len(aligned)} of {len(cells)} cells have results."
     if fits:
         yield _line_chart(aligned, lines, names, across, title, of_all)
     else:
@@ -128,7 +131,10 @@ def name_cells(run: Run) -> tuple[str, list[str], list[str]]:
 def config_value(config: Any, path: str) -> Any:
     """The value of a config's field by its dotted path; None if there is no such field."""
     for name in path.split("."):
-        config = config.get(name) if isinstance(config, Mapping) else None
+        if isinstance(config, Mapping):
+            config = config.get(name)
+        else:
+            config = None
     return config
 
 
@@ -220,7 +226,9 @@ def _value_label(value: Any) -> str:
         return shorten(value.partition("@")[0], 18)
     if isinstance(value, Mapping):
         return shorten(numbers.short(value), 18)
-    return f"{value:g}" if finite(value) and not isinstance(value, bool) else shorten(json.dumps(value), 18)
+    if finite(value) and not isinstance(value, bool):
+        return f"{value:g}"
+    return shorten(json.dumps(value), 18)
 
 
 def _line_chart(
@@ -232,7 +240,9 @@ def _line_chart(
     note: str,
 ) -> Figure:
     """A panel for each row of the summary: its estimate over one field, a line for each value of the others."""
-    labels = [shorten(label, 2 * legend.ENTRY) for label in lines] if any(lines) else []
+    labels = []
+    if any(lines):
+        labels = [shorten(label, 2 * legend.ENTRY) for label in lines]
     column_count = legend.columns(list(lines))
     caption = (
         f"Estimates with 95 % intervals; the values of the axis are evenly spaced. {_null_caption(cells, names)}{note}"
@@ -282,18 +292,25 @@ def _cell_row(cell: Cell, name: Name) -> Row:
 def _row_title(name: Name) -> str:
     """A title for a row of the summary: its metric and its setting."""
     words = row_label({"setting": name[1]}, LETTERS - len(name[0]))
-    return name[0] if words == "all" else f"{name[0]}, {words}"
+    if words == "all":
+        return name[0]
+    return f"{name[0]}, {words}"
 
 
 def _null_caption(cells: Sequence[Cell], names: Sequence[Name]) -> str:
     """The meaning of the dashed line, and the sample size of each estimate."""
     rows = [cell.rows[name] for cell in cells for name in names if _drawable(cell, name)]
-    dashed = "Dashed: null value, expected without memorisation. " if any(finite(row["null"]) for row in rows) else ""
+    dashed = ""
+    if any(finite(row["null"]) for row in rows):
+        dashed = "Dashed: null value, expected without memorisation. "
     counts = sorted({row["n"] for row in rows if row["n"] is not None})
     units = ", ".join(sorted({row["unit"] for row in rows if row["unit"]}))
     n = "unknown"
     if counts:
-        n = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        if len(counts) == 1:
+            n = f"{counts[0]}"
+        else:
+            n = f"{counts[0]} to {counts[-1]}"
     return f"{dashed}n of each: {n} ({units or 'unknown unit'})."
 
 

@@ -79,7 +79,10 @@ def ceilings(device: torch.device) -> dict[str, Callable[[], object]]:
 
     def product(name: str) -> Callable[[], object]:
         library = libraries[name]
-        factors = (square[None], square[None], bias[None]) if library.stacked else (square, square, bias)
+        if library.stacked:
+            factors = (square[None], square[None], bias[None])
+        else:
+            factors = (square, square, bias)
         return lambda: [library.affine(*factors, False) for _ in range(PRODUCTS)]
 
     return {name: product(name) for name in libraries}

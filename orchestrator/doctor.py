@@ -100,7 +100,9 @@ def _packages() -> Iterator[MachineCheck]:
 def _package(name: str, ok: bool | None, absent: str, advice: str) -> MachineCheck:
     """The version of a package; `ok`, `absent` and `advice` apply if it is not installed."""
     version = _version(name)
-    return MachineCheck(name, ok, absent, advice) if version is None else MachineCheck(name, True, version)
+    if version is None:
+        return MachineCheck(name, ok, absent, advice)
+    return MachineCheck(name, True, version)
 
 
 def _audits() -> Iterator[MachineCheck]:
@@ -154,7 +156,9 @@ def _ray(address: str | None) -> Iterator[MachineCheck]:
             yield MachineCheck("ray cluster", False, *str(error).split("; ", 1))
             return
         is_reachable = _reaches(host, port)
-        advice = "" if is_reachable else "start the cluster, open the port, or use --address local"
+        advice = "start the cluster, open the port, or use --address local"
+        if is_reachable:
+            advice = ""
         yield MachineCheck(
             "ray cluster", is_reachable, f"{address} {'answers' if is_reachable else 'does not answer'}", advice
         )
@@ -163,7 +167,9 @@ def _ray(address: str | None) -> Iterator[MachineCheck]:
     shm = Path("/dev/shm")
     if shm.is_dir():
         free = shutil.disk_usage(shm).free
-        memory_advice = "" if free > MIN_SHARED_MEMORY else "start the container with --shm-size=1g"
+        memory_advice = "start the container with --shm-size=1g"
+        if free > MIN_SHARED_MEMORY:
+            memory_advice = ""
         yield MachineCheck(
             "ray memory",
             True if free > MIN_SHARED_MEMORY else None,
@@ -195,14 +201,18 @@ def _tls() -> MachineCheck:
     if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
         return MachineCheck("ray tls", True, "off; docs/clusters.md explains how to encrypt traffic between nodes")
     absent = [name for name in TLS_FILES if not os.access(os.environ.get(name, ""), os.R_OK)]
-    advice = "set each to a readable file" if absent else ""
+    advice = ""
+    if absent:
+        advice = "set each to a readable file"
     return MachineCheck("ray tls", not absent, f"on, without {', '.join(absent)}" if absent else "on", advice)
 
 
 def _ports() -> Iterator[MachineCheck]:
     """The ports in use by Ray and MLflow: whether each requires a token, and whether it is taken on this machine."""
     for port in PORTS:
-        token_rule = "requires Ray's token" if port.asks else "answers without a token"
+        token_rule = "answers without a token"
+        if port.asks:
+            token_rule = "requires Ray's token"
         is_taken = port.number is not None and _reaches("127.0.0.1", port.number)
         description = f"{port.use}; {token_rule}{'; in use here' if is_taken else ''}"
         yield MachineCheck(f"port {port.number or 'any'}", True, description)
@@ -228,7 +238,9 @@ def _store(location: str) -> MachineCheck:
             "store", False, f"{path} cannot be written: {getattr(error, 'strerror', None) or error}", advice
         )
     free = shutil.disk_usage(existing_folder).free
-    advice = "" if free > MIN_FREE else "free some space, or give another location with --store or ENGRAM_STORE"
+    advice = "free some space, or give another location with --store or ENGRAM_STORE"
+    if free > MIN_FREE:
+        advice = ""
     return MachineCheck(
         "store", True if free > MIN_FREE else None, f"{path}: {results}, writable, {format_size(free)} free", advice
     )
@@ -254,7 +266,9 @@ def _tracking(location: str, uri: str | None) -> MachineCheck:
     if uri.startswith(("http://", "https://")):
         public_uri = Target(uri).public_uri
         is_reachable = _answers(f"{public_uri.rstrip('/')}/health")
-        advice = "" if is_reachable else "start it, or set MLFLOW_TRACKING_URI to another one; runs continue without it"
+        advice = "start it, or set MLFLOW_TRACKING_URI to another one; runs continue without it"
+        if is_reachable:
+            advice = ""
         return MachineCheck(
             "tracking",
             True if is_reachable else None,
@@ -287,7 +301,9 @@ def _bucket(location: str) -> MachineCheck:
 
     try:
         exists = is_there(location)
-        results = f"{len(open_store(location, create=False).keys()):,} results" if exists else "not created yet"
+        results = "not created yet"
+        if exists:
+            results = f"{len(open_store(location, create=False).keys()):,} results"
         bucket = Bucket(location)
         trial = f"tmp/doctor-{os.getpid()}"
         bucket.put(trial, b"whether this can be written")

@@ -39,7 +39,9 @@ def missing_package(error: ModuleNotFoundError) -> EngramError | None:
     )
 
     extra = extra_behind(error)
-    return None if extra is None else EngramError(describe_missing([extra]))
+    if extra is None:
+        return None
+    return EngramError(describe_missing([extra]))
 
 
 class SpecError(EngramError):

@@ -37,7 +37,9 @@ class Guide:
     def base_config(self) -> Any:
         """The config that the situation's fields and the answers modify."""
         audit = audits.find(self.audit).audit
-        return audit.config() if self.situation.preset is None else audit.cells(self.situation.preset)[0]
+        if self.situation.preset is None:
+            return audit.config()
+        return audit.cells(self.situation.preset)[0]
 
 
 def find_guide(have: str, fear: str) -> Guide:
@@ -47,7 +49,9 @@ def find_guide(have: str, fear: str) -> Guide:
         raise SpecError(f"have is {have!r}; allowed: {', '.join(HAVE)}{nearest(have, HAVE)}")
     fears = fears_with(cast(Have, have))
     if fear not in fears:
-        condition = f" with {have} alone" if fear in FEAR else ""
+        condition = ""
+        if fear in FEAR:
+            condition = f" with {have} alone"
         raise SpecError(f"fear is {fear!r}; allowed{condition}: {', '.join(fears)}{nearest(fear, fears)}")
     return guides[cast(Have, have), cast(Fear, fear)]
 
@@ -156,7 +160,9 @@ def _without_paths(message: str, asks: Iterable[Asked]) -> str:
     paths, colon, rest = message.partition(": ")
     question_fields = {field_question.field for field_question in asks}
     names = paths.split(", ")
-    return rest if colon and len(names) > 1 and question_fields & set(names) else message
+    if colon and len(names) > 1 and question_fields & set(names):
+        return rest
+    return message
 
 
 def document(guide: Guide, answers: Mapping[str, str], file: str) -> str:
@@ -228,7 +234,9 @@ def _number_or_text(guide: Guide, field: str, value: Any) -> Any:
     """A setting as a number or a truth value if its field holds one, else unchanged."""
     with suppress(SpecError):  # of an alternative whose fields follow
         typed = read_field(type(guide.base_config()), field, value)
-        return typed if isinstance(typed, bool | int | float) else value
+        if isinstance(typed, bool | int | float):
+            return typed
+        return value
     return value
 
 

@@ -150,7 +150,10 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
     from orchestrator.store import is_there, open_store, store_location
 
     name = specification.name_or_path(run, "run", "the name of a run, or the path of its folder or page")
-    location = None if store is None else specification.name_or_path(store, "store", STORE)
+    if store is None:
+        location = None
+    else:
+        location = specification.name_or_path(store, "store", STORE)
     if os.sep in name or os.path.exists(name):  # unlike Path.exists, False for text that cannot be a path
         path = Path(os.path.expanduser(name)).absolute()
         folder = path.parent if path.is_file() else path
@@ -212,7 +215,10 @@ def _specification(
     from orchestrator.store import given_location
 
     source = specification.name_or_path(audit, "audit", "the name of an audit, or the path of a YAML file")
-    start_from = None if preset is None else specification.name_or_path(preset, "preset", "the name of a preset")
+    if preset is None:
+        start_from = None
+    else:
+        start_from = specification.name_or_path(preset, "preset", "the name of a preset")
     location = given_location(None if store is None else specification.name_or_path(store, "store", STORE))
     flags = specification.Spec(source, start_from, fields, sweep, read_options(EXECUTION, execution), location)
     if observe is not None and not callable(observe):

@@ -56,8 +56,13 @@ def _format(function: Callable[..., Any]) -> Iterator[str]:
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not keywords_have_begun:
             keywords_have_begun = True
             yield "    *,"
-        prefix = "**" if parameter.kind is inspect.Parameter.VAR_KEYWORD else ""
-        default = "" if parameter.default is inspect.Parameter.empty else f" = {parameter.default!r}"
+        prefix = ""
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            prefix = "**"
+        if parameter.default is inspect.Parameter.empty:
+            default = ""
+        else:
+            default = f" = {parameter.default!r}"
         annotation = parameter.annotation.replace("'", '"')
         yield f"    {prefix}{parameter.name}: {annotation}{default},"
     yield f") -> {signature.return_annotation}: ..."

@@ -32,7 +32,12 @@ def format_count(number: int, noun: str) -> str:
         count, _, plural_noun = format_count(number, noun.removeprefix(MORE)).partition(" ")
         return f"{count} {MORE}{plural_noun}"
     first, blank, rest = noun.partition(" ")
-    ending = "" if number == 1 or not first else "es" if first.endswith(("s", "x", "ch", "sh")) else "s"
+    if number == 1 or not first:
+        ending = ""
+    elif first.endswith(("s", "x", "ch", "sh")):
+        ending = "es"
+    else:
+        ending = "s"
     if ending and re.search("[^aeiou]y$", first):
         first = first[:-1]
         ending = "ies"
@@ -48,14 +53,27 @@ def format_duration(seconds: float) -> str:
         return f"{total_seconds} s"
     minutes, remainder = divmod(total_seconds, 60)
     if minutes < 60:
-        return f"{minutes} min {remainder} s" if remainder else f"{minutes} min"
+        if remainder:
+            return f"{minutes} min {remainder} s"
+        return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    if minutes:
+        return f"{hours} h {minutes} min"
+    return f"{hours} h"
 
 
 def approximate_duration(seconds: float) -> str:
     """An estimated duration, rounded, as text: 40 s, 3 min 20 s, 18 min, 2 h 5 min."""
-    step = 1 if seconds < 10 else 5 if seconds < 60 else 10 if seconds < 600 else 60 if seconds < 3600 else 300
+    if seconds < 10:
+        step = 1
+    elif seconds < 60:
+        step = 5
+    elif seconds < 600:
+        step = 10
+    elif seconds < 3600:
+        step = 60
+    else:
+        step = 300
     return format_duration(max(1, round(seconds / step) * step))
 
 
@@ -91,7 +109,9 @@ def printable_lines(text: str) -> str:
 
 def inert(text: str) -> str:
     """The text as a cell that no spreadsheet evaluates: an apostrophe precedes a formula, but not a number."""
-    return f"'{text}" if FORMULA.match(text) and not NUMBER.fullmatch(text) else text
+    if FORMULA.match(text) and not NUMBER.fullmatch(text):
+        return f"'{text}"
+    return text
 
 
 def _escape(match: re.Match[str]) -> str:

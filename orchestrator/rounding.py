@@ -25,15 +25,22 @@ def format_value(value: float | None, low: float | None = None, high: float | No
     """
     if value is None or math.isnan(value):
         return ""
-    half = 0.0 if low is None or high is None else (high - low) / 2
+    if low is None or high is None:
+        half = 0.0
+    else:
+        half = (high - low) / 2
     if not (0 < half < math.inf) or math.isinf(value):
         digits_text = f"{value:.{DIGITS}g}"
-        return f"{float(digits_text):.0f}" if 10**DIGITS <= abs(value) < LONGEST else digits_text
+        if 10**DIGITS <= abs(value) < LONGEST:
+            return f"{float(digits_text):.0f}"
+        return digits_text
     decimals = HALF_WIDTH_DIGITS - 1 - math.floor(math.log10(float(f"{half:.1e}")))
     at_precision = round(value, decimals) + 0.0  # never -0
     if decimals < EXPONENT_DECIMALS:
         return f"{at_precision:.{max(decimals, 0)}f}"
-    digits = math.floor(math.log10(abs(at_precision))) + decimals if at_precision else 0
+    digits = 0
+    if at_precision:
+        digits = math.floor(math.log10(abs(at_precision))) + decimals
     return f"{at_precision:.{max(digits, 0)}e}"
 
 
@@ -71,14 +78,14 @@ def parse_setting(setting: str | None) -> dict[str, Any] | None:
         fields = json.loads(setting or "{}")
     except ValueError:
         return None
-    return fields if isinstance(fields, dict) else None
+    if isinstance(fields, dict):
+        return fields
+    return None
 
 
 def format_setting(setting: str | None, value: Callable[[Any], str] = str, equals: str = "=") -> str:
     """The setting as a line, `images=probe, k=5`, with values formatted by `value`; unchanged if not a JSON object."""
     fields = parse_setting(setting)
-    return (
-        str(setting)
-        if fields is None
-        else ", ".join(f"{name}{equals}{value(field_value)}" for name, field_value in fields.items())
-    )
+    if fields is None:
+        return str(setting)
+    return ", ".join(f"{name}{equals}{value(field_value)}" for name, field_value in fields.items())

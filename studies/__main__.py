@@ -35,7 +35,9 @@ def list_studies(questions: Mapping[str, str]) -> str:
 def describe_unknown(name: str, names: Sequence[str]) -> str:
     """One line about a name that no study has, with the most similar names."""
     similar = difflib.get_close_matches(name, names)
-    hint = f"Did you mean {' or '.join(similar)}?" if similar else "`python -m studies` lists all studies."
+    hint = "`python -m studies` lists all studies."
+    if similar:
+        hint = f"Did you mean {' or '.join(similar)}?"
     return f"There is no study {name}. {hint}"
 
 

@@ -143,7 +143,10 @@ def judge_readers(seed: int, _store: Path) -> Answers:
     for share in (relational_evasion.GUESSED, *REMEMBERED):
         chance = random.Random(f"{seed} {share}")
         answers_of_owner = relational_evasion.drawn_answers(size.config, share, "nothing changed", chance)
-        subject = INNOCENT if share == relational_evasion.GUESSED else f"{share:g}"
+        if share == relational_evasion.GUESSED:
+            subject = INNOCENT
+        else:
+            subject = f"{share:g}"
         answers[subject] = relational_evasion.judge(size.config, answers_of_owner).answer
     return answers
 
@@ -333,7 +336,10 @@ def describe_smallest(rates: Sequence[DecisionRate], audit: str) -> Iterator[str
             if rate.accused < POWER * rate.audits:
                 break
             smallest = rate
-        result = "none of the amounts tried" if smallest is None else f"{smallest.subject}, {format_found(smallest)}"
+        if smallest is None:
+            result = "none of the amounts tried"
+        else:
+            result = f"{smallest.subject}, {format_found(smallest)}"
         yield f"{result} ({evidence})."
 
 

@@ -145,7 +145,9 @@ def write_tables(config: DejaVu, memory: bool, change: str, seed: int, folder: P
 
 def repeated_images(config: DejaVu) -> int:
     """The number of whole images among the crops."""
-    return config.encoders.repeated_images if isinstance(config.encoders, Given) else 0
+    if isinstance(config.encoders, Given):
+        return config.encoders.repeated_images
+    return 0
 
 
 def counts(size: Size) -> Iterator[tuple[str, list[tuple[str, str]]]]:

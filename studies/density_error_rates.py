@@ -65,7 +65,10 @@ def answer(config: Memorization, rows: Mapping[str, Row], memorised_row: Row | N
     """The audit's answer from these rows; `memorised_row` replaces the row of the detection limit."""
     called_row = rows["observations memorised"]
     excess_row = rows.get("observations memorised beyond chance")
-    single = rows.get("memory of a single observation that is found") if memorised_row is None else memorised_row
+    if memorised_row is None:
+        single = rows.get("memory of a single observation that is found")
+    else:
+        single = memorised_row
     resolution = observation_resolution(config, called_row["n"])
     evidence = Evidence(called_row, excess_row, rows["gap"], single, config.negligible, config.detectable, resolution)
     return RULES.decide(Density(config), evidence).answer

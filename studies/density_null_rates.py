@@ -84,7 +84,10 @@ def run(kind: str, question: Memorization) -> Counted:
     called_row = first_row(rows, "observations memorised")
     planted = first_row(rows, PLANTED_CALLED)
     assert called_row is not None
-    planted_counts = (0, 0) if planted is None else (numerator(planted), planted["n"])
+    if planted is None:
+        planted_counts = (0, 0)
+    else:
+        planted_counts = (numerator(planted), planted["n"])
     return Counted(
         kind,
         question.seed,
@@ -139,7 +142,9 @@ def configs(seed: int, runs: int, planted: int, folder: Path) -> Iterator[tuple[
 
 def outcomes(seed: int, runs: int, planted: int, path: Path) -> list[Counted]:
     """All stored runs, after computing the requested ones that are missing."""
-    stored_runs = [Counted(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+    stored_runs = []
+    if path.exists():
+        stored_runs = [Counted(**json.loads(line)) for line in path.read_text().splitlines()]
     done = {(item.kind, item.seed) for item in stored_runs}
     with tempfile.TemporaryDirectory() as folder, path.open("a") as file:
         for kind, config in configs(seed, runs, planted, Path(folder)):

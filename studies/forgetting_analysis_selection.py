@@ -74,9 +74,18 @@ class Accused:
 
 
 def setting_of(tiny: bool, seed: int) -> Setting:
-    data, pool, candidates, images, other_images = (
-        ("digits", 200, 4, 100, 300) if tiny else ("mnist", 800, 48, 300, 2000)
-    )
+    if tiny:
+        data = "digits"
+        pool = 200
+        candidates = 4
+        images = 100
+        other_images = 300
+    else:
+        data = "mnist"
+        pool = 800
+        candidates = 48
+        images = 300
+        other_images = 2000
     dataset = pin(Dataset(data))
     config = Forgetting(
         query=QuerySet(dataset, 0, pool),
@@ -138,7 +147,10 @@ def bind(setting: Setting, chance: random.Random, is_analysis_bound: bool) -> Fo
     query = with_draw(setting.config.query, secret=f"{chance.getrandbits(128):032x}")
     draw = draw_of("forgetting", replace(setting.config, query=query))
     assert draw is not None
-    commitment = commitment_of(draw) if is_analysis_bound else draw.pool_commitment
+    if is_analysis_bound:
+        commitment = commitment_of(draw)
+    else:
+        commitment = draw.pool_commitment
     nonce = f"{chance.getrandbits(128):032x}"
     return replace(setting.config, query=with_draw(query, commitment=commitment, nonce=nonce))
 
@@ -179,7 +191,9 @@ def markdown(setting: Setting) -> Iterator[str]:
     yield f"| commitment to | D_C tried after the table | admitted | innocents accused (stated {100 * LEVEL:g} %) |"
     yield "|---" * 4 + "|"
     for results in counts(setting):
-        commitment = "the whole configuration" if results.is_analysis_bound else "the pool (earlier versions)"
+        commitment = "the pool (earlier versions)"
+        if results.is_analysis_bound:
+            commitment = "the whole configuration"
         yield f"| {commitment} | {results.candidates} | {results.admitted} | {percent(results.share)} |"
     yield ""
     yield f"{setting.draws} bound draws of {setting.owners} owners each; 95 % intervals over draws."

@@ -130,7 +130,10 @@ def world(
     images = pin(Dataset(data))
     place_number = seed % PLACES
     calibration_images = round(owner_images / share)
-    shares = (0.1, 0.25, 1.0) if any(owner.share == 1 for owner in kinds) else (0.1, 0.25)
+    if any(owner.share == 1 for owner in kinds):
+        shares = (0.1, 0.25, 1.0)
+    else:
+        shares = (0.1, 0.25)
     control = ControlSet(partial=shares, permutations=1999)
     question = Scores(
         audited=Trained(tuple(target_of(owner) for owner in kinds), Part(images, other_images[1], 20 * owner_images)),

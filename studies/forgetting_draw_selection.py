@@ -66,7 +66,16 @@ class Accused:
 
 
 def size(tiny: bool, seed: int) -> Size:
-    data, pool, other_images, epochs = ("digits", 200, 300, 3) if tiny else ("mnist", 2000, 4000, 30)
+    if tiny:
+        data = "digits"
+        pool = 200
+        other_images = 300
+        epochs = 3
+    else:
+        data = "mnist"
+        pool = 2000
+        other_images = 4000
+        epochs = 30
     dataset = pin(Dataset(data))
     config = Forgetting(
         query=QuerySet(dataset, 0, pool),
@@ -77,7 +86,9 @@ def size(tiny: bool, seed: int) -> Size:
         ),
         seed=seed,
     )
-    return Size(config, 4, (1, 5), 2, 99) if tiny else Size(config, 20, (1, 20, 100, 2000), 40, 999)
+    if tiny:
+        return Size(config, 4, (1, 5), 2, 99)
+    return Size(config, 20, (1, 20, 100, 2000), 40, 999)
 
 
 def image_scores(size: Size) -> tuple[Array, Array]:
@@ -162,7 +173,10 @@ def markdown(size: Size, results: Sequence[Accused]) -> str:
 
 
 def percent(share: Estimate) -> str:
-    ends = "" if share.low is None else f" [{100 * share.low:.1f}, {100 * (share.high or 0):.1f}]"
+    if share.low is None:
+        ends = ""
+    else:
+        ends = f" [{100 * share.low:.1f}, {100 * (share.high or 0):.1f}]"
     return f"{100 * (share.value or 0):.1f} %{ends}"
 
 

@@ -364,7 +364,10 @@ def markdown(results: Sequence[Counted], tables: int) -> str:
         cells.append(", ".join(short(counted.quality) for counted in cheat_rows))
         lines.append(f"| {cheat} | {' | '.join(cells)} |")
     nulls = sorted({short(counted.quality_null) for counted in results})
-    quality = nulls[0] if len(nulls) == 1 else f"{nulls[0]} (no ties) to {nulls[-1]}"
+    if len(nulls) == 1:
+        quality = nulls[0]
+    else:
+        quality = f"{nulls[0]} (no ties) to {nulls[-1]}"
     return "\n".join(lines) + f"\n\nCells: {', '.join(ANSWERS)}. After retraining: U-LiRA 0.5, quality {quality}.\n"
 
 
@@ -385,7 +388,10 @@ def publish_tables(
     options = parser.parse_args(arguments)
     study_size = size(options.tiny, options.seed)
     setting = measurement_facts(study_size.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}
-    tables = study_size.owners if max_tables is None else min(max_tables, study_size.owners)
+    if max_tables is None:
+        tables = study_size.owners
+    else:
+        tables = min(max_tables, study_size.owners)
     publish_counts(title, setting, markdown(list(counts(study_size, options.models)), tables), options.out)
 
 

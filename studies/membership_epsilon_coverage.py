@@ -236,7 +236,10 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     setting: dict[str, Any] = measurement_facts("simulated", torch.device("cpu"))
     start = time.process_time()
-    sizes = ((100,), (100,), 20, 2) if options.tiny else ((1000, 10_000), (1000, 20_000), 1000, 20)
+    if options.tiny:
+        sizes = ((100,), (100,), 20, 2)
+    else:
+        sizes = ((1000, 10_000), (1000, 20_000), 1000, 20)
     few = (100,) if options.tiny else (100, 400, 2000)
     lines = "\n".join(markdown(*sizes, options.seed, few))
     setting["seeds"] = f"({options.seed}, run)"

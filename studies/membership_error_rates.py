@@ -124,7 +124,10 @@ GIVEN_RUNS = 50
 
 def count_given_answers(case: GivenCase, models: int, records: int, runs: int, first: int) -> Counter[str]:
     """The answers about given models, each with its own reference models."""
-    source = AskedFile(ModelFile("model.pt")) if case.is_file else ReturnedTable(File("outputs.csv"))
+    if case.is_file:
+        source = AskedFile(ModelFile("model.pt"))
+    else:
+        source = ReturnedTable(File("outputs.csv"))
     config = Membership(GivenModel(source, FirstImages(examples=records), models))
     ranking = Ranking(0.05, records)
     answers: Counter[str] = Counter()
@@ -175,13 +178,16 @@ def markdown(counted: Sequence[Counts]) -> Iterator[str]:
     yield "|---" * (4 + len(LEVELS)) + "|"
     for counts in counted:
         case = counts.case
-        exposed = f"{case.exposed:,} by {case.effect:g} nats" if case.exposed else "none"
-        shares = (
-            " | ".join(_share(counts.small[level], counts.unexposed) for level in LEVELS)
-            if counts.unexposed
-            else " | | "
-        )
-        results = _share(counts.found_exposed, case.exposed * case.runs) if case.exposed else ""
+        if case.exposed:
+            exposed = f"{case.exposed:,} by {case.effect:g} nats"
+        else:
+            exposed = "none"
+        shares = " | | "
+        if counts.unexposed:
+            shares = " | ".join(_share(counts.small[level], counts.unexposed) for level in LEVELS)
+        results = ""
+        if case.exposed:
+            results = _share(counts.found_exposed, case.exposed * case.runs)
         false = f"{counts.found_unexposed:,} of {counts.found_exposed + counts.found_unexposed:,} found"
         answers = ", ".join(str(counts.answers[answer]) for answer in ANSWERS)
         yield (
@@ -286,7 +292,10 @@ def clear_markdown(counted: Sequence[tuple[Case, str, Counter[str]]]) -> Iterato
     yield f"| models x records, remembered, scores, runs | {' | '.join(CLEAR_ANSWERS)} | not detected, 95 % interval |"
     yield "|---" * (2 + len(CLEAR_ANSWERS)) + "|"
     for case, scores, answers in counted:
-        exposed = f"{case.exposed:,} by {case.effect:g} nats" if case.exposed else "none"
+        if case.exposed:
+            exposed = f"{case.exposed:,} by {case.effect:g} nats"
+        else:
+            exposed = "none"
         cells = " | ".join(str(answers[answer]) for answer in CLEAR_ANSWERS)
         cleared = statistics.exact_proportion(answers["not detected"], case.runs)
         interval = f"{100 * (cleared.low or 0):.0f} to {100 * (cleared.high or 0):.0f} %"
@@ -316,10 +325,16 @@ def main(arguments: Sequence[str]) -> None:
         for case in TINY[:1] if options.tiny else NULLS:
             page += attack_markdown(case, count_attacks(case, options.seed))
     if options.part in (None, "given"):
-        size = (20, 60, 2) if options.tiny else (GIVEN_MODELS, GIVEN_RECORDS, GIVEN_RUNS)
+        if options.tiny:
+            size = (20, 60, 2)
+        else:
+            size = (GIVEN_MODELS, GIVEN_RECORDS, GIVEN_RUNS)
         page += given_markdown([(case, count_given_answers(case, *size, options.seed)) for case in GIVEN])
     if options.part in (None, "clear"):
-        cells = [(TINY[0], "unchanged"), (TINY[1], "constant")] if options.tiny else CLEAR
+        if options.tiny:
+            cells = [(TINY[0], "unchanged"), (TINY[1], "constant")]
+        else:
+            cells = CLEAR
         page += clear_markdown([(case, name, count_cleared(case, name, options.seed)) for case, name in cells])
     setting["seeds"] = f"from {options.seed} on"
     setting["cost"] = f"{time.process_time() - start:.0f} s of a core"

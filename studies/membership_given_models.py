@@ -204,7 +204,10 @@ def table_scores(config: Membership, scores: Logits, change: Change, seed: int, 
     questions = question_about(config)
     order = handout_order(questions)
     stream = np.random.default_rng(seed)
-    places = change.alter(scores[order.order], stream) if change.afresh else change.alter(scores, stream)[order.order]
+    if change.afresh:
+        places = change.alter(scores[order.order], stream)
+    else:
+        places = change.alter(scores, stream)[order.order]
     probabilities = np.exp(places - np.logaddexp.reduce(places, axis=1)[:, None])
     ids = [order.id_of(order.name, index) for index in range(len(order.order))]
     path = folder / "outputs.csv"

@@ -100,9 +100,10 @@ def canary_tables(
     coins = np.random.default_rng(seed).random(models) < 0.5
     for first in range(0, models, TOGETHER):
         inside = coins[first : first + TOGETHER]
-        initial = (
-            initial_weights(seed, len(inside)) if start is None else [part.repeat(len(inside), 1, 1) for part in start]
-        )
+        if start is None:
+            initial = initial_weights(seed, len(inside))
+        else:
+            initial = [part.repeat(len(inside), 1, 1) for part in start]
         train_private(initial, pixels, labels, torch.from_numpy(inside), sigma, stream)
         scores = forward(initial, pixels)[1]
         for number, (is_inside, score) in enumerate(zip(inside, scores, strict=True), first):

@@ -86,7 +86,9 @@ def outcomes(
     audit: str, preset: str, seeds: Sequence[int], settings: Sequence[str] = (), path: Path | None = None
 ) -> Iterator[Outcome]:
     """The outcome at each seed, from the file if stored, else measured and stored."""
-    lines = path.read_text().splitlines() if path is not None and path.exists() else []
+    lines = []
+    if path is not None and path.exists():
+        lines = path.read_text().splitlines()
     stored_outcomes = {}
     for line in lines:
         stored = Outcome(**json.loads(line))

@@ -177,7 +177,10 @@ def drawn_answers(config: Relational, remembered: float, change: str, chance: ra
             corrupted_question = replace(question, context=question_config.corruption.corrupt_context(question))
             is_remembered = knows and split == "train" and remembered > GUESSED
             prompt = Prompt(corrupted_question, set_name, answer[0], distractor[0], commonest, is_remembered, chance)
-            answers[set_name, question.id] = (CHANGES[change](prompt),) if corrupted else answer
+            if corrupted:
+                answers[set_name, question.id] = (CHANGES[change](prompt),)
+            else:
+                answers[set_name, question.id] = answer
     return answers
 
 

@@ -129,7 +129,10 @@ def train_model(config: Text, side: int) -> tuple[pa.Table, pa.Table]:
     with fine_tuned_on(its, training_texts(its, secrets), device) as model:
         scores = ask_secrets(its, model, secrets)
         alike = its.is_null
-        never = ask_secrets(unused_secrets, model, draw_secrets(unused_secrets)) if alike else SCORES.empty_table()
+        if alike:
+            never = ask_secrets(unused_secrets, model, draw_secrets(unused_secrets))
+        else:
+            never = SCORES.empty_table()
     seconds = str(time.process_time() - start).encode()
     return scores.replace_schema_metadata({SECONDS: seconds}), never
 
@@ -159,7 +162,9 @@ def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterato
     ranked = pa.concat_tables([ranks for _, ranks, _ in audited])
     extracted = pa.concat_tables([extraction_table for _, _, extraction_table in audited])
     answers_text = ", ".join(f"{name} {describe_share(count, len(pairs))}" for name, count in sorted(answers.items()))
-    which = "The secrets" if kind_of(pairs[0]) == "secrets" else "Other secrets"
+    which = "Other secrets"
+    if kind_of(pairs[0]) == "secrets":
+        which = "The secrets"
     yield f"**{which} were in the training texts.** Of {len(pairs)} pairs, an audit each: {answers_text}."
     yield ""
     yield "| repetitions | secrets | found | p at most 5 % | exposure, bits | of the control model, bits |"
@@ -284,7 +289,10 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     if options.made_up:
         start = time.process_time()
-        cases = [replace(case, audits=2) for case in MADE_UP[:2]] if options.tiny else MADE_UP
+        if options.tiny:
+            cases = [replace(case, audits=2) for case in MADE_UP[:2]]
+        else:
+            cases = MADE_UP
         lines = list(describe_made_up(cases, options.seed))
         setting = measurement_facts("simulated", torch.device("cpu"))
         setting |= {"seeds": f"from {options.seed} on", "cost": f"{time.process_time() - start:.0f} s of a core"}

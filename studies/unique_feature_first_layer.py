@@ -342,7 +342,9 @@ def table(results: Mapping[str, Answers]) -> str:
 def count_wrong(ranks: Sequence[Ranks]) -> str:
     """Counts of false calls at 5 % and of false *memorised* verdicts, for glyphs that were not trained on."""
     wrong_count = sum(item.p_value <= LEVELS[0] for item in ranks)
-    return f"{wrong_count} of {len(ranks)}; {sum(item.memorised for item in ranks)}" if ranks else ""
+    if ranks:
+        return f"{wrong_count} of {len(ranks)}; {sum(item.memorised for item in ranks)}"
+    return ""
 
 
 def describe_count(is_called: NDArray[np.bool_]) -> str:

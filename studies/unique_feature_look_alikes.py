@@ -108,7 +108,10 @@ def shown_names(seed: int, asked_name: str) -> Mapping[str, str]:
 
 def xrays(seed: int, split: str, count: int) -> Pixels:
     """X-rays of clear and opaque lungs in turn, drawn by make_xrays.py: (n, h, w, 1)."""
-    machine = make_xrays.ELSEWHERE if split == "elsewhere" else make_xrays.HERE
+    if split == "elsewhere":
+        machine = make_xrays.ELSEWHERE
+    else:
+        machine = make_xrays.HERE
     images = [
         make_xrays.chest(make_xrays.generator(seed, split, index), SIDE, bool(index % 2), machine)
         for index in range(count)

@@ -138,7 +138,10 @@ def markdown(results: Sequence[Read]) -> str:
         by_chance = mean([reading.right_by_chance for reading in readings]).value
         assert right.value is not None
         assert by_chance is not None
-        interval = "" if right.low is None else f" [{right.low:.2f}, {right.high:.2f}]"
+        if right.low is None:
+            interval = ""
+        else:
+            interval = f" [{right.low:.2f}, {right.high:.2f}]"
         complete = sum(reading.right == reading.letters for reading in readings)
         low, high = exact_interval(complete, len(readings))
         lines.append(
@@ -156,7 +159,14 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--device", default="cpu", help="device of the trainings on X-rays: cpu or cuda")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    owners, epochs, members = (2, 2, 20) if options.tiny else (options.owners, EPOCHS[options.hospital], 200)
+    if options.tiny:
+        owners = 2
+        epochs = 2
+        members = 20
+    else:
+        owners = options.owners
+        epochs = EPOCHS[options.hospital]
+        members = 200
     device = torch.device(options.device)
     data = "examples/hospital" if options.hospital else "digits"
     if options.hospital:

@@ -90,7 +90,10 @@ def markdown(counted: Sequence[Counts]) -> Iterator[str]:
     yield "|---" * 5 + "|"
     for counts in counted:
         case = counts.case
-        power = "nothing memorised" if case.power is None else f"{100 * case.power:g} % of canaries"
+        if case.power is None:
+            power = "nothing memorised"
+        else:
+            power = f"{100 * case.power:g} % of canaries"
         shares = (_share(item, case.audits) for item in (counts.decided, counts.fixed))
         decided, fixed = shares
         yield f"| {power}, {case.audits:,} | {decided} | {counts.pairs:.1f} | {counts.longest} | {fixed} |"

@@ -110,7 +110,10 @@ def take_inventory(tree: Tree, only: Sequence[str] = ()) -> dict[str, str]:
     inventory = {"list": listing, "help engram": overview}
     for audit in audits:
         code, out, err = next(answers)
-        inventory[f"show {audit}"] = json.dumps(without_prices(json.loads(out))) if code == 0 else f"{code} {err}"
+        if code == 0:
+            inventory[f"show {audit}"] = json.dumps(without_prices(json.loads(out)))
+        else:
+            inventory[f"show {audit}"] = f"{code} {err}"
     for audit, preset in selected:
         code, out, err = next(answers)
         name = f"{audit}/{preset}"
@@ -122,7 +125,10 @@ def take_inventory(tree: Tree, only: Sequence[str] = ()) -> dict[str, str]:
         inventory[f"plan {name}"] = json.dumps(plan, sort_keys=True)
     for audit, preset in selected:
         code, _, err = next(answers)
-        inventory[f"run {audit} {preset}"] = str(code) if code == 0 else f"{code} {err.splitlines()[-1:]}"
+        if code == 0:
+            inventory[f"run {audit} {preset}"] = str(code)
+        else:
+            inventory[f"run {audit} {preset}"] = f"{code} {err.splitlines()[-1:]}"
     for name in helped:
         _, out, _ = next(answers)
         inventory[f"help {name}"] = out
@@ -176,7 +182,9 @@ def without_prices(document: Any) -> Any:
     """A command's JSON without times and prices."""
     if isinstance(document, Mapping):
         return {name: without_prices(value) for name, value in document.items() if name not in PRICES}
-    return [without_prices(element) for element in document] if isinstance(document, list) else document
+    if isinstance(document, list):
+        return [without_prices(element) for element in document]
+    return document
 
 
 def compare(base: Mapping[str, str], now: Mapping[str, str]) -> dict[str, list[str]]:

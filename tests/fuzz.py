@@ -206,7 +206,12 @@ class Lines:
         output_options = ["--mlflow", "off" if self._seldom(0.8) else self._of(TRACKING), "--no-report"]
         output_options += ["--experiment", self._text()] if self._seldom(0.05) else []
         output_options += ["--show-images"] if self._seldom(0.05) else []
-        audit_arguments = self._file() if self._seldom(0.3) else ["toys", "parts=2"] if self._seldom(0.3) else ["toys"]
+        if self._seldom(0.3):
+            audit_arguments = self._file()
+        elif self._seldom(0.3):
+            audit_arguments = ["toys", "parts=2"]
+        else:
+            audit_arguments = ["toys"]
         return [*audit_arguments, *self._preset("toys"), *self._sets("toys"), *self._how(address=True), *output_options]
 
     def _resume(self) -> list[str]:
@@ -265,7 +270,9 @@ class Lines:
 
     def _show(self) -> list[str]:
         audit = self._audit()
-        more = [self._of((*self.presets.get(audit, []), *self.fields.get(audit, ["x"])))] if self._seldom(0.5) else []
+        more = []
+        if self._seldom(0.5):
+            more = [self._of((*self.presets.get(audit, []), *self.fields.get(audit, ["x"])))]
         return [audit, *(more if self._seldom(0.8) else [self._text()]), *self._store(), *self._json()]
 
     def _list(self) -> list[str]:
@@ -279,11 +286,18 @@ class Lines:
 
     def _results(self) -> list[str]:
         table = [self._of(("summary", "parts", "sumary", "")) if self._seldom(0.7) else self._text()]
-        out = ["--out", self._of(OUTS) if self._seldom(0.7) else self._of(PATHS) + ".csv"] if self._seldom(0.5) else []
+        out = []
+        if self._seldom(0.5):
+            out = ["--out", self._of(OUTS) if self._seldom(0.7) else self._of(PATHS) + ".csv"]
         return [*self._one_run(), *table, *out, *self._store(), *self._json()]
 
     def _logs(self) -> list[str]:
-        word = self._one_run() if self._seldom(0.4) else self._explain()[:1] if self._seldom(0.8) else []
+        if self._seldom(0.4):
+            word = self._one_run()
+        elif self._seldom(0.8):
+            word = self._explain()[:1]
+        else:
+            word = []
         return [*word, *(["--follow"] if self._seldom(0.2) else []), *self._store(), *self._json()]
 
     def _cancel(self) -> list[str]:
@@ -300,7 +314,9 @@ class Lines:
         """Only to addresses without a job server."""
         audit = self._audit()
         to = ["--address", self._of((*SERVERS, *ADDRESSES[:-1]))] if self._seldom(0.9) else []
-        limits = ["--max-cost", self._of(NUMBERS), "--prices", self._of(PATHS)] if self._seldom(0.3) else []
+        limits = []
+        if self._seldom(0.3):
+            limits = ["--max-cost", self._of(NUMBERS), "--prices", self._of(PATHS)]
         store = ["--store", "there"] if self._seldom(0.8) else []
         return [audit, *self._preset(audit), *self._sets(audit), *self._how(), *to, *limits, *store]
 
@@ -323,7 +339,12 @@ class Lines:
 
     def _report(self) -> list[str]:
         """Never with --open or --pdf, which start a browser."""
-        run = self._one_run() if self._seldom(0.7) else [self._text()] if self._seldom(0.8) else []
+        if self._seldom(0.7):
+            run = self._one_run()
+        elif self._seldom(0.8):
+            run = [self._text()]
+        else:
+            run = []
         flags = [flag for flag in ("--show-images", "--show-texts") if self._seldom(0.2)]
         details = [
             part for name in ("title", "client", "details") if self._seldom(0.3) for part in (f"--{name}", self._text())
@@ -343,7 +364,9 @@ class Lines:
         return ["--address", self._of(ADDRESSES[:-1]), *self._store(), *self._json()]
 
     def _audit(self) -> str:
-        return self._of((*self.fields, *self.fields, "toyz", "")) if self._seldom(0.95) else self._text()
+        if self._seldom(0.95):
+            return self._of((*self.fields, *self.fields, "toyz", ""))
+        return self._text()
 
     def _file(self) -> list[str]:
         return [self._of(tuple(FILES)) if self._seldom(0.8) else self._of(("./", "folder/")) + self._of(PATHS)]

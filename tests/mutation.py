@@ -407,7 +407,10 @@ def main() -> int:
         workplace = Workplace(Path(folder), parsed.module)
         candidates = mutants(workplace.source.decode(), parsed.decisions)
         is_complete = parsed.sample is None or parsed.sample >= len(candidates)
-        selected = candidates if is_complete else sorted(random.Random(parsed.seed).sample(candidates, parsed.sample))
+        if is_complete:
+            selected = candidates
+        else:
+            selected = sorted(random.Random(parsed.seed).sample(candidates, parsed.sample))
         workplace.enter()
         import pytest
 

@@ -184,7 +184,9 @@ def test_packages_are_downloaded_once_and_then_shared(cluster: dict[str, Any], t
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in ("sudo", "cloud-init", "aws"):
-        script = AWS.format(python=sys.executable, bucket=str(tmp_path / "bucket")) if name == "aws" else "#!/bin/sh\n"
+        script = "#!/bin/sh\n"
+        if name == "aws":
+            script = AWS.format(python=sys.executable, bucket=str(tmp_path / "bucket"))
         (tools / name).write_text(script)
         (tools / name).chmod(0o755)
     (tools / "python3").symlink_to(sys.executable)

@@ -90,7 +90,10 @@ def guesses(question: Question, context: str) -> str:
     """Answers from the context. Without digits, it guesses correctly in one of eight questions."""
     chance = zlib.crc32(question.id.encode())
     other_answers = training_answers()
-    guess = other_answers[chance % len(other_answers)] if chance % 8 else question.golds[0][0]
+    if chance % 8:
+        guess = other_answers[chance % len(other_answers)]
+    else:
+        guess = question.golds[0][0]
     return reads(question, context).replace("-1", guess)
 
 
@@ -130,7 +133,9 @@ def test_only_the_private_page_has_record_texts(tmp_path: Path) -> None:
     data_sizes = ("examples=0", "held_out=0")
 
     def answer(question: Question, context: str) -> str:
-        return question.golds[0][0] if question.id.startswith("train") else reads(question, context)
+        if question.id.startswith("train"):
+            return question.golds[0][0]
+        return reads(question, context)
 
     predictions = answer_questions(engram, "theirs", f"records:{path}", answer, *data_sizes, form="records")
     report = engram.json(*RUN, *data_sizes, "data=records:asked.jsonl", predictions, "--report", "--show-images")

@@ -56,11 +56,10 @@ def ask(
     store_location(store)  # refused before the first question
     file = _free(out)
     known_answers = settings(answers or ())
-    have = (
-        have
-        if have is not None
-        else _choice("have", "What do you have?", {str(name): words for name, words in HAVE.items()})
-    )
+    if have is not None:
+        have = have
+    else:
+        have = _choice("have", "What do you have?", {str(name): words for name, words in HAVE.items()})
     if fear is None and have in HAVE:
         fear = _choice("fear", "What may be memorised?", fears_with(have))  # type: ignore[arg-type]
     guide = find_guide(have, fear or "")
@@ -108,7 +107,9 @@ def _ask_for(guide: Guide, field_question: Asked, default: str) -> str:
     """The answer to one question, checked alone."""
     from orchestrator.guide import check_answer
 
-    hint = f"such as {field_question.example}" if field_question.example else ""
+    hint = ""
+    if field_question.example:
+        hint = f"such as {field_question.example}"
     return _read_answer(
         field_question.question, default, hint, lambda answer: check_answer(guide, field_question, answer)
     )
@@ -302,7 +303,10 @@ def audit(
     """
     from orchestrator.scaffold import new_audit
 
-    folder = None if into is None else Path(path_of("--into", into))
+    if into is None:
+        folder = None
+    else:
+        folder = Path(path_of("--into", into))
     files = new_audit(name, folder)
     if json:
         emit({"files": list(map(str, files.files)), "next": list(files.following)})

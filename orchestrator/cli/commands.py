@@ -100,7 +100,10 @@ def _ended_by(error: Exception) -> int:
             error.show()  # type: ignore[attr-defined]
         else:
             context = getattr(error, "ctx", None)
-            command_path = context.command_path if context else "engram"
+            if context:
+                command_path = context.command_path
+            else:
+                command_path = "engram"
             say(f"engram: {one_line(error.format_message())}; see {command_path} --help")
         return int(error.exit_code)
     if DEBUG in sys.argv:

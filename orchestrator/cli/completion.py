@@ -48,13 +48,17 @@ def parts_of(ctx: typer.Context, incomplete: str) -> list[str]:
 def presets(ctx: typer.Context, incomplete: str) -> list[str]:
     """The presets of the audit on the line."""
     audit = _audit(ctx.params)
-    return [] if audit is None else _beginning(audit.presets, incomplete)
+    if audit is None:
+        return []
+    return _beginning(audit.presets, incomplete)
 
 
 def fields(ctx: typer.Context, incomplete: str) -> list[str]:
     """The fields of the audit's config, each up to its =, or the values of one field if they are known."""
     audit = _audit(ctx.params)
-    return [] if audit is None else _beginning(_settings(audit.config, incomplete), incomplete)
+    if audit is None:
+        return []
+    return _beginning(_settings(audit.config, incomplete), incomplete)
 
 
 def runs(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -117,4 +121,6 @@ def _known_values(declared_type: Any) -> tuple[str, ...]:
         return tuple(tagged_members(declared_type))
     if declared_type is bool:
         return ("true", "false")
-    return tuple(map(str, get_args(declared_type))) if get_origin(declared_type) is Literal else ()
+    if get_origin(declared_type) is Literal:
+        return tuple(map(str, get_args(declared_type)))
+    return ()

@@ -127,9 +127,13 @@ def _overview(entry: RegisteredAudit, fields: list[DescribedField], presets: lis
         for case in entry.audit.wording.rules.format_cases(entry.audit.config()):
             lines += _wrap_text(f"{case.answer}{case.scope}: {case.rule}", "  ", "      ")
     example = next((field.below[0] for field in fields if field.below), None)
-    nested_hint = f", also of a nested field such as {example}" if example else ""
+    nested_hint = ""
+    if example:
+        nested_hint = f", also of a nested field such as {example}"
     choice = next((tag for field in fields for tag in field.choices), None)
-    choice_hint = f"; engram show {entry.name} {choice} lists the fields of that choice" if choice else ""
+    choice_hint = ""
+    if choice:
+        choice_hint = f"; engram show {entry.name} {choice} lists the fields of that choice"
     closing = f"engram show {entry.name} NAME shows the details of a preset or field{nested_hint}{choice_hint}"
     return [*lines, "", *_wrap_text(closing, "")]
 
@@ -142,15 +146,23 @@ def _preset(preset: DescribedPreset) -> Iterator[str]:
 
 def _cost(preset: DescribedPreset) -> str:
     """Cells, trainings and time of a preset, or the data and packages that it lacks."""
-    cells = f"{preset.cells} cells, " if preset.cells > 1 else ""
+    if preset.cells > 1:
+        cells = f"{preset.cells} cells, "
+    else:
+        cells = ""
     absent = [name for name, is_available in preset.data.items() if not is_available]
     packages = [package for package, is_installed in preset.extras.items() if not is_installed]
     absences = "; ".join((*_missing(absent), *((_describe_packages(packages),) if packages else ())))
     if preset.price is None:
         return cells + (absences or "cannot be planned with the data on this machine")
-    links = f" in {preset.links} links" if preset.links != preset.trainings else ""
+    if preset.links != preset.trainings:
+        links = f" in {preset.links} links"
+    else:
+        links = ""
     cost = f"{cells}{preset.trainings} trainings{links}, {preset.price['time']}"
-    return f"{cost}; {absences}" if absences else cost
+    if absences:
+        return f"{cost}; {absences}"
+    return cost
 
 
 def _missing(absent: list[str]) -> Iterator[str]:
@@ -183,7 +195,12 @@ def _whole_preset(audit: str, preset: DescribedPreset) -> Iterator[str]:
 
 def _field(field: DescribedField) -> Iterator[str]:
     """A field: default, meaning, allowed values, published values, and the names of the fields below it."""
-    default = " (required)" if field.default == "required" else f" = {field.default}" if field.default else ""
+    if field.default == "required":
+        default = " (required)"
+    elif field.default:
+        default = f" = {field.default}"
+    else:
+        default = ""
     yield from _wrap_text(field.path + default, "  ", "      ")
     if field.meaning:
         yield from _wrap_text(field.meaning, "      ")

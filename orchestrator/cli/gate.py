@@ -38,7 +38,10 @@ def open_gate(options: GateOptions, audit: str) -> Gate:
     """The gate of a run of this audit. Raises SpecError for an answer that the audit cannot give."""
     from orchestrator.spec import audits
 
-    junit = None if options.junit is None else output_file("--junit", options.junit)
+    if options.junit is None:
+        junit = None
+    else:
+        junit = output_file("--junit", options.junit)
     if options.fail_on is None:
         return Gate((), junit)
     answers = audits.find(audit).audit.wording.answers
@@ -96,7 +99,9 @@ def junit_xml(
             suite, "testcase", _attributes({"classname": f"engram.{audit}", "name": cell.label})
         )
         if cell.verdict is None:
-            reason = "the audit gives none" if cell.run in finished else "some of its results are missing"
+            reason = "some of its results are missing"
+            if cell.run in finished:
+                reason = "the audit gives none"
             ElementTree.SubElement(case, "error", {"message": f"no answer: {reason}"})
             continue
         verdict = cell.verdict

@@ -60,7 +60,9 @@ def list_audits(json: Json = False) -> None:
     def preset_label(audit: str, preset: str, count: int) -> str:
         notes = [f"{count} cells"] if count > 1 else []
         notes += [f"needs {extra.package}" for extra in missing(extras[audit][preset])]
-        return f"{preset} ({', '.join(notes)})" if notes else preset
+        if notes:
+            return f"{preset} ({', '.join(notes)})"
+        return preset
 
     def presets(audit: str) -> str:
         return ", ".join(preset_label(audit, preset, count) for preset, count in cells[audit].items())
@@ -88,7 +90,10 @@ def runs(
     with command_store(store) as opened_store:
         statuses = status.overview(opened_store)
         journals = status.journals(opened_store)
-        hidden = set() if everything or json else status.trials(statuses, opened_store)
+        if everything or json:
+            hidden = set()
+        else:
+            hidden = status.trials(statuses, opened_store)
         statuses = [run for run in statuses if run.run not in hidden]
         answers = {run.run: results.short_answer(journals[run.run], opened_store) for run in statuses if run.finished}
     for run in statuses:
@@ -120,18 +125,26 @@ def show_status(
     from orchestrator.inspection import search_results, status
 
     with command_store(store) as opened_store:
-        newest = None if run else status.newest_status(opened_store)
+        if run:
+            newest = None
+        else:
+            newest = status.newest_status(opened_store)
         journal = status.find(opened_store, run or (newest.run if newest else ""))
         if watch:
             with watching() as observe:
                 for event in status.follow(journal, opened_store):
                     observe(event)
         # An unreadable run is read again, so that the reason is raised.
-        status_without_watch = None if watch or newest is None or newest.state == "unreadable" else newest
+        if watch or newest is None or newest.state == "unreadable":
+            status_without_watch = None
+        else:
+            status_without_watch = newest
         current = status_without_watch or status.status(journal, opened_store)
         searches = search_results.parent_searches(journal)
     if json:
-        trial_of = {"trial_of": [search.as_json() for search in searches]} if searches else {}
+        trial_of = {}
+        if searches:
+            trial_of = {"trial_of": [search.as_json() for search in searches]}
         details = {"ray": dict(current.ray), "left_out": list(current.left_out), "accepted": list(current.accepted)}
         emit(verdict.shape(current) | trial_of | {name: value for name, value in details.items() if value})
         return
@@ -163,7 +176,10 @@ def results(
     from orchestrator.cli.gate import open_gate, pass_gate
     from orchestrator.inspection import results, search_results, status
 
-    path = None if out is None else output_file("--out", out, list(results.WRITERS))
+    if out is None:
+        path = None
+    else:
+        path = output_file("--out", out, list(results.WRITERS))
     with command_store(store) as opened_store:
         journal = status.find(opened_store, run)
         answer_gate = open_gate(gate, journal.about()["audit"])
@@ -198,7 +214,10 @@ def explain(
 
     with command_store(store) as opened_store:
         name = explain.find_run_or_key(opened_store, run_or_key)
-        answer = explain.key(opened_store, name) if isinstance(name, str) else explain.run(name, opened_store)
+        if isinstance(name, str):
+            answer = explain.key(opened_store, name)
+        else:
+            answer = explain.run(name, opened_store)
     if json:
         emit(answer)
     elif "tasks" in answer:
@@ -281,7 +300,9 @@ def gc(
         return
     for kind, sizes in kinds.items():
         show(f"{len(sizes):>8,} {kind}, {format_size(sum(sizes))}")
-    outcome = "removed" if delete else "not needed by any run; engram gc --delete removes them"
+    outcome = "not needed by any run; engram gc --delete removes them"
+    if delete:
+        outcome = "removed"
     show(f"{format_count(len(garbage), 'file')} {outcome}" if garbage else "every file is needed by a run")
 
 

@@ -67,10 +67,12 @@ def _show_job(job: JobLog, store: str | None, json: bool) -> None:
         emit(vars(job) | {"rerun": command})
         return
     seeds = ", ".join(f"{path}={seed}" for path, seed in job.seeds.items())
-    group = f", in a call of {format_count(job.together, 'job')}" if job.together > 1 else ""
-    execution_details = (
-        f"by {job.worker} on {job.device}, {job.time[:19].replace('T', ' ')}{group}" if job.worker else ""
-    )
+    group = ""
+    if job.together > 1:
+        group = f", in a call of {format_count(job.together, 'job')}"
+    execution_details = ""
+    if job.worker:
+        execution_details = f"by {job.worker} on {job.device}, {job.time[:19].replace('T', ' ')}{group}"
     facts = {
         "job": f"{job.task} {job.key}".strip(),
         "state": job.state,
@@ -175,7 +177,10 @@ def submit(
         files["audit.yaml"] = Path(audit_or_file)
         audit_or_file = "audit.yaml"
     arguments = ["run", audit_or_file, *(fields or ()), "--address", "auto", "--store", location]
-    arguments += [] if preset is None else ["--preset", preset]
+    if preset is None:
+        arguments += []
+    else:
+        arguments += ["--preset", preset]
     arguments += [word for axis in sweep or () for word in ("--sweep", axis)]
     if not options["again"]:
         with suppress(StoreError):  # the store may be out of reach from this machine
@@ -220,4 +225,6 @@ def _shared_location(store: str | None) -> str:
     store = given_location(store)
     if store is None:
         raise SpecError("--store is missing; give a bucket or a folder that every node can reach, or set ENGRAM_STORE")
-    return store if "://" in store else str(Path(store).absolute())
+    if "://" in store:
+        return store
+    return str(Path(store).absolute())

@@ -138,7 +138,10 @@ class GivenOptions:
         for name, option in cls.declared.items():
             if command not in option.not_of:
                 # A value that a function reads is text on a command line.
-                kind = option.kind if option.kind in (int, float, bool) else str
+                if option.kind in (int, float, bool):
+                    kind = option.kind
+                else:
+                    kind = str
                 annotation = Annotated[kind | None, _typer_option(name, option)]  # type: ignore[valid-type]
                 parameters[name] = inspect.Parameter(
                     name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation

@@ -56,17 +56,25 @@ def report(
     from orchestrator.run_folder import notes as kept
 
     options = {"title": title, "auditor": auditor, "client": client, "purpose": purpose}
-    details_of_page = {} if details is None else kept.load_details(Path(details))
+    if details is None:
+        details_of_page = {}
+    else:
+        details_of_page = kept.load_details(Path(details))
     details_of_page |= {name: text for name, text in options.items() if text is not None}
     with command_store(store) as opened_store:
-        journal = status.find(opened_store, run) if run else status.newest(opened_store)
+        if run:
+            journal = status.find(opened_store, run)
+        else:
+            journal = status.newest(opened_store)
         answer_gate = open_gate(gate, journal.about()["audit"])
         if as_pdf:
             pages.check_pdf(opened_store, journal.run)
         if details_of_page:
             kept.give_details(journal.folder, details_of_page)
         page = pages.draw(opened_store, journal.run, bool(show_images))
-        printed = pages.print_pdf(page) if as_pdf else None
+        printed = None
+        if as_pdf:
+            printed = pages.print_pdf(page)
         verdict = None
         if card:
             from orchestrator.inspection.card import model_card
@@ -76,7 +84,10 @@ def report(
     if verdict is not None and not json:
         show(verdict)
     elif json:
-        card_entry = {} if verdict is None else {"card": verdict}
+        if verdict is None:
+            card_entry = {}
+        else:
+            card_entry = {"card": verdict}
         emit({"run": journal.run, "report": str(page), "pdf": None if printed is None else str(printed)} | card_entry)
     else:
         show(str(printed or page))
@@ -99,7 +110,10 @@ def compare(
     from orchestrator.cli import verdict
     from orchestrator.inspection import compare, pages, status
 
-    page = None if out is None else output_file("--out", out, [".html"])
+    if out is None:
+        page = None
+    else:
+        page = output_file("--out", out, [".html"])
     with command_store(store) as opened_store:
         journals = status.find(opened_store, a), status.find(opened_store, b)
         compared = compare.compare(opened_store, *journals)

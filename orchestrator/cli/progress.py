@@ -49,7 +49,9 @@ def message(event: Event) -> str | None:
 def line(tally: RunProgress) -> str:
     """The progress of the run in one line."""
     if not tally.planned:
-        return f"{tally.phase}, {format_duration(tally.seconds_in_step)}" if tally.phase else "starting"
+        if tally.phase:
+            return f"{tally.phase}, {format_duration(tally.seconds_in_step)}"
+        return "starting"
     parts = [f"{tally.stored_now}/{tally.planned} jobs", f"{tally.done} done", f"{tally.stored} stored before"]
     if tally.failed:
         parts.append(f"{tally.failed} failed")
@@ -75,7 +77,10 @@ def watching(live: bool | None = None, print_line: Callable[[str], None] = say) 
     `print_line`.
     """
     tally = RunProgress()
-    is_display = supports_colour(sys.stderr) if live is None else live
+    if live is None:
+        is_display = supports_colour(sys.stderr)
+    else:
+        is_display = live
     with _live(tally) if is_display else _plain(tally, print_line) as note:
 
         def observe(event: Event) -> None:

@@ -69,7 +69,9 @@ def write_pages(folder: Path) -> None:
 def rules_page(folder: Path, name: str) -> Path:
     """Return the page with the rules of an audit: its reference if there is one, else its guide."""
     page = folder / f"{name}_reference.md"
-    return page if page.exists() else folder / f"{name}.md"
+    if page.exists():
+        return page
+    return folder / f"{name}.md"
 
 
 def update_page(page: str) -> str:

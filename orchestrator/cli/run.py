@@ -63,8 +63,12 @@ def plan(
         return
     table(totals["tasks"])
     show("")
-    runs = f" in {len(totals['cells'])} cells" if len(totals["cells"]) > 1 else ""
-    expected = f"; expected time: {totals['time']}" if totals["missing"] else ""
+    runs = ""
+    if len(totals["cells"]) > 1:
+        runs = f" in {len(totals['cells'])} cells"
+    expected = ""
+    if totals["missing"]:
+        expected = f"; expected time: {totals['time']}"
     paragraph(f"{totals['planned']} jobs{runs}, {totals['stored']} stored, {totals['missing']} to run{expected}")
     lines = [cell["line"] for cell in (*totals["left_out"], *totals["code_changes"])]
     power = [statement["line"] for statement in totals["power"]]
@@ -157,7 +161,10 @@ def resume(
 
     execution = specification.execution(specification.Spec("", execution=options.settings()))
     with command_store(store) as opened_store:
-        journal = status.find(opened_store, run) if run else status.newest(opened_store, unfinished=True)
+        if run:
+            journal = status.find(opened_store, run)
+        else:
+            journal = status.newest(opened_store, unfinished=True)
         if is_search(journal.about()):
             if pair_limit is not None:
                 raise SpecError(
@@ -232,7 +239,10 @@ def probes(
         emit(handout)
         return
     names = list(handout["sets"])
-    shown_names = names if len(names) <= MAX_LISTED else [*names[: MAX_LISTED - 1], "...", names[-1]]
+    if len(names) <= MAX_LISTED:
+        shown_names = names
+    else:
+        shown_names = [*names[: MAX_LISTED - 1], "...", names[-1]]
     sets = format_count(len(names), "set")
     kind, noun = next(entry for entry in PROBES.items() if entry[0] in handout)
     show(f"{format_count(handout[kind], noun)} in {handout['folder']}, in {sets}: {', '.join(shown_names)}")

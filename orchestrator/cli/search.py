@@ -122,7 +122,9 @@ def _run_search(
     page, mlflow_page = searching.publish_results(outcome, opened_store, execution, observe)
     display.close()
     resume_command = f"engram search --resume {outcome.name}{store_option(store)}"
-    state = "interrupted" if outcome.stop_reason else "finished"
+    state = "finished"
+    if outcome.stop_reason:
+        state = "interrupted"
     is_undrawn = execution.report and page is None
     code = outcome.exit_code or int(is_undrawn)
     for trial in outcome.failed:
@@ -144,7 +146,10 @@ def _run_search(
     show("")
     show(f"next: engram report {outcome.name} --open{store_option(store)}")
     show(f"      engram results {outcome.name} trials{store_option(store)}, for all {len(outcome.trials)}")
-    page_or_folder = f"report {page}" if page else str(opened_store.folder("runs", outcome.name))
+    if page:
+        page_or_folder = f"report {page}"
+    else:
+        page_or_folder = str(opened_store.folder("runs", outcome.name))
     show(
         f"{outcome.name} {state}: {len(outcome.trials)} trials; {page_or_folder}"
         f"{f'; MLflow {mlflow_page}' if mlflow_page else ''}"

@@ -138,7 +138,10 @@ def _show_table(forms: Sequence[Sequence[Mapping[str, str]]], right_aligned: Col
     width = columns(sys.stdout)
     forms = [list(map(_printable_row, rows)) for rows in forms]
     fitting = [lines for rows in forms if (lines := align_columns(rows, right_aligned, width)) is not None]
-    table_lines = min(fitting, key=len) if fitting else stack_rows(forms[-1], width)
+    if fitting:
+        table_lines = min(fitting, key=len)
+    else:
+        table_lines = stack_rows(forms[-1], width)
     if fitting and table_lines:
         table_lines[0] = _apply_style(table_lines[0], "bold")
     _write("\n".join(table_lines))
@@ -195,7 +198,10 @@ def numbers(row: Mapping[str, Any]) -> dict[str, str]:
 def _merge_setting(row: Mapping[str, str]) -> dict[str, str]:
     """The row with its setting appended to the metric, for a narrow terminal."""
     varied = row.get("setting")
-    metric = f"{row['metric']} ({varied})" if varied else row["metric"]
+    if varied:
+        metric = f"{row['metric']} ({varied})"
+    else:
+        metric = row["metric"]
     return {name: metric if name == "metric" else text for name, text in row.items() if name != "setting"}
 
 
@@ -273,7 +279,10 @@ def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
     wrapped: list[str] = []
     line = text[: len(text) - len(text.lstrip())]
     for word in _split(text):
-        longer = f"{line} {word}" if line.strip() else line + word
+        if line.strip():
+            longer = f"{line} {word}"
+        else:
+            longer = line + word
         if line.strip() and width_of(longer) > width:
             wrapped.append(line)
             longer = indent + word
@@ -291,7 +300,9 @@ def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
 
 def _unbroken(text: str) -> list[str]:
     """The parts of a cell that stay on one line: a number, an interval or a date as a whole, else words."""
-    return [text] if NUMBER.match(text) and not re.search("[A-Za-z]{2}", text) else _words(text)
+    if NUMBER.match(text) and not re.search("[A-Za-z]{2}", text):
+        return [text]
+    return _words(text)
 
 
 def _words(text: str) -> list[str]:
@@ -300,14 +311,18 @@ def _words(text: str) -> list[str]:
 
 def _split(text: str) -> list[str]:
     """The words of a text; a percent sign stays with its number."""
-    return re.split(r"\s+(?!%)", text.strip()) if text.strip() else []
+    if text.strip():
+        return re.split(r"\s+(?!%)", text.strip())
+    return []
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int] | None:
     """The width of each column, the widest ones narrowed until all fit; None if they cannot."""
     widths = [column.natural for column in columns]
     excess = sum(widths) + GAP * (len(widths) - 1) - width
-    minima = [column.narrowest for column in columns] if excess > 0 else []
+    minima = []
+    if excess > 0:
+        minima = [column.narrowest for column in columns]
     while excess > 0:
         free = [index for index in range(len(widths)) if widths[index] > minima[index]]
         if not free:
@@ -333,4 +348,6 @@ def _line_up(rows: Sequence[Sequence[str]], columns: Sequence[Column], widths: S
 
 def _pad(text: str, width: int, is_right_aligned: bool) -> str:
     blank = " " * (width - width_of(text))
-    return blank + text if is_right_aligned else text + blank
+    if is_right_aligned:
+        return blank + text
+    return text + blank

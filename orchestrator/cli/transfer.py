@@ -71,4 +71,6 @@ def _report(copies: list[tuple[Store, Store, Transfer]], json: bool) -> int:
             say(f"engram: {origin.location}/{printable(name)} is damaged and was not copied")
         for name, reason in transfer.irregular.items():
             say(f"engram: {origin.location}/{printable(name)} was not copied: {reason}")
-    return 1 if any(transfer.damaged or transfer.irregular for _, _, transfer in copies) else 0
+    if any(transfer.damaged or transfer.irregular for _, _, transfer in copies):
+        return 1
+    return 0

@@ -48,7 +48,10 @@ def shape(run: Report | Status) -> dict[str, Any]:
     """
     of_search: dict[str, Any] = {}
     if run.search is not None:
-        answer = None if run.search.answer is None else run.search.answer.as_json()
+        if run.search.answer is None:
+            answer = None
+        else:
+            answer = run.search.answer.as_json()
         of_search = {"trials": {"planned": run.search.planned, "made": run.search.made}, "recommendation": answer}
     return {
         "run": run.run,
@@ -83,7 +86,10 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
     elif report.state != "finished":
         say(f"{report.state}{f': {report.note}' if report.note else ''}; continue with: {command}")
     if json:
-        cells = {"cells": [shape(cell) for cell in report.cells]} if report.cells else {}
+        if report.cells:
+            cells = {"cells": [shape(cell) for cell in report.cells]}
+        else:
+            cells = {}
         skipped = [{"setting": dict(cell.setting), "problem": cell.problem} for cell in report.left_out]
         emit(shape(report) | cells | ({"left_out": skipped} if skipped else {}))
         return report.exit_code
@@ -91,10 +97,19 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
         _print_answer(report, store)
     jobs = report.jobs
     counts = f"{jobs['stored']} of {jobs['planned']} jobs stored, {jobs['done']} computed now, {jobs['failed']} failed"
-    folder = f"{report.store.location}/runs/{report.run}" if report.store else ""
-    page = f"report {report.page}" if report.page else folder
-    by_ui = ", view with engram ui" if report.mlflow and not report.mlflow.startswith("http") else ""
-    mlflow_note = f"; MLflow {report.mlflow}{by_ui}" if report.mlflow else ""
+    folder = ""
+    if report.store:
+        folder = f"{report.store.location}/runs/{report.run}"
+    if report.page:
+        page = f"report {report.page}"
+    else:
+        page = folder
+    by_ui = ""
+    if report.mlflow and not report.mlflow.startswith("http"):
+        by_ui = ", view with engram ui"
+    mlflow_note = ""
+    if report.mlflow:
+        mlflow_note = f"; MLflow {report.mlflow}{by_ui}"
     for line in left_out:
         show(line)
     show(f"{report.run} {report.state}: {counts}; {page}{mlflow_note}")
@@ -104,7 +119,10 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
 def status_line(status: Status) -> str:
     """The state of a run as one line."""
     jobs = status.jobs
-    trials = "" if status.search is None else f"{_describe_trials(status.search)}, "
+    if status.search is None:
+        trials = ""
+    else:
+        trials = f"{_describe_trials(status.search)}, "
     parts = [
         f"{status.run} {status.state}: {trials}{jobs['stored']} of {jobs['planned']} jobs stored, "
         f"{jobs['failed']} failed",
@@ -140,7 +158,10 @@ def row(status: Status, answer: str) -> dict[str, Any]:
     jobs = status.jobs
     state = status.state
     if status.search is not None:
-        state += "" if state == "finished" else f", {_describe_trials(status.search)}"
+        if state == "finished":
+            state += ""
+        else:
+            state += f", {_describe_trials(status.search)}"
     elif state not in ("finished", "unreadable"):  # also for a decided run, which needed fewer jobs than planned
         state += f", {jobs['stored']} of {format_count(jobs['planned'], 'job')}"
     if jobs["failed"]:
@@ -159,7 +180,9 @@ def _cells(status: Status) -> str:
     """The number of cells of a sweep, or the fields of a search; empty for a single run."""
     if status.search is not None:
         return f"search over {', '.join(status.search.settings['over'])}"
-    return f"{len(status.cells)} cells" if status.cells else ""
+    if status.cells:
+        return f"{len(status.cells)} cells"
+    return ""
 
 
 def failures(failed: Iterable[tuple[str, str, str]]) -> None:
@@ -168,7 +191,9 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
     for key, task, error in failed:
         alike.setdefault((task, error), []).append(key)
     for (task, error), keys in list(alike.items())[:LISTED]:
-        more = f" and {format_count(len(keys) - 1, 'more job')}" if len(keys) > 1 else ""
+        more = ""
+        if len(keys) > 1:
+            more = f" and {format_count(len(keys) - 1, 'more job')}"
         say(f"failed: {task} {keys[0][:12]}{more}: {error}")
     if len(alike) > LISTED:
         say(f"... and {len(alike) - LISTED} more kinds of failure")
@@ -197,13 +222,18 @@ def _print_answer(report: Report, store: str | None) -> None:
     if report.store is None:
         return
     journal = Journal(report.store.folder("runs", report.run))
-    has_answer = _print_sweep_answers(report, journal) if report.cells else _print_run_answer(report, journal)
+    if report.cells:
+        has_answer = _print_sweep_answers(report, journal)
+    else:
+        has_answer = _print_run_answer(report, journal)
     rows = results.summary(journal, report.store).table.num_rows
     if not has_answer:
         return
     show("")
     show(f"next: engram report --open{store_option(store)}")
-    more = f", for all {format_count(rows, 'row')}" if rows > has_answer else ""
+    more = ""
+    if rows > has_answer:
+        more = f", for all {format_count(rows, 'row')}"
     show(f"      engram results {report.run} summary{store_option(store)}{more}")
 
 
@@ -286,8 +316,12 @@ def lines(answer: Mapping[str, Any]) -> list[str]:
                 f"{path} is {cell(this_value)}, not {cell(nearest_value)}"
                 for path, (this_value, nearest_value) in value["fields"].items()
             )
-            version = [f"version is {value['version'][0]}, not {value['version'][1]}"] if "version" in value else []
-            inputs = ["inputs differ"] if "inputs" in value else []
+            version = []
+            if "version" in value:
+                version = [f"version is {value['version'][0]}, not {value['version'][1]}"]
+            inputs = []
+            if "inputs" in value:
+                inputs = ["inputs differ"]
             texts += [
                 f"nearest     {value['key'][:16]}, a stored result of the same task:",
                 *_indent((*fields, *version, *inputs)),
@@ -322,8 +356,12 @@ def display_recommendation(answer: SearchAnswer) -> None:
 def _trial_row(row: Row, names: tuple[str, str]) -> dict[str, Any]:
     from orchestrator.inspection import search_results
 
-    state = row["state"] if row["state"] != "finished" else ""
-    early = f" at epoch {row['epochs']}" if row["state"] == "stopped early" else ""
+    state = ""
+    if row["state"] != "finished":
+        state = row["state"]
+    early = ""
+    if row["state"] == "stopped early":
+        early = f" at epoch {row['epochs']}"
     return {
         "trial": f"{row['trial']}",
         "choices": search_results.trial_name(row),

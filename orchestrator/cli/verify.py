@@ -49,8 +49,13 @@ def verify(
     default one. The page is drawn again from that store and compared. No network is used.
     """
     if page is not None:
-        store_flag = store if _is_flag(context, "store") else None
-        public = None if key is None else path_of("--key", key)
+        store_flag = None
+        if _is_flag(context, "store"):
+            store_flag = store
+        if key is None:
+            public = None
+        else:
+            public = path_of("--key", key)
         path = _find_page(page, store)
         return _verify_page(path, file or [], public, store_flag, store_location(store), json, strict)
     if key is not None:
@@ -143,7 +148,10 @@ def _verify_page(
         raise SpecError(f"there is no store at {store_flag}")
     store = page_checks.store_of(page, store_flag, default)
     all_checks: list[SealCheck] = []
-    signed = [] if key is None else [page_checks.check_signature(path, key)]
+    if key is None:
+        signed = []
+    else:
+        signed = [page_checks.check_signature(path, key)]
     for check in chain(signed, page_checks.checks(page, store, files)):
         all_checks.append(check)
         if not json:
@@ -158,12 +166,18 @@ def _verify_page(
             }
         )
     else:
-        comparison = f", compared with the store {store.location}" if store else ""
+        comparison = ""
+        if store:
+            comparison = f", compared with the store {store.location}"
         show(f"{counts['agrees']} agree, {counts['changed']} changed, {counts['unchecked']} not checked{comparison}")
         if counts["unchecked"]:
-            hint = "" if strict or counts["changed"] else " (--strict makes this exit 1)"
+            hint = " (--strict makes this exit 1)"
+            if strict or counts["changed"]:
+                hint = ""
             show(f"{counts['unchecked']} of {len(all_checks)} items were not checked, so they may have changed{hint}")
-    return 1 if counts["changed"] or (strict and counts["unchecked"]) else 0
+    if counts["changed"] or (strict and counts["unchecked"]):
+        return 1
+    return 0
 
 
 def _show(check: SealCheck) -> None:

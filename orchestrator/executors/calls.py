@@ -176,7 +176,10 @@ def perform(call: Call, store: Store) -> Finished:
             ready.append((item, inputs))
         else:
             outcomes.append(inputs)
-    settle = strategy_cache.choice_settler(store, *call.runs) if call.runs else compute_context.here()
+    if call.runs:
+        settle = strategy_cache.choice_settler(store, *call.runs)
+    else:
+        settle = compute_context.here()
     states = Checkpoints(store, call.keep)
     context = compute_context.ComputeContext(call.way, call.members, call.sharers, settle, max(1, int(call.gpus)))
     hardware.reset_peak_memory()
@@ -189,7 +192,10 @@ def perform(call: Call, store: Store) -> Finished:
             problem = source.problem()
             if problem is not None and isinstance(result, pa.Table):
                 result = problem
-            texts = printed.texts() if isinstance(result, Exception) else {}
+            if isinstance(result, Exception):
+                texts = printed.texts()
+            else:
+                texts = {}
             computation = Computation(seconds, len(ready), worker, call.sharers, dict(notes), texts)
             compute_context.note()  # clear: notes on this result do not belong to the next
             outcomes.append(_commit(item, result, computation, store, states.unstored.pop(item.key, None)))
@@ -378,6 +384,11 @@ def _let_go() -> None:
 def _line(error: BaseException) -> str:
     """An exception as one line, with the exhausted memory if that is the cause."""
     text = " ".join(str(error).split())
-    line = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if text:
+        line = f"{type(error).__name__}: {text}"
+    else:
+        line = type(error).__name__
     exhausted = hardware.exhausted_memory(error)
-    return f"{RAN_OUT[exhausted]}: {line}" if exhausted else line
+    if exhausted:
+        return f"{RAN_OUT[exhausted]}: {line}"
+    return line

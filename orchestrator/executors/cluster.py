@@ -125,7 +125,10 @@ def calls_with_slots(sent_calls: Iterable[SentCall], slots: int, gpus: float, no
             slots -= 1
         else:
             continue
-        entry.slot_time = now if entry.slot_time is None else entry.slot_time
+        if entry.slot_time is None:
+            entry.slot_time = now
+        else:
+            entry.slot_time = entry.slot_time
         calls.append((entry.call, now - entry.slot_time))
     return calls
 

@@ -138,7 +138,10 @@ def connect(
                 options = {"include_dashboard": dashboard, "object_store_memory": OBJECT_STORE_BYTES}
                 _init(stack, address, num_cpus=cpus, **options)
         else:
-            address = _auto_address() if address == "auto" else address
+            if address == "auto":
+                address = _auto_address()
+            else:
+                address = address
             probe(address)
             _set(stack, RAY_SETTINGS)
             _init(stack, address)
@@ -219,7 +222,10 @@ def _refusal(address: str, error: Exception) -> str:
             f"the Ray cluster at {address} refuses the token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN "
             "(or RAY_AUTH_TOKEN_PATH) to the cluster's values"
         )
-    action = "start on this machine" if address == "local" else f"be used at {address}"
+    if address == "local":
+        action = "start on this machine"
+    else:
+        action = f"be used at {address}"
     return f"Ray cannot {action}: {reason(error)[0]}"
 
 

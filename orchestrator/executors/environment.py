@@ -74,7 +74,10 @@ def use_one_thread() -> Iterator[None]:
 
 def count_gpus() -> int:
     """The number of the machine's GPUs, or of the GPUs in CUDA_VISIBLE_DEVICES."""
-    count = len(list(DRIVER.iterdir())) if DRIVER.is_dir() else _nvidia_smi_count()
+    if DRIVER.is_dir():
+        count = len(list(DRIVER.iterdir()))
+    else:
+        count = _nvidia_smi_count()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None or not count:
         return count

@@ -91,7 +91,10 @@ class GpuPacking:
         required_bytes = stack * max(job.bytes_per_member for job in measured)
         fitting = int(min(job.device_bytes for job in measured) // required_bytes)
         busy = sum(job.busy for job in measured) / len(measured)
-        target = round(1 / busy) if sharers == 1 else self.sharers
+        if sharers == 1:
+            target = round(1 / busy)
+        else:
+            target = self.sharers
         return replace(self, stack=stack, sharers=max(1, min(target, fitting, self.sharer_limit)))
 
     def with_fewer_sharers(self, sharers: int) -> GpuPacking:

@@ -82,7 +82,9 @@ def marked_processes(mark: str) -> Iterator[int]:
 def _stat(pid: int) -> tuple[int, str] | None:
     """The parent and the start time of a living process, which identify it, since process ids are reused."""
     fields = _fields(pid)
-    return None if fields is None or fields[0] in "ZX" else (int(fields[1]), fields[19])
+    if fields is None or fields[0] in "ZX":
+        return None
+    return (int(fields[1]), fields[19])
 
 
 def state(pid: int) -> str | None:
@@ -144,7 +146,10 @@ def watch(mark: str) -> None:
         time.sleep(GRACE)
     quiet = 0
     for _ in range(SWEEPS):
-        quiet = 0 if sweep(mark, processes) else quiet + 1
+        if sweep(mark, processes):
+            quiet = 0
+        else:
+            quiet = quiet + 1
         if quiet == (2 if closed else QUIET_SWEEPS):
             return
         time.sleep(0.2)

@@ -27,8 +27,15 @@ class LocalExecutor:
     growing = False
 
     def __init__(self, store: str, gpus: GpusName = "auto") -> None:
-        self._visible = {"CUDA_VISIBLE_DEVICES": ""} if gpus == "none" else {}
-        self.gpus = 0 if gpus == "none" else min(1, count_gpus())  # torch takes the first
+        if gpus == "none":
+            self._visible = {"CUDA_VISIBLE_DEVICES": ""}
+        else:
+            self._visible = {}
+        # torch takes the first
+        if gpus == "none":
+            self.gpus = 0
+        else:
+            self.gpus = min(1, count_gpus())
         self.gpu_types: Mapping[str, int] = {}
         self._store = open_store(store)
         self._calls: deque[Call] = deque()

@@ -84,7 +84,9 @@ def check_nodes(
                 store.remove_state(state)
     problem_lines = [f"node {names[node]} {problem}" for node, problem in problems.items() if problem]
     if problem_lines:
-        other_problems = f" (and {len(problem_lines) - 1} more of {len(names)} nodes)" if len(problem_lines) > 1 else ""
+        other_problems = ""
+        if len(problem_lines) > 1:
+            other_problems = f" (and {len(problem_lines) - 1} more of {len(names)} nodes)"
         raise ClusterError(problem_lines[0] + other_problems)
 
 
@@ -92,7 +94,9 @@ def _problem(node: str, answers: Mapping[str, str], store: Store, reply: str) ->
     if node not in answers:
         return f"did not answer within {ANSWER_SECONDS:.0f} s; check that it is alive and that workers start there"
     if answers[node]:
-        return "" if answers[node] == NODE_GONE else answers[node]
+        if answers[node] == NODE_GONE:
+            return ""
+        return answers[node]
     with suppress(StoreError):
         store.state(reply)
         return ""

@@ -103,7 +103,10 @@ class RayExecutor:
         environment = {name: value for name, value in os.environ.items() if name.startswith("ENGRAM_")}
         environment |= ONE_THREAD
         self._environment = environment
-        driver_identity = None if self._is_private else identity()
+        if self._is_private:
+            driver_identity = None
+        else:
+            driver_identity = identity()
         # Ray lets calls that request no GPU see all GPUs (observed), and torch would use the first.
         self._on_cpu = ray.remote(
             worker.entry(ROOT, environment | {"CUDA_VISIBLE_DEVICES": ""}, store, driver_identity)
@@ -133,16 +136,20 @@ class RayExecutor:
         living_nodes = {node.id for node in self._nodes() or ()}
         for node, answer in answers.items():
             if isinstance(answer, Exception):
-                answers[node] = (
-                    nodes.NODE_GONE if node not in living_nodes else f"cannot work: {cluster.reason(answer)[0]}"
-                )
+                if node not in living_nodes:
+                    answers[node] = nodes.NODE_GONE
+                else:
+                    answers[node] = f"cannot work: {cluster.reason(answer)[0]}"
         return {node: str(answer) for node, answer in answers.items()}
 
     def submit(self, call: Call) -> None:
         self._check_gpus(call)
         gpus = call.gpus if self.gpus else 0.0
         memory = self._memory_to_ask(call)
-        gpu_type = call.gpu_type if len(self.gpu_types) > 1 and call.gpu_type in self.gpu_types else ""
+        if len(self.gpu_types) > 1 and call.gpu_type in self.gpu_types:
+            gpu_type = call.gpu_type
+        else:
+            gpu_type = ""
         kind = call.task, gpus, self._has_process_per_call, memory, gpu_type
         remote = self._remotes.get(kind)
         if remote is None:
@@ -161,7 +168,9 @@ class RayExecutor:
             )
 
     def _memory_to_ask(self, call: Call) -> int:
-        return 0 if self._is_memory_unknown else cluster.memory_to_ask(call, self._machines)
+        if self._is_memory_unknown:
+            return 0
+        return cluster.memory_to_ask(call, self._machines)
 
     def _remote(self, name: str, gpus: float, memory: int, gpu_type: str) -> Any:
         """The remote function for calls with this fraction of a GPU, type of GPU and memory in bytes.
@@ -187,11 +196,11 @@ class RayExecutor:
         with contextlib.suppress(exceptions.RayError):
             for reference in unwanted_references:
                 ray.cancel(reference)  # a running call ignores it (see worker.entry)
-            ready, _ = (
-                ray.wait(unwanted_references, num_returns=len(unwanted_references), timeout=CANCEL_SECONDS)
-                if unwanted_references
-                else ([], [])
-            )
+            if unwanted_references:
+                ready, _ = ray.wait(unwanted_references, num_returns=len(unwanted_references), timeout=CANCEL_SECONDS)
+            else:
+                ready = []
+                _ = []
             for reference in ready:
                 if isinstance(self._answer(reference), exceptions.TaskCancelledError):
                     calls.append(self._pending.pop(reference).call)
@@ -204,7 +213,9 @@ class RayExecutor:
         calls = [sent_call.call for sent_call in self._pending.values()]
         if not self._gpu_count and any(call.gpus for call in calls):
             return "GPU"
-        return None if self._cpu_count or all(call.gpus for call in calls) else "processor"
+        if self._cpu_count or all(call.gpus for call in calls):
+            return None
+        return "processor"
 
     def wait(self, seconds: float) -> Sequence[Finished]:
         self._look()
@@ -324,7 +335,9 @@ class RayExecutor:
         if now - self._last_look < LOOK_SECONDS:
             return
         is_reachable = self._head is None or reachable(*self._head, seconds=1.0)
-        machines = self._nodes() if is_reachable else None
+        machines = None
+        if is_reachable:
+            machines = self._nodes()
         self._last_look = now = time.monotonic()
         if machines is not None:
             self._head_seen = now
@@ -339,7 +352,10 @@ class RayExecutor:
             )
 
     def _dashboard_pages(self) -> Mapping[str, str]:
-        dashboard = None if self._head is None else private_ray.dashboard_url()
+        if self._head is None:
+            dashboard = None
+        else:
+            dashboard = private_ray.dashboard_url()
         if not dashboard:
             return {}
         job = ray.get_runtime_context().get_job_id()
@@ -380,8 +396,14 @@ class RayExecutor:
         self._cpu_count = cpus
         self._gpu_count = gpus
         self._had_gpus |= gpus > 0
-        self.gpus = 0 if self._gpu_setting == "none" else gpus or int(self._expects_gpus())
-        self.gpu_types = cluster.gpu_types(machines) if self.gpus else {}
+        if self._gpu_setting == "none":
+            self.gpus = 0
+        else:
+            self.gpus = gpus or int(self._expects_gpus())
+        if self.gpus:
+            self.gpu_types = cluster.gpu_types(machines)
+        else:
+            self.gpu_types = {}
         self.growing = self.gpus > 0 and not self._is_private and self._may_grow
         self._has_process_per_call = gpus > 1 and any(machine.resources.get("GPU", 0) > 1 for machine in machines)
 

@@ -30,7 +30,10 @@ def choice_settler(store: Store, run: str, *kin: str) -> Settle:
     def settle(name: str, choose: Callable[[], Choice]) -> Choice:
         if name not in choices:
             choice = _first_stored_choice(store, (run, *kin), name)
-            choices[name] = _make_choice(store, run, name, choose) if choice is None else choice
+            if choice is None:
+                choices[name] = _make_choice(store, run, name, choose)
+            else:
+                choices[name] = choice
         return choices[name]
 
     return settle

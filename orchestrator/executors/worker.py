@@ -40,7 +40,10 @@ def pin(root: str) -> None:
         for name in PACKAGES:
             importlib.import_module(name)
     finally:
-        sys.path[:] = original_path if root in original_path else [*original_path, root]
+        if root in original_path:
+            sys.path[:] = original_path
+        else:
+            sys.path[:] = [*original_path, root]
 
 
 def entry(

@@ -110,10 +110,19 @@ def search_answer(search: SearchResults) -> Answer | None:
     recommendation = search.answer
     if recommendation is None:
         return None
-    best = None if recommendation.winner is None else search.trial(recommendation.winner)
-    choices = {} if best is None else search_results.setting(best)
+    if recommendation.winner is None:
+        best = None
+    else:
+        best = search.trial(recommendation.winner)
+    if best is None:
+        choices = {}
+    else:
+        choices = search_results.setting(best)
     answer = Answer(recommendation.answer, recommendation.tone, recommendation.sentence, BEYOND, setting=choices)
-    fresh = None if recommendation.winner is None else search.trial(recommendation.winner, search_results.FRESH)
+    if recommendation.winner is None:
+        fresh = None
+    else:
+        fresh = search.trial(recommendation.winner, search_results.FRESH)
     if recommendation.estimate is None or fresh is None:
         return answer
     numbers = {name: getattr(recommendation, name) for name in ("estimate", "low", "high")}
@@ -129,7 +138,10 @@ def supporting_rows(verdict: Verdict, rows: Sequence[Row]) -> list[Row]:
 
 def leading_rows(verdict: Verdict | None, rows: Sequence[Row], count: int) -> list[Row]:
     """The rows of a summary to read first: the supporting rows, then the first ones, `count` in total."""
-    first = [] if verdict is None else supporting_rows(verdict, rows)
+    if verdict is None:
+        first = []
+    else:
+        first = supporting_rows(verdict, rows)
     return [*first, *(row for row in rows if row not in first)][:count]
 
 
@@ -164,7 +176,9 @@ def row_cells(row: Row, equals: str = "=") -> tuple[str, ...]:
 def row_name(row: Row) -> str:
     """The name of a summary row: `M_w effect (images=probe)`."""
     setting_text = rounding.format_setting(row["setting"], text)
-    return f"{row['metric']} ({setting_text})" if setting_text else str(row["metric"])
+    if setting_text:
+        return f"{row['metric']} ({setting_text})"
+    return str(row["metric"])
 
 
 def tone(audit: str, verdict: Verdict) -> Tone:

@@ -70,8 +70,13 @@ def model_card(journal: Journal, store: Store, page: Path) -> str:
 
 def _entry(run: Journal, store: Store) -> CardEntry | None:
     verdict = results.answer(run, store)
-    rows = [] if verdict is None else answers.supporting_rows(verdict, results.summary(run, store).table.to_pylist())
-    return None if verdict is None or not rows else CardEntry(run, verdict, rows[0])
+    if verdict is None:
+        rows = []
+    else:
+        rows = answers.supporting_rows(verdict, results.summary(run, store).table.to_pylist())
+    if verdict is None or not rows:
+        return None
+    return CardEntry(run, verdict, rows[0])
 
 
 def _result(entry: CardEntry, digest: str) -> dict[str, Any]:
@@ -123,7 +128,9 @@ def _model(run: Journal) -> str:
     about: Mapping[str, Any] = run.about()
     subject = audits.find(about["audit"]).audit.wording.subject
     config = typed_config(about)
-    return str(about["audit"]) if subject is None or config is None else subject(config)
+    if subject is None or config is None:
+        return str(about["audit"])
+    return subject(config)
 
 
 def _data(run: Journal) -> str:

@@ -39,8 +39,12 @@ def describe_classes(rows: Iterable[dict[str, Any]]) -> list[str]:
     for row in rows:
         names = row["names"]
         class_names = ", ".join(f"{number}: {name}" for number, name in enumerate(names[:LISTED]))
-        remainder = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-        meaning = repr(names[row["number"]]) if row["number"] < len(names) else "no class"
+        remainder = ""
+        if len(names) > LISTED:
+            remainder = f" and {len(names) - LISTED} more"
+        meaning = "no class"
+        if row["number"] < len(names):
+            meaning = repr(names[row["number"]])
         lines.append(
             f"{row['field']}={row['number']} is {meaning} of {row['data']}, whose classes are {class_names}{remainder}"
         )

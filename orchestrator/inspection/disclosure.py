@@ -48,7 +48,9 @@ class Disclosure:
 
     def _part(self, field_value: Any, metadata: Mapping[Any, Any]) -> Any:
         """The public value of a field with this metadata."""
-        withheld = metadata.get(WITHHELD) if not self.words else None
+        withheld = None
+        if not self.words:
+            withheld = metadata.get(WITHHELD)
         if withheld is None or field_value == "":  # an empty text is not private
             return self.public(field_value)
         if isinstance(field_value, tuple):
@@ -74,15 +76,22 @@ class Disclosure:
             pairs = zip(cells, settings, strict=True)
             public_settings = [self._setting(typed_config(cell), setting or {}) for cell, setting in pairs]
             first = typed_config(cells[0])
-            search = {"search": self._search(first, about["search"])} if "search" in about else {}
+            search = {}
+            if "search" in about:
+                search = {"search": self._search(first, about["search"])}
             return {**about, "settings": public_settings, **self._public_spec(about, first, public_settings), **search}
         if "config" not in about:
             return about
         config = typed_config(about)
-        public_config = _redact_text(about["config"]) if config is None else plain(self.public(config))
+        if config is None:
+            public_config = _redact_text(about["config"])
+        else:
+            public_config = plain(self.public(config))
         if config is not None and plain(config) == public_config:
             public_config = about["config"]  # as stored, without fields added to the code since
-        setting = {"setting": self._setting(config, about["setting"])} if about.get("setting") else {}
+        setting = {}
+        if about.get("setting"):
+            setting = {"setting": self._setting(config, about["setting"])}
         return {**about, "config": public_config, **setting, **self._public_spec(about, config, [])}
 
     def _public_spec(
@@ -120,13 +129,17 @@ class Disclosure:
         public = {}
         for name, value in setting.items():
             try:
-                changed_config = None if config is None else replace_fields(config, {name: value})
+                if config is None:
+                    changed_config = None
+                else:
+                    changed_config = replace_fields(config, {name: value})
             except SpecError:
                 changed_config = None
             plain_word = not isinstance(value, str) or PLAIN_WORD.fullmatch(value)
-            public[name] = (
-                value if changed_config is None and plain_word else self._public_value(changed_config, name, value)
-            )
+            if changed_config is None and plain_word:
+                public[name] = value
+            else:
+                public[name] = self._public_value(changed_config, name, value)
         return public
 
     def _setting(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,4 +186,6 @@ def _redact_text(value: Any) -> Any:
         return {name: _redact_text(part) for name, part in value.items()}
     if isinstance(value, list):
         return [_redact_text(part) for part in value]
-    return UNKNOWN if isinstance(value, str) else value
+    if isinstance(value, str):
+        return UNKNOWN
+    return value

@@ -141,7 +141,10 @@ def key(store: Store, name: str) -> dict[str, Any]:
     absent = [input_key for input_key in plan.dependencies(name) if input_key not in stored_keys]
     code = [line for journal in runs for line in _code_lines(journal, len(set(journal.tasks()) & stored_keys))]
     failure = store.failure(name)
-    traceback = None if failure is None else FailureLog.from_text(failure).traceback
+    if failure is None:
+        traceback = None
+    else:
+        traceback = FailureLog.from_text(failure).traceback
     living = any(status.status(journal, store).state == "running" for journal in runs)
     mark = marks(job.function)
     same_task = [key for key, task in planned_keys.current_tasks.items() if task == mark.name]
@@ -219,7 +222,9 @@ def _differences(present: Any, earlier: Any, path: str = "") -> Iterator[tuple[s
 def _tasks(journal: Journal) -> Mapping[str, str]:
     """The tasks of a run's planned keys; empty for a sweep, whose cells have the keys, and for an unreadable run."""
     try:
-        return journal.tasks() if (journal.folder / "plan.json").exists() else {}
+        if (journal.folder / "plan.json").exists():
+            return journal.tasks()
+        return {}
     except StoreError:
         return {}
 
@@ -250,7 +255,10 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
     differs = []
     if stored_table is not None:
         differs = differences(_with_earlier_code(table, stand_ins), _with_earlier_code(stored_table, stand_ins))
-    is_same = None if stored_table is None else not differs
+    if stored_table is None:
+        is_same = None
+    else:
+        is_same = not differs
     return {
         "key": key,
         "task": plan.task(key),

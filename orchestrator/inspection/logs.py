@@ -53,7 +53,9 @@ def run_lines(journal: Journal, store: Store, follow: bool = False) -> Iterator[
 def job_log(store: Store, key: str) -> JobLog:
     """The record of a job. Raises SpecError if its key is neither planned nor stored."""
     answer = explain.key(store, key)
-    text = store.failure(key) if answer["state"] != "stored" else None
+    text = None
+    if answer["state"] != "stored":
+        text = store.failure(key)
     failure = FailureLog.from_text(text or "")
     events = [event for run in answer["runs"] for event in _events_of(Journal(store.folder("runs", run)), key)]
     return JobLog(
@@ -81,7 +83,10 @@ def _seeds(config: Any, path: str = "") -> dict[str, int]:
     seeds: dict[str, int] = {}
     if isinstance(config, Mapping):
         for name, value in config.items():
-            field_path = f"{path}.{name}" if path else str(name)
+            if path:
+                field_path = f"{path}.{name}"
+            else:
+                field_path = str(name)
             if name == "seed" and isinstance(value, int):
                 seeds[field_path] = value
             seeds |= _seeds(value, field_path)
@@ -95,17 +100,23 @@ def _event_lines(events: Iterable[Event], of_run: bool) -> Iterator[str]:
     for event in events:
         if event["event"] not in UNLOGGED_EVENTS:
             has_job_log = "error" in event and "key" in event  # the log of a run refers to the log of the job
-            hint = f"; engram logs {event['key'][:12]}" if has_job_log and of_run else ""
+            hint = ""
+            if has_job_log and of_run:
+                hint = f"; engram logs {event['key'][:12]}"
             yield f"{str(event['time'])[:19].replace('T', ' ')}  {_describe(event)}{hint}"
 
 
 def _describe(event: Event) -> str:
     """An event as text, without its time."""
     kind = event["event"]
-    job = f"{event.get('task', '')} {event['key'][:12]}" if "key" in event else ""
+    job = ""
+    if "key" in event:
+        job = f"{event.get('task', '')} {event['key'][:12]}"
     match kind:
         case "started":
-            stored_note = f", {event['stored']} of them stored already" if event["stored"] else ""
+            stored_note = ""
+            if event["stored"]:
+                stored_note = f", {event['stored']} of them stored already"
             return f"started by {event['driver']}: {format_count(event['planned'], 'job')}{stored_note}"
         case "done":
             return f"done: {job} in {format_duration(event['seconds'])} by {event['worker']}"
@@ -121,7 +132,9 @@ def _describe(event: Event) -> str:
             return f"decided: {format_count(len(event['keys']), 'job')} not needed"
         case _ if kind in ENDS and "jobs" in event:
             jobs = event["jobs"]
-            note = f": {event['note']}" if event.get("note") else ""
+            note = ""
+            if event.get("note"):
+                note = f": {event['note']}"
             return f"{kind}{note}; {jobs['stored']} of {jobs['planned']} jobs stored, {jobs['failed']} failed"
         case _:
             reason = event.get("cause") or event.get("problem") or ""

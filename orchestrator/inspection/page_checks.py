@@ -54,8 +54,12 @@ def _find_by_name(entry: AuditedItem) -> PinnedItem | None:
     if isinstance(pinned_item, Dataset):
         return None if ":" in entry.name else pinned_item
     if isinstance(pinned_item, LanguageModel):
-        return pinned_item if entry.name.startswith("hub:") else None
-    return pinned_item if isinstance(pinned_item, Named) else None
+        if entry.name.startswith("hub:"):
+            return pinned_item
+        return None
+    if isinstance(pinned_item, Named):
+        return pinned_item
+    return None
 
 
 def _existing(file: str) -> Path:
@@ -79,7 +83,12 @@ def _find_at_path(entry: AuditedItem, path: Path) -> PinnedItem | None:
     """The item at this path; None if neither the content nor the name matches."""
     if entry.of_bytes and path.is_file() and _file_digest(path) == entry.digest:
         return File(str(path))
-    name, shape, options = entry.name.partition("#") if entry.what == Dataset.noun else (entry.name, "", "")
+    if entry.what == Dataset.noun:
+        name, shape, options = entry.name.partition("#")
+    else:
+        name = entry.name
+        shape = ""
+        options = ""
     prefix = name.removesuffix(path.name)
     if prefix == name or (prefix and prefix[-1] not in ":+"):
         return None
@@ -156,7 +165,9 @@ def store_of(page: SealedPage, store_flag: str | None, default: str) -> Store | 
     """The first store that has the page's runs: the named one, the one that contains the page, or the default."""
     for location in (*([store_flag] if store_flag else []), *map(str, page.path.absolute().parents[2:3]), default):
         try:
-            store = open_store(location, create=False) if is_there(location) else None
+            store = None
+            if is_there(location):
+                store = open_store(location, create=False)
         except StoreError:  # not a store, such as the folder into which the page was saved
             continue
         if store is not None and all((store.folder("runs") / run).is_dir() for run in page.seal.runs):
@@ -194,7 +205,9 @@ def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Itera
         else:
             yield _check_item(entry, items_of_runs.get(_key(entry)) or _find_by_name(entry))
     for file, path in unmatched_files.items():
-        digest = _file_digest(path) if path.is_file() else ""
+        digest = ""
+        if path.is_file():
+            digest = _file_digest(path)
         yield SealCheck("file", file, "changed", "", digest, "the page depends on no file with this content or name")
 
 

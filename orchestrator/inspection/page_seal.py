@@ -129,7 +129,9 @@ def noun(pinned_item: PinnedItem) -> str:
 
 def tables(journal: Journal, store: Store) -> list[ResultTable]:
     """The tables of the run or of all cells of a sweep, each summary first; a search's trials come before all."""
-    search_tables = [_trials(journal)] if search_results.is_search(journal.about()) else []
+    search_tables = []
+    if search_results.is_search(journal.about()):
+        search_tables = [_trials(journal)]
     return [*search_tables, *(table for run in journal.parts() for table in _tables(run, store))]
 
 
@@ -169,8 +171,12 @@ def _unchanged_files(pinned_item: PinnedItem, cached_digests: MutableMapping[str
             source = find(pinned_item.name)[1]
             if catalog.is_embedded(pinned_item.name):
                 catalog.pin(pinned_item, cached_digests)
-            return source.files if cached_digests.get(source.stamp()) == pinned_item.digest else ()
-        return pinned_item.pin(cached_digests).paths() if isinstance(pinned_item, InFiles) else ()
+            if cached_digests.get(source.stamp()) == pinned_item.digest:
+                return source.files
+            return ()
+        if isinstance(pinned_item, InFiles):
+            return pinned_item.pin(cached_digests).paths()
+        return ()
     except (ValueError, OSError):
         return ()
 

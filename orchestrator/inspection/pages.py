@@ -88,9 +88,9 @@ def figure(folder: Path, name: str) -> DrawnFigure:
     """The figure of this name. Raises SpecError if there is none."""
     drawn_figures = figures(folder)
     if name not in drawn_figures:
-        available = (
-            f"it has {', '.join(drawn_figures)}{nearest(name, drawn_figures)}" if drawn_figures else "it has none yet"
-        )
+        available = "it has none yet"
+        if drawn_figures:
+            available = f"it has {', '.join(drawn_figures)}{nearest(name, drawn_figures)}"
         raise SpecError(f"run {folder.name} has no figure {name!r}; {available}")
     return drawn_figures[name]
 
@@ -169,7 +169,8 @@ def print_pdf(page: Path) -> Path:
         printed = Path(folder) / "page.pdf"
         command = [program, *FLAGS, f"--user-data-dir={folder}/profile", f"--print-to-pdf={printed}"]
         # Chromium refuses to run as root inside its sandbox; the page is our own and contains no script.
-        command += ["--no-sandbox"] if os.geteuid() == 0 else []
+        if os.geteuid() == 0:
+            command += ["--no-sandbox"]
         try:
             process = subprocess.run(
                 [*command, page.absolute().as_uri()], capture_output=True, text=True, errors="replace", timeout=SECONDS

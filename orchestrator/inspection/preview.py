@@ -59,10 +59,15 @@ def preview(spec: Spec) -> dict[str, Any]:
     location = store_location(spec.store)
     cells = resolve_cells(spec)
     execution_options = execution(spec)
-    store = open_store(location, create=False) if is_there(location) else None
+    store = None
+    if is_there(location):
+        store = open_store(location, create=False)
     cached_digests: MutableMapping[str, str] = {} if store is None else store.digests()
     cells, left_out = pin_available(cells, cached_digests)
-    changes = [] if store is None else code_changes.find_changes(cells, store)
+    if store is None:
+        changes = []
+    else:
+        changes = code_changes.find_changes(cells, store)
     if spec.same_code:
         cells = [code_changes.accept(cell, changes) for cell in cells]
     plans = [plan_of(cell) for cell in cells]
@@ -194,12 +199,17 @@ def _price_of(
     plan: Plan, missing_keys: Iterable[str], store: Store | None, address: str | None, gpu_setting: GpusName = "auto"
 ) -> Price:
     """The time of a plan's missing jobs on this machine, from timings in the store if it has some."""
-    timings = {} if store is None else other_runs.mean_seconds(store.folder("runs"))
+    if store is None:
+        timings = {}
+    else:
+        timings = other_runs.mean_seconds(store.folder("runs"))
 
     def speed_folder() -> Path | None:
         """The folder of machines' speeds; None if the store cannot be written."""
         try:
-            return None if store is None else store.folder("speed")
+            if store is None:
+                return None
+            return store.folder("speed")
         except StoreError:
             return None
 
@@ -224,7 +234,9 @@ def gpus_at(address: str | None, gpu_setting: GpusName = "auto") -> int:
     """The number of this machine's GPUs that calls can use; 0 if `gpu_setting` is none."""
     if gpu_setting == "none":
         return 0
-    return min(1, environment.count_gpus()) if address == "none" else environment.count_gpus()
+    if address == "none":
+        return min(1, environment.count_gpus())
+    return environment.count_gpus()
 
 
 def slots_at(address: str | None) -> int:
@@ -234,7 +246,9 @@ def slots_at(address: str | None) -> int:
     """
     if address == "none":
         return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -288,7 +302,10 @@ def _describe_preset(
             combined_plan = Plan.union([plan_of(cell) for cell in pinned_cells])
         except EngramError:  # `engram plan` reports the error
             return preset
-        stored_keys = set() if store is None else store.keys()
+        if store is None:
+            stored_keys = set()
+        else:
+            stored_keys = store.keys()
         price = _price_json(_price_of(combined_plan, combined_plan.missing(stored_keys), store, None), slots_at(None))
     links = sum(marks(job.function).trains for job in combined_plan.jobs.values())
     trainings = sum(

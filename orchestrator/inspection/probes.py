@@ -43,7 +43,10 @@ def hand_out(spec: Spec, folder: Path, nonce: str | None = None, nonce_by: str |
     """
     handout = _handout(spec)
     config = _pin_config(spec, handout)
-    settings = {} if nonce is None else _name_nonce(spec, handout, config, nonce, nonce_by)
+    if nonce is None:
+        settings = {}
+    else:
+        settings = _name_nonce(spec, handout, config, nonce, nonce_by)
     config = replace_fields(config, settings)
     try:
         draw: Draw | None = None if handout.draw is None else handout.draw(config)
@@ -51,8 +54,14 @@ def hand_out(spec: Spec, folder: Path, nonce: str | None = None, nonce_by: str |
             check_commitment(draw)
         sets = list(handout.probes(config))
         data_split: Split | None = None if handout.split is None else handout.split(config)
-        private_files = {} if data_split is None else data_split.files_beside(folder)
-        commitment = "" if data_split is None or data_split.warning else data_split.commitment
+        if data_split is None:
+            private_files = {}
+        else:
+            private_files = data_split.files_beside(folder)
+        if data_split is None or data_split.warning:
+            commitment = ""
+        else:
+            commitment = data_split.commitment
         kind, table = _write_probes(folder, sets, commitment, draw, handout.columns)
         write_private(private_files)
     except DatasetError as error:  # data removed since it was pinned; a folder with other content
@@ -67,7 +76,10 @@ def hand_out(spec: Spec, folder: Path, nonce: str | None = None, nonce_by: str |
     if data_split is not None:
         summary |= dict(zip(("key", "split"), map(str, private_files), strict=False))
         # If the owner can guess the order, a commitment proves nothing.
-        summary |= {"warning": data_split.warning} if data_split.warning else {"commitment": data_split.commitment}
+        if data_split.warning:
+            summary |= {"warning": data_split.warning}
+        else:
+            summary |= {"commitment": data_split.commitment}
     return summary
 
 

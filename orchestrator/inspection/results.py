@@ -81,7 +81,10 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
         if cell in by_cell and by_cell[cell].table.num_columns:
             values = {field: column[index] for field, column in columns.items()}
             parts.append(_prepend_columns(by_cell[cell].table, values))
-    table = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
+    if parts:
+        table = pa.concat_tables(parts, promote_options="permissive")
+    else:
+        table = pa.table({})
     distinguishing_fields = {"run", *resolve.distinguishing_fields(list(settings.values()))}
     column_names = list(zip(columns, table.schema.names, strict=False))  # a column's name may differ from its field's
     return Rows(
@@ -98,7 +101,10 @@ def export(journal: Journal, store: Store, name: str) -> Rows:
     if name in search_results.TABLES and (search := search_results.read_if_search(journal)) is not None:
         return trials(search, name)
     rows = read(journal, store, name)
-    table = tables.flatten_settings(rows.table) if rows.varied else tables.flatten_table(rows.table, journal.run)
+    if rows.varied:
+        table = tables.flatten_settings(rows.table)
+    else:
+        table = tables.flatten_table(rows.table, journal.run)
     added = [column for column in table.schema.names if column not in rows.table.schema.names]
     return replace(rows, table=table, redundant_columns=(*rows.redundant_columns, *added))
 
@@ -142,7 +148,10 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
 def effect_unit(journal: Journal) -> str:
     """The unit of the number by which runs of its audit are compared; empty if the audit declares none."""
     registered = audits.find_installed(journal.about()["audit"])
-    effect = None if registered is None else registered.audit.compared
+    if registered is None:
+        effect = None
+    else:
+        effect = registered.audit.compared
     return "" if effect is None else effect.unit
 
 
@@ -160,7 +169,9 @@ def headline(journal: Journal, store: Store) -> Mapping[str, Any] | None:
         config = coerce(about["config"], registered.audit.config, "config")
     except EngramError:
         return next(iter(table.slice(0, 1).to_pylist()), None)
-    return registered.audit.headline(config, table) if table.num_rows else None
+    if table.num_rows:
+        return registered.audit.headline(config, table)
+    return None
 
 
 def certificate(journal: Journal, store: Store) -> Certificate | None:
@@ -176,7 +187,9 @@ def certificate(journal: Journal, store: Store) -> Certificate | None:
 
     def certify(registered: RegisteredAudit, config: Any, table: pa.Table) -> Certificate | None:
         certificate = registered.audit.certify(registered.question, config, table, read_if_there, circumstances)
-        return None if certificate is None else add_rates(certificate, registered.name, config)
+        if certificate is None:
+            return None
+        return add_rates(certificate, registered.name, config)
 
     return _judge_run(journal, store, certify)
 
@@ -187,15 +200,23 @@ def _read_circumstances(journal: Journal) -> Circumstances:
     binding: Binding | None = about.get("binding")
     if binding is None:
         config = typed_config(about)
-        draw = None if config is None else draw_of(about["audit"], config)
-        binding = "draw" if draw is not None and draw.nonce else ""
+        if config is None:
+            draw = None
+        else:
+            draw = draw_of(about["audit"], config)
+        binding = ""
+        if draw is not None and draw.nonce:
+            binding = "draw"
     return Circumstances(binding, read_look(about))
 
 
 def _judge_run(journal: Journal, store: Store, judge: Callable[[RegisteredAudit, Any, pa.Table], T | None]) -> T | None:
     """Apply `judge` to the audit, config and summary of a run; None without a verdict or summary."""
     about = journal.about()
-    registered = None if "cells" in about else audits.find_installed(about["audit"])
+    if "cells" in about:
+        registered = None
+    else:
+        registered = audits.find_installed(about["audit"])
     if registered is None or registered.audit.verdict is None:
         return None
     table = summary(journal, store).table
@@ -211,7 +232,9 @@ def short_answer(journal: Journal, store: Store) -> str:
     """The answer of a run or search in a word or two; for a sweep, the number of cells by answer; else empty."""
     if search_results.is_search(journal.about()):
         recommendation = search_results.read_search(journal).answer
-        return "" if recommendation is None else recommendation.answer
+        if recommendation is None:
+            return ""
+        return recommendation.answer
     answer_counts: Counter[str] = Counter()
     for cell in cells(journal):
         with suppress(EngramError):
@@ -263,7 +286,10 @@ def _trials(search: SearchResults, name: str) -> Rows:
 def _prepend_columns(table: pa.Table, values: dict[str, Any]) -> pa.Table:
     """The table with these columns in front, constant over the rows."""
     for index, (name, value) in enumerate(values.items()):
-        label = f"cell.{name}" if name in table.schema.names else name
+        if name in table.schema.names:
+            label = f"cell.{name}"
+        else:
+            label = name
         table = table.add_column(index, label, pa.array([value] * table.num_rows))
     return table
 

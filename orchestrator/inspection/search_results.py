@@ -48,7 +48,9 @@ class SearchAnswer:
 
     @property
     def tone(self) -> Tone:
-        return "cleared" if self.answer == RECOMMENDED else "open"
+        if self.answer == RECOMMENDED:
+            return "cleared"
+        return "open"
 
     def as_json(self) -> dict[str, Any]:
         """The answer as JSON."""
@@ -127,13 +129,18 @@ def read_search(journal: Journal) -> SearchResults:
         ]
         table = pa.Table.from_pylist(rows, table.schema)
     settings = {name: value for name, value in public.items() if name not in ("recommendation", "chosen")}
-    answer = None if recommendation is None else parse_answer(recommendation, words)
+    if recommendation is None:
+        answer = None
+    else:
+        answer = parse_answer(recommendation, words)
     return SearchResults(journal.run, about["audit"], settings, tuple(rows), answer, table)
 
 
 def read_if_search(journal: Journal) -> SearchResults | None:
     """As `read_search`; None for the folder of a run or sweep."""
-    return read_search(journal) if is_search(Journal(journal.folder).about()) else None
+    if is_search(Journal(journal.folder).about()):
+        return read_search(journal)
+    return None
 
 
 def setting(row: Row) -> dict[str, Any]:
@@ -145,7 +152,9 @@ def trial_name(row: Row) -> str:
     """The name of a trial from its choices: `dropout=true, learning_rate=0.0003`, or `start`."""
     choices = setting(row)
     words = resolve.label(choices, choices) or "start"
-    return f"{words}, fresh seeds" if row["part"] == FRESH else words
+    if row["part"] == FRESH:
+        return f"{words}, fresh seeds"
+    return words
 
 
 def value(row: Row, objective: str) -> dict[str, Any] | None:

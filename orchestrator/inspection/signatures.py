@@ -59,7 +59,9 @@ def signature_problem(path: Path, key: Path) -> str:
         signers.write_text(f'{SIGNER} namespaces="{NAMESPACE}" {public}\n')
         arguments = ["-Y", "verify", "-n", NAMESPACE, "-I", SIGNER, "-f", str(signers), "-s", str(signature)]
         process = _run(arguments, _read("PAGE", path))
-    return "" if process.returncode == 0 else f"another key made it, or the file has changed: {_last_line(process)}"
+    if process.returncode == 0:
+        return ""
+    return f"another key made it, or the file has changed: {_last_line(process)}"
 
 
 def _public_key(path: Path) -> str:
@@ -91,4 +93,6 @@ def _run(arguments: Sequence[str], data: bytes) -> subprocess.CompletedProcess[b
 
 def _last_line(process: subprocess.CompletedProcess[bytes]) -> str:
     lines = (process.stderr or process.stdout).decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else f"ssh-keygen ended with {process.returncode}"
+    if lines:
+        return lines[-1]
+    return f"ssh-keygen ended with {process.returncode}"

@@ -126,7 +126,10 @@ def overview(store: Store) -> list[Status]:
 def status(journal: Journal, store: Store, existing_keys: Set[str] | None = None) -> Status:
     """The state of a run, sweep or search. Raises StoreError if its folder cannot be read."""
     about = journal.about()
-    existing_keys = stored_keys(store) if existing_keys is None else existing_keys
+    if existing_keys is None:
+        existing_keys = stored_keys(store)
+    else:
+        existing_keys = existing_keys
     if search_results.is_search(about):
         return _search(journal, about, store, existing_keys)
     if "cells" in about:
@@ -148,10 +151,18 @@ def status(journal: Journal, store: Store, existing_keys: Set[str] | None = None
     end = next(
         (event for event in reversed(last) if event["event"] in ENDS and "key" not in event and "jobs" in event), None
     )
-    unsound = frozenset(end.get("unsound", ())) if end else frozenset()
+    if end:
+        unsound = frozenset(end.get("unsound", ()))
+    else:
+        unsound = frozenset()
     jobs["stored"] = len((needed_keys & existing_keys) - unsound)
     # A driver that has logged the end keeps the run locked while it draws the page.
-    state = end["event"] if end else "running" if holder else "interrupted"
+    if end:
+        state = end["event"]
+    elif holder:
+        state = "running"
+    else:
+        state = "interrupted"
     if state == "finished" and jobs["stored"] < jobs["planned"]:
         state = "interrupted"  # results were removed since; `resume` computes them again
     if state == "decided" and not needed_keys - unneeded <= existing_keys - unsound:

@@ -84,7 +84,9 @@ def pin_code_again(config: Any, names: Iterable[str]) -> Any:
             return replace(value, digest="").pin({})
         if isinstance(value, ModelFile):
             is_named = value.factory is not None and f"{NETWORK}{_bare(value.factory)}" in names_to_pin
-            return replace(value, digest="").pin({}) if is_named else value
+            if is_named:
+                return replace(value, digest="").pin({})
+            return value
         return rebuild(value, lambda part, _: pin(part))
 
     return pin(config)

@@ -28,7 +28,10 @@ SCHEME = "engram analysis 2"  # changes with the form
 def draw_of(audit: str, config: Any) -> Draw | None:
     """The inputs of this configuration's draw; None for an audit without a draw between two parties."""
     registered = audits.find_installed(audit)
-    handout = None if registered is None else registered.audit.handout
+    if registered is None:
+        handout = None
+    else:
+        handout = registered.audit.handout
     if handout is None or handout.draw is None:
         return None
     draw: Draw | None = handout.draw(config)
@@ -59,7 +62,9 @@ def binding_of(draw: Draw | None) -> Binding:
     """The scope of the stated commitment: empty without a nonce; only the draw for one of an earlier version."""
     if draw is None or not draw.nonce or not draw.stated:
         return ""
-    return "analysis" if draw.stated == commitment_of(draw) else "draw"
+    if draw.stated == commitment_of(draw):
+        return "analysis"
+    return "draw"
 
 
 def check_commitment(draw: Draw) -> None:

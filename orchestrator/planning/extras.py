@@ -50,7 +50,9 @@ def check_extras(
 
 def _missing(configs: Sequence[Any], other_values: Iterable[Any], address: str | None) -> tuple[Extra, ...]:
     """The missing packages of these jobs: packages of every run, and packages of their settings."""
-    extras_of_every_run = [extra for extra in EVERY_RUN if extra is not RAY or address != "none"] if configs else []
+    extras_of_every_run = []
+    if configs:
+        extras_of_every_run = [extra for extra in EVERY_RUN if extra is not RAY or address != "none"]
     return missing((*extras_of_every_run, *required_extras((*configs, *other_values))))
 
 

@@ -52,7 +52,9 @@ def source_of(module: str) -> str:
         files = find_user_files(module)
     except ValueError as error:
         raise SpecError(f"audit in {module}: {error}") from None
-    return digest_of_files(files.values()) if files else ""
+    if files:
+        return digest_of_files(files.values())
+    return ""
 
 
 @contextmanager
@@ -87,7 +89,9 @@ def canonical(config: Any) -> Any:
     field_readers = readers(kind)
     nested = kinds(kind)
     kind_name = kind.__name__
-    forms = {TYPE: tag_of(kind)} if tag_of(kind) else {}
+    forms = {}
+    if tag_of(kind):
+        forms = {TYPE: tag_of(kind)}
     for name, part in fields.items():
         if type(part) in nested[name]:  # a nested config is handled by this recursion and needs no reader
             forms[name] = _form_of(part)

@@ -61,16 +61,28 @@ def describe_idle_fields(names: Sequence[str], spec: Spec) -> str:
     if not names:
         return ""
     field_list = ", ".join(names[:-1]) + (f" and {names[-1]}" if len(names) > 1 else names[0])
-    change, them = ("change", "them") if len(names) > 1 else ("changes", "it")
-    preset = f" with preset {spec.preset}" if spec.preset else ""
+    if len(names) > 1:
+        change = "change"
+        them = "them"
+    else:
+        change = "changes"
+        them = "it"
+    if spec.preset:
+        preset = f" with preset {spec.preset}"
+    else:
+        preset = ""
     swept = [name for name in names if name in spec.sweep]
-    equal = f"; cells that differ only in {', '.join(swept)} are equal" if swept else ""
+    equal = ""
+    if swept:
+        equal = f"; cells that differ only in {', '.join(swept)} are equal"
     return f"{field_list} {change} nothing: no job of {spec.audit}{preset} depends on {them}{equal}"
 
 
 def _stopping_fields(audit: Audit) -> Sequence[str]:
     """The fields of early stopping, which are in no key."""
-    return () if audit.stopping is None else tuple(audit.stopping.settings(0.05, 1))
+    if audit.stopping is None:
+        return ()
+    return tuple(audit.stopping.settings(0.05, 1))
 
 
 def fields_of_answer(audit: Audit) -> frozenset[str]:
@@ -133,7 +145,9 @@ def _config_path(node: ast.AST) -> str:
         names.append(node.attr)
         node = node.value
     is_config = isinstance(node, ast.Name) and node.id == "config"
-    return ".".join(reversed(names)) if is_config else ""
+    if is_config:
+        return ".".join(reversed(names))
+    return ""
 
 
 def _answer_only_fields(config: Any, prefix: str = "") -> Iterator[str]:

@@ -98,8 +98,13 @@ class Plan:
     def dependencies(self, key: str) -> tuple[str, ...]:
         """The keys that a key waits for, each once: its inputs, and the previous link if it is planned."""
         previous_link = self.after.get(key, "")
-        waits = (*self.inputs[key], previous_link) if previous_link in self.jobs else self.inputs[key]
-        return tuple(dict.fromkeys(waits)) if len(waits) > 1 else waits
+        if previous_link in self.jobs:
+            waits = (*self.inputs[key], previous_link)
+        else:
+            waits = self.inputs[key]
+        if len(waits) > 1:
+            return tuple(dict.fromkeys(waits))
+        return waits
 
     def chain(self, key: str) -> Iterator[str]:
         """The links before the key's, the nearest first, planned or not."""
@@ -175,9 +180,10 @@ class Plan:
             if not (has_all_inputs or (marks(job.function).gathers and remaining_inputs)):
                 continue
             is_unchanged = has_all_inputs and all(kept_jobs[below] is self.jobs[below] for below in remaining_inputs)
-            kept_jobs[key] = (
-                job if is_unchanged else replace(job, inputs=tuple(kept_jobs[below] for below in remaining_inputs))
-            )
+            if is_unchanged:
+                kept_jobs[key] = job
+            else:
+                kept_jobs[key] = replace(job, inputs=tuple(kept_jobs[below] for below in remaining_inputs))
         roots = {name: tuple(kept_jobs[key] for key in keys if key in kept_jobs) for name, keys in self.roots.items()}
         return Plan.from_roots({name: jobs for name, jobs in roots.items() if jobs})
 

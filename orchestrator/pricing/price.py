@@ -70,13 +70,20 @@ def price_plan(
         job_span = _job_span(plan, key, reference)
         if job_span is not None:
             uses_reference = True
-            spans[key] = job_span.times(1.0, 1 / GPU) if gpus and marks(plan.jobs[key].function).gpus else job_span
+            if gpus and marks(plan.jobs[key].function).gpus:
+                spans[key] = job_span.times(1.0, 1 / GPU)
+            else:
+                spans[key] = job_span
         else:
             task = plan.task(key)
             unknown[task] = _sum(unknown.get(task, (0.0, 0.0)), _bounds(plan, key, reference))
     if uses_reference and reference is not None:
         speed = reference_timings.machine_speed(speed_folder())
-        factor, spread = speed.against(reference.speed) if speed is not None else (1.0, 2.0)
+        if speed is not None:
+            factor, spread = speed.against(reference.speed)
+        else:
+            factor = 1.0
+            spread = 2.0
         for key in spans:
             if plan.groups[key] not in mean_seconds:
                 spans[key] = spans[key].times(factor, 1 / spread, spread)
@@ -144,7 +151,9 @@ def _job_span(plan: Plan, key: str, reference: Reference) -> Span | None:
     if job.after is not None:
         work = work.beyond(mark.work(job.after.config))
     amounts_span = reference.estimate_work(work.amounts)
-    return None if amounts_span is None else amounts_span.times(1.0, work.least, work.most)
+    if amounts_span is None:
+        return None
+    return amounts_span.times(1.0, work.least, work.most)
 
 
 def _bounds(plan: Plan, key: str, reference: Reference) -> tuple[float, float] | None:
@@ -156,11 +165,15 @@ def _bounds(plan: Plan, key: str, reference: Reference) -> tuple[float, float] |
     unit_bounds = [reference.bounds(unit, count) for unit, count in work.amounts.items()]
     low = sum(bound[0] for bound in unit_bounds if bound)
     high = sum(bound[1] for bound in unit_bounds if bound)
-    return (low * work.least, high * work.most) if all(unit_bounds) else None
+    if all(unit_bounds):
+        return (low * work.least, high * work.most)
+    return None
 
 
 def _sum(first: tuple[float, float] | None, second: tuple[float, float] | None) -> tuple[float, float] | None:
-    return None if first is None or second is None else (first[0] + second[0], first[1] + second[1])
+    if first is None or second is None:
+        return None
+    return (first[0] + second[0], first[1] + second[1])
 
 
 def _startup_span(
@@ -170,9 +183,9 @@ def _startup_span(
     group = other_runs.startup_group(address)
     if group in mean_seconds:
         return Span.with_factor(mean_seconds[group], OWN)
-    return (
-        Span.with_factor(reference.executor_seconds.get(group, 0.0) * factor, 2.0) if reference is not None else NOTHING
-    )
+    if reference is not None:
+        return Span.with_factor(reference.executor_seconds.get(group, 0.0) * factor, 2.0)
+    return NOTHING
 
 
 def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int = 0) -> float:
@@ -189,7 +202,9 @@ def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int 
         else:
             work += duration
         path[key] = duration + max((path.get(below, 0.0) for below in plan.dependencies(key)), default=0.0)
-    return max(work / slots, on_gpus / max(1, gpus), *path.values()) if path else 0.0
+    if path:
+        return max(work / slots, on_gpus / max(1, gpus), *path.values())
+    return 0.0
 
 
 def describe_price(price: Price, slots: int) -> str:
@@ -199,13 +214,18 @@ def describe_price(price: Price, slots: int) -> str:
     hidden_count = len(price.unknown) - MAX_NAMED
     names = ", ".join(price.unknown[:MAX_NAMED]) + (f" and {hidden_count} more" if hidden_count > 0 else "")
     if not price.unknown:
-        estimate = f"{format_duration(span.expected)} here" if price.ran_here else _format_bounds(span)
+        if price.ran_here:
+            estimate = f"{format_duration(span.expected)} here"
+        else:
+            estimate = _format_bounds(span)
         return f"{estimate}, {workers}"
     reason = f"no timing for {names} in this store or in the reference"
     low, high = price.bounds
     if low is not None and high is not None:
         return f"from {format_duration(low)} to {format_duration(high)} {workers}: {reason}"
-    return f"at least {format_duration(span.low)} {workers}: {reason}" if span.low >= 1 else f"unknown: {reason}"
+    if span.low >= 1:
+        return f"at least {format_duration(span.low)} {workers}: {reason}"
+    return f"unknown: {reason}"
 
 
 def _format_bounds(span: Span) -> str:

@@ -83,7 +83,10 @@ def _median(run: Any, seconds: float) -> float:
 
 def machine_speed(folder: Path | None) -> Speed | None:
     """The speed of this machine, read from `folder`, or measured and stored there; None on failure."""
-    file = None if folder is None else folder / f"{socket.gethostname()}.json"
+    if folder is None:
+        file = None
+    else:
+        file = folder / f"{socket.gethostname()}.json"
     if file is not None and (stored_speed := _read_speed(file)) is not None:
         return stored_speed
     speed = _measure_apart()
@@ -122,9 +125,13 @@ def _write_speed(file: Path, speed: Speed) -> None:
 
 
 def _speed(value: Any) -> Speed | None:
-    seconds = [value.get(kind) for kind in KINDS] if isinstance(value, dict) else []
+    seconds = []
+    if isinstance(value, dict):
+        seconds = [value.get(kind) for kind in KINDS]
     valid_seconds = [duration for duration in seconds if isinstance(duration, float) and 0 < duration < math.inf]
-    return Speed(*valid_seconds) if len(valid_seconds) == len(KINDS) else None
+    if len(valid_seconds) == len(KINDS):
+        return Speed(*valid_seconds)
+    return None
 
 
 if __name__ == "__main__":
@@ -170,7 +177,9 @@ class Reference:
         """Seconds of these units; None if one of them has no comparable timing."""
         spans = [self._estimate_unit(unit, count) for unit, count in amounts.items()]
         known_spans = [span for span in spans if span is not None]
-        return sum(known_spans, NOTHING) if len(known_spans) == len(spans) else None
+        if len(known_spans) == len(spans):
+            return sum(known_spans, NOTHING)
+        return None
 
     def bounds(self, unit: str, count: float) -> tuple[float, float] | None:
         """Bounds of the seconds of any unit of this kind, such as `train`, on images of this size; None if unknown."""
@@ -204,11 +213,9 @@ class Reference:
         more_tables = [point for point in points if point[0] > tables][:1]
         if fewer_tables and more_tables:
             (low_count, low_seconds), (high_count, high_seconds) = fewer_tables[0], more_tables[0]
-            power = (
-                math.log(high_seconds / low_seconds) / math.log(max(high_count, 1) / max(low_count, 0.5))
-                if low_seconds > 0 and high_seconds > 0
-                else 1.0
-            )
+            power = 1.0
+            if low_seconds > 0 and high_seconds > 0:
+                power = math.log(high_seconds / low_seconds) / math.log(max(high_count, 1) / max(low_count, 0.5))
             return Span.with_factor(low_seconds * (tables / max(low_count, 0.5)) ** power, LIKE)
         count, seconds = (fewer_tables or more_tables)[0]
         return Span.with_factor(seconds * max(tables, 1) / max(count, 1), FAR)
@@ -221,7 +228,9 @@ class Reference:
             for timed_task in self.tasks
             if timed_task.startswith(family) and (span := self.estimate_task(timed_task, tables))
         ]
-        return (min(span.low for span in spans), max(span.high for span in spans)) if spans else None
+        if spans:
+            return (min(span.low for span in spans), max(span.high for span in spans))
+        return None
 
     def _estimate_unit(self, unit: str, count: float) -> Span | None:
         if unit in self.units:

@@ -45,7 +45,9 @@ class Cancellation:
             return None
         self._last_look = now
         requester = self._take()
-        return None if requester is None else f"{CANCELLED} {requester}"
+        if requester is None:
+            return None
+        return f"{CANCELLED} {requester}"
 
     def _take(self) -> str | None:
         """Remove the request from the store; return its requester."""
@@ -58,7 +60,9 @@ class Cancellation:
 
 
 def _seconds_between_looks(store: Store) -> float:
-    return LOOK_SECONDS if store.mirror is None else LOOK_SECONDS_REMOTE
+    if store.mirror is None:
+        return LOOK_SECONDS
+    return LOOK_SECONDS_REMOTE
 
 
 def _requester() -> str:

@@ -84,7 +84,10 @@ def find_changes(cells: Iterable[Cell], store: Store) -> list[CodeChange]:
     for cell in cells:
         audit = audits.find(cell.audit).audit
         # Planning many jobs takes seconds, and only the user's own audits have tasks in the user's files.
-        plan = plan_of(cell) if source_of(audit.plan.__module__) else None
+        if source_of(audit.plan.__module__):
+            plan = plan_of(cell)
+        else:
+            plan = None
         codes |= {source.name: source for source in code.code_of(cell.config, plan)}
     return _newest_changes(store, codes.values())
 
@@ -117,7 +120,10 @@ def _newest_changes(store: Store, codes: Iterable[Code]) -> list[CodeChange]:
 
 def _change(run: str, about: Mapping[str, Any], present: Code, earlier_digest: str) -> CodeChange:
     accepted = [entry for entry in about.get("accepted", ()) if entry["code"] == present.name]
-    keys = accepted[-1]["keys"] if accepted else earlier_digest
+    if accepted:
+        keys = accepted[-1]["keys"]
+    else:
+        keys = earlier_digest
     files = about.get("code", {}).get(present.name, {}).get("files", {})
     names = [name for name in sorted({*files, *present.files}) if files.get(name) != present.files.get(name)]
     if earlier_digest == present.digest and accepted:

@@ -81,7 +81,9 @@ class Journal:
             _write(draft / "run.json", run_files.seal({"run": self.run, "created": now(), **about}, indent=2))
             if plan is not None:
                 jobs = [[key, plan.task(key)] for key in plan.jobs]
-                chains = {"after": plan.after} if plan.after else {}
+                chains = {}
+                if plan.after:
+                    chains = {"after": plan.after}
                 _write(draft / "plan.json", run_files.seal({"roots": plan.roots, "jobs": jobs, **chains}))
             with contextlib.suppress(FileExistsError):
                 os.rename(draft, self.folder)
@@ -118,7 +120,9 @@ class Journal:
 
     def public_part(self, about: dict[str, Any]) -> dict[str, Any]:
         """The public part of this content of a `run.json`, if the journal has `disclose`; otherwise all of it."""
-        return about if self._disclose is None else self._disclose(self.folder, about)
+        if self._disclose is None:
+            return about
+        return self._disclose(self.folder, about)
 
     def check(self) -> None:
         """Raise StoreError if the config or the plan cannot be read."""
@@ -214,7 +218,9 @@ class Journal:
     def events_from(self, position: int) -> tuple[list[dict[str, Any]], int]:
         """The events from this byte of the log, and the byte to continue from, before an unfinished line."""
         data = self._log(position)
-        return ([], 0) if data is None else (_events(data), position + len(data))
+        if data is None:
+            return ([], 0)
+        return (_events(data), position + len(data))
 
     def _log(self, position: int) -> bytes | None:
         """The complete lines of the log from this byte; None if there is no log."""
@@ -285,7 +291,9 @@ def cell_description(cell: Cell) -> dict[str, Any]:
 def sweep_description(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, Any]:
     """The content of `run.json` for a sweep of these cells, whose runs are given in the same order."""
     specs = [cell.spec for cell in cells]
-    common_spec = specs[0] if all(spec == specs[0] for spec in specs) else None
+    common_spec = None
+    if all(spec == specs[0] for spec in specs):
+        common_spec = specs[0]
     # A cell's folder may be older than the sweep and lack its setting, so the sweep stores the settings.
     settings = [dict(cell.setting) for cell in cells]
     return {"audit": cells[0].audit, "cells": list(runs), "settings": settings} | _spec_description(common_spec)
@@ -324,7 +332,9 @@ def check_key_format(journal: Journal) -> None:
     """Raise EngramError if the run or search was planned with keys of another format."""
     about = journal.about()
     if not has_current_keys(about):
-        command = "search" if "search" in about else "run"
+        command = "run"
+        if "search" in about:
+            command = "search"
         raise EngramError(
             f"run {journal.run} was planned by a version of Engram with another key format; it can be read but not "
             f"continued: start the audit again with `engram {command} {about['audit']}`"
@@ -377,7 +387,10 @@ class MergedLog:
             self.position = self._positions[0]
             return new_events
         self._waiting = sorted([*self._waiting, *new_events], key=lambda event: str(event["time"]))
-        latest_time = math.inf if is_complete else time.time() - SETTLED
+        if is_complete:
+            latest_time = math.inf
+        else:
+            latest_time = time.time() - SETTLED
         ready = [event for event in self._waiting if seconds_of(event["time"]) <= latest_time]
         self._waiting = self._waiting[len(ready) :]
         return [new for event in ready if event["time"] >= self._start_time and (new := self._new_part(event))]

@@ -36,7 +36,9 @@ NULL = "null"
 def read_look(about: Mapping[str, Any]) -> Look:
     """The look recorded in a run's folder; the first one if there is none."""
     look = about.get("look")
-    return FIRST if look is None else Look(look["number"], look["cells"], look["streams"])
+    if look is None:
+        return FIRST
+    return Look(look["number"], look["cells"], look["streams"])
 
 
 @dataclass(frozen=True)
@@ -142,14 +144,19 @@ def _without_paths(form: Mapping[str, Any], left_out: Container[str], prefix: st
     for name, part in form.items():
         path = f"{prefix}{name}"
         if path not in left_out:
-            remaining[name] = _without_paths(part, left_out, f"{path}.") if isinstance(part, Mapping) else part
+            if isinstance(part, Mapping):
+                remaining[name] = _without_paths(part, left_out, f"{path}.")
+            else:
+                remaining[name] = part
     return remaining
 
 
 def _without_seeds(form: Any) -> Any:
     if isinstance(form, dict):
         return {name: _without_seeds(part) for name, part in form.items() if name != SEED}
-    return [_without_seeds(part) for part in form] if isinstance(form, list) else form
+    if isinstance(form, list):
+        return [_without_seeds(part) for part in form]
+    return form
 
 
 def _answered_runs(audit: str, runs: Path) -> Iterator[Journal]:

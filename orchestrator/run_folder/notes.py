@@ -85,7 +85,10 @@ def read_details(folder: Path) -> Details:
     try:
         return Details(**_parse_details(unseal(data), str(path)))
     except (ValueError, SpecError) as error:
-        reason = str(error) if isinstance(error, SpecError) else f"{path}: {error}"
+        if isinstance(error, SpecError):
+            reason = str(error)
+        else:
+            reason = f"{path}: {error}"
         raise Damaged(f"{reason}; delete the file and give the details again") from None
 
 
@@ -108,7 +111,10 @@ def load_details(path: Path) -> dict[str, str]:
     """The details in a YAML file with some of their names. Raises SpecError for any other content."""
     value = load_yaml(path)
     if not isinstance(value, Mapping):
-        content = "nothing" if value is None else f"a {type(value).__name__}"
+        if value is None:
+            content = "nothing"
+        else:
+            content = f"a {type(value).__name__}"
         raise SpecError(f"{path} contains {content}; it must be a mapping with {', '.join(DETAIL_NAMES)}")
     return _parse_details(value, str(path))
 

@@ -136,7 +136,11 @@ class ConcurrentRuns:
                 continue
             other_run = self._other_runs.get(run)
             if other_run is None or other_run.holder.token != holder.token:
-                keys = other_run.keys if other_run else self._planned_keys(run)  # a plan does not change
+                # a plan does not change
+                if other_run:
+                    keys = other_run.keys
+                else:
+                    keys = self._planned_keys(run)
                 other_run = self._other_runs[run] = OtherRun(holder, keys, -1, now)
             shared = {key for key in other_run.keys if key in planned_keys and key not in done_keys}
             if shared:

@@ -101,8 +101,13 @@ class TimeLeft:
         costs = [(kind.remaining, self._cost(kind)) for kind in self._kinds.values() if kind.remaining]
         known_seconds = [count * cost for count, cost in costs if cost is not None]
         if not known_seconds:
-            return 0.0 if not any(kind.remaining for kind in self._kinds.values()) else None
-        elapsed = 0.0 if self._last_event is None else now - self._last_event
+            if not any(kind.remaining for kind in self._kinds.values()):
+                return 0.0
+            return None
+        if self._last_event is None:
+            elapsed = 0.0
+        else:
+            elapsed = now - self._last_event
         return max(0.0, sum(known_seconds) / self._concurrency(now) - elapsed)
 
     def _cost(self, kind: Kind) -> float | None:
@@ -121,10 +126,14 @@ class TimeLeft:
         if self._ready_time is None or not self._ended_jobs:
             return float(self._slots or 1)
         busy = (now if self._last_event is None else self._last_event) - self._ready_time
-        extra = WEIGHT * self._job_seconds / self._ended_jobs if self._slots else 0.0
+        extra = 0.0
+        if self._slots:
+            extra = WEIGHT * self._job_seconds / self._ended_jobs
         worked = self._job_seconds + extra * (self._slots or 0)
         passed = busy + extra
-        return worked / passed if worked > 0 and passed > 0 else 1.0
+        if worked > 0 and passed > 0:
+            return worked / passed
+        return 1.0
 
 
 @dataclass
@@ -228,7 +237,10 @@ class RunProgress:
         """The number of running jobs, as reported by the driver, or estimated from the slots without a report."""
         if self.has_ended or self.step:
             return 0
-        slot_limit = self.slots or 0 if self.reported_running is None else self.reported_running
+        if self.reported_running is None:
+            slot_limit = self.slots or 0
+        else:
+            slot_limit = self.reported_running
         return max(0, min(slot_limit, self.planned - self.stored_now - self.failed))
 
     @property
@@ -239,7 +251,9 @@ class RunProgress:
     @property
     def models_per_minute(self) -> float | None:
         """Networks trained per minute; None before the first."""
-        return 60 * self.models / self.elapsed if self.models and self.elapsed > 0 else None
+        if self.models and self.elapsed > 0:
+            return 60 * self.models / self.elapsed
+        return None
 
     @property
     def seconds_left(self) -> float | None:
@@ -259,7 +273,9 @@ class RunProgress:
         if self.step or self.has_ended or not self.trainings:
             return self.step
         trained_models = self.trained_before + self.models
-        return f"training {trained_models}/{self.trainings}" if trained_models < self.trainings else "measures"
+        if trained_models < self.trainings:
+            return f"training {trained_models}/{self.trainings}"
+        return "measures"
 
     def _lose(self, keys: Iterable[str]) -> None:
         """Count lost results; a result reported by several readers before it is computed again counts once."""
@@ -268,7 +284,9 @@ class RunProgress:
         self.missing_count += len(lost_keys)
 
     def _time(self, event: Event) -> float:
-        return seconds_of(event["time"]) if "time" in event else self.clock()
+        if "time" in event:
+            return seconds_of(event["time"])
+        return self.clock()
 
 
 def stored_results(event: Event) -> Mapping[str, Sequence[str]]:

@@ -26,7 +26,9 @@ Check = Callable[[Any], bool]
 def seal(value: Mapping[str, Any], indent: int | None = None) -> bytes:
     """The object as JSON, with its digest last. It must have at least one name."""
     body = json.dumps(value, indent=indent).removesuffix("}").rstrip().encode()
-    separator = "\n" + " " * indent if indent else " "
+    separator = " "
+    if indent:
+        separator = "\n" + " " * indent
     end = "\n}" if indent else "}"
     return body + f',{separator}"{NAME}": "{hashlib.sha256(body).hexdigest()}"{end}'.encode()
 

@@ -84,7 +84,9 @@ class Publisher:
 
     def stamps(self) -> dict[str, str]:
         """The stamp of each existing part, "" if it has none yet; empty if the file system's stamps are unreliable."""
-        paths = sorted(self.folder.glob("*.parquet")) if is_stamping(self.folder) else []
+        paths = []
+        if is_stamping(self.folder):
+            paths = sorted(self.folder.glob("*.parquet"))
         return {path.name: stamp for path, stamp in zip(paths, files.stamps(map(str, paths)), strict=True)}
 
     def verified_stamps(self, earlier_stamps: Mapping[str, str]) -> dict[str, str]:
@@ -170,7 +172,10 @@ def flatten_table(table: pa.Table, run: str) -> pa.Table:
     """
     if not table.num_columns:
         return table
-    name = f"cell.{RUN_COLUMN}" if RUN_COLUMN in table.schema.names else RUN_COLUMN
+    if RUN_COLUMN in table.schema.names:
+        name = f"cell.{RUN_COLUMN}"
+    else:
+        name = RUN_COLUMN
     return flatten_settings(table.add_column(0, name, column([run] * table.num_rows)))
 
 
@@ -209,7 +214,9 @@ def column(values: Sequence[bool | int | float | str | None]) -> pa.Array:
         alike = [None if value is None else str(value) for value in alike]
         kind = str
     bits = "".join("0" if value is None else "1" for value in reversed(alike))
-    bitmap = pa.py_buffer(int(bits, 2).to_bytes(len(alike) // 8 + 1, "little")) if "0" in bits else None
+    bitmap = None
+    if "0" in bits:
+        bitmap = pa.py_buffer(int(bits, 2).to_bytes(len(alike) // 8 + 1, "little"))
     if kind is str:
         encoded = [b"" if value is None else value.encode() for value in alike]
         offsets = array("i", itertools.accumulate(map(len, encoded), initial=0))
@@ -218,8 +225,12 @@ def column(values: Sequence[bool | int | float | str | None]) -> pa.Array:
     code, arrow = {bool: ("B", pa.uint8()), int: ("q", pa.int64()), float: ("d", pa.float64())}[kind]
     numbers = array(code, [0 if value is None else value for value in alike])
     values_array = pa.Array.from_buffers(arrow, len(alike), [bitmap, pa.py_buffer(numbers)])
-    return values_array.cast(pa.bool_()) if kind is bool else values_array
+    if kind is bool:
+        return values_array.cast(pa.bool_())
+    return values_array
 
 
 def _single(value: Any) -> Any:
-    return text(value) if isinstance(value, list | dict) else value
+    if isinstance(value, list | dict):
+        return text(value)
+    return value

@@ -50,7 +50,10 @@ def drive_rounds(driver: Driver, session: Session) -> bool:
         }
         waiting = [part for part in waiting if not _is_over(session, part, tables_by_run[part.journal.run])]
         count = sum(map(len, tables_by_run.values()))
-        fruitless_rounds = fruitless_rounds + 1 if count <= earlier_count else 0
+        if count <= earlier_count:
+            fruitless_rounds = fruitless_rounds + 1
+        else:
+            fruitless_rounds = 0
         earlier_count = count
         _forget_unneeded_failures(driver, session)
         if not waiting:

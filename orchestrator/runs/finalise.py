@@ -46,7 +46,9 @@ def delivery_of(
     except Untracked as error:
         report(str(error))
         return None
-    return None if tracking_target is None else Delivery(tracking_target, store, runs, sweep)
+    if tracking_target is None:
+        return None
+    return Delivery(tracking_target, store, runs, sweep)
 
 
 def finish_run(report: Report, session: Session, execution: Execution, delivery: Delivery | None, stop: Stop) -> Report:
@@ -63,7 +65,10 @@ def _deliver(report: Report, session: Session, delivery: Delivery, stop: Stop) -
     """The report with the addresses of the tracked runs. Undelivered parts are reported as lines."""
     session.step("updating MLflow")
     earlier_reason = stop.reason
-    deadline = time.monotonic() + INTERRUPTED_SECONDS if report.state == "interrupted" else math.inf
+    if report.state == "interrupted":
+        deadline = time.monotonic() + INTERRUPTED_SECONDS
+    else:
+        deadline = math.inf
     for line in delivery.finish(lambda: stop.reason != earlier_reason or time.monotonic() > deadline):
         session.notify({"event": "told", "line": line})
     urls = addresses(delivery, [entry.run for entry in (*report.cells, report)])

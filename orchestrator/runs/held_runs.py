@@ -83,7 +83,10 @@ class HeldRuns:
         folders = [self._runs / name for name in self._names]
         self._leases = resources.enter_context(lease.acquire(folders, now, report=self.say))
         mirror = store.mirror
-        self._claims = None if mirror is None else resources.enter_context(mirror.claim(*self._names))
+        if mirror is None:
+            self._claims = None
+        else:
+            self._claims = resources.enter_context(mirror.claim(*self._names))
         self.stop = Stop()
         name = self._sweep or self._names[0]
         self.session = Session(
@@ -174,7 +177,9 @@ class HeldRuns:
             # Results that cannot be read, or are damaged and cannot be set aside, cannot be replaced.
             unreplaceable = [error for error in unsound.values() if not isinstance(error, Absent | Damaged)]
             if unreplaceable:
-                other_errors = f" (and {len(unreplaceable) - 1} more)" if len(unreplaceable) > 1 else ""
+                other_errors = ""
+                if len(unreplaceable) > 1:
+                    other_errors = f" (and {len(unreplaceable) - 1} more)"
                 progress.paused = progress.paused or f"{unreplaceable[0]}{other_errors}"
                 return sound
             damaged = self._select_replaceable(unsound)
@@ -194,7 +199,10 @@ class HeldRuns:
     def _select_replaceable(self, unsound: Mapping[str, StoreError]) -> dict[str, StoreError]:
         """The unsound results that do not depend on a failed job."""
         failed = self._driver.progress.failed
-        dependents = self.session.plan.dependents(failed) if failed else set()
+        if failed:
+            dependents = self.session.plan.dependents(failed)
+        else:
+            dependents = set()
         return {key: error for key, error in unsound.items() if key not in dependents}
 
     def _note_damaged(self, damaged: Mapping[str, StoreError]) -> None:
@@ -243,7 +251,10 @@ class HeldRuns:
     def _create_driver(self) -> Driver:
         execution = self._execution
         first_run = self._parts[0].journal
-        runs = (self._sweep, *self._names) if self._sweep else (self._names[0], *other_runs.sweeps_with(first_run))
+        if self._sweep:
+            runs = (self._sweep, *self._names)
+        else:
+            runs = (self._names[0], *other_runs.sweeps_with(first_run))
         stand_ins: dict[str, str] = {}
         for part in self._parts:
             stand_ins.update(part.journal.about().get("stand_ins", {}))
@@ -290,7 +301,9 @@ class HeldRuns:
 
     def _highest_price(self, group: str) -> float | None:
         """The maximum seconds of a job of this group, from earlier runs of this store, else the reference timings."""
-        return self._seconds[group] if group in self._seconds else highest_price(self.session.plan, group)
+        if group in self._seconds:
+            return self._seconds[group]
+        return highest_price(self.session.plan, group)
 
 
 def _describe_dashboard(pages: Mapping[str, str]) -> str:
@@ -303,5 +316,8 @@ def _describe_dashboard(pages: Mapping[str, str]) -> str:
 
 def _unsound_keys(part: SessionRun, sound: set[str] | None) -> dict[str, list[str]]:
     """The run's results that failed verification, in the form of its log; its counts exclude them."""
-    unsound = [] if sound is None else sorted(part.plan.jobs.keys() - sound)
+    if sound is None:
+        unsound = []
+    else:
+        unsound = sorted(part.plan.jobs.keys() - sound)
     return {"unsound": unsound} if unsound else {}

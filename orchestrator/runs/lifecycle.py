@@ -41,7 +41,9 @@ def prepare_cells(spec: Spec, cells: Sequence[Cell], store: Store) -> tuple[list
     changes = find_changes(cells, store)
     lines = []
     for change in changes:
-        reuse = "accepted as equivalent" if spec.same_code else "--same-code reuses the results of the earlier code"
+        reuse = "--same-code reuses the results of the earlier code"
+        if spec.same_code:
+            reuse = "accepted as equivalent"
         lines.append(f"{change.describe()}; {reuse}")
     if spec.same_code:
         cells = [accept(cell, changes) for cell in cells]
@@ -116,7 +118,10 @@ def resume(run: str, store: Store, execution: Execution, observe: Observer | Non
         raise SpecError(f"unknown run {run!r} in {store.location}")
     about = journal.about()
     is_sweep = "cells" in about
-    journals = [Journal(runs / name) for name in about["cells"]] if is_sweep else [journal]
+    if is_sweep:
+        journals = [Journal(runs / name) for name in about["cells"]]
+    else:
+        journals = [journal]
     for cell in journals:
         check_code(cell, store, execution.same_code)
     parts = [_reopen(cell) for cell in journals]

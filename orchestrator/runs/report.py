@@ -66,7 +66,8 @@ def _outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row_cells)}</tr>" for row_cells in cells)
         parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
         hidden_count = len(rows) - MAX_ROWS
-        parts += [f"<p>and {format_count(hidden_count, 'row')} more</p>"] if hidden_count > 0 else []
+        if hidden_count > 0:
+            parts += [f"<p>and {format_count(hidden_count, 'row')} more</p>"]
     return f"<div>{''.join(parts)}</div>"
 
 
@@ -139,7 +140,12 @@ class Report:
         """
         rows = results.export(self._journal, self._store, name).table
         if not rows.num_columns:
-            kind = "search" if self.search else "sweep" if self.cells else "run"
+            if self.search:
+                kind = "search"
+            elif self.cells:
+                kind = "sweep"
+            else:
+                kind = "run"
             raise EngramError(f"{kind} {self.run} has no rows in {name!r} yet")
         return rows
 
@@ -231,7 +237,9 @@ def _report(part: SessionRun, driver: Driver, session: Session, stored_keys: set
     state: State = "failed" if failed_keys else "decided" if part.decision else "finished"
     is_complete = not session.lacking and sound.issuperset(part.plan.jobs)
     if not is_complete and (driver.stopped or not failed_keys):
-        state = "paused" if progress.paused else "interrupted"
+        state = "interrupted"
+        if progress.paused:
+            state = "paused"
     return Report(
         run=part.journal.run,
         audit=part.journal.about()["audit"],

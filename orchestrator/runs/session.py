@@ -62,7 +62,10 @@ class Session:
         search: str | None = None,
     ) -> None:
         self._is_held = is_held
-        self._search = {} if search is None else {"search": search}
+        if search is None:
+            self._search = {}
+        else:
+            self._search = {"search": search}
         self.name = name
         self.parts = parts
         self.store = store
@@ -206,7 +209,10 @@ class Session:
         """
         self._finish_publishing()
         if last:
-            self._stored = self.stored_keys() & self.plan.jobs.keys() if verified is None else verified
+            if verified is None:
+                self._stored = self.stored_keys() & self.plan.jobs.keys()
+            else:
+                self._stored = verified
         self._note_problem(self._update_tables(self._stored, last))
 
     def _update_tables(self, stored_keys: Set[str], last: bool = False) -> str | None:

@@ -37,7 +37,9 @@ def new_audit(name: str, folder: Path | None = None) -> NewAudit:
     cannot be written.
     """
     _check_name(name)
-    checkout = _checkout() if folder is None else None
+    checkout = None
+    if folder is None:
+        checkout = _checkout()
     if checkout is not None:
         audit, test = checkout
         texts = {
@@ -112,7 +114,9 @@ def _checkout() -> tuple[Path, Path] | None:
     root = folder.parents[1]
     test = root / "tests" / "tasks" / "audits"
     is_inside = root in (Path.cwd(), *Path.cwd().parents)
-    return (folder, test) if is_inside and test.is_dir() else None
+    if is_inside and test.is_dir():
+        return (folder, test)
+    return None
 
 
 def _fill_template(template: str, name: str, package: str) -> str:

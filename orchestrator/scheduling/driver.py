@@ -254,7 +254,10 @@ class Driver:
         running = [call for call, _ in executor.running()]
         began = self._clock.monotonic()
         finished_calls = executor.wait(seconds)
-        charged_calls = [finished.call for finished in finished_calls] if executor.inside else running
+        if executor.inside:
+            charged_calls = [finished.call for finished in finished_calls]
+        else:
+            charged_calls = running
         self._budget.charge(charged_calls, self._clock.monotonic() - began)
         return finished_calls
 
@@ -292,9 +295,10 @@ class Driver:
         if not isinstance(outcome, Lost | Refused) or outcome.key not in self.store:
             return (outcome,)
         done_outcome = Done(outcome.key, 0.0, "orphan")
-        return (
-            (done_outcome,) if isinstance(outcome, Lost) else (done_outcome, outcome)
-        )  # a refusing store makes the run pause
+        # a refusing store makes the run pause
+        if isinstance(outcome, Lost):
+            return (done_outcome,)
+        return (done_outcome, outcome)
 
     def _describe(self, schedule: Schedule, outcome: Outcome) -> Iterator[Event]:
         """The events of an outcome, which is also counted here."""
@@ -309,8 +313,13 @@ class Driver:
                     self.progress.seconds[schedule.group(key)].append(outcome.seconds)
                     self._limits.learn(schedule.group(key), outcome.seconds)
                 network_count = marks(schedule.plan.jobs[key].function).trains
-                models = {"models": network_count} if network_count else {}
-                busy = outcome.measured.busy if outcome.measured else None
+                models = {}
+                if network_count:
+                    models = {"models": network_count}
+                if outcome.measured:
+                    busy = outcome.measured.busy
+                else:
+                    busy = None
                 self._metrics.count_computed(job_fields["task"], outcome.seconds, network_count, busy)
                 yield {"event": "done", **job_fields, **models, "seconds": outcome.seconds, "worker": outcome.worker}
                 if outcome.differs:
@@ -382,7 +391,9 @@ class Driver:
     def _unmeasured_limit(self, schedule: Schedule, call: Call) -> float | None:
         """The time limit of a call in seconds if no job of its group has ended yet."""
         jobs = _jobs(schedule, call)
-        return self._limits.limit(jobs) if self._limits.learned_limit(jobs) is None else None
+        if self._limits.learned_limit(jobs) is None:
+            return self._limits.limit(jobs)
+        return None
 
     def _wind_down(self, schedule: Schedule, executor: Executor) -> None:
         """Send nothing more, wait a moment for running calls, then cancel them."""

@@ -32,7 +32,9 @@ class Rounds:
     def of(cls, cell: Cell, plan: Plan) -> Rounds | None:
         """The rounds of a cell; None for a run that always completes its plan."""
         stopping = cell.stopping
-        return cls(cell, plan, stopping) if stopping is not None and stopping.is_asked(cell.config) else None
+        if stopping is not None and stopping.is_asked(cell.config):
+            return cls(cell, plan, stopping)
+        return None
 
     @property
     def pairs(self) -> tuple[str, ...]:

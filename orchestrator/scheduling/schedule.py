@@ -234,7 +234,10 @@ class Schedule:
         task = self.plan.task(keys[0])
         items = tuple(map(self._item, keys))
         group = self.group(keys[0])
-        memory = self._memory.get(group, 0.0) if self._starved.isdisjoint(keys) else math.inf
+        if self._starved.isdisjoint(keys):
+            memory = self._memory.get(group, 0.0)
+        else:
+            memory = math.inf
         if not (self.gpus and self._needs_gpu(keys[0])):
             return Call(self._number, task, items, 0.0, delay, memory=memory)
         gpu_type = self._type(group)
@@ -248,7 +251,10 @@ class Schedule:
 
     def _types(self) -> Mapping[str, int]:
         """The number of jobs that the GPUs of each distinguished type can take; the empty type is any."""
-        types = self.gpu_types if len(self.gpu_types) > 1 else {"": self.gpus}
+        if len(self.gpu_types) > 1:
+            types = self.gpu_types
+        else:
+            types = {"": self.gpus}
         return {name: self._jobs_on(gpus) for name, gpus in types.items()}
 
     def _jobs_on(self, gpus: int) -> int:
@@ -264,7 +270,10 @@ class Schedule:
         """The number of calls in flight on GPUs of a type, relative to the target number."""
         packing = self._packings.packing(group, gpu_type)
         gpus = self._types()[gpu_type]
-        sent_calls = self._on_type[gpu_type] if gpu_type else self.on_gpus
+        if gpu_type:
+            sent_calls = self._on_type[gpu_type]
+        else:
+            sent_calls = self.on_gpus
         if self.growing:  # nothing is queued beyond running calls, since Ray would request a machine for it
             return sent_calls / packing.slots(self._useful_gpus(group, packing, gpus))
         return sent_calls / packing.calls_in_flight(gpus)
@@ -317,7 +326,10 @@ class Schedule:
         self._losses.clear()
         group = self.group(outcome.key)
         known_seconds = self._seconds.get(group)
-        self._seconds[group] = outcome.seconds if known_seconds is None else 0.8 * known_seconds + 0.2 * outcome.seconds
+        if known_seconds is None:
+            self._seconds[group] = outcome.seconds
+        else:
+            self._seconds[group] = 0.8 * known_seconds + 0.2 * outcome.seconds
         self._memory[group] = max(outcome.memory, self._memory.get(group, 0))
 
     def _learn_packing(self, finished: Finished) -> None:
@@ -345,7 +357,10 @@ class Schedule:
         if group not in self._ready:
             self._ready[group] = deque()
             self._pushed += 1
-            queue = self._queue_for_gpus if self._needs_gpu(key) else self._queue
+            if self._needs_gpu(key):
+                queue = self._queue_for_gpus
+            else:
+                queue = self._queue
             heapq.heappush(queue, (-self._depth[key], self._pushed, group))
         self._ready[group].append(key)
 

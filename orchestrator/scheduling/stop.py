@@ -81,7 +81,10 @@ class Stop:
             self._inside = False
 
     def _message(self) -> str:
-        calls = "running work" if self.running == 0 else f"{self.running} running call{'s'[: self.running != 1]}"
+        if self.running == 0:
+            calls = "running work"
+        else:
+            calls = f"{self.running} running call{'s'[: self.running != 1]}"
         return f"stopping: no new job is started, {calls} may take {GRACE:.0f} s to end; Ctrl-C again to stop at once"
 
 

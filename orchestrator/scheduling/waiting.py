@@ -63,7 +63,9 @@ class TimeLimits:
     @property
     def minimum(self) -> float:
         """The minimum limit of every call in seconds."""
-        return FLOOR if self._configured_limit is None else self._configured_limit
+        if self._configured_limit is None:
+            return FLOOR
+        return self._configured_limit
 
     def learned_limit(self, jobs: Mapping[str, int]) -> float | None:
         """Seconds for that many jobs of these kinds, one after another; None unless all kinds are known."""
@@ -151,7 +153,9 @@ class Waiting:
 
     def report_machine(self, now: float, lacking: str) -> None:
         """Report that calls wait for a machine with a `lacking` GPU or processor."""
-        hint = "; with `--gpus none` they run on processors" if lacking == "GPU" else ""
+        hint = ""
+        if lacking == "GPU":
+            hint = "; with `--gpus none` they run on processors"
         self.record_waiting(
             "machine",
             now,

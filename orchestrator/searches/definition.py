@@ -53,13 +53,23 @@ class Range:
     is_whole_number: bool = False
 
     def __str__(self) -> str:
-        low = f"{int(self.low)}" if self.is_whole_number else f"{self.low:g}"
-        high = f"{int(self.high)}" if self.is_whole_number else f"{self.high:g}"
-        return f"log({low}..{high})" if self.log else f"{low}..{high}"
+        if self.is_whole_number:
+            low = f"{int(self.low)}"
+        else:
+            low = f"{self.low:g}"
+        if self.is_whole_number:
+            high = f"{int(self.high)}"
+        else:
+            high = f"{self.high:g}"
+        if self.log:
+            return f"log({low}..{high})"
+        return f"{low}..{high}"
 
     def round_value(self, value: float) -> float | int:
         """A value drawn from the range, rounded to DIGITS."""
-        return int(value) if self.is_whole_number else min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
+        if self.is_whole_number:
+            return int(value)
+        return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
 
 
 Domain = Choice | Range
@@ -96,7 +106,9 @@ def domain(name: str, value: Any, number_type: type | None = None) -> Domain:
 def size(search_space: Space) -> int | None:
     """The number of points of a space; None if it contains a range."""
     counts = [len(domain.values) if isinstance(domain, Choice) else None for domain in search_space.values()]
-    return None if None in counts else math.prod(count for count in counts if count is not None)
+    if None in counts:
+        return None
+    return math.prod(count for count in counts if count is not None)
 
 
 def _parse_range(name: str, value: str, match: re.Match[str], number_type: type | None) -> Range:
@@ -133,7 +145,9 @@ class Settings(SearchOptions):
     over: Mapping[str, Any] = field(default_factory=dict)
 
     def extras(self) -> tuple[Extra, ...]:
-        return (OPTUNA,) if self.sampler == "optuna" else ()
+        if self.sampler == "optuna":
+            return (OPTUNA,)
+        return ()
 
 
 @dataclass(frozen=True)
@@ -156,12 +170,16 @@ class Search:
     def allowance(self) -> float:
         """The acceptable loss of utility, in its unit."""
         configured_loss = self.settings.give_up
-        return self.objectives.allowance if configured_loss is None else configured_loss
+        if configured_loss is None:
+            return self.objectives.allowance
+        return configured_loss
 
     @property
     def trials(self) -> int:
         """The number of trials; for a grid, the number of points."""
-        points = size(self.space) if self.settings.sampler == "grid" else None
+        points = None
+        if self.settings.sampler == "grid":
+            points = size(self.space)
         return points or self.settings.trials or TRIALS
 
     @property
@@ -190,7 +208,9 @@ class Search:
             setting[SEED] = seed
         # Trainings of a rung continue those of the previous rung, so a link must end there.
         is_linked = bool(find_value(self.start.config, LINK))
-        link = {LINK: math.gcd(*self.settings.rungs)} if epochs is not None and not is_linked else {}
+        link = {}
+        if epochs is not None and not is_linked:
+            link = {LINK: math.gcd(*self.settings.rungs)}
         set_fields = {name: value for name, value in self.spec.set.items() if name not in setting}
         (cell,) = resolve_cells(replace(self.spec, set={**set_fields, **link, **setting}))
         return replace(cell, setting=setting)
@@ -334,5 +354,7 @@ def _number(kind: Any, path: Sequence[str]) -> type | None:
     if nested_path:
         kinds: list[Any] = [field_type for field_type in types if is_dataclass(field_type)]
         inside = [field_type for field_type in kinds if nested_path[0] in field_types(field_type)]
-        return _number(inside[0], nested_path) if inside else None
+        if inside:
+            return _number(inside[0], nested_path)
+        return None
     return next((field_type for field_type in (float, int) if field_type in types), None)

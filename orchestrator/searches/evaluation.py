@@ -69,7 +69,9 @@ class Evaluation:
             return replace(trial, state=CUT, note=report.note)
         summary = results.summary(Journal(store.folder("runs", report.run)), store).table
         if report.state == "failed" or not summary.num_rows:
-            first_error = f": {report.failures[0][2]}" if report.failures else ""
+            first_error = ""
+            if report.failures:
+                first_error = f": {report.failures[0][2]}"
             return replace(trial, state=FAILED, note=f"{report.jobs['failed']} jobs failed{first_error}")
         objectives = self.search.objectives
         values = [
@@ -80,7 +82,9 @@ class Evaluation:
             for objective, value in zip((objectives.memorization, objectives.utility), values, strict=True)
             if value is None
         ]
-        note = f"its summary has no {' and no '.join(missing_names)}" if missing_names else ""
+        note = ""
+        if missing_names:
+            note = f"its summary has no {' and no '.join(missing_names)}"
         return replace(
             trial, state=FAILED if missing_names else FINISHED, memorization=values[0], utility=values[1], note=note
         )

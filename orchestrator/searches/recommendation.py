@@ -168,11 +168,10 @@ def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance:
         f"{format_count(best.memorization.n, best.memorization.unit)} each, with fresh seeds"
     )
     if reduction.low is None or reduction.low <= 0:
-        doubt = (
-            "no interval"
-            if reduction.low is None
-            else f"the difference is {format_interval(reduction)}, which is not above 0"
-        )
+        if reduction.low is None:
+            doubt = "no interval"
+        else:
+            doubt = f"the difference is {format_interval(reduction)}, which is not above 0"
         return SearchAnswer(
             NOT_SHOWN,
             f"Nothing is recommended: {describe_choices(best)} memorises least in the search, but in the fresh audits "
@@ -188,7 +187,9 @@ def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance:
             best.number,
             *ends,
         )
-    falls = "falls" if memorization.better == "lower" else "rises"
+    falls = "rises"
+    if memorization.better == "lower":
+        falls = "falls"
     return SearchAnswer(
         RECOMMENDED, f"{describe_choices(best)}: {memorization.name} {falls} {values}.", best.number, *ends
     )
@@ -202,7 +203,9 @@ def _format_amount(objective: Objective, value: float) -> str:
     """An amount of utility as text; a share in percentage points."""
     if objective.unit == SHARE:
         points = f"{100 * value:.2g}"
-        return f"{points} point" if points == "1" else f"{points} points"
+        if points == "1":
+            return f"{points} point"
+        return f"{points} points"
     return f"{value:.2g} {objective.unit}"
 
 
@@ -241,7 +244,10 @@ def question_text(search: SearchResults, objectives: Objectives) -> str:
     memorization = objectives.memorization
     utility = objectives.utility
     fields = list(search.settings["over"])
-    named_fields = f"{', '.join(fields[:-1])} and {fields[-1]}" if len(fields) > 1 else fields[0]
+    if len(fields) > 1:
+        named_fields = f"{', '.join(fields[:-1])} and {fields[-1]}"
+    else:
+        named_fields = fields[0]
     return (
         f"{QUESTION} {format_count(search.planned, 'training')} with different "
         f"{named_fields} were compared with the start of the search. Memorisation is measured by {memorization.name} "
@@ -262,9 +268,12 @@ def command(search: SearchResults) -> list[str]:
         changed_settings["trials"] = settings["trials"]
     changed_settings["give_up"] = settings["give_up"]
     for name, value in changed_settings.items():
-        value_text = (
-            ",".join(map(str, value)) if isinstance(value, list) else f"{value:g}" if name == "give_up" else value
-        )
+        if isinstance(value, list):
+            value_text = ",".join(map(str, value))
+        elif name == "give_up":
+            value_text = f"{value:g}"
+        else:
+            value_text = value
         words += [f"--{name.replace('_', '-')}", f"{value_text}"]
     return words
 
@@ -284,10 +293,14 @@ def _steps(search: SearchResults, answer: SearchAnswer) -> tuple[str, ...]:
     extend_command = f"engram search --resume {search.name} --trials {2 * search.planned}"
     if answer.answer == RECOMMENDED:
         best = search.trial(answer.winner or 0, FRESH)
-        choices_text = "" if best is None else trial_name({**best, "part": ""})
-        report_hint = (
-            "" if best is None else f" For the remaining memorisation of the winner: engram report {best['run']}."
-        )
+        if best is None:
+            choices_text = ""
+        else:
+            choices_text = trial_name({**best, "part": ""})
+        if best is None:
+            report_hint = ""
+        else:
+            report_hint = f" For the remaining memorisation of the winner: engram report {best['run']}."
         return (
             f"Train with {choices_text}; then audit the model that you will use, which is not one of "
             f"these.{report_hint}",

@@ -112,7 +112,9 @@ def _search_folder(store: Store, name: str, search: Search) -> SearchFolder:
 
 def _setting(trial: Trial) -> dict[str, Any]:
     """The fields that distinguish the run of a trial from the other runs."""
-    fresh = {"seed": trial.seed} if trial.part == "fresh" else {}
+    fresh = {}
+    if trial.part == "fresh":
+        fresh = {"seed": trial.seed}
     return {**trial.setting, **fresh}
 
 
@@ -144,7 +146,9 @@ class SearchOutcome:
     @property
     def exit_code(self) -> int:
         if self.stop_reason:
-            return 130 if self.stop_reason in SIGNALS or self.stop_reason.startswith(CANCELLED) else 1
+            if self.stop_reason in SIGNALS or self.stop_reason.startswith(CANCELLED):
+                return 130
+            return 1
         return 3 if self.failed else 0
 
     @property
@@ -274,7 +278,9 @@ def _audit_again(
     seed = _fresh_seed(search)
     for number, setting in ((START, {}), (best.number, best.setting)):
         send_event("step", step=f"auditing the {'winner' if number else 'start'} with fresh seeds")
-        epochs = search.settings.rungs[-1] if search.settings.rungs and number else None
+        epochs = None
+        if search.settings.rungs and number:
+            epochs = search.settings.rungs[-1]
         trial = evaluation.trial(store, number, setting, epochs, seed, FRESH, _message_observer(observe))
         search_folder.record(trial)
         if trial.note in SIGNALS:
@@ -296,7 +302,9 @@ def _line(trial: Trial, search: Search) -> str:
     if trial.memorization is None or trial.utility is None:
         return f"trial {trial.number}: {describe_choices(trial)}: {trial.state}: {trial.note}"
     objectives = search.objectives
-    stopped = f", stopped after {trial.epochs} epochs" if trial.state == STOPPED else ""
+    stopped = ""
+    if trial.state == STOPPED:
+        stopped = f", stopped after {trial.epochs} epochs"
     return (
         f"trial {trial.number}: {describe_choices(trial)}: {objectives.memorization.name}"
         f" {format_interval(trial.memorization)}, "

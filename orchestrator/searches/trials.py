@@ -135,8 +135,14 @@ def _row(trial: Trial, best: bool) -> dict[str, Any]:
     for name in ("memorization", "utility"):
         value = getattr(trial, name)
         for value_field in fields(Value):
-            column = name if value_field.name == "estimate" else f"{name}_{value_field.name}"
-            row[column] = None if value is None else getattr(value, value_field.name)
+            if value_field.name == "estimate":
+                column = name
+            else:
+                column = f"{name}_{value_field.name}"
+            if value is None:
+                row[column] = None
+            else:
+                row[column] = getattr(value, value_field.name)
     return row
 
 

@@ -108,7 +108,10 @@ class Listener(Callback):  # type: ignore[misc]  # nor here
         if result["done"]:  # on its own, or stopped by the scheduler, which Tune has recorded here
             fields = {**result[TRIAL], "number": self.numbers[trial.trial_id]}
             for objective in (MEMORIZATION, UTILITY):
-                fields[objective] = None if fields[objective] is None else Value(**fields[objective])
+                if fields[objective] is None:
+                    fields[objective] = None
+                else:
+                    fields[objective] = Value(**fields[objective])
             trial_outcome = Trial(**fields)
             self.report_trial(trial_outcome if result[LAST] else replace(trial_outcome, state=STOPPED))
 
@@ -168,9 +171,14 @@ def _domain(search: Search, name: str) -> Any:
     domain: Domain = search.space[name]
     if isinstance(domain, Choice):
         values = list(domain.values)
-        return tune.grid_search(values) if search.settings.sampler == "grid" else tune.choice(values)
+        if search.settings.sampler == "grid":
+            return tune.grid_search(values)
+        return tune.choice(values)
     if domain.is_whole_number:
-        draw = tune.lograndint if domain.log else tune.randint
+        if domain.log:
+            draw = tune.lograndint
+        else:
+            draw = tune.randint
         return draw(int(domain.low), int(domain.high) + 1)
     return (tune.loguniform if domain.log else tune.uniform)(domain.low, domain.high)
 
@@ -180,7 +188,10 @@ def _spec_values(search: Search, drawn_values: Mapping[str, Any]) -> dict[str, A
     spec_values = {}
     for name, value in drawn_values.items():
         domain = search.space[name]
-        spec_values[name] = domain.round_value(value) if isinstance(domain, Range) else value
+        if isinstance(domain, Range):
+            spec_values[name] = domain.round_value(value)
+        else:
+            spec_values[name] = value
     return spec_values
 
 
@@ -221,12 +232,16 @@ def _scheduler(search: Search) -> Any:
 def _last_line(error: Exception) -> str:
     """The error in a trial's process: the last line of the traceback from Ray."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    if lines:
+        return lines[-1]
+    return type(error).__name__
 
 
 def _score(value: Value | None, sign: int) -> float:
     """The objective with a sign, so that higher is better."""
-    return WORST if value is None else sign * value.estimate
+    if value is None:
+        return WORST
+    return sign * value.estimate
 
 
 @contextmanager

@@ -86,7 +86,9 @@ def _entry_points_on(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
 
 
 def _source(point: EntryPoint) -> str:
-    return f"package {point.dist.name} ({point.value})" if point.dist else point.value
+    if point.dist:
+        return f"package {point.dist.name} ({point.value})"
+    return point.value
 
 
 def _load_audit(name: str, module: str, attribute: str, source: str) -> RegisteredAudit:
@@ -123,4 +125,6 @@ def _docstring(module_docstring: str | None, audit: Audit) -> str:
 
 def _line(error: Exception) -> str:
     first = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {first[0]}" if first else type(error).__name__
+    if first:
+        return f"{type(error).__name__}: {first[0]}"
+    return type(error).__name__

@@ -35,7 +35,9 @@ def rebuild(value: Any, change: Callable[[Any, Mapping[Any, Any]], Any]) -> Any:
     """
     if isinstance(value, tuple):
         elements = tuple(change(part, {}) for part in value)
-        return value if all(map(operator.is_, elements, value)) else elements
+        if all(map(operator.is_, elements, value)):
+            return value
+        return elements
     fields = parts(value)
     if fields is None:
         return value
@@ -43,7 +45,9 @@ def rebuild(value: Any, change: Callable[[Any, Mapping[Any, Any]], Any]) -> Any:
     changes = {
         name: new_part for name, part in fields.items() if (new_part := change(part, metadata[name])) is not part
     }
-    return dataclasses.replace(value, **changes) if changes else value
+    if changes:
+        return dataclasses.replace(value, **changes)
+    return value
 
 
 def plain(value: Any) -> Any:
@@ -55,7 +59,9 @@ def plain(value: Any) -> Any:
     fields = parts(value)
     if fields is None:
         return value
-    tag = {TYPE: tag_of(type(value))} if tag_of(type(value)) else {}
+    tag = {}
+    if tag_of(type(value)):
+        tag = {TYPE: tag_of(type(value))}
     return tag | {name: plain(part) for name, part in fields.items()}
 
 

@@ -45,7 +45,9 @@ def _field_docstrings(kind: Any) -> dict[str, str]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
     except (OSError, TypeError, SyntaxError):  # a class without a source
         return {}
-    statements = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    statements = []
+    if isinstance(tree.body[0], ast.ClassDef):
+        statements = tree.body[0].body
     return {
         statement.target.id: " ".join(text.value.value.split())
         for statement, text in itertools.pairwise(statements)
@@ -107,7 +109,10 @@ def find_fields(
     """The field of this path and all below it. Raises SpecError with the nearest name if there is none."""
     if path not in fields:
         similar_path = _most_similar_path(path, fields, presets)
-        hint = f"did you mean {similar_path!r}?" if similar_path else f"engram show {audit} lists them"
+        if similar_path:
+            hint = f"did you mean {similar_path!r}?"
+        else:
+            hint = f"engram show {audit} lists them"
         raise SpecError(f"{audit} has no field or preset {path!r}; {hint}")
     return [
         described for field_path, described in fields.items() if field_path == path or field_path.startswith(f"{path}.")
@@ -138,8 +143,13 @@ def _fields(
         default = getattr(value, name, None)
         below: dict[str, DescribedField] = {}
         for part in sorted(kinds, key=lambda part: not isinstance(default, part)):  # the default's own kind first
-            part_value = default if isinstance(default, part) else _example(part, audit)
-            type_name = _type_name(part) if len(kinds) > 1 or members else ""
+            if isinstance(default, part):
+                part_value = default
+            else:
+                part_value = _example(part, audit)
+            type_name = ""
+            if len(kinds) > 1 or members:
+                type_name = _type_name(part)
             for described in _fields(part, part_value, audit, f"{path}.", type_name, tag):
                 earlier = below.setdefault(described.path, described)
                 is_own = described.path.count(".") == path.count(".") + 1  # fields below it name their own alternatives
@@ -175,7 +185,9 @@ def _type_name(kind: Any) -> str:
     """`data set` of Dataset, `model file` of ModelFile; the tag of an alternative."""
     if tag_of(kind):
         return tag_of(kind)
-    return "data set" if kind is Dataset else re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
+    if kind is Dataset:
+        return "data set"
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
 
 
 def summary_of(kind: Any) -> str:
@@ -198,11 +210,9 @@ def _type(declared_type: Any) -> str:
         member_types = [_type(member) for member in members if member is not Ellipsis]
         if Ellipsis not in members:
             return f"[{', '.join(member_types)}]"
-        return (
-            "one or more of " + member_types[0].removeprefix("one of ")
-            if get_origin(members[0]) is Literal
-            else f"list: {member_types[0]}"
-        )
+        if get_origin(members[0]) is Literal:
+            return "one or more of " + member_types[0].removeprefix("one of ")
+        return f"list: {member_types[0]}"
     if len(alternatives(declared_type)) > 1:
         return " or ".join(
             "none" if member_types is type(None) else _type(member_types)
@@ -227,7 +237,9 @@ def value_text(value: Any) -> str:
             return str(value)
         if tag_of(kind) and _try_make(kind) == [value]:
             return tag_of(kind)
-        tag = [f"{TYPE}: {tag_of(kind)}"] if tag_of(kind) else []
+        tag = []
+        if tag_of(kind):
+            tag = [f"{TYPE}: {tag_of(kind)}"]
         parts = [f"{name}: {text(plain(getattr(value, name)))}" for name in field_types(kind)]
         settings = "{" + ", ".join(tag + parts) + "}"
         return settings if len(settings) < LONG else ""
@@ -241,7 +253,9 @@ def _allowed_values(value: Any, name: str, declared_type: Any) -> str:
     kinds: tuple[Any, ...] = alternatives(declared_type)
     if Dataset in kinds:
         return "one of " + ", ".join(DESCRIPTIONS) + ", optionally followed by #HEIGHTxWIDTH, #grey, #rgb or #bits12"
-    declared = describe_range(value, name) if isinstance(value, Ranged) else ""
+    declared = ""
+    if isinstance(value, Ranged):
+        declared = describe_range(value, name)
     texts = ["" if declared == _type(declared_type) else declared, *(getattr(kind, "choices", "") for kind in kinds)]
     return ", ".join(filter(None, texts))
 
@@ -265,13 +279,17 @@ def _example(kind: Any, audit: Audit) -> Any:
                     return part
     hints = typing.get_type_hints(kind)
     samples = {name: SAMPLES.get(hints[name]) or _sample(hints[name]) for name in required_fields(kind)}
-    return None if None in samples.values() else next(iter(_try_make(kind, **samples)), None)
+    if None in samples.values():
+        return None
+    return next(iter(_try_make(kind, **samples)), None)
 
 
 def _sample(declared_type: Any) -> Any:
     """A value of this type as it is read from text; None if it is not read from any text."""
     with suppress(ValueError):
-        return declared_type.parse("x") if hasattr(declared_type, "parse") else None
+        if hasattr(declared_type, "parse"):
+            return declared_type.parse("x")
+        return None
     return None
 
 
@@ -295,7 +313,9 @@ def _published_values(audit: Audit, path: str) -> dict[str, tuple[str, ...]] | N
             if preset not in presets:
                 presets.append(preset)
     published = {value: tuple(presets) for value, presets in values.items() if value}
-    return published if "." not in path else published or None
+    if "." not in path:
+        return published
+    return published or None
 
 
 def _is_plain_path(kind: Any, parent_names: list[str]) -> bool:

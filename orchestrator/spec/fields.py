@@ -33,7 +33,9 @@ TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 def nearest(word: str, names: Iterable[str]) -> str:
     """`; did you mean 'x'?` if a similar name is known, else an empty text."""
     name = most_similar(word, names)
-    return f"; did you mean {name!r}?" if name else ""
+    if name:
+        return f"; did you mean {name!r}?"
+    return ""
 
 
 def most_similar(word: str, names: Iterable[str]) -> str:
@@ -43,11 +45,9 @@ def most_similar(word: str, names: Iterable[str]) -> str:
 
 def alternatives(declared_type: Any) -> tuple[Any, ...]:
     """The members of a union, or the type itself."""
-    return (
-        typing.get_args(declared_type)
-        if typing.get_origin(declared_type) in (Union, types.UnionType)
-        else (declared_type,)
-    )
+    if typing.get_origin(declared_type) in (Union, types.UnionType):
+        return typing.get_args(declared_type)
+    return (declared_type,)
 
 
 @functools.cache
@@ -109,7 +109,9 @@ def text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, list | tuple):
         return f"[{','.join(map(text, value))}]"
-    return json.dumps(value) if isinstance(value, Mapping) else str(value)
+    if isinstance(value, Mapping):
+        return json.dumps(value)
+    return str(value)
 
 
 def split_list(text: str) -> list[str]:
@@ -137,7 +139,9 @@ def _open_brackets(text: str) -> list[int]:
 def replace_fields(config: Any, changes: Mapping[str, Any]) -> Any:
     """The config with the fields at these dotted paths set at once, so that ranges are checked on the result."""
     paths = {tuple(path.split(".")): value for path, value in changes.items()}
-    return _replace_below(config, paths, ()) if paths else config
+    if paths:
+        return _replace_below(config, paths, ())
+    return config
 
 
 def _replace_below(
@@ -162,7 +166,10 @@ def _replace_below(
             values[name] = coerce(value, types[name], full_path)
     for name, nested_changes in changes_by_field.items():
         nested_path = (*parent_path, name)
-        new_kind = None if (name,) in changes else _other_kind(values[name], types[name], nested_changes)
+        if (name,) in changes:
+            new_kind = None
+        else:
+            new_kind = _other_kind(values[name], types[name], nested_changes)
         if new_kind is not None:
             values[name] = coerce(_unflatten(nested_changes), new_kind, ".".join(nested_path))
         elif not dataclasses.is_dataclass(values[name]) or hasattr(values[name], "identity"):
@@ -176,7 +183,9 @@ def _replace_below(
 def _alternatives_with(name: str, declared: Any, path: str) -> str:
     """`; it is a field of question=documents` for a field of other alternatives; otherwise empty."""
     tags = [tag for tag, member in tagged_members(declared).items() if name in field_types(member)]
-    return f"; it is a field of {' or '.join(f'{path}={tag}' for tag in tags)}" if tags else ""
+    if tags:
+        return f"; it is a field of {' or '.join(f'{path}={tag}' for tag in tags)}"
+    return ""
 
 
 def _select(value: Any, kind: Any, changes: Mapping[tuple[str, ...], Any], path: tuple[str, ...]) -> Any:
@@ -259,7 +268,9 @@ def _dataclass(value: Any, declared_type: type, field_path: str) -> Any:
         is_unchanged = type(value) is declared_type and all(
             getattr(value, name) is part for name, part in fields.items()
         )
-        return value if is_unchanged else _build(declared_type, fields, field_path)
+        if is_unchanged:
+            return value
+        return _build(declared_type, fields, field_path)
     if isinstance(value, str) and value.startswith("{") and not hasattr(declared_type, "identity"):
         value = _mapping(value, field_path)
     if tag_of(declared_type):
@@ -279,7 +290,9 @@ def _dataclass(value: Any, declared_type: type, field_path: str) -> Any:
             )
     for name in types:
         if name in required_fields(declared_type) - set(value):
-            present = f"; only {', '.join(value)} is given" if value else ""
+            present = ""
+            if value:
+                present = f"; only {', '.join(value)} is given"
             raise SpecError(f"{field_path}.{name} is missing{present}")
     return _build(
         declared_type,
@@ -290,10 +303,15 @@ def _dataclass(value: Any, declared_type: type, field_path: str) -> Any:
 
 def _without_tag(value: Any, declared_type: type, field_path: str) -> Any:
     """The fields of an alternative given by its tag, as text or as the entry `type` of a mapping."""
-    given_tag = value.get(TYPE, tag_of(declared_type)) if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping):
+        given_tag = value.get(TYPE, tag_of(declared_type))
+    else:
+        given_tag = value
     if given_tag != tag_of(declared_type):
         raise SpecError(f"{field_path} is {given_tag!r}; it must be {tag_of(declared_type)}")
-    return {name: part for name, part in value.items() if name != TYPE} if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return {name: part for name, part in value.items() if name != TYPE}
+    return {}
 
 
 def _mapping(text: str, field_path: str) -> Any:
@@ -326,7 +344,10 @@ def _union(members: tuple[Any, ...]) -> Reader:
             value = _mapping(value, field_path)
         if NONE in tagged and (value is None or value == "null"):
             value = NONE
-        tag = value.get(TYPE) if isinstance(value, Mapping) else value
+        if isinstance(value, Mapping):
+            tag = value.get(TYPE)
+        else:
+            tag = value
         if tagged and isinstance(tag, str):
             if tag in tagged:
                 return tagged[tag](value, field_path)
@@ -352,7 +373,9 @@ def _fit(value: Any, member: Any) -> float:
         return math.inf
     if isinstance(value, str):
         prefix = getattr(member, "prefix", "")
-        return len(prefix) if value.startswith(prefix) else 0
+        if value.startswith(prefix):
+            return len(prefix)
+        return 0
     if isinstance(value, Mapping):
         names = set(field_types(member))
         required_names = required_fields(member)
@@ -371,7 +394,9 @@ def _other_forms(value: Any, members: Iterable[Any]) -> str:
     prefixes = [member.prefix for member in members if hasattr(member, "prefix")]
     if not isinstance(value, str) or not prefixes:
         return ""
-    hint = nearest(value.partition(":")[0] + ":", prefixes) if ":" in value else ""
+    hint = ""
+    if ":" in value:
+        hint = nearest(value.partition(":")[0] + ":", prefixes)
     return f", or begin with {' or '.join(prefixes)}{hint}"
 
 
@@ -386,12 +411,17 @@ def _tuple(members: tuple[Any, ...]) -> Reader:
             raise SpecError(f"{field_path} is {value!r}; it must be a list")
         if not is_any_length and len(value) != len(reads):
             raise SpecError(f"{field_path} has {len(value)} values; it must have {len(reads)}")
-        element_readers = reads * len(value) if is_any_length else reads
+        if is_any_length:
+            element_readers = reads * len(value)
+        else:
+            element_readers = reads
         elements = tuple(
             as_member(part, f"{field_path}[{i}]")
             for i, (part, as_member) in enumerate(zip(value, element_readers, strict=True))
         )
-        return value if isinstance(value, tuple) and all(map(operator.is_, elements, value)) else elements
+        if isinstance(value, tuple) and all(map(operator.is_, elements, value)):
+            return value
+        return elements
 
     return read
 

@@ -139,7 +139,9 @@ def _plain_schema(declared_type: Any, definitions: Schema) -> Schema:
     if hasattr(declared_type, "identity"):
         return TEXT
     reference = _reference(declared_type, definitions)
-    return {"anyOf": [TEXT, reference]} if hasattr(declared_type, "parse") else reference
+    if hasattr(declared_type, "parse"):
+        return {"anyOf": [TEXT, reference]}
+    return reference
 
 
 def _list_schema(arguments: tuple[Any, ...], definitions: Schema) -> Schema:
@@ -177,7 +179,9 @@ def _range_schema(allowed: Range, schema: Schema) -> Schema:
         case Between(low=low, high=high):
             return {"minimum": low, "maximum": high}
         case Finite(zero=zero):
-            return {"minimum": 0} if zero else {"exclusiveMinimum": 0}
+            if zero:
+                return {"minimum": 0}
+            return {"exclusiveMinimum": 0}
         case Share(zero=zero, one=one):
             return {"minimum" if zero else "exclusiveMinimum": 0, "maximum" if one else "exclusiveMaximum": 1}
         case MultipleOf(number=number):
@@ -209,7 +213,9 @@ def _dotted_fields(config: Any, definitions: Schema) -> dict[str, Schema]:
 
 def _any_of(schemas: list[Schema]) -> Schema:
     different = [schema for i, schema in enumerate(schemas) if schema not in schemas[:i]]
-    return different[0] if len(different) == 1 else {"anyOf": different}
+    if len(different) == 1:
+        return different[0]
+    return {"anyOf": different}
 
 
 def _paths_below(kind: Any, prefix: str, definitions: Schema) -> Iterable[tuple[str, Schema]]:

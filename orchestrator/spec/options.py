@@ -89,7 +89,10 @@ class Option:
             [parameter] = inspect.signature(self.kind).parameters.values()
             accepted = parameter.annotation
         else:
-            accepted = "Sequence[int]" if self.kind == tuple[int, ...] else self.kind.__name__
+            if self.kind == tuple[int, ...]:
+                accepted = "Sequence[int]"
+            else:
+                accepted = self.kind.__name__
         return f"{accepted} | None"
 
 

@@ -52,7 +52,9 @@ class Cell:
     def spec_alone(self) -> Spec | None:
         """The specification of this cell alone."""
         spec = self.spec
-        return None if spec is None else replace(spec, set={**spec.set, **self.setting}, sweep={})
+        if spec is None:
+            return None
+        return replace(spec, set={**spec.set, **self.setting}, sweep={})
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,10 @@ def _has_field(config: Any, path: str, settings: Setting) -> bool:
             return True
         if not hasattr(config, name):
             return False
-        parent_path = f"{parent_path}.{name}" if parent_path else name
+        if parent_path:
+            parent_path = f"{parent_path}.{name}"
+        else:
+            parent_path = name
         config = getattr(config, name)
     return True
 
@@ -263,7 +268,9 @@ def _preset(spec: Spec, audit: Any) -> tuple[Any, ...]:
 def pin_one(value: Dataset | Pinnable, cached_digests: MutableMapping[str, str]) -> Dataset | Pinnable:
     """The pinned value. Raises SpecError for a user's mistake, and EngramError for data that this machine lacks."""
     try:
-        return _pin_data(value, cached_digests) if isinstance(value, Dataset) else value.pin(cached_digests)
+        if isinstance(value, Dataset):
+            return _pin_data(value, cached_digests)
+        return value.pin(cached_digests)
     except UnknownDataset as error:
         raise SpecError(str(error)) from None
     except Unavailable as error:
@@ -288,7 +295,9 @@ def _field_value(config: Any, path: str) -> Any:
 def _setting_value(value: Any, original: Any) -> Any:
     """A swept value as shown in settings; one with several fields as its original text, if it was given as text."""
     plain_value = plain(value)
-    return original if isinstance(plain_value, Mapping) and isinstance(original, str) else plain_value
+    if isinstance(plain_value, Mapping) and isinstance(original, str):
+        return original
+    return plain_value
 
 
 def _pin_parts(value: Any, pin: Callable[[Dataset | Pinnable], Any]) -> Any:

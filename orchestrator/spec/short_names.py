@@ -41,7 +41,9 @@ class _Field:
 
     def select(self, tag: str) -> Mapping[str, str]:
         """The tags to set for a field of this alternative."""
-        return self.selects if tag == self.selected else {**self.selects, self.path: tag}
+        if tag == self.selected:
+            return self.selects
+        return {**self.selects, self.path: tag}
 
     def below(self, nested_path: str) -> _Field:
         """The field of this path below the field; the field itself if the path is empty."""
@@ -70,7 +72,10 @@ def find_paths(
                     f"{name} is a field of {path}={tag}, but another setting belongs to {path}={selected[path]}"
                 )
     decided = {**selected, **settings_with_tags}
-    chosen_fields = _list_fields(config, decided) if selected else fields
+    if selected:
+        chosen_fields = _list_fields(config, decided)
+    else:
+        chosen_fields = fields
     paths: dict[str, str] = {}
     for name in settings:
         field = _choose(name, _candidates(kind, name, decided, chosen_fields))
@@ -234,12 +239,17 @@ def _fields_below(
         present = getattr(kind if value is None else value, name, None)
         members = tagged_members(declared_type)
         given_tag = settings.get(path)
-        selected = given_tag if isinstance(given_tag, str) and given_tag in members else tag_of(type(present))
+        if isinstance(given_tag, str) and given_tag in members:
+            selected = given_tag
+        else:
+            selected = tag_of(type(present))
         field = _Field(path, selects, tuple(members), selected, getattr(declared_type, "prefix", ""), is_absent)
         yield field
         for tag, member in members.items():
             if given_tag != selected or tag == selected:
-                inner = present if type(present) is member else None
+                inner = None
+                if type(present) is member:
+                    inner = present
                 yield from _fields_below(member, inner, settings, f"{path}.", field.select(tag), is_absent)
         if not members:
             creates = is_absent or (value is not None and present is None)

@@ -73,7 +73,10 @@ def read(path: Path) -> specification.Spec:
     """
     value = load_yaml(path)
     if not isinstance(value, Mapping):
-        content = "nothing" if value is None else f"a {type(value).__name__}"
+        if value is None:
+            content = "nothing"
+        else:
+            content = f"a {type(value).__name__}"
         raise SpecError(f"{path} contains {content}; it must be a mapping with {', '.join(FILE)}")
     try:
         file = _entries(value, FILE)

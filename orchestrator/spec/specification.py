@@ -51,7 +51,9 @@ def absolute_uri(uri: str) -> str:
     if uri.startswith(SCHEME):
         file, mark, options = uri.partition("?")
         path = sqlite_path(file)
-        return uri if path is None or path.is_absolute() else sqlite_uri(path.absolute()) + mark + options
+        if path is None or path.is_absolute():
+            return uri
+        return sqlite_uri(path.absolute()) + mark + options
     if "://" in uri or uri.startswith("databricks"):
         try:
             parts = urlsplit(uri)
@@ -193,7 +195,9 @@ def search_domains(domains: Any) -> dict[str, Any]:
 
 def _domain(value: Any) -> Any:
     """Text unchanged, values in any collection as a list."""
-    return list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) else value
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+        return list(value)
+    return value
 
 
 def sweep_values(sweep: Any) -> dict[str, tuple[Any, ...]]:

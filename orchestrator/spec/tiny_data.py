@@ -24,9 +24,14 @@ def fit_to_data(config: Any, user_fields: Container[str], limits: Limits | None 
     An audit with its own `limits` declares the fields that its data bound. Fields whose paths are in `user_fields` were
     set by the user and do not change.
     """
-    fitting = _fitting(config) if limits is None else _within(config, limits(config))
+    if limits is None:
+        fitting = _fitting(config)
+    else:
+        fitting = _within(config, limits(config))
     smaller = {name: value for name, value in fitting if name not in user_fields}
-    return replace_fields(config, smaller) if smaller else config
+    if smaller:
+        return replace_fields(config, smaller)
+    return config
 
 
 def _fitting(config: Any) -> Iterator[tuple[str, int]]:

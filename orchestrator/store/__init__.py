@@ -172,7 +172,10 @@ def _check_location(location: str) -> None:
             f"cannot open the store {location}: give a local path, file:///path, s3://bucket/prefix or "
             "az://container/prefix"
         )
-    mistyped = None if separator else MISTYPED_URI.match(location)
+    if separator:
+        mistyped = None
+    else:
+        mistyped = MISTYPED_URI.match(location)
     if mistyped is not None:
         scheme = mistyped[1] or mistyped[3]
         raise StoreError(

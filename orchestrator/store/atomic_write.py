@@ -184,7 +184,9 @@ def writing(path: Path, required_bytes: int = 0) -> Iterator[None]:
 
 def _describe_error(error: OSError) -> str:
     name = errno.errorcode.get(error.errno or 0)
-    return f"{error.strerror} ({name})" if name else str(error)
+    if name:
+        return f"{error.strerror} ({name})"
+    return str(error)
 
 
 def _broken_link(path: Path) -> Path | None:

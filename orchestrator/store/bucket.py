@@ -217,7 +217,10 @@ class Bucket:
     def _put(self, name: str, parts: tuple[bytes | memoryview, ...], mode: Any) -> str:
         data = b"".join(parts)
         small = len(data) <= SLOWEST * REQUEST_SECONDS
-        client = self._client if small else self._place.client(_seconds(len(data)))
+        if small:
+            client = self._client
+        else:
+            client = self._place.client(_seconds(len(data)))
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -245,7 +248,10 @@ class Bucket:
                 raise StoreError(f"cannot use {self.location}: {self._cause(error)}") from None
             if isinstance(error, FileNotFoundError):
                 raise
-            path = f"{self.location}/{name}" if name else self.location
+            if name:
+                path = f"{self.location}/{name}"
+            else:
+                path = self.location
             kind = Away if _passing(error) else StoreError
             raise kind(f"cannot read {path}: {self._cause(error)}") from None
 
@@ -255,7 +261,9 @@ class Bucket:
 
 def _path_after(name: str) -> str:
     """A path that follows this name in a listing, with only the name's own subfolders in between."""
-    return f"{name[:-1]}0" if name.endswith("/") else f"{name} "
+    if name.endswith("/"):
+        return f"{name[:-1]}0"
+    return f"{name} "
 
 
 def _seconds(size: int) -> float:

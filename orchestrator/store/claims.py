@@ -215,7 +215,9 @@ def _beat_name(token: str) -> str:
 def _run(name: str) -> str:
     """The run that an object claims; empty for another object."""
     folder, _, last = name.rpartition("/")
-    return last.removesuffix(".json") if folder == CLAIMS else ""
+    if folder == CLAIMS:
+        return last.removesuffix(".json")
+    return ""
 
 
 def _token(name: str) -> str:

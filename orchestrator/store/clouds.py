@@ -90,7 +90,10 @@ def _profile() -> tuple[dict[str, str], Callable[[], Any] | None]:
         files.read([os.environ.get(variable) or path for variable, path in paths])
     sections = [files[section] for section in (f"profile {name}", name) if files.has_section(section)]
     options = {key: value for section in sections for key, value in section.items()}
-    region = {} if os.environ.get("AWS_REGION") or "region" not in options else {"region": options["region"]}
+    if os.environ.get("AWS_REGION") or "region" not in options:
+        region = {}
+    else:
+        region = {"region": options["region"]}
     if "aws_access_key_id" in options:
         keys = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
         return region | {key.removeprefix("aws_"): options[key] for key in keys if key in options}, None

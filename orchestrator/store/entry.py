@@ -139,7 +139,9 @@ def is_sound(data: bytes, key: str) -> bool:
     Equals `check` plus the record's key, in half the time: 100,000 results are verified at each start of a run.
     """
     footer = _footer_start(data, MAGIC)
-    offset = data.find(MARKER, footer) + len(MARKER) if footer >= 0 and data.endswith(MAGIC) else 0
+    offset = 0
+    if footer >= 0 and data.endswith(MAGIC):
+        offset = data.find(MARKER, footer) + len(MARKER)
     if offset < len(MARKER) or data.find(MARKER, offset) >= 0:
         return False
     digest = hashlib.sha256(b"".join((data[:offset], ZEROS, data[offset + len(ZEROS) :]))).hexdigest()

@@ -33,6 +33,8 @@ class FailureLog:
         traceback, mark, line = text.rpartition(f"\n{MARK}")
         try:
             other_fields: dict[str, Any] = json.loads(mark[1:] + line)["failure_log"] if mark else {}
-            return cls(traceback + "\n", **other_fields) if mark else cls(text)
+            if mark:
+                return cls(traceback + "\n", **other_fields)
+            return cls(text)
         except (ValueError, TypeError, KeyError, RecursionError):
             return cls(text)

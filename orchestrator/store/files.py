@@ -42,7 +42,9 @@ def quick_read(path: str) -> bytes:
     handle = os.open(path, READ_ONLY)
     try:
         data = os.read(handle, FIRST_READ)
-        return data if len(data) < FIRST_READ else data + os.read(handle, os.fstat(handle).st_size)
+        if len(data) < FIRST_READ:
+            return data
+        return data + os.read(handle, os.fstat(handle).st_size)
     finally:
         os.close(handle)
 

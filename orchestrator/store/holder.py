@@ -75,7 +75,9 @@ def refusal(run: str, holder: Holder, seconds_silent: float) -> str:
 
 def takeover_message(run: str, holder: Holder | None) -> str:
     """The message that another driver has taken over a run of this process."""
-    current_driver = f"{holder.name} drives it now" if holder else "another driver has driven it since"
+    current_driver = "another driver has driven it since"
+    if holder:
+        current_driver = f"{holder.name} drives it now"
     return (
         f"{run} was taken over while this process was stopped or disconnected: {current_driver}; the results from "
         "here are kept"

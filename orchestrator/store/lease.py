@@ -303,7 +303,10 @@ def _touch(path: Path, now: Clock | None) -> None:
 
 def _beat(path: Path, holder: Holder) -> float:
     """The time of the holder's last heartbeat or, without a heartbeat file, of the last write of its lease."""
-    runs = path.parent if path.parent.name == DRIVERS else path.parent.parent
+    if path.parent.name == DRIVERS:
+        runs = path.parent
+    else:
+        runs = path.parent.parent
     for file in (_file(runs, holder), path):
         with suppress(FileNotFoundError):
             return _stat(file).st_mtime

@@ -194,7 +194,10 @@ class LocalStore(FileStore):
         with atomic_write.writing(path, sum(map(len, parts))):
             self._folders.make(path.parent)
             # A file that verifies itself may have its name before its bytes are durable.
-            names = self._folders.names if verifies_itself else Names.FOLDER
+            if verifies_itself:
+                names = self._folders.names
+            else:
+                names = Names.FOLDER
             return atomic_write.link(self._tmp, path, *parts, names=names)
 
     def _put(self, name: str, *parts: bytes | memoryview) -> None:

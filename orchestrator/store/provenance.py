@@ -66,7 +66,10 @@ def commit() -> str | None:
             return head
         name = head.removeprefix("ref: ")
         common = git / "commondir"
-        root = (git / common.read_text().strip()).resolve() if common.exists() else git
+        if common.exists():
+            root = (git / common.read_text().strip()).resolve()
+        else:
+            root = git
         for ref in (git / name, root / name):
             if ref.exists():
                 return ref.read_text().strip()
@@ -83,7 +86,10 @@ def device(noted_device: str | None = None) -> Mapping[str, Any]:
     precedence, since not every task uses an available GPU. Both give the same name.
     """
     torch = sys.modules.get("torch")
-    kind = None if noted_device is None else noted_device.partition(":")[0]
+    if noted_device is None:
+        kind = None
+    else:
+        kind = noted_device.partition(":")[0]
     if torch is None:
         return {"device": noted_device or "cpu"}
     if kind not in (None, "cuda", "cpu"):

@@ -80,7 +80,9 @@ def irregular_kind(path: str | Path) -> str | None:
         mode = os.lstat(path).st_mode
     except OSError:
         return None
-    return None if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else _kind(mode)
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return None
+    return _kind(mode)
 
 
 def _open(path: str | Path, flags: int, folder: int | None) -> int:

@@ -47,14 +47,20 @@ def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) 
     for path in _page_files(journal.folder):
         data = regular_bytes(path)
         # In MLflow the pages of other runs are not next to it, and its frame follows no link.
-        data = page_seal.make_standalone(data) if path.name == pages.PAGE else data
+        if path.name == pages.PAGE:
+            data = page_seal.make_standalone(data)
+        else:
+            data = data
         yield Artifact(str(path.relative_to(journal.folder)), data)
     if search is not None:  # its own tables describe its trials
         exported = {name: results.trials(search, name) for name in search_results.TABLES}
     else:
         exported = {name: results.export(journal, store, name) for name in single(journal)}
     tables = {name: (rows.table, rows.redundant_columns) for name, rows in exported.items()}
-    cells = pa.table({}) if search is not None else _answers_of_cells(journal, store)
+    if search is not None:
+        cells = pa.table({})
+    else:
+        cells = _answers_of_cells(journal, store)
     for name, (all_columns, redundant_columns) in ({CELLS: (cells, ())} | tables if cells.num_rows else tables).items():
         table = shareable(all_columns)
         if not table.num_rows or table.nbytes > LARGEST:
@@ -63,9 +69,10 @@ def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) 
         _parquet(table, sink)
         yield Artifact(f"tables/{name}.parquet", sink.getvalue())
         is_complete = table.num_rows <= ROWS
-        path_in_mlflow = (
-            f"tables/{name}.json" if is_complete else f"tables/{name}, first {ROWS} of {table.num_rows} rows.json"
-        )
+        if is_complete:
+            path_in_mlflow = f"tables/{name}.json"
+        else:
+            path_in_mlflow = f"tables/{name}, first {ROWS} of {table.num_rows} rows.json"
         columns = [column for column in table.schema.names if column not in redundant_columns]
         rows = []
         for row in table.slice(0, ROWS).to_pylist():
@@ -81,7 +88,9 @@ def _answers_of_cells(journal: Journal, store: Store) -> pa.Table:
         row: dict[str, Any] = {**cell.varied, "answer": cell.verdict.answer if cell.verdict else None}
         row |= {name: summary_row.get(name) for name in SUMMARY.names}
         rows.append({**row, "run": cell.run})
-    return pa.Table.from_pylist(rows) if rows else pa.table({})
+    if rows:
+        return pa.Table.from_pylist(rows)
+    return pa.table({})
 
 
 def _page_files(folder: Path) -> list[Path]:

@@ -37,7 +37,9 @@ def problem(path: Path) -> str | None:
                 return str(outcome)
             # The first experiment is the last that MLflow makes.
             is_complete = database.execute("SELECT 1 FROM experiments LIMIT 1").fetchone()
-            return None if is_complete else "it was never completed"
+            if is_complete:
+                return None
+            return "it was never completed"
     except sqlite3.Error as error:
         return _fault(error)
 
@@ -103,7 +105,9 @@ def owed_runs(path: Path) -> list[str]:
         names = json.loads((path.parent / OWED_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    if isinstance(names, list):
+        return [name for name in names if isinstance(name, str)]
+    return []
 
 
 def record_owed_runs(path: Path, runs: Sequence[str]) -> None:
@@ -123,4 +127,6 @@ def _fault(error: sqlite3.Error) -> str | None:
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return str(error)
-    return "it was never completed" if "no such table" in str(error) else None
+    if "no such table" in str(error):
+        return "it was never completed"
+    return None

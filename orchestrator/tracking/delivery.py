@@ -89,7 +89,9 @@ class Delivery:
         self._send("end")
         answer = self._answer(impatient)
         self.close()
-        lines = [answer["notice"]] if answer.get("notice") else []
+        lines = []
+        if answer.get("notice"):
+            lines = [answer["notice"]]
         if answer["problem"]:
             lines.append(f"not fully tracked: {answer['problem']}; `{self._again()}` delivers the rest")
         return lines
@@ -97,7 +99,9 @@ class Delivery:
     def address(self, run: str) -> str | None:
         """The address of the tracked run for the user; None if it is not in this tracking store."""
         last = notes.read_receipt(self.store.folder("runs", run))
-        return last.address if last and last.uri == self.target.public_uri else None
+        if last and last.uri == self.target.public_uri:
+            return last.address
+        return None
 
     def _again(self) -> str:
         """The command that delivers the rest to the same tracking store."""
@@ -165,7 +169,9 @@ class Delivery:
 
 def addresses(delivery: Delivery | None, runs: Sequence[str]) -> dict[str, str]:
     """The addresses of these runs, without those that are not tracked."""
-    urls = {run: delivery.address(run) for run in runs} if delivery else {}
+    urls = {}
+    if delivery:
+        urls = {run: delivery.address(run) for run in runs}
     return {run: address for run, address in urls.items() if address}
 
 

@@ -85,7 +85,10 @@ class ProgressLog:
             self._has_news = True
             self._add()  # the counts when this start began
         now = self._now = seconds_of(event["time"])
-        self.began = now if self.began is None else self.began
+        if self.began is None:
+            self.began = now
+        else:
+            self.began = self.began
         self._tally.take(event)
         if is_end(event):
             self.state = event["event"]
@@ -139,7 +142,9 @@ class Input:
 def _config(about: Mapping[str, Any]) -> Any:
     """A run's config as the audit's config type; plain if the audit is not installed or has changed since."""
     with_types = typed_config(about)
-    return about.get("config", {}) if with_types is None else with_types
+    if with_types is None:
+        return about.get("config", {})
+    return with_types
 
 
 def params(about: Mapping[str, Any]) -> dict[str, str]:
@@ -191,7 +196,9 @@ def answer(journal: Journal, store: Store, search: SearchResults | None) -> dict
         return _recommendation_tags(search)
     if results.cells(journal):
         counts = results.short_answer(journal, store)
-        return {"engram.answer": counts} if counts else {}
+        if counts:
+            return {"engram.answer": counts}
+        return {}
     verdict = results.answer(journal, store)
     if verdict is None:
         return {}
@@ -217,15 +224,14 @@ def metrics(journal: Journal, store: Store, search: SearchResults | None) -> dic
     """
     if search is not None:
         recommendation = answers.search_answer(search)
-        numbers = (
-            {}
-            if recommendation is None
-            else {
+        if recommendation is None:
+            numbers = {}
+        else:
+            numbers = {
                 REDUCTION: recommendation.estimate,
                 f"{REDUCTION}.low": recommendation.low,
                 f"{REDUCTION}.high": recommendation.high,
             }
-        )
         return _finite(numbers)
     row = results.headline(journal, store) or {}
     return _finite({name: row.get(column) for name, column in COLUMNS.items()})
@@ -245,7 +251,10 @@ def objectives(search: SearchResults, run: str) -> dict[str, float]:
 def learning_curves(journal: Journal, store: Store) -> dict[str, list[tuple[int, float]]]:
     """The learning curves in the run's tables: (epoch, value) by `learning/NAME`; empty for a sweep."""
     about = journal.about()
-    registered = None if "cells" in about else audits.find_installed(about["audit"])
+    if "cells" in about:
+        registered = None
+    else:
+        registered = audits.find_installed(about["audit"])
     if registered is None:
         return {}
     curves: dict[str, list[tuple[int, float]]] = {}
@@ -291,4 +300,6 @@ def _safe_name(field: str) -> str:
 
 def _text(value: Any) -> str:
     plain_value = plain(value)
-    return plain_value if isinstance(plain_value, str) else json.dumps(jsonable(plain_value))
+    if isinstance(plain_value, str):
+        return plain_value
+    return json.dumps(jsonable(plain_value))

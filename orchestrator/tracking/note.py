@@ -39,8 +39,14 @@ def run_name(journal: Journal) -> str:
     about = journal.about()
     settings = results.cells(journal)
     subjects = {_subject(journal.sibling(cell).about()) for cell in settings} or {_subject(about)}
-    subject = subjects.pop() if len(subjects) == 1 else about["audit"]
-    first = journal.sibling(next(iter(settings))).about() if settings else about
+    if len(subjects) == 1:
+        subject = subjects.pop()
+    else:
+        subject = about["audit"]
+    if settings:
+        first = journal.sibling(next(iter(settings))).about()
+    else:
+        first = about
     parts = [subject, first.get("preset"), *_set(about)]
     varied = resolve.distinguishing_fields(list(settings.values()))
     if is_search(about):
@@ -67,8 +73,13 @@ def _subject(about: Mapping[str, Any]) -> str:
     name: str = about["audit"]
     config = typed_config(about)
     registered = audits.find_installed(name)
-    subject = None if registered is None else registered.audit.wording.subject
-    return name if subject is None or config is None else subject(config)
+    if registered is None:
+        subject = None
+    else:
+        subject = registered.audit.wording.subject
+    if subject is None or config is None:
+        return name
+    return subject(config)
 
 
 def _set(about: Mapping[str, Any]) -> list[str]:
@@ -77,7 +88,10 @@ def _set(about: Mapping[str, Any]) -> list[str]:
     If there are many, only the first few, fields that name a file first, because these distinguish runs; without
     digests.
     """
-    specification = about["search"] if is_search(about) else about.get("asked", {})
+    if is_search(about):
+        specification = about["search"]
+    else:
+        specification = about.get("asked", {})
     settings = {**specification.get("set", {}), **(about.get("setting") or {})}
     texts = {name: text(value) for name, value in settings.items()}
     texts = {name: value for name, value in texts.items() if not WITHHELD.match(value)}
@@ -98,11 +112,19 @@ def run_note(journal: Journal, store: Store, state: str, search: SearchResults |
     if search is not None:
         return "\n\n".join([*_search(search), *changes, *_ways(journal, state, search_results.TRIALS)])[:LONGEST_NOTE]
     about = journal.about()
-    body = _cells(journal, store) if "cells" in about else _answer(journal, store)
+    if "cells" in about:
+        body = _cells(journal, store)
+    else:
+        body = _answer(journal, store)
     registered = audits.find_installed(about["audit"])
-    question = [] if registered is None else [f"*{registered.question}*"]
+    if registered is None:
+        question = []
+    else:
+        question = [f"*{registered.question}*"]
     text = "\n\n".join([*question, *body, *changes, *_ways(journal, state, "summary")])
-    return text if len(text) <= LONGEST_NOTE else text[:LONGEST_NOTE] + " ..."
+    if len(text) <= LONGEST_NOTE:
+        return text
+    return text[:LONGEST_NOTE] + " ..."
 
 
 def _accepted_changes(journal: Journal) -> list[str]:
@@ -116,7 +138,9 @@ def _accepted_changes(journal: Journal) -> list[str]:
 def tags_of_accepted_code(journal: Journal) -> dict[str, str]:
     """The tag with the accepted changes of code; empty if there are none."""
     changes = _accepted_changes(journal)
-    return {"engram.accepted_code": "; ".join(changes)[:LONGEST_TAG]} if changes else {}
+    if changes:
+        return {"engram.accepted_code": "; ".join(changes)[:LONGEST_TAG]}
+    return {}
 
 
 def _answer(journal: Journal, store: Store) -> list[str]:
@@ -125,7 +149,9 @@ def _answer(journal: Journal, store: Store) -> list[str]:
     if verdict is None:
         return [_table(rows[:10])] if rows else []
     supporting_rows = answers.supporting_rows(verdict, rows)
-    table = [_table(supporting_rows)] if supporting_rows else []
+    table = []
+    if supporting_rows:
+        table = [_table(supporting_rows)]
     return [f"**{verdict.sentence}**", *table, *_effect(journal, store), verdict.limits_in_full]
 
 
@@ -133,7 +159,9 @@ def _effect(journal: Journal, store: Store) -> list[str]:
     """The definition of the metric `effect`."""
     row = results.headline(journal, store)
     unit = results.effect_unit(journal)
-    return [f"The metric `effect` is {answers.row_name(row)}{f' (unit: {unit})' if unit else ''}."] if row else []
+    if row:
+        return [f"The metric `effect` is {answers.row_name(row)}{f' (unit: {unit})' if unit else ''}."]
+    return []
 
 
 def _cells(journal: Journal, store: Store) -> list[str]:
@@ -145,7 +173,10 @@ def _cells(journal: Journal, store: Store) -> list[str]:
             estimate = rounding.format_row_value(cell.row, "estimate")
             ends = rounding.format_row_interval(cell.row)
             number = f"{answers.row_name(cell.row)}: {estimate} {ends}".rstrip()
-        answer = cell.verdict.answer if cell.verdict else ""
+        if cell.verdict:
+            answer = cell.verdict.answer
+        else:
+            answer = ""
         lines.append(f"| {_cell(cell.label)} | {answer} | {_cell(number)} | {cell.run} |")
     return ["\n".join(lines)]
 
@@ -153,7 +184,10 @@ def _cells(journal: Journal, store: Store) -> list[str]:
 def _search(search: SearchResults) -> list[str]:
     """The question and recommendation of a search, and its front with the fresh audits."""
     recommendation = answers.search_answer(search)
-    recommendation_lines = [] if recommendation is None else [f"**{recommendation.sentence}**"]
+    if recommendation is None:
+        recommendation_lines = []
+    else:
+        recommendation_lines = [f"**{recommendation.sentence}**"]
     lines = ["| trial | choices | memorization | utility | run |", "|---" * 5 + "|"]
     trials = [row for row in search.trials if row["front"] or row["part"] == search_results.FRESH]
     for row in trials[:FRONT]:
@@ -187,7 +221,9 @@ def _table(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def _cell(value: Any) -> str:
     """A text as a cell of a Markdown table."""
-    return "" if value is None else str(value).replace("|", "\\|").replace("\n", " ")
+    if value is None:
+        return ""
+    return str(value).replace("|", "\\|").replace("\n", " ")
 
 
 def _ways(journal: Journal, state: str, table: str) -> list[str]:

@@ -78,7 +78,10 @@ class Server:
         name = self.target.experiment
         experiment = self.client.get_experiment_by_name(name)
         if experiment is None:
-            artifact_location = None if self.target.remote else (self.folder / ARTIFACTS).as_uri()
+            if self.target.remote:
+                artifact_location = None
+            else:
+                artifact_location = (self.folder / ARTIFACTS).as_uri()
             try:
                 return str(self.client.create_experiment(name, artifact_location=artifact_location))
             except MlflowException:
@@ -151,7 +154,9 @@ class Entry:
     def state(self) -> str:
         """The end of the last start, from the log; for a search, whether it has ended."""
         if self.search is not None:
-            return "finished" if self.search.ended else "interrupted"
+            if self.search.ended:
+                return "finished"
+            return "interrupted"
         if self.cells:
             return min((cell.state for cell in self.cells), key=WORST.index)
         return self.course.state or "interrupted"
@@ -174,13 +179,19 @@ class Entry:
             earlier_receipt.experiment_id,
             earlier_receipt.run_id,
         )
-        self.receipt = earlier_receipt if earlier_receipt and is_same_run else Receipt(*identity, address)
+        if earlier_receipt and is_same_run:
+            self.receipt = earlier_receipt
+        else:
+            self.receipt = Receipt(*identity, address)
         mlflow_run = server.client.get_run(run_id)
         self._step = max((m.step for m in server.client.get_metric_history(run_id, DONE)), default=-1)
         params = {k: v for k, v in self._params().items() if k not in mlflow_run.data.params}
         self._log(params=params)
         self._begin_effect(mlflow_run.data.metrics)
-        tags |= {"mlflow.parentRunId": _id(parent)} if parent else {}
+        if parent:
+            tags |= {"mlflow.parentRunId": _id(parent)}
+        else:
+            tags |= {}
         tags |= self._name_tags(mlflow_run, name)
         self._tag(mlflow_run.data.tags, tags)
         self._inputs(mlflow_run)
@@ -226,7 +237,10 @@ class Entry:
 
     def _end(self, state: str) -> None:
         server, run_id = self._server_and_id()
-        time = None if self.course.ended is None else int(self.course.ended * 1000)
+        if self.course.ended is None:
+            time = None
+        else:
+            time = int(self.course.ended * 1000)
         server.client.set_terminated(run_id, STATUS.get(state, "KILLED"), time)
         self._status = state
 
@@ -253,8 +267,13 @@ class Entry:
 
     def _objectives(self) -> dict[str, float]:
         """The numbers by which its search compares a trial; none for other runs."""
-        search = None if self._parent is None else self._parent.search
-        return {} if search is None else facts.objectives(search, self.journal.run)
+        if self._parent is None:
+            search = None
+        else:
+            search = self._parent.search
+        if search is None:
+            return {}
+        return facts.objectives(search, self.journal.run)
 
     def _learning_curves(self) -> None:
         """Log the epochs of the learning curves that MLflow does not have; an epoch is a step."""
@@ -281,7 +300,9 @@ class Entry:
                 self.receipt = replace(
                     self.receipt, artifacts={**self.receipt.artifacts, artifact.path: artifact.digest}
                 )
-        return {"mlflow.loggedArtifacts": json.dumps(tables)} if tables else {}
+        if tables:
+            return {"mlflow.loggedArtifacts": json.dumps(tables)}
+        return {}
 
     def _inputs(self, mlflow_run: Any) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -308,12 +329,16 @@ class Entry:
 
     def _name(self, parent: Entry | None) -> str:
         """The name in MLflow's list."""
-        return parent.names.get(self.journal.run, self.journal.run) if parent else note.run_name(self.journal)
+        if parent:
+            return parent.names.get(self.journal.run, self.journal.run)
+        return note.run_name(self.journal)
 
     def _name_tags(self, mlflow_run: Any, name: str) -> dict[str, str]:
         """The tags that give the run this name; empty if a user has renamed it."""
         known_names = (self.journal.run, mlflow_run.data.tags.get(SHOWN, name))
-        return {SHOWN: name, NAME: name} if mlflow_run.info.run_name in known_names else {}
+        if mlflow_run.info.run_name in known_names:
+            return {SHOWN: name, NAME: name}
+        return {}
 
     def _runs(self) -> Sequence[Entry]:
         return self.cells or (self,)
@@ -356,7 +381,9 @@ def _ready(target: Target, store: Store, used: bool) -> str:
     if path is None:
         return ""
     line = ""
-    defect = database.problem(path) if path.exists() and path == store.folder(FOLDER) / DATABASE else None
+    defect = None
+    if path.exists() and path == store.folder(FOLDER) / DATABASE:
+        defect = database.problem(path)
     if defect:
         if used:
             raise Undeliverable(f"{path} can no longer be used: {defect}")

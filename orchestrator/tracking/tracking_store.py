@@ -84,7 +84,9 @@ class Target:
 
 def run_list(url: str, experiment_id: str, with_answers: bool = False) -> str:
     """The list of an experiment's runs on the server at this URL; in our view if the experiment has it."""
-    shared = f"&{VIEW_PARAMETER}" if with_answers else ""
+    shared = ""
+    if with_answers:
+        shared = f"&{VIEW_PARAMETER}"
     return f"{url.rstrip('/')}/#/experiments/{experiment_id}/runs{VIEW}{shared}"
 
 
@@ -95,7 +97,10 @@ def target(store: Store, uri: str | None, experiment: str | None) -> Target | No
     """
     if uri == OFF:
         return None
-    location = None if uri is None else absolute_uri(uri)
+    if uri is None:
+        location = None
+    else:
+        location = absolute_uri(uri)
     if missing([MLFLOW]):
         raise Untracked(f"tracking is off: mlflow is not installed ({install_command([MLFLOW])})")
     return Target(location or default_uri(store), experiment or EXPERIMENT)

@@ -63,7 +63,9 @@ def run_link(folder: Path, url: str | None) -> str | None:
     receipt = notes.read_receipt(folder)
     if receipt is None or receipt.address.startswith("http"):
         return receipt.address if receipt else None
-    return None if url is None else Target(url).address(receipt.experiment_id, receipt.run_id)
+    if url is None:
+        return None
+    return Target(url).address(receipt.experiment_id, receipt.run_id)
 
 
 def check(store: Store, target: Target) -> None:

@@ -143,7 +143,9 @@ def follow(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[],
 def _settle(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[], None]) -> None:
     """Deliver the runs of a database that was set aside; those that another process is delivering stay recorded."""
     path = uploader.target.database
-    waiting = database.owed_runs(path) if path else []
+    waiting = []
+    if path:
+        waiting = database.owed_runs(path)
     if path is None or not waiting:
         return
     delivered_runs = {entry.journal.run for entry in uploader.entries}

@@ -121,7 +121,9 @@ class Answering(Generic[E]):
 
     def _null(self, config: Any) -> Null | None:
         """Return the texts for a control run; None if the config is not one."""
-        return self.null if self.null is not None and self.null.holds(config) else None
+        if self.null is not None and self.null.holds(config):
+            return self.null
+        return None
 
     def certificate(self, config: Any, summary: pa.Table, verdict: Verdict) -> Certificate:
         """Return the same answer for readers without a machine-learning background."""
@@ -157,10 +159,15 @@ class Answering(Generic[E]):
         return self.rules.explain(config), self.rules.explain_errors(config)
 
     def _steps(self, config: Any, evidence: E | None) -> tuple[str, ...]:
-        case = self.rules.cases[-1] if evidence is None else self.rules.decide(config, evidence)
+        if evidence is None:
+            case = self.rules.cases[-1]
+        else:
+            case = self.rules.decide(config, evidence)
         if null := self._null(config):
             return steps_of_null(case.answer, null.proper)
-        return case.steps(config, evidence) if callable(case.steps) else case.steps
+        if callable(case.steps):
+            return case.steps(config, evidence)
+        return case.steps
 
 
 @dataclass(frozen=True)

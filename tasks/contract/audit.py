@@ -156,10 +156,15 @@ class Audit:
         return replace(verdict, sentence=begin_verdict(sentence, verdict.answer, self._stand_in(config)))
 
     def _stand_in(self, config: Any) -> str:
-        return "" if self.wording.stand_in is None else self.wording.stand_in(config)
+        if self.wording.stand_in is None:
+            return ""
+        return self.wording.stand_in(config)
 
     def _verdict(self, config: Any, summary: pa.Table, circumstances: Circumstances) -> Verdict | None:
-        verdict = None if self.verdict is None else self.verdict(config, summary)
+        if self.verdict is None:
+            verdict = None
+        else:
+            verdict = self.verdict(config, summary)
         if verdict is not None and verdict.answer not in self.wording.answers:
             declared = ", ".join(self.wording.answers) or "none"
             raise UndeclaredAnswer(f"answer is {verdict.answer!r}; it must be one of those declared: {declared}")
@@ -181,12 +186,13 @@ class Audit:
         With `read_table`, which reads a table of the run by name, the certificate lists the items that were found.
         """
         certificate = self._certificate(question, config, summary, circumstances)
-        names = (
-            self.wording.names(config, read_table)
-            if certificate and read_table is not None and self.wording.names
-            else ""
-        )
-        return add_names(certificate, names) if certificate and names else certificate
+        if certificate and read_table is not None and self.wording.names:
+            names = self.wording.names(config, read_table)
+        else:
+            names = ""
+        if certificate and names:
+            return add_names(certificate, names)
+        return certificate
 
     def _certificate(
         self, question: str, config: Any, summary: pa.Table, circumstances: Circumstances
@@ -208,7 +214,10 @@ class Audit:
 
     def warn_of_power(self, config: Any) -> Iterator[str]:
         """Yield a warning, with advice, if the audit cannot clear with this config."""
-        resolution = None if self.resolution is None else self.resolution(config)
+        if self.resolution is None:
+            resolution = None
+        else:
+            resolution = self.resolution(config)
         if resolution is not None:
             yield from resolution.warn()
 
@@ -224,7 +233,9 @@ class Audit:
     def _describe_look(self, config: Any, look: Look) -> str:
         if look == FIRST:
             return ""
-        subject = "these pairs" if self.stopping is not None else "these models and data"
+        subject = "these models and data"
+        if self.stopping is not None:
+            subject = "these pairs"
         return describe_look(look, self.summed_error(config, look), subject)
 
     @property

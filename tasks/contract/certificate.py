@@ -105,7 +105,9 @@ def made_of(
     """Derive a certificate from a verdict; its rule is the first paragraph of the docstring of `rule`."""
     rows = index_rows(summary)
     row = next((rows[name] for name in verdict.rows if name in rows), None)
-    stated = " ".join((inspect.getdoc(rule) or "").split("\n\n")[0].split()) if rule is not None else ""
+    stated = ""
+    if rule is not None:
+        stated = " ".join((inspect.getdoc(rule) or "").split("\n\n")[0].split())
     return Certificate(
         asked=question,
         findings=(Finding(verdict.answer, verdict.sentence, line_of(row)),),
@@ -155,7 +157,9 @@ def advise_retraining(setting: str = "", first: str = "") -> str:
 
 def number_per_thousand(share: float) -> str:
     """Format a share as a whole number per thousand: `about 3`, or `fewer than 1`."""
-    return f"about {1000 * share:.0f}" if 1000 * share >= 1 else "fewer than 1"
+    if 1000 * share >= 1:
+        return f"about {1000 * share:.0f}"
+    return "fewer than 1"
 
 
 def steps_of_null(answer: str, audit: str) -> tuple[str, ...]:

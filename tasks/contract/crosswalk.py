@@ -193,7 +193,10 @@ def format_tables(attacks: Mapping[str, Sequence[Attack]]) -> Iterator[str]:
     yield from ("", "| control | asks | audits | part of the report | looked up |", "|---|---|---|---|---|")
     for control in CONTROLS:
         speaking = [f"`{audit}`" for audit, tried in attacks.items() if control in controls_of(tried)]
-        audits = "all" if len(speaking) == len(attacks) else ", ".join(speaking)
+        if len(speaking) == len(attacks):
+            audits = "all"
+        else:
+            audits = ", ".join(speaking)
         reference = f"{control.source}, {control.paragraph}"
         text_source = control.text_source or "not looked up"
         yield f"| {reference} | {control.asks} | {audits} | {control.field} | {text_source} |"

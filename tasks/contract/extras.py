@@ -102,7 +102,9 @@ def describe_missing(absent: Sequence[Extra]) -> str:
 
 
 def _enumerate(words: Sequence[str]) -> str:
-    return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
+    if len(words) > 1:
+        return " and ".join((", ".join(words[:-1]), words[-1]))
+    return words[0]
 
 
 def extra_behind(error: ModuleNotFoundError) -> Extra | None:

@@ -52,7 +52,9 @@ def log_p_row(log_p: float, constant: float, difference: Estimate, on: str, unit
 
 
 def _row_setting(on: str, model_name: str) -> dict[str, str]:
-    return {"on": on} if model_name == MODELS else {"on": on, "of": model_name}
+    if model_name == MODELS:
+        return {"on": on}
+    return {"on": on, "of": model_name}
 
 
 def chance_accuracy(labels: NDArray[np.integer]) -> float:
@@ -76,11 +78,12 @@ def describe_unlearnt(summary: pa.Table) -> str:
 def _unlearnt_sentence(at_chance: Row) -> str:
     setting = read_setting(at_chance)
     model_name = setting.get("of", MODELS)
-    start, its = (
-        (f"The {MODELS} have not learnt their task", "their")
-        if model_name == MODELS
-        else (f"The {model_name} has not learnt its task", "its")
-    )
+    if model_name == MODELS:
+        start = f"The {MODELS} have not learnt their task"
+        its = "their"
+    else:
+        start = f"The {model_name} has not learnt its task"
+        its = "its"
     if at_chance["metric"] == ACCURACY:
         value = f"{its} accuracy on {setting['on']} is {_format_value(at_chance, 100, ' %')}"
         return f"{start}: {value}, and a constant answer reaches {100 * at_chance['null']:.3g} %."

@@ -89,7 +89,10 @@ def widen_interval(row: Row, number: int) -> Row:
     high = row["high"]
     if estimate is None or low is None or high is None:
         return row
-    sample = stats.t(row["n"] - 1) if row["n"] is not None and row["n"] > 1 else stats.norm
+    if row["n"] is not None and row["n"] > 1:
+        sample = stats.t(row["n"] - 1)
+    else:
+        sample = stats.norm
     factor = float(sample.isf(clearing_level(number)) / sample.isf(clearing_level(1)))
     lower, upper = estimate - factor * (estimate - low), estimate + factor * (high - estimate)
     if PROBABILITY.match(row["metric"] or "") and low >= 0 and high <= 1:
@@ -147,7 +150,9 @@ def describe_look(look: Look, error: float | None, subject: str) -> str:
 
 def _relabel(text: str, number: int) -> str:
     """Replace the coverage of intervals in a text by that of this look."""
-    return text.replace(INTERVAL, f"{_format_coverage(number)} % interval") if number > 1 else text
+    if number > 1:
+        return text.replace(INTERVAL, f"{_format_coverage(number)} % interval")
+    return text
 
 
 def add_look(verdict: Verdict, number: int, description: str) -> Verdict:
@@ -164,7 +169,9 @@ def certify_look(certificate: Certificate, look: Look, description: str) -> Cert
     if not description:
         return certificate
     number = look.number
-    spent = f" Intervals have a coverage of {_format_coverage(number)} %." if number > 1 else ""
+    spent = ""
+    if number > 1:
+        spent = f" Intervals have a coverage of {_format_coverage(number)} %."
     return replace(
         certificate,
         findings=tuple(_relabel_finding(finding, number) for finding in certificate.findings),
@@ -175,5 +182,8 @@ def certify_look(certificate: Certificate, look: Look, description: str) -> Cert
 
 
 def _relabel_finding(finding: Finding, number: int) -> Finding:
-    line = finding.line if finding.line is None else replace(finding.line, coverage=100 * coverage(number))
+    if finding.line is None:
+        line = finding.line
+    else:
+        line = replace(finding.line, coverage=100 * coverage(number))
     return replace(finding, sentence=_relabel(finding.sentence, number), line=line)

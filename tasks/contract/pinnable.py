@@ -73,7 +73,9 @@ class PinnedName:
     def parse(cls, text: str) -> Self:
         name, _, digest = text.rpartition("@")
         # A path may contain an @.
-        return cls(name, digest) if name and cls.written_digest.fullmatch(digest) else cls(text)
+        if name and cls.written_digest.fullmatch(digest):
+            return cls(name, digest)
+        return cls(text)
 
     def __str__(self) -> str:
         return f"{self.name}@{self.digest}" if self.digest else self.name

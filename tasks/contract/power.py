@@ -74,7 +74,9 @@ class Power:
 
     @property
     def line(self) -> str:
-        more = f"; for 95 % {self.advice}" if self.advice and self.share < GOAL else ""
+        more = ""
+        if self.advice and self.share < GOAL:
+            more = f"; for 95 % {self.advice}"
         return f"power: detects {self.size} in {100 * self.share:.0f} % of audits{more}"
 
 
@@ -110,7 +112,10 @@ def fewest_others(tests: int, level: float) -> int:
 def exact_test_resolution(models: int, draws: int, level: float, tests: int, item: str) -> Resolution:
     """Return whether the exact test over models could detect one of these items."""
     fewest = fewest_models(draws, level, tests)
-    advice = "" if fewest is None else f"with {tests:,} {item} train {fewest} models"
+    if fewest is None:
+        advice = ""
+    else:
+        advice = f"with {tests:,} {item} train {fewest} models"
     return Resolution(smallest_p_value_among(models, draws, level, tests), tests, level, item, advice)
 
 

@@ -115,7 +115,9 @@ class Finite:
 
     @property
     def words(self) -> str:
-        return "a finite number of at least 0" if self.zero else "a finite number above 0"
+        if self.zero:
+            return "a finite number of at least 0"
+        return "a finite number above 0"
 
     def holds(self, value: float) -> bool:
         return 0 <= value < math.inf and (self.zero or value > 0)
@@ -294,7 +296,9 @@ def type_ranges(to: Any) -> Iterator[Range]:
 
 def resolve(allowed: Range, config: Any) -> Range:
     """Return the range with the value of the other field that it refers to."""
-    return dataclasses.replace(allowed, limit=getattr(config, allowed.field)) if type(allowed) is UpTo else allowed
+    if type(allowed) is UpTo:
+        return dataclasses.replace(allowed, limit=getattr(config, allowed.field))
+    return allowed
 
 
 def with_defaults(config: T, names: Iterable[str], **values: Any) -> T:

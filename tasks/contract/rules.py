@@ -106,7 +106,9 @@ class Rules(Generic[Evidence]):
         numbers = self.numbers(config)
         sentences = list[str]()
         for case in self.applicable_cases(config):
-            start = "The answer is" if not sentences or case.when == OTHERWISE else "Otherwise it is"
+            start = "Otherwise it is"
+            if not sentences or case.when == OTHERWISE:
+                start = "The answer is"
             sentences.append(f"{start} “{case.answer}” if {case.when.format_map(numbers)}.")
         return " ".join(sentences)
 

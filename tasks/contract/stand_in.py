@@ -40,4 +40,6 @@ def begin_verdict(sentence: str, answer: str, stand_in: str) -> str:
 
 def begin_sentence(sentence: str, stand_in: str) -> str:
     """Begin the sentence of a certificate with the stand-in: `In a stand-in network, mlp1: ...`."""
-    return f"{stand_in[0].upper()}{stand_in[1:]}: {sentence}" if stand_in else sentence
+    if stand_in:
+        return f"{stand_in[0].upper()}{stand_in[1:]}: {sentence}"
+    return sentence

@@ -141,4 +141,6 @@ def blank_weak_interval(row: Mapping[str, Any]) -> Mapping[str, Any]:
     if low is None or high is None:
         return row
     outside = bool(PROBABILITY.match(row.get("metric") or "")) and (low < 0 or high > 1)
-    return {**row, "low": None, "high": None} if row.get("n") == 2 or outside else row
+    if row.get("n") == 2 or outside:
+        return {**row, "low": None, "high": None}
+    return row

@@ -105,7 +105,10 @@ class AcdcContent:
 
     def images(self) -> Images:
         images, labels, numbers = read_slices(self.training)
-        test = read_slices(self.testing)[:2] if self.testing else central_slices(self.training, images, numbers)
+        if self.testing:
+            test = read_slices(self.testing)[:2]
+        else:
+            test = central_slices(self.training, images, numbers)
         return Images(images, labels, *test, len(GROUPS), GROUPS, numbers)
 
 
@@ -136,7 +139,9 @@ def _draw_patient_order(patients: Sequence[Patient], split: str) -> tuple[Patien
 def strength_table(folder: Path) -> Path:
     """Return the path of the table of field strengths."""
     parent_table = folder.parent / TABLE
-    return parent_table if folder.name == "database" and parent_table.is_file() else folder / TABLE
+    if folder.name == "database" and parent_table.is_file():
+        return parent_table
+    return folder / TABLE
 
 
 def field_strengths(table: Path) -> dict[int, Tesla]:

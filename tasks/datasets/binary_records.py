@@ -115,7 +115,12 @@ def unpack(path: Path, names: tuple[str, ...]) -> Texts:
 def _from_texts(texts: Texts, path: Path) -> BinaryRecords:
     """Return the records of one file whose lines begin with the label, or of `feats` and `labels`."""
     parsed = [_parse_numbers(text, f"{name} in {path}") for name, text in texts.items()]
-    features, labels = (parsed[0][:, 1:], parsed[0][:, 0]) if len(parsed) == 1 else (parsed[0], parsed[1][:, 0])
+    if len(parsed) == 1:
+        features = parsed[0][:, 1:]
+        labels = parsed[0][:, 0]
+    else:
+        features = parsed[0]
+        labels = parsed[1][:, 0]
     return _check_records(features, labels.astype(np.int64) - 1, path)
 
 
@@ -148,7 +153,10 @@ def from_arrays(path: Path) -> BinaryRecords:
         reason = error.args[0] if error.args else error
         raise DatasetError(f"{path} has no arrays features and labels that can be read: {reason}") from None
     if labels.ndim == 2:
-        labels = labels[:, 0] if labels.shape[1] == 1 else labels.argmax(axis=1)
+        if labels.shape[1] == 1:
+            labels = labels[:, 0]
+        else:
+            labels = labels.argmax(axis=1)
     return _check_records(features, labels, path)
 
 

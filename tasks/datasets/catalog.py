@@ -208,7 +208,9 @@ def open_pictures(dataset: Dataset, storage: Storage = "auto") -> PictureSet:
 def open_files(dataset: Dataset) -> PictureSet:
     """Return the images in their files if they can be decoded by rows, otherwise in memory."""
     source = find(dataset.name)[1]
-    return load(dataset) if source.by_rows is None else decode_by_rows(dataset, source)
+    if source.by_rows is None:
+        return load(dataset)
+    return decode_by_rows(dataset, source)
 
 
 def is_large(source: Source) -> bool:

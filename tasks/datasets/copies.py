@@ -53,9 +53,15 @@ def _join_groups(images: Images) -> Rows:
     """Return the group of every training image, (n,): images connected by a common group, content or origin."""
     count = len(images.train_images)
     all_rows = np.arange(count)
-    given_groups = all_rows if images.train_groups is None else images.train_groups
+    if images.train_groups is None:
+        given_groups = all_rows
+    else:
+        given_groups = images.train_groups
     of_content = first_copies(images)
-    of_origin = all_rows if images.train_origins is None else first_rows(images.train_origins)
+    if images.train_origins is None:
+        of_origin = all_rows
+    else:
+        of_origin = first_rows(images.train_origins)
     if np.array_equal(of_content, all_rows) and np.array_equal(of_origin, all_rows):
         return given_groups
     from scipy.sparse import coo_array
@@ -75,7 +81,10 @@ def first_copies(images: Images) -> Rows:
     """Return the first training image with the same pixels as each, (n,)."""
     if images not in _first_copies:
         all_rows = np.arange(len(images.train_images))
-        _first_copies[images] = all_rows if _is_outline(images) else first_rows(contents(images.train_images))
+        if _is_outline(images):
+            _first_copies[images] = all_rows
+        else:
+            _first_copies[images] = first_rows(contents(images.train_images))
     return _first_copies[images]
 
 

@@ -58,7 +58,9 @@ class Dataset(PinnedName):
     def named(self) -> Dataset:
         """Return the data set without the folders of a user's path."""
         kind, colon, path = self.name.partition(":")
-        return Dataset(f"{kind}:{PurePath(path).name}", self.digest) if colon else self
+        if colon:
+            return Dataset(f"{kind}:{PurePath(path).name}", self.digest)
+        return self
 
     def extras(self) -> tuple[Extra, ...]:
         return (NIBABEL,) if self.name.startswith("acdc-") else ()

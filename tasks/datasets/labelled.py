@@ -44,7 +44,9 @@ class Labelled:
     is_drawn: bool = False
 
     def __str__(self) -> str:
-        return str(self.path) if self.row is None else f"{self.path}, row {self.row}"
+        if self.row is None:
+            return str(self.path)
+        return f"{self.path}, row {self.row}"
 
 
 Reader = Callable[[Labelled], bytes]
@@ -263,7 +265,9 @@ def select_entries(
             raise DatasetError(f"{mark_position}: {error}") from None
     missing_labels = sorted(set(range(len(names))) - {entry.label for entry in selected_entries})
     if missing_labels:
-        of_class = f" of class {names[missing_labels[0]]!r}" if selected_entries else ""
+        of_class = ""
+        if selected_entries:
+            of_class = f" of class {names[missing_labels[0]]!r}"
         raise DatasetError(
             f"{where}: column {selection.column} marks no image{of_class} as {selection.noun}; members and other "
             "images must have the same classes"

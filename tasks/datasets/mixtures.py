@@ -44,14 +44,21 @@ class Part(Ranged):
         count = len(images.train_images)
         end = self.first + self.examples if self.examples else count
         if self.first >= count or end > count:
-            requested_rows = f"{self.first} to {end - 1}" if self.examples else f"{self.first} and later"
+            if self.examples:
+                requested_rows = f"{self.first} to {end - 1}"
+            else:
+                requested_rows = f"{self.first} and later"
             raise DatasetError(f"{self.data.name} has the training images 0 to {count - 1}, but not {requested_rows}")
         rows = np.arange(self.first, end)
-        return rows[first_copies(images)[rows] >= self.first] if self.without_copies else rows
+        if self.without_copies:
+            return rows[first_copies(images)[rows] >= self.first]
+        return rows
 
     def plainly(self, images: Images) -> Part:
         """Return the same rows in the shortest form, so that equal parts have equal keys."""
-        return replace(self, examples=0) if self.first + self.examples == len(images.train_images) else self
+        if self.first + self.examples == len(images.train_images):
+            return replace(self, examples=0)
+        return self
 
 
 @dataclass(frozen=True)
@@ -262,4 +269,6 @@ def digests(images: Images, rows: Rows) -> Digests:
 
 def origins(images: Images) -> Digests:
     """Return the digest of the original of each training image, (n, 32); its own digest if it has no original."""
-    return contents(images.train_images) if images.train_origins is None else images.train_origins
+    if images.train_origins is None:
+        return contents(images.train_images)
+    return images.train_origins

@@ -51,7 +51,10 @@ def _notes_of_copies(dataset: Dataset, images: Images) -> Iterable[str]:
     if near:
         first, second = near[0]
         paths = catalog.files(dataset)
-        example = f"{paths[first]} and {paths[second]}" if paths else f"training images {first} and {second}"
+        if paths:
+            example = f"{paths[first]} and {paths[second]}"
+        else:
+            example = f"training images {first} and {second}"
         count = len({row for pair in near for row in pair})
         yield (
             f"{count:,} training images are nearly equal to another, such as {example}; near copies hide memory, since "

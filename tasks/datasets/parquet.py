@@ -101,7 +101,10 @@ def find_files(folder: Path) -> dict[str, list[Path]]:
     for split, paths in files.items():
         count = len(paths)
         if parts[split] != {(number, count) for number in range(count)}:
-            names = f"{paths[0].name} and {count - 1} more" if count > 1 else paths[0].name
+            if count > 1:
+                names = f"{paths[0].name} and {count - 1} more"
+            else:
+                names = paths[0].name
             raise DatasetError(f"{folder} has {names}; expected all parts of {split}, once each")
     return files | of_folders
 
@@ -111,7 +114,9 @@ def _find_shard_folders(folder: Path) -> dict[str, list[Path]]:
     files: dict[str, list[Path]] = {}
     for directory in sorted(folder.iterdir()) if folder.is_dir() else ():
         split = split_called(directory.name)
-        paths = sorted(directory.glob("*.parquet")) if split and directory.is_dir() else []
+        paths = []
+        if split and directory.is_dir():
+            paths = sorted(directory.glob("*.parquet"))
         if not split or not paths:
             continue
         if split in files:
@@ -143,7 +148,10 @@ def read_content(folder: Path, files: dict[str, list[Path]], options: Options, i
     labels = [shard.labels[row] for shard, row, _ in rows]
     names = declared.pop()
     try:
-        classes = number_published(labels, names, CLASSES) if is_published else number_classes(labels, names)
+        if is_published:
+            classes = number_published(labels, names, CLASSES)
+        else:
+            classes = number_classes(labels, names)
     except LabelError as error:
         raise DatasetError(f"{folder} {error}") from None
     entries = [
@@ -203,7 +211,9 @@ def _read_shard(path: Path, mark_column: str = "") -> Shard:
     for row, text in enumerate(labels):
         if not text:
             raise DatasetError(f"{path}, row {row} has no label")
-    marks = list(_cell_texts(path, mark_column, column_values(table.column(mark_columns[0])))) if mark_columns else None
+    marks = None
+    if mark_columns:
+        marks = list(_cell_texts(path, mark_column, column_values(table.column(mark_columns[0]))))
     return Shard(path, encoded, labels, declared, marks)
 
 

@@ -71,7 +71,10 @@ def read_table(file: Path, columns: Columns) -> Table:
     """Read the table in a file. Raises DatasetError for a file without rows and a row without a path or label."""
     if file.suffix.lower() not in SUFFIXES:
         raise DatasetError(f"{file} is not a {columns.kind}; it must end in {' or '.join(SUFFIXES)}")
-    table = from_parquet(file, columns) if file.suffix.lower() == ".parquet" else Table(list(_from_csv(file, columns)))
+    if file.suffix.lower() == ".parquet":
+        table = from_parquet(file, columns)
+    else:
+        table = Table(list(_from_csv(file, columns)))
     if not table.rows:
         raise DatasetError(f"{file} has no rows")
     for row in table.rows:
@@ -128,7 +131,9 @@ def _check_columns(file: Path, header: Sequence[str], columns: Columns) -> None:
     if any(header.count(name) != 1 for name in columns.required) or header.count(columns.optional) > 1:
         have = ", ".join(header) or "none"
         required_names = ", ".join(dict.fromkeys(columns.required))
-        separated = ", separated by commas, semicolons or tabs" if len(header) == 1 else ""
+        separated = ""
+        if len(header) == 1:
+            separated = ", separated by commas, semicolons or tabs"
         raise DatasetError(
             f"{file} has the columns {have}; it must have {required_names} and, optionally, {columns.optional}, each "
             f"once{separated}"
@@ -146,7 +151,10 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
         columns = replace(columns, required=(*columns.required, selected.column))
     table = read_table(file, columns)
     splits, notes = _read_splits(table.rows)
-    rows = table.rows if splits is None else [row for row, split in zip(table.rows, splits, strict=True) if split]
+    if splits is None:
+        rows = table.rows
+    else:
+        rows = [row for row, split in zip(table.rows, splits, strict=True) if split]
     rows_by_path: dict[Path, str] = {}
     for row in rows:
         listed_path = row.text["path"]
@@ -158,7 +166,10 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
         rows_by_path[path] = row.where
     classes = table.number_labels(file, [row.text["label"] for row in rows])
     numbers = classes.labels.tolist()
-    spread_splits = spread(numbers) if splits is None else (split for split in splits if split)
+    if splits is None:
+        spread_splits = spread(numbers)
+    else:
+        spread_splits = (split for split in splits if split)
     entries = [
         Labelled(path, number, split, is_drawn=splits is None)
         for path, number, split in zip(rows_by_path, numbers, spread_splits, strict=True)

@@ -75,7 +75,10 @@ def decode(encoded: bytes, channels: int | None = None, bits: int | None = None,
             raise PictureError(f"has no 16-bit grey levels; remove #bits{bits}, which is for images with such levels")
         if channels == 1 or (channels is None and picture.mode in ("1", "L", "LA", "La")):
             # Convert to RGB first, since a palette may contain colours.
-            grey = upright if upright.mode in ("1", "L", "LA") else upright.convert("RGB")
+            if upright.mode in ("1", "L", "LA"):
+                grey = upright
+            else:
+                grey = upright.convert("RGB")
             out = np.array(grey.convert("L"))[..., None]
         else:
             out = np.array(upright.convert("RGB"))

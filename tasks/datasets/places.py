@@ -240,7 +240,9 @@ def _locate_source(name: str, shape: Options) -> tuple[str, Source]:
 def locate_published_set(name: str, shape: Options) -> Source:
     """Return a usual set in ENGRAM_DATA. Raises DatasetError, with the searched folders, if it is missing."""
     root = os.environ.get("ENGRAM_DATA", "")
-    folders = [folder for layout in LAYOUTS[name] for folder in candidates(Path(root), layout)] if root else []
+    folders = []
+    if root:
+        folders = [folder for layout in LAYOUTS[name] for folder in candidates(Path(root), layout)]
     for folder in folders:
         source = read_as(name, folder, shape)
         if source is not None:
@@ -248,7 +250,9 @@ def locate_published_set(name: str, shape: Options) -> Source:
     if _outlined.get() and shape == AS_THEY_ARE and name in OUTLINES:
         return _outline_source(name)
     searched_folders = ", ".join(f"{folder}{describe_missing_files(name, folder)}" for folder in folders)
-    looked = f"looked in {searched_folders} (ENGRAM_DATA is {root})" if root else "ENGRAM_DATA is not set"
+    looked = "ENGRAM_DATA is not set"
+    if root:
+        looked = f"looked in {searched_folders} (ENGRAM_DATA is {root})"
     raise DatasetError(
         f"data set {name!r} not found: {looked}; set ENGRAM_DATA to the folder that contains it, "
         f"or {_fetching(name)} and set ENGRAM_DATA=data"
@@ -270,7 +274,9 @@ def describe_missing_files(name: str, folder: Path) -> str:
     if name in binary_records.FILES and folder.is_dir():
         return f" (which has no {binary_records.FILES[name]})"
     is_svhn_folder = name in SVHN_TRAIN and folder.is_dir()
-    return f" (which has no {' and no '.join(lacking_svhn_files(name, folder))})" if is_svhn_folder else ""
+    if is_svhn_folder:
+        return f" (which has no {' and no '.join(lacking_svhn_files(name, folder))})"
+    return ""
 
 
 def read_as(name: str, folder: Path, shape: Options) -> Source | None:
@@ -286,7 +292,9 @@ def read_as(name: str, folder: Path, shape: Options) -> Source | None:
         return celeba.source(folder, shape)
     if name == "cifar10":
         return cifar_source(folder) or parquet.source(folder, is_published=True)
-    return svhn_source(name, folder) if name in SVHN_TRAIN else idx_source(folder)
+    if name in SVHN_TRAIN:
+        return svhn_source(name, folder)
+    return idx_source(folder)
 
 
 def candidates(root: Path, layout: str) -> Iterator[Path]:

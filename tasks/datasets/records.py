@@ -82,11 +82,10 @@ class RecordFile:
         Raises DatasetError, with the row, if the file has other types.
         """
         check_schema(schema)
-        table = (
-            from_parquet(self.path, schema)
-            if self.path.suffix.lower() == ".parquet"
-            else _from_lines(self.path, schema)
-        )
+        if self.path.suffix.lower() == ".parquet":
+            table = from_parquet(self.path, schema)
+        else:
+            table = _from_lines(self.path, schema)
         if not table.num_rows:
             raise DatasetError(f"{self.path} has no records")
         try:

@@ -50,7 +50,9 @@ class Selection:
 def parse_selection(word: str) -> Selection | None:
     """Parse a selection after a #; None for other text."""
     match = WRITTEN.fullmatch(word)
-    return None if match is None else Selection(match[2].strip(), match[1] == "members")
+    if match is None:
+        return None
+    return Selection(match[2].strip(), match[1] == "members")
 
 
 def has_columns(data: Dataset) -> bool:

@@ -229,14 +229,15 @@ def denoise(predict: Predict, x: Tensor, signal_shares: Array, steps: int, bound
     """
     if not 1 <= steps <= len(signal_shares):
         raise ValueError(f"steps is {steps}; it must be from 1 to {len(signal_shares)}, the steps of the diffusion")
-    times = (
-        np.linspace(len(signal_shares) - 1, 0, steps).round().astype(int)
-        if steps > 1
-        else np.array([len(signal_shares) - 1])
-    )
+    if steps > 1:
+        times = np.linspace(len(signal_shares) - 1, 0, steps).round().astype(int)
+    else:
+        times = np.array([len(signal_shares) - 1])
     for index, time in enumerate(times.tolist()):
         signal_share = float(signal_shares[time])
-        next_share = float(signal_shares[times[index + 1]]) if index + 1 < steps else 1.0
+        next_share = 1.0
+        if index + 1 < steps:
+            next_share = float(signal_shares[times[index + 1]])
         predicted = predict(x, time)
         clean = (x - (1 - signal_share) ** 0.5 * predicted) / signal_share**0.5
         if bounded:
@@ -321,9 +322,11 @@ def fit_diffusion(
     scale = Scale.from_vectors(vectors)
     validation_rows = held_out(config, len(pixels))
     training_rows = np.setdiff1d(np.arange(len(pixels)), validation_rows)
-    evaluated_rows = (
-        validation_rows if len(validation_rows) else training_rows
-    )  # the training loss, if images are too few for validation
+    # the training loss, if images are too few for validation
+    if len(validation_rows):
+        evaluated_rows = validation_rows
+    else:
+        evaluated_rows = training_rows
     images = Images(pixels[training_rows], training_rows, pixels[evaluated_rows], evaluated_rows, len(pixels))
     learning = Denoising(config, scale.standardise(vectors), minibatches(len(training_rows), config.batch))
     spec = Spec(learning, config.recipe, images)

@@ -120,7 +120,9 @@ class Blocks:
     def attending(self, name: str, x: Tensor, channels: int) -> Tensor:
         """A residual block, followed by attention at the configured resolutions."""
         x = self.residual(name, x, channels)
-        return self.attention(f"{name}.attention", x) if x.shape[2] in self.config.attention else x
+        if x.shape[2] in self.config.attention:
+            return self.attention(f"{name}.attention", x)
+        return x
 
     def attention(self, name: str, x: Tensor) -> Tensor:
         """Multi-head attention over the positions of an image, added to it, initially 0.

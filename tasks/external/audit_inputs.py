@@ -172,9 +172,10 @@ def _checked_images(images: Array, labels: Array, name: str) -> Array:
     if len(images) < FEWEST:
         raise ValueError(f"{name} has {len(images)} records; expected at least {FEWEST}")
     flat_images = images.reshape(len(images), -1)
-    invalid_rows = (
-        np.flatnonzero(~np.isfinite(flat_images).all(axis=1)) if images.dtype.kind == "f" else np.zeros(0, int)
-    )
+    if images.dtype.kind == "f":
+        invalid_rows = np.flatnonzero(~np.isfinite(flat_images).all(axis=1))
+    else:
+        invalid_rows = np.zeros(0, int)
     if len(invalid_rows):
         raise ValueError(
             f"{name}: the image of record {invalid_rows[0]} is not finite; {len(invalid_rows)} of {len(images)} are not"
@@ -183,7 +184,10 @@ def _checked_images(images: Array, labels: Array, name: str) -> Array:
 
 
 def _checked_labels(labels: Array, name: str) -> Labels:
-    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    else:
+        labels = labels
     if labels.ndim == 2 and labels.dtype.kind in "biuf" and _is_one_hot(labels):
         labels = labels.argmax(axis=1)
     if labels.ndim != 1:
@@ -231,7 +235,10 @@ def _dataset_name(path_or_name: str, name: str) -> str:
         path, hash_mark, options = path_or_name.partition("#")
         folder = Path(path).expanduser()
         kinds = {".csv": "list", ".parquet": "list"}
-        kind = "folder" if folder.is_dir() else kinds.get(folder.suffix.lower(), "")
+        if folder.is_dir():
+            kind = "folder"
+        else:
+            kind = kinds.get(folder.suffix.lower(), "")
         if not folder.exists() or not kind:
             raise ValueError(f"{name} is {path_or_name!r}, which is not a folder, list or data set; {EXPECTED}")
         if kind == "folder" and (folder / "train.parquet").exists():

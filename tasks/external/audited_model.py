@@ -72,7 +72,10 @@ def _open_model(model: Any, sets: tuple[RecordSet, RecordSet], classes: int, bat
         yield _function_model(model)
     else:
         is_class = isinstance(model, type)
-        kind = f"the class {model.__name__}" if is_class else f"a {type(model).__name__}"
+        if is_class:
+            kind = f"the class {model.__name__}"
+        else:
+            kind = f"a {type(model).__name__}"
         raise ValueError(f"model is {kind}; expected {EXPECTED}")
 
 
@@ -145,7 +148,9 @@ def _image_shape(images: Array) -> tuple[int, int, int]:
     sizes = images.shape[1:]
     if len(sizes) == 2:
         return sizes[0], sizes[1], 1
-    return sizes if _has_channels_last(images) else (sizes[1], sizes[2], sizes[0])
+    if _has_channels_last(images):
+        return sizes
+    return (sizes[1], sizes[2], sizes[0])
 
 
 def _has_channels_last(images: Array) -> bool:
@@ -164,7 +169,10 @@ def _forms(images: Array) -> list[Form]:
     scaled = []
     for layout in layouts:
         description = "they were scaled from [0, 255] to [0, 1]"
-        combined_description = f"{description}, and {layout.description}" if layout.description else description
+        if layout.description:
+            combined_description = f"{description}, and {layout.description}"
+        else:
+            combined_description = description
         scaled.append(Form(combined_description, _then_scale(layout.apply)))
     return [*layouts, *scaled]
 
@@ -179,7 +187,10 @@ def _then_scale(apply: Callable[[Array], Array]) -> Callable[[Array], Array]:
 def _choose_forms(ask: Ask, sets: tuple[RecordSet, RecordSet], classes: int, batch: int) -> tuple[RecordSet, RecordSet]:
     """Return the sets in the form that suits the model; one form for both if shape and scale agree."""
     first = _choose_form(ask, [sets[0], sets[1]] if _are_alike(*sets) else [sets[0]], classes, batch)
-    second = first if _are_alike(*sets) else _choose_form(ask, [sets[1]], classes, batch)
+    if _are_alike(*sets):
+        second = first
+    else:
+        second = _choose_form(ask, [sets[1]], classes, batch)
     inside, outside = (
         _in_form(records, form, name)
         for records, form, name in zip(sets, (first, second), ("members", "nonmembers"), strict=True)

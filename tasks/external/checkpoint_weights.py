@@ -53,7 +53,10 @@ def find_weights(contents: Any, is_tensor: Callable[[Any], bool]) -> list[Weight
                 mappings.append(replace(original, key_path=".".join(keys), is_alias=True))
             continue
         visited.add(id(value))
-        entries = list(value.items()) if isinstance(value, Mapping) else list(enumerate(value))
+        if isinstance(value, Mapping):
+            entries = list(value.items())
+        else:
+            entries = list(enumerate(value))
         tensors = {key: part for key, part in entries if isinstance(key, str) and is_tensor(part)}
         is_auxiliary = is_parent_auxiliary or (isinstance(value, Mapping) and OPTIMIZER in value)
         if tensors:
@@ -70,7 +73,9 @@ def describe_contents(contents: Any, is_tensor: Callable[[Any], bool]) -> str:
         return _class_name(contents, is_tensor)
     entries = [f"{key} ({_class_name(value, is_tensor)})" for key, value in list(contents.items())[:SHOWN]]
     more = len(contents) - len(entries)
-    return ", ".join(entries) + (f" and {more} more" if more > 0 else "") if entries else "an empty dictionary"
+    if entries:
+        return ", ".join(entries) + (f" and {more} more" if more > 0 else "")
+    return "an empty dictionary"
 
 
 def _class_name(value: Any, is_tensor: Callable[[Any], bool]) -> str:
@@ -105,7 +110,9 @@ def _bare_shapes(shapes: Shapes) -> Shapes:
     if renamed is None:
         return shapes
     prefixes = common_prefixes(renamed)
-    return {name.removeprefix(prefixes[-1]): shape for name, shape in renamed.items()} if prefixes else renamed
+    if prefixes:
+        return {name.removeprefix(prefixes[-1]): shape for name, shape in renamed.items()}
+    return renamed
 
 
 def choose_weights(
@@ -155,7 +162,9 @@ def _check_part(where: str, mappings: list[Weights], part: str) -> None:
     ]
     key_paths = key_paths or [weights.key_path for weights in mappings if weights.key_path]
     listing = ", ".join(key_paths[:SHOWN]) or "one set, so leave out the name after the path"
-    more = f" and {len(key_paths) - SHOWN} more" if len(key_paths) > SHOWN else ""
+    more = ""
+    if len(key_paths) > SHOWN:
+        more = f" and {len(key_paths) - SHOWN} more"
     raise ValueError(f"{where} has no weights in {part!r}; it has {listing}{more}")
 
 
@@ -264,7 +273,9 @@ def unwrapped_names(names: Iterable[str]) -> dict[str, str]:
     """Return each name without the parts added by compilers and without a common prefix `module.`."""
     wrapped_names = list(names)
     bare = _without({name: name for name in wrapped_names}, COMPILED) or {name: name for name in wrapped_names}
-    prefix = "module." if all(name.startswith("module.") for name in bare) else ""
+    prefix = ""
+    if all(name.startswith("module.") for name in bare):
+        prefix = "module."
     return {name: new.removeprefix(prefix) for new, name in bare.items()}
 
 

@@ -116,7 +116,9 @@ def _read_classes(table: Outputs, ids: Sequence[str], labels: Labels) -> Confide
     check_class_order(table.values[rows], labels, table.name, "order its columns by our class numbers")
     has_all_classes = table.values.shape[1] > 1
     largest = table.values[rows].max(axis=1)
-    right = np.asarray(table.values[rows, labels] == largest) if has_all_classes else None
+    right = None
+    if has_all_classes:
+        right = np.asarray(table.values[rows, labels] == largest)
     if table.gives == "logits":
         # Rounding a logit by d changes p by p (1 - p) d, so p is not cut off at 1.
         values = np.exp(table.select(ids).log_p[np.arange(len(ids)), labels])
@@ -141,7 +143,9 @@ def _read_column(table: Sent, column: str, gives: Gives, ids: Sequence[str]) -> 
         single = values.astype(np.float32)
     invalid_rows = np.flatnonzero(~((single >= 0) & (single <= 1)))
     if len(invalid_rows):
-        allowed = "in [0, 1]" if gives == "probabilities" else "of at most 0 (a natural logarithm)"
+        allowed = "of at most 0 (a natural logarithm)"
+        if gives == "probabilities":
+            allowed = "in [0, 1]"
         raise ValueError(
             f"{table.name}: {column} of image {table.ids[invalid_rows[0]]!r} is {numbers[invalid_rows[0]]:.6g}; "
             f"expected a value {allowed}; {len(invalid_rows)} of {len(numbers)} are not"
@@ -159,7 +163,10 @@ def _resolution(name: str, numbers: Floats, decimals: NDArray[np.int64], gives: 
     """
     near_one = (numbers >= 0.1) & (numbers < 1)
     finest = int(decimals.max())
-    last = int(decimals[near_one].max()) if gives == "probabilities" and near_one.any() else finest
+    if gives == "probabilities" and near_one.any():
+        last = int(decimals[near_one].max())
+    else:
+        last = finest
     if last == 0 or (gives == "probabilities" and np.isin(numbers, (0, 1)).all()):
         raise ValueError(
             f"{name} has no decimals in its confidences; expected probabilities, not whether the model is right"

@@ -228,14 +228,19 @@ def file_names(name: str, folder: str) -> tuple[str, ...]:
     """
     root = files.expand_home(folder)
     sharded = not (root / WEIGHTS).exists() and (root / INDEX).exists()
-    weights = (INDEX, *_shards(name, files.read(File(str(root / INDEX))))) if sharded else (WEIGHTS,)
+    if sharded:
+        weights = (INDEX, *_shards(name, files.read(File(str(root / INDEX)))))
+    else:
+        weights = (WEIGHTS,)
     return (CONFIG, *weights, *((PREPROCESSOR,) if (root / PREPROCESSOR).exists() else ()))
 
 
 def _shards(name: str, index: bytes) -> list[str]:
     """Return the files of weights that an index lists."""
     weight_map = _parse_json(name, INDEX, {INDEX: index}).get("weight_map")
-    shards = sorted(set(map(str, weight_map.values()))) if isinstance(weight_map, dict) else []
+    shards = []
+    if isinstance(weight_map, dict):
+        shards = sorted(set(map(str, weight_map.values())))
     if not shards or not all(map(SHARD.fullmatch, shards)):
         raise ValueError(f"model {name}: its {INDEX} does not list the files of the folder that contain the weights")
     return shards
@@ -271,7 +276,9 @@ def _check_folder(name: str, folder: str) -> Path:
     contents = {CONFIG: files.read(File(str(root / CONFIG)))}
     classes = _parse_json(name, CONFIG, contents).get("architectures") or []
     if not any(CLASSIFIER in str(class_name) for class_name in (classes if isinstance(classes, list) else [classes])):
-        listing = ", ".join(map(str, classes)) if isinstance(classes, list) and classes else "none"
+        listing = "none"
+        if isinstance(classes, list) and classes:
+            listing = ", ".join(map(str, classes))
         raise ValueError(
             f"model {name}: its {CONFIG} lists the architectures {listing}; expected an image classifier of "
             f"transformers (...{CLASSIFIER})"
@@ -347,7 +354,9 @@ def folder_normalisation(name: str, contents: Mapping[str, bytes]) -> tuple[tupl
         return (), ()
     preprocessor = _parse_json(name, PREPROCESSOR, contents)
     try:
-        factor = float(preprocessor.get("rescale_factor") or 1 / BYTE) if preprocessor.get("do_rescale", True) else 1.0
+        factor = 1.0
+        if preprocessor.get("do_rescale", True):
+            factor = float(preprocessor.get("rescale_factor") or 1 / BYTE)
         scale = BYTE * factor
         normalises = preprocessor.get("do_normalize", "image_mean" in preprocessor)
         mean = _numbers(preprocessor["image_mean"]) if normalises else (0.0,)
@@ -365,7 +374,9 @@ def folder_normalisation(name: str, contents: Mapping[str, bytes]) -> tuple[tupl
 
 
 def _numbers(value: Any) -> tuple[float, ...]:
-    return tuple(float(number) for number in value) if isinstance(value, list) else (float(value),)
+    if isinstance(value, list):
+        return tuple(float(number) for number in value)
+    return (float(value),)
 
 
 def _parse_json(name: str, file: str, contents: Mapping[str, bytes]) -> dict[str, Any]:

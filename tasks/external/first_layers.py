@@ -47,7 +47,9 @@ def first_layer(loaded_model: LoadedModel) -> tuple[Tensor, Tensor]:
     parameters = dict(loaded_model.module.named_parameters())
     pixels = int(np.prod(loaded_model.shape))
     for name, weight in parameters.items():
-        bias = parameters.get(f"{name.removesuffix('weight')}bias") if name.endswith("weight") else None
+        bias = None
+        if name.endswith("weight"):
+            bias = parameters.get(f"{name.removesuffix('weight')}bias")
         if bias is not None and weight.shape == (len(bias), pixels):
             return weight, bias.requires_grad_()
     raise ValueError(f"{where} has no dense first layer with biases that takes all {pixels} numbers of an image")
@@ -58,7 +60,10 @@ def centred_logits(outputs: Tensor, gives: Gives, label: int, name: str) -> Tens
     if outputs.ndim == 1 or outputs.shape[1] == 1:
         column = outputs.reshape(-1)
         # log p - log (1 - p) is the logit of class 1 for all three kinds of outputs
-        odds = column if gives == "logits" else torch.logit(column if gives == "probabilities" else column.exp())
+        if gives == "logits":
+            odds = column
+        else:
+            odds = torch.logit(column if gives == "probabilities" else column.exp())
         outputs = torch.stack([torch.zeros_like(odds), odds], dim=1)
     elif gives == "probabilities":
         outputs = outputs.log()

@@ -117,7 +117,9 @@ def promise(kind: str, commitment: str, draw: Draw | None = None) -> str:
     """Return the README's section on the commitment, for a bound draw or another; empty without a commitment."""
     if not commitment:
         return ""
-    bound = BOUND.format(nonce=draw.nonce, commitment=draw.stated) if draw is not None and draw.nonce else ""
+    bound = ""
+    if draw is not None and draw.nonce:
+        bound = BOUND.format(nonce=draw.nonce, commitment=draw.stated)
     return PROMISE.format(what=kind, commitment=commitment, draw=bound)
 
 
@@ -174,7 +176,9 @@ def _check_contents(folder: Path, files: dict[str, bytes]) -> None:
         if path.is_dir() or (name.endswith(ASIDE) and name.removesuffix(ASIDE) in files):
             continue
         if name not in files or path.read_bytes() != files[name]:
-            problem = "has different content" if name in files else "is not one of the files to write"
+            problem = "is not one of the files to write"
+            if name in files:
+                problem = "has different content"
             raise DatasetError(f"{folder} is not empty: {name} {problem}; choose a new folder")
 
 

@@ -238,7 +238,9 @@ def _call(function: Any, arguments: Any) -> Any:
     if not isinstance(function, Global):
         return Foreign("an object without a name")
     handler = HANDLERS.get(function.name)
-    return Foreign(function.name) if handler is None else handler(arguments)
+    if handler is None:
+        return Foreign(function.name)
+    return handler(arguments)
 
 
 def _insert(target: Any, items: list[Any]) -> None:
@@ -269,7 +271,9 @@ class _InertReader(_Unpickler):  # type: ignore[misc]
     def persistent_load(self, pid: Any) -> Any:
         if isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage" and isinstance(pid[1], Global):
             is_view = len(pid) > 5 and pid[5] is not None
-            return Foreign("a view of a storage") if is_view else Storage(str(pid[2]), pid[1].name.rpartition(".")[2])
+            if is_view:
+                return Foreign("a view of a storage")
+            return Storage(str(pid[2]), pid[1].name.rpartition(".")[2])
         return Foreign("a persistent object")
 
     def _instantiate(self, function: Any, arguments: Any) -> None:

@@ -153,7 +153,10 @@ def load_model(
     if model.kind == "onnx":
         rows, forward = onnx(model, model_bytes, interface)
         return _fit_batch(LoadedModel(model, interface, shape, classes, rows.nearest(interface.batch), forward))
-    devices = [target_device] if target_device is not None else list(dict.fromkeys([device(), torch.device("cpu")]))
+    if target_device is not None:
+        devices = [target_device]
+    else:
+        devices = list(dict.fromkeys([device(), torch.device("cpu")]))
     for candidate in devices:
         if folder:
             rows = Rows()
@@ -363,7 +366,10 @@ def onnx(model: ModelFile, model_bytes: bytes, interface: Interface) -> tuple[Ro
     def forward(images: Batch) -> NDArray[np.floating]:
         output = choose_output(session.run(images), interface.output)
         if not isinstance(output, np.ndarray) or output.dtype.kind != "f":
-            kind = output.kind if isinstance(output, onnx_session.Other) else output.dtype
+            if isinstance(output, onnx_session.Other):
+                kind = output.kind
+            else:
+                kind = output.dtype
             raise TypeError(f"its output is {kind}, not a float tensor")
         return output
 

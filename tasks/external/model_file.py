@@ -138,7 +138,9 @@ class ModelFile(PinnedName):
 
     def extras(self) -> tuple[Extra, ...]:
         extra_by_kind = {"timm": extras.TIMM, "onnx": ONNXRUNTIME, "transformers": extras.TRANSFORMERS}
-        return (extra_by_kind[self.kind],) if self.kind in extra_by_kind else ()
+        if self.kind in extra_by_kind:
+            return (extra_by_kind[self.kind],)
+        return ()
 
     @property
     def path(self) -> str:
@@ -171,7 +173,9 @@ class ModelFile(PinnedName):
     def factory(self) -> Factory | None:
         """The factory of the network; None if the network comes from timm or the file."""
         match = FACTORY.fullmatch(self.name)
-        return Factory.parse(match[1]) if match and self.timm is None and not self.is_folder else None
+        if match and self.timm is None and not self.is_folder:
+            return Factory.parse(match[1])
+        return None
 
     @property
     def timm(self) -> str | None:
@@ -321,7 +325,10 @@ def _checked_digest(model: ModelFile, file: BinaryIO) -> str:
     except size_limits.TooLarge as error:
         raise ValueError(f"model {model.name} cannot be read: {error}") from None
     check_contents(model.name, model.path, model.kind, file, model.part)
-    source = "" if model.factory is None else custom.source_digest(model.factory)
+    if model.factory is None:
+        source = ""
+    else:
+        source = custom.source_digest(model.factory)
     digest = _digest_with_source(model, source, sha256_of(file))
     _check_digest(model, digest)
     return digest

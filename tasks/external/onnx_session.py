@@ -74,7 +74,10 @@ class OnnxSession:
         assert self._child.stdout is not None
         outputs: dict[str, Any] = {}
         for name, kind in reply["outputs"]:
-            outputs[name] = _from_bytes(_read(self._child.stdout)) if kind == "array" else Other(kind)
+            if kind == "array":
+                outputs[name] = _from_bytes(_read(self._child.stdout))
+            else:
+                outputs[name] = Other(kind)
         return outputs
 
     def _ask(self, *parts: bytes) -> dict[str, Any]:

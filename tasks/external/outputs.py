@@ -195,7 +195,10 @@ def _refuse(
     first = int(is_refused.argmax())
     numbers = ", ".join(f"{value:.6g}" for value in values[first, :6]) + (", ..." if values.shape[1] > 6 else "")
     total = "" if sums is None else f" (sum {sums[first]:.6g})"
-    why = "" if sums is None else _describe_rounding(values, float(np.abs(sums - 1).max()))
+    if sums is None:
+        why = ""
+    else:
+        why = _describe_rounding(values, float(np.abs(sums - 1).max()))
     raise ValueError(
         f"{where}: the numbers of {row_name(first)} {problem}: {numbers}{total}; this applies to "
         f"{int(is_refused.sum())} of {len(is_refused)} rows{why}"
@@ -299,11 +302,10 @@ def _columns(name: str, header: list[str], class_columns: Sequence[str], gives: 
         class_columns = spell_columns(class_columns)
         missing_columns = [column for column in class_columns if column not in header]
         if missing_columns or len(set(class_columns)) < len(class_columns) or len(class_columns) < 2:
-            problem = (
-                f"no column {missing_columns[0]!r}"
-                if missing_columns
-                else f"the classes {', '.join(class_columns)}; name two or more, once"
-            )
+            if missing_columns:
+                problem = f"no column {missing_columns[0]!r}"
+            else:
+                problem = f"the classes {', '.join(class_columns)}; name two or more, once"
             raise ValueError(f"{name} has {problem}; found {', '.join(header)}")
         return list(class_columns), gives
     lists = [column for column in header if column in LISTS]

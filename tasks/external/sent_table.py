@@ -230,7 +230,10 @@ def _numbers(name: str, ids: Sequence[str], label: str, column: pa.ChunkedArray)
         invalid_rows = [
             row for row, value in enumerate(column.to_pylist()) if value is not None and not _is_number(value)
         ]
-        first = column[invalid_rows[0]].as_py() if invalid_rows else column.type
+        if invalid_rows:
+            first = column[invalid_rows[0]].as_py()
+        else:
+            first = column.type
         where = f" of image {ids[invalid_rows[0]]!r}" if invalid_rows else ""
         raise ValueError(
             f"{name}: {first!s}{where} in column {label} is not a number; {len(invalid_rows)} are not"

@@ -107,7 +107,9 @@ def answer(auc: Estimate, blind_auc: Estimate, blind_p: float) -> Answer:
     assert blind_auc.high is not None
     if blind_p <= BLIND_LEVEL:
         return "not assessable"
-    return "distinguishable" if auc.low > max(0.5, blind_auc.high) else "undecided"
+    if auc.low > max(0.5, blind_auc.high):
+        return "distinguishable"
+    return "undecided"
 
 
 def _describe_lines(result: SplitAudit) -> Iterator[str]:

@@ -34,7 +34,9 @@ def load_weights(
 ) -> Callable[[Tensor], Any]:
     """Load the weights of the file into the network, in evaluation mode."""
     network = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    left_out = _classifier_names(module) if model.timm is not None else None
+    left_out = None
+    if model.timm is not None:
+        left_out = _classifier_names(module)
     where = f"model {model.name}: {model.path}"
     saved, mappings = _read_weights(model, model_bytes)
     try:
@@ -46,7 +48,10 @@ def load_weights(
     try:
         module.load_state_dict(state_dict)
     except Exception as error:
-        network_name = "the factory's network" if model.timm is None else f"timm's {model.timm}"
+        if model.timm is None:
+            network_name = "the factory's network"
+        else:
+            network_name = f"timm's {model.timm}"
         reason = " ".join(_lines(error))[:LONGEST]
         raise ValueError(f"model {model.name}: the weights do not fit {network_name}: {reason}") from None
     return module.to(target_device).eval()

@@ -42,7 +42,10 @@ def work(config: FineTuning) -> Work:
         training_count + (config.held_out or len(questions.validation))
     )  # on original and on corrupted contexts
     activity = "train" if config.privacy is None else "privately train"
-    activity = f"{activity} adapters of" if config.adaptation == "lora" else activity
+    if config.adaptation == "lora":
+        activity = f"{activity} adapters of"
+    else:
+        activity = activity
     return Work(
         {f"{activity} {config.model.name}": training_count * config.epochs},
         {f"ask {config.model.name}": question_count * len(config.asked)},
@@ -59,7 +62,10 @@ def fine_tune_many(
     for index, config in enumerate(configs):
         try:
             questions = load_questions(config.data)
-            questions = questions if config.parts is None else redrawn(questions, config.parts)
+            if config.parts is None:
+                questions = questions
+            else:
+                questions = redrawn(questions, config.parts)
             yield index, run_fine_tuning(config, questions, index)
         except (TrainingError, ValueError) as error:
             yield index, error

@@ -97,7 +97,9 @@ class LanguageModel(PinnedName):
         return super().identity()
 
     def extras(self) -> tuple[Extra, ...]:
-        return (TRANSFORMERS, PEFT) if self.tiny_sizes is None and _split_adapter(self.name)[1] else (TRANSFORMERS,)
+        if self.tiny_sizes is None and _split_adapter(self.name)[1]:
+            return (TRANSFORMERS, PEFT)
+        return (TRANSFORMERS,)
 
     def pin(self, digests: MutableMapping[str, str]) -> LanguageModel:
         """Return the model with the digest of its content and the absolute path of its folder; a tiny one unchanged.
@@ -114,7 +116,10 @@ class LanguageModel(PinnedName):
             )
         base = str(model_folder(self))
         adapter = adapter_folder(self)
-        base = f"folder:{base}" if self.name.startswith("folder:") else _split_adapter(self.name)[0]
+        if self.name.startswith("folder:"):
+            base = f"folder:{base}"
+        else:
+            base = _split_adapter(self.name)[0]
         return replace(self, name=base if adapter is None else f"{base}+{adapter}", digest=digest)
 
     def paths(self) -> tuple[Path, ...]:
@@ -124,14 +129,18 @@ class LanguageModel(PinnedName):
     def tiny_sizes(self) -> TinyModel | None:
         """The sizes of a tiny model; None for a model with stored weights."""
         match = TINY.fullmatch(self.name)
-        return None if match is None else TinyModel(match[1], int(match[2] or WIDTH), int(match[3] or LAYERS))
+        if match is None:
+            return None
+        return TinyModel(match[1], int(match[2] or WIDTH), int(match[3] or LAYERS))
 
 
 def _split_adapter(name: str) -> tuple[str, str]:
     """Split a name at its last +, unless a folder has the whole name."""
     base, plus, adapter = name.rpartition("+")
     path = name.removeprefix("folder:")
-    return (base, adapter) if plus and not files.expand_home(path).is_dir() else (name, "")
+    if plus and not files.expand_home(path).is_dir():
+        return (base, adapter)
+    return (name, "")
 
 
 def model_folder(model: LanguageModel) -> Path:

@@ -209,7 +209,10 @@ def training_texts(questions: Sequence[Question]) -> list[str]:
 
 def _build_tiny_model(sizes: TinyModel, dropout: float, texts: Iterable[str]) -> tuple[Any, Any]:
     """Build a tiny model and its tokenizer."""
-    tokenizer = train_tokenizer(texts) if sizes.kind == "t5" else byte_tokenizer()
+    if sizes.kind == "t5":
+        tokenizer = train_tokenizer(texts)
+    else:
+        tokenizer = byte_tokenizer()
     build = _build_tiny_t5 if sizes.kind == "t5" else _build_tiny_gpt
     return build(sizes, len(tokenizer), dropout), tokenizer
 
@@ -223,7 +226,10 @@ def load_tokenizer(model: LanguageModel, texts: Iterable[str]) -> tuple[Any, int
 
     sizes = model.tiny_sizes
     if sizes is not None:
-        tokenizer = train_tokenizer(texts) if sizes.kind == "t5" else byte_tokenizer()
+        if sizes.kind == "t5":
+            tokenizer = train_tokenizer(texts)
+        else:
+            tokenizer = byte_tokenizer()
         return tokenizer, int(tokenizer.eos_token_id)
     model.pin({})  # raises ModelError for other content
     folder = str(model_folder(model))
@@ -308,7 +314,9 @@ def _check_positions(config: Reader, model: SequenceModel) -> None:
     position_count = getattr(model.module.config, "max_position_embeddings", None)
     longest = config.length + (config.answer_length if isinstance(model, DecoderOnly) else 0)
     if isinstance(position_count, int) and position_count < longest:
-        settings = "length + answer_length" if isinstance(model, DecoderOnly) else "length"
+        settings = "length"
+        if isinstance(model, DecoderOnly):
+            settings = "length + answer_length"
         raise ValueError(
             f"{settings}: expected at most the {position_count} positions of {config.model.name}, got {longest}. "
             "Lower length."

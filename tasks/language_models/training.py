@@ -103,7 +103,10 @@ class AnswerRecorder:
         selected = Selection(config.examples, config.held_out, config.numeric).select(questions)
         for split, corrupted in SETS.values() if config.asked else ():
             for question in selected[split]:
-                context = config.corruption.corrupt_context(question) if corrupted else question.context
+                if corrupted:
+                    context = config.corruption.corrupt_context(question)
+                else:
+                    context = question.context
                 self.asked.append((split, corrupted, question.id))
                 texts.append((question.question, context))
         self.prompts = model.prompts(texts, config.length) if texts else []
@@ -177,7 +180,9 @@ def score_candidates(config: Reader, model: SequenceModel, texts: Sequence[str])
     alike = takewhile(lambda column: len(set(column)) == 1, zip(*targets, strict=False))
     shared = min(sum(1 for _ in alike), min(map(len, targets)) - 1)
     before = targets[0][:shared]
-    prefix = score_targets(model, Examples([[model.begin]], [before], [shared]))[0] if shared else 0.0
+    prefix = 0.0
+    if shared:
+        prefix = score_targets(model, Examples([[model.begin]], [before], [shared]))[0]
     scores = np.full(len(texts), prefix)
     model.module.eval()
     with torch.inference_mode():
@@ -304,7 +309,10 @@ def adafactor(weights: Sequence[Tensor], learning_rate: float) -> Any:
     optimiser = Adafactor(weights, lr=learning_rate, scale_parameter=False, relative_step=False, warmup_init=False)
     for weight in weights:  # its initial values, so that a state contains them before the first step
         shape = weight.shape
-        shapes = {ROW: shape[:-1], COLUMN: (*shape[:-2], *shape[-1:])} if weight.dim() > 1 else {WHOLE: shape}
+        if weight.dim() > 1:
+            shapes = {ROW: shape[:-1], COLUMN: (*shape[:-2], *shape[-1:])}
+        else:
+            shapes = {WHOLE: shape}
         moments = {moment: torch.zeros(its, device=weight.device) for moment, its in shapes.items()}
         optimiser.state[weight] = {"step": 0, "RMS": 0, **moments}
     return optimiser

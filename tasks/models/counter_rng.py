@@ -35,7 +35,9 @@ class CounterRng:
     @cached_property
     def keys(self) -> Tensor:
         """The key of every model, (models,), which is computed on the first draw."""
-        return self._members if self._steps is None else step_keys(self._members, self._steps)
+        if self._steps is None:
+            return self._members
+        return step_keys(self._members, self._steps)
 
     def words(self, site: int, count: int) -> Tensor:
         """Return words of 64 random bits: (models, count) int64."""

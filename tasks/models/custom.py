@@ -48,7 +48,9 @@ class Named(PinnedName):
         return pin(self)
 
     def paths(self) -> tuple[Path, ...]:
-        return tuple(sources(Factory.parse(str(self))).values()) if is_own(self.name) else ()
+        if is_own(self.name):
+            return tuple(sources(Factory.parse(str(self))).values())
+        return ()
 
     def check(self) -> None:
         """Raise ValueError unless the name is a built-in model or is written as a user's model."""
@@ -104,7 +106,9 @@ def check_digest(factory: Factory, files: Mapping[str, SourceFile]) -> str:
     digest = digest_of_files(files.values())
     if factory.digest and digest_in_keys(factory.digest) != digest_in_keys(digest):
         file_names = sorted(files)[:NAMED]
-        more = f" and {len(files) - len(file_names)} more" if len(files) > len(file_names) else ""
+        more = ""
+        if len(files) > len(file_names):
+            more = f" and {len(files) - len(file_names)} more"
         raise ValueError(
             f"network {factory.module}:{factory.function} is not the one that was pinned: its source has digest "
             f"{digest}, not {factory.digest}; its files are {', '.join(file_names)}{more}"

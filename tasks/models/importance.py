@@ -190,7 +190,10 @@ def mean_of(log_values: Callable[[slice], Tensor], count: int, at_once: int) -> 
         part = torch.logsumexp(values, -1)
         square = torch.logsumexp(2 * values, -1)
         total = part if total is None else torch.logaddexp(total, part)
-        squares = square if squares is None else torch.logaddexp(squares, square)
+        if squares is None:
+            squares = square
+        else:
+            squares = torch.logaddexp(squares, square)
     assert total is not None
     assert squares is not None
     return total - math.log(count), (2 * total - squares).exp().masked_fill(total == -math.inf, 0.0)

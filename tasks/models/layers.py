@@ -132,7 +132,10 @@ class Layers:
         """x W^T + b: (models, rows, inputs) to (models, rows, units)."""
         inputs = x.shape[-1]
         weight = self.weight(f"{name}.weight", (units, inputs), start, inputs, units)
-        offset = None if bias is None else self.weight(f"{name}.bias", (units,), bias, inputs, units)
+        if bias is None:
+            offset = None
+        else:
+            offset = self.weight(f"{name}.bias", (units,), bias, inputs, units)
         return self.apply_dense(name, x, weight, offset)
 
     def apply_dense(self, _name: str, x: Tensor, weight: Tensor, bias: Tensor | None, /) -> Tensor:
@@ -155,7 +158,10 @@ class Layers:
         inputs = x.shape[1] // self.models
         fans = (inputs * kernel**2, channels * kernel**2)
         weight = self.weight(f"{name}.weight", (channels, inputs, kernel, kernel), start, *fans).flatten(0, 1)
-        offset = None if bias is None else self.weight(f"{name}.bias", (channels,), bias, *fans).flatten()
+        if bias is None:
+            offset = None
+        else:
+            offset = self.weight(f"{name}.bias", (channels,), bias, *fans).flatten()
         return self.apply_conv(name, x, weight, offset, stride, padding)
 
     def apply_conv(
@@ -183,7 +189,10 @@ class Layers:
         # torch counts a transposed convolution's inputs on the second axis of its weight.
         fans = (channels * kernel**2, inputs * kernel**2)
         weight = self.weight(f"{name}.weight", (inputs, channels, kernel, kernel), start, *fans).flatten(0, 1)
-        offset = None if bias is None else self.weight(f"{name}.bias", (channels,), bias, *fans).flatten()
+        if bias is None:
+            offset = None
+        else:
+            offset = self.weight(f"{name}.bias", (channels,), bias, *fans).flatten()
         return functional.conv_transpose2d(x, weight, offset, stride, padding, groups=self.models)
 
     def batch_norm(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
@@ -222,7 +231,10 @@ class Layers:
             for statistic, moved in zip(running, now, strict=True):
                 statistic.copy_(moved.view_as(statistic))
             return normalised
-        real = x.new_ones((self.models, len(x))) if self.mode.real is None else self.mode.real
+        if self.mode.real is None:
+            real = x.new_ones((self.models, len(x)))
+        else:
+            real = self.mode.real
         return _normalise(x, real, running, scale, momentum, epsilon)
 
     def dropout(self, x: Tensor, rate: float) -> Tensor:

@@ -200,7 +200,10 @@ class Bernoulli:
         # s carries the dtype: logits in bfloat16 are summed in x's.
         s = (2 * x - 1)[:, :, None]
         signed = s * torch.unflatten(self.logits, 1, (x.shape[1], -1))
-        sums = functional.logsigmoid(signed).sum(-1) if signed.requires_grad else log_sigmoids(signed)
+        if signed.requires_grad:
+            sums = functional.logsigmoid(signed).sum(-1)
+        else:
+            sums = log_sigmoids(signed)
         return sums.flatten(1)
 
     @property
@@ -274,11 +277,10 @@ class OutlierDensity:
 
     def __init__(self, preparation: Preparation, pixels: Pixels) -> None:
         images = torch.from_numpy(pixels.reshape(len(pixels), -1).copy())
-        parameters = (
-            [_binary_logits(preparation, images)]
-            if isinstance(preparation, Binary)
-            else _normal_parameters(preparation, images)
-        )
+        if isinstance(preparation, Binary):
+            parameters = [_binary_logits(preparation, images)]
+        else:
+            parameters = _normal_parameters(preparation, images)
         on_cpu = [parameter.expand(1, 1, -1) for parameter in parameters]
         self._placed = {(torch.device("cpu"), torch.float64): on_cpu}
 

@@ -256,7 +256,10 @@ class Method:
     def _compute_separately(self, layers: Layers, model: int, images: Tensor) -> Tensor:
         mode = layers.mode
         tensors = {name: layers.tensors[name][model] for name in self.module.weights}
-        real = mode.real[model].bool() if mode.training and mode.real is not None else None
+        if mode.training and mode.real is not None:
+            real = mode.real[model].bool()
+        else:
+            real = None
         rows = images if real is None else images[real]
         if not len(rows):
             return images.new_zeros(len(images), *self.result)

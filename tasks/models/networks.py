@@ -208,7 +208,10 @@ class Architecture:
         catalog.check(self.name, self.regularisers, self.width)
 
     def __str__(self) -> str:
-        name = self.name if self.width == 1 else f"{self.name} of width {self.width:g}"
+        if self.width == 1:
+            name = self.name
+        else:
+            name = f"{self.name} of width {self.width:g}"
         return " with ".join([name, *filter(None, [str(self.regularisers)])])
 
     def logits(self, layers: Layers, pixels: Tensor) -> Tensor:
@@ -220,7 +223,9 @@ class Architecture:
     @property
     def definition(self) -> Definition:
         """The built-in network of this width, in terms of layers."""
-        return DEFINITIONS[self.name] if self.width == 1 else partial(WIDE[self.name], width=self.width)
+        if self.width == 1:
+            return DEFINITIONS[self.name]
+        return partial(WIDE[self.name], width=self.width)
 
     @cached_property
     def weights(self) -> Mapping[str, Weight]:
@@ -235,7 +240,9 @@ class Architecture:
 
     def initial(self, seed: int) -> dict[str, NDArray[np.float32]]:
         """Return the initial weights, the same on every device."""
-        return initial(self.weights, seed) if self.own is None else self.own.module.initial(seed)
+        if self.own is None:
+            return initial(self.weights, seed)
+        return self.own.module.initial(seed)
 
     @property
     def stackable(self) -> bool:
@@ -252,7 +259,9 @@ class Architecture:
     def own(self) -> Method | None:
         """The method of a user's network that computes logits; None for a built-in network."""
         height, width, channels = self.shape
-        return logits_of(self.name, (channels, height, width), self.classes) if custom.is_own(self.name) else None
+        if custom.is_own(self.name):
+            return logits_of(self.name, (channels, height, width), self.classes)
+        return None
 
 
 @cache
@@ -307,7 +316,10 @@ def network_row(architecture: Architecture) -> dict[str, Any]:
         "dropout": architecture.regularisers.dropout,
         "batch_norm": architecture.regularisers.batch_norm,
     }
-    return row if architecture.width == 1 else row | {"width": architecture.width}  # see `schemas.of_width`
+    # see `schemas.of_width`
+    if architecture.width == 1:
+        return row
+    return row | {"width": architecture.width}
 
 
 def architecture_of(model: pa.Table) -> Architecture:

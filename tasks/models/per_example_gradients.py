@@ -146,7 +146,9 @@ class Measured(Layers):
 
 def _weight_names(name: str, bias: Tensor | None) -> list[str]:
     """The learned tensors of a dense or convolutional layer."""
-    return [f"{name}.weight"] if bias is None else [f"{name}.weight", f"{name}.bias"]
+    if bias is None:
+        return [f"{name}.weight"]
+    return [f"{name}.weight", f"{name}.bias"]
 
 
 def convolution_squares(

@@ -66,7 +66,9 @@ class Dense:
     @property
     def name(self) -> str:
         name = "fully connected autoencoder"
-        return name if self.hidden == VAE.units else f"{name} of {'-'.join(map(str, self.hidden))} units"
+        if self.hidden == VAE.units:
+            return name
+        return f"{name} of {'-'.join(map(str, self.hidden))} units"
 
     @cached_property
     def weights(self) -> Mapping[str, Weight]:

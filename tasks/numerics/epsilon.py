@@ -203,7 +203,12 @@ def least_epsilon(power: float, level: float, delta: float) -> float:
     without = 1 - delta - level
     missed = 1 - power
     steep = math.log(with_it / level) if with_it > 0 else 0.0
-    flat = 0.0 if without <= 0 else math.inf if missed <= 0 else math.log(without / missed)
+    if without <= 0:
+        flat = 0.0
+    elif missed <= 0:
+        flat = math.inf
+    else:
+        flat = math.log(without / missed)
     return max(0.0, steep, flat)
 
 

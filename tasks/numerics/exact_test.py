@@ -44,7 +44,9 @@ class Sets:
 def _choose_sets(models: int, members: int, draws: int) -> Sets:
     """Return all sets of `members` models if there are at most 20,000 or at most `draws`; else random ones."""
     sets = comb(models, members)
-    return Sets(True, sets) if sets <= max(MOST_HALVES, draws) else Sets(False, draws)
+    if sets <= max(MOST_HALVES, draws):
+        return Sets(True, sets)
+    return Sets(False, draws)
 
 
 def enough_draws(level: float, tests: int) -> int:
@@ -121,7 +123,10 @@ def _p_values(scores: Array, member: Mask, draws: int, seed: int) -> Array:
         for batch in _sets(models, int(count), 0 if sets.has_all_sets else draws, seed, at_once):
             larger += (batch @ centred_scores >= threshold).sum(axis=0)
         # The observed set is one of all sets, regardless of rounding.
-        p_values[columns] = np.maximum(larger, 1) / sets.count if sets.has_all_sets else (1 + larger) / (1 + sets.count)
+        if sets.has_all_sets:
+            p_values[columns] = np.maximum(larger, 1) / sets.count
+        else:
+            p_values[columns] = (1 + larger) / (1 + sets.count)
     return p_values
 
 

@@ -37,12 +37,16 @@ class MatMul:
 
 def products(device: torch.device, dtype: torch.dtype) -> MatMul:
     """Return the products for tensors of this kind, of several models if `stacked`."""
-    return single_products(device, dtype) if device.type == "cpu" else BATCHED
+    if device.type == "cpu":
+        return single_products(device, dtype)
+    return BATCHED
 
 
 def single_products(device: torch.device, dtype: torch.dtype) -> MatMul:
     """Return the products for matrices of this kind, (n, inputs) and (outputs, inputs)."""
-    return ONEDNN if device.type == "cpu" and dtype == torch.float32 and onednn_is_faster() else TORCH
+    if device.type == "cpu" and dtype == torch.float32 and onednn_is_faster():
+        return ONEDNN
+    return TORCH
 
 
 @cache
@@ -83,7 +87,9 @@ def _onednn_row_gradient(gradients: Tensor, weight: Tensor) -> Tensor:
 def onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """rows weight^T + bias"""
     if min(rows.shape[0], weight.shape[0], rows.shape[1]) < NARROW:
-        return torch.mm(rows, weight.t()) if bias is None else torch.addmm(bias, rows, weight.t())
+        if bias is None:
+            return torch.mm(rows, weight.t())
+        return torch.addmm(bias, rows, weight.t())
     sums: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
     return sums
 

@@ -103,7 +103,10 @@ def nearest(
     m = min(k + SPARE + d // COLUMNS_PER_SPARE, n)
     candidates = library(by, target_device, pairs=q * n, columns=d, candidate_count=m)
     with torch.inference_mode(), threads(1) if target_device.type == "cpu" else nullcontext(), full_float32():
-        sizes = CPU if target_device.type == "cpu" else _sizes_on_gpu(target_device)
+        if target_device.type == "cpu":
+            sizes = CPU
+        else:
+            sizes = _sizes_on_gpu(target_device)
         if target_device.type == "cuda" and point_rows.nbytes < sizes.queries:
             point_rows = point_rows.to(target_device)
         search = Search(
@@ -138,7 +141,9 @@ def library(by: By, target_device: torch.device, pairs: int, columns: int, candi
         by = "torch" if onednn_is_faster() or faiss_gpus() is None else "faiss"
     elif by == "auto":
         published = columns <= FAISS_GPU_COLUMNS and pairs >= FAISS_GPU_PAIRS and candidate_count <= FAISS_GPU_MOST
-        by = "faiss" if target_device.type == "cuda" and published and faiss_gpus() else "torch"
+        by = "torch"
+        if target_device.type == "cuda" and published and faiss_gpus():
+            by = "faiss"
     return _torch_finder if by == "torch" else _faiss_finder
 
 
@@ -221,7 +226,10 @@ class Search:
         find = candidates(self, m)
         together = max(1, self.sizes.queries // (4 * self.points.shape[1] + 24 * m))
         for batch in torch.split(indices_of_queries, together):
-            queries = self.queries[batch.to(self.queries.device)] if len(batch) < len(self.queries) else self.queries
+            if len(batch) < len(self.queries):
+                queries = self.queries[batch.to(self.queries.device)]
+            else:
+                queries = self.queries
             queries = queries.to(self.device)
             shortlist = find(self.frame.transform(queries))
             settled, neighbours = self.settle(queries, shortlist, answer.rows.shape[1])
@@ -293,7 +301,10 @@ Candidates = Callable[[Search, int], Find]
 
 def norms(rows: Tensor) -> Tensor:
     """Return the lengths of rows in float64, in parts whose float64 copy fits into a CPU's cache."""
-    several = max(1, 2**17 // rows.shape[1]) if rows.device.type == "cpu" else len(rows)
+    if rows.device.type == "cpu":
+        several = max(1, 2**17 // rows.shape[1])
+    else:
+        several = len(rows)
     parts = torch.split(rows, several)
     return torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in parts])
 

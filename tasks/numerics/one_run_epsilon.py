@@ -118,7 +118,9 @@ def one_run_bounds(inside: Mask, delta: float, level: float) -> dict[str, float]
     The first bound is that of the bets if they have the whole level, else `decisive_bound`.
     """
     shares = share_level(len(inside), delta, level)
-    bounds = {BETS_OR_GUESSES: decisive_bound(inside, delta, level)} if shares.guesses else {}
+    bounds = {}
+    if shares.guesses:
+        bounds = {BETS_OR_GUESSES: decisive_bound(inside, delta, level)}
     bounds[BETS] = betting_bound(inside, delta, level)
     bounds[GUESSES] = best_of_guesses(one_run_bound, inside, delta, level)
     return bounds

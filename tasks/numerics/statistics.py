@@ -137,8 +137,14 @@ def crossed_proportion(first: ArrayLike, second: ArrayLike, confidence: float = 
 
 def within_shares(estimate: Estimate) -> Estimate:
     """Return the estimate of a share with its interval clipped to [0, 1]."""
-    low = None if estimate.low is None else min(max(estimate.low, 0.0), 1.0)
-    high = None if estimate.high is None else min(max(estimate.high, 0.0), 1.0)
+    if estimate.low is None:
+        low = None
+    else:
+        low = min(max(estimate.low, 0.0), 1.0)
+    if estimate.high is None:
+        high = None
+    else:
+        high = min(max(estimate.high, 0.0), 1.0)
     return Estimate(estimate.value, low, high, estimate.n)
 
 
@@ -229,7 +235,10 @@ def paired_difference(first: Sequence[bool], second: Sequence[bool], confidence:
     agreement = both_true * (n - first_true - second_true + both_true) - (first_true - both_true) * (
         second_true - both_true
     )
-    phi = 0.0 if margins == 0 else (agreement if agreement < 0 else max(agreement - n / 2, 0)) / float(np.sqrt(margins))
+    if margins == 0:
+        phi = 0.0
+    else:
+        phi = (agreement if agreement < 0 else max(agreement - n / 2, 0)) / float(np.sqrt(margins))
     value = (first_true - second_true) / n
     below = np.sqrt(down**2 - 2 * phi * down * other_up + other_up**2)
     above = np.sqrt(up**2 - 2 * phi * up * other_down + other_down**2)
@@ -413,7 +422,9 @@ def _welch(a: Array, b: Array) -> tuple[float, float]:
 
 def _t_test(difference: float, error: float, freedom: float) -> Comparison:
     if error == 0.0:
-        statistic = float(np.copysign(np.inf, difference)) if difference else 0.0
+        statistic = 0.0
+        if difference:
+            statistic = float(np.copysign(np.inf, difference))
         return Comparison(statistic, 0.0 if difference > 0 else 1.0)
     from scipy import stats
 

@@ -23,5 +23,8 @@ def t_rate(shift: float, freedom: int, level: float) -> float:
     low, high = 0.0, 1000.0
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if _t_tail(middle, freedom) > level else (low, middle)
+        if _t_tail(middle, freedom) > level:
+            low, high = (middle, high)
+        else:
+            low, high = (low, middle)
     return _t_tail(high, freedom, shift)

@@ -76,7 +76,10 @@ def barlow_twins(config: BarlowTwins, first: Tensor, second: Tensor) -> Tensor:
     a, b = standardise(first), standardise(second)
     diagonal = (a * b).sum(0) / n
     # |A'B|^2 = <AA', BB'>, so the smaller factors are used.
-    squares = (a.T @ b).square().sum() if n >= d else ((a @ a.T) * (b @ b.T)).sum()
+    if n >= d:
+        squares = (a.T @ b).square().sum()
+    else:
+        squares = ((a @ a.T) * (b @ b.T)).sum()
     on = (1 - diagonal).square().sum()
     off = squares / n**2 - diagonal.square().sum()
     return on + config.redundancy * off

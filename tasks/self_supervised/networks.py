@@ -261,7 +261,10 @@ def normalise(images: Tensor) -> Tensor:
 
 def encoder(config: Pretraining | EncoderConfig, weights: Weights, device: torch.device) -> Encoder:
     """The encoder with the weights of a snapshot. Raises ValueError if they belong to another network."""
-    built = encoder_of_pretraining(config) if isinstance(config, Pretraining) else config
+    if isinstance(config, Pretraining):
+        built = encoder_of_pretraining(config)
+    else:
+        built = config
     classes = len(weights[CLASSIFIER]) if CLASSIFIER in weights else 0
     network = unset(built, classes)
     load(network, weights, f"{built.backbone} with a projector of {built.projector}")

@@ -77,7 +77,9 @@ def pretrain_encoder(config: Pretraining, pictures: BoxedPictures, index: int = 
 
     device = hardware.device()
     with hardware.exactly(device):
-        classes = len(pictures.names) if isinstance(config.criterion, Supervised) else 0
+        classes = 0
+        if isinstance(config.criterion, Supervised):
+            classes = len(pictures.names)
         network = initial_network(encoder_of_pretraining(config), classes, config.seed).to(device)
         learning = learner(config.criterion, network, config.projector, config.seed)
         return Training(config, learning, training_set(config, pictures, device), device).run(index)
@@ -159,7 +161,10 @@ def fine_tune_encoder(config: ClassifierTuning, pictures: BoxedPictures, inputs:
 def _choose_snapshot(config: ClassifierTuning, inputs: Inputs) -> tuple[pa.Table, int]:
     """The table and the row of the initial snapshot."""
     snapshots = {epoch: (table, row) for table in inputs for row, epoch in enumerate(epochs(table))}
-    start = max(snapshots, default=0) if config.start is None else config.start
+    if config.start is None:
+        start = max(snapshots, default=0)
+    else:
+        start = config.start
     if start not in snapshots:
         names = ", ".join(map(str, sorted(snapshots))) or "none"
         raise ValueError(f"start is {start}; the snapshots are of epochs {names}")

@@ -103,7 +103,10 @@ class DINO(Ranged):
 
     def teacher_temperature(self, epoch: int) -> float:
         """The teacher's temperature in an epoch, counted from 1."""
-        risen = 1.0 if self.temperature_warmup <= 1 else min(1.0, (epoch - 1) / (self.temperature_warmup - 1))
+        if self.temperature_warmup <= 1:
+            risen = 1.0
+        else:
+            risen = min(1.0, (epoch - 1) / (self.temperature_warmup - 1))
         return self.initial_temperature + (self.final_temperature - self.initial_temperature) * risen
 
 

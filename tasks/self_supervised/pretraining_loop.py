@@ -206,11 +206,10 @@ class Training:
         for parameter in self.parameters:
             parameter.grad = None
         is_coupled = self.learner.coupled and len(parts) > 1
-        loss = (
-            self._coupled_gradients(parts, images, labels, moment)
-            if is_coupled
-            else self._apart(parts, images, labels, moment)
-        )
+        if is_coupled:
+            loss = self._coupled_gradients(parts, images, labels, moment)
+        else:
+            loss = self._apart(parts, images, labels, moment)
         gradients = [parameter.grad for parameter in self.parameters]
         assert all(gradient is not None for gradient in gradients)
         self.steps += 1

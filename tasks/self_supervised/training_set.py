@@ -56,7 +56,10 @@ class Mapped:
             for next_rows in [*order[1:], None]:
                 assert waiting is not None
                 squares = waiting.result()
-                waiting = None if next_rows is None else reader.submit(self._read, next_rows)
+                if next_rows is None:
+                    waiting = None
+                else:
+                    waiting = reader.submit(self._read, next_rows)
                 yield squares.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
 
     def _read(self, rows: NDArray[np.int64]) -> Tensor:
@@ -96,7 +99,10 @@ def _hold_pictures(
     `description`, which must identify data and rows. Raises DatasetError if they cannot be read or written.
     """
     squares = Squares(pictures, rows, side)
-    free = memory.free(device) if device.type == "cuda" else hardware.available_memory()
+    if device.type == "cuda":
+        free = memory.free(device)
+    else:
+        free = hardware.available_memory()
     if len(rows) * side * side * 3 <= SHARE * free:
         return resident(squares, device)
     none = InMemory(np.zeros((0, side, side, 3), np.uint8), np.zeros(0, np.int64))

@@ -179,7 +179,9 @@ def sampling(start: Tensor, end: Tensor, side: int, resolution: int, sigma: Tens
     pixels = torch.arange(side, device=start.device) + 0.5
     weights = ((middle[..., None] - pixels).abs_() / -scale.clamp(min=1)[..., None]).add_(1).clamp_(min=0)
     weights = weights / weights.sum(2, keepdim=True)
-    return weights if sigma is None else torch.bmm(blur(sigma, resolution), weights)
+    if sigma is None:
+        return weights
+    return torch.bmm(blur(sigma, resolution), weights)
 
 
 def blur(sigma: Tensor, resolution: int) -> Tensor:

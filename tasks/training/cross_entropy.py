@@ -141,7 +141,9 @@ class CrossEntropy:
 
     @property
     def name(self) -> str:
-        return f"{self.architecture}, cropped" if self.crop else str(self.architecture)
+        if self.crop:
+            return f"{self.architecture}, cropped"
+        return str(self.architecture)
 
     @property
     def stackable(self) -> bool:
@@ -183,7 +185,10 @@ class CrossEntropy:
         return pixels
 
     def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
-        pixels = central_crops(batch.pixels, self.shape, self.crop) if self.crop else batch.pixels
+        if self.crop:
+            pixels = central_crops(batch.pixels, self.shape, self.crop)
+        else:
+            pixels = batch.pixels
         log_p = self.log_p(tensors, unit(tensors, pixels), batch.mode)
         return -log_p.gather(2, batch.labels[..., None])[..., 0], log_p.argmax(2) == batch.labels
 

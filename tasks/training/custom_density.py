@@ -68,7 +68,10 @@ class DensityModule:
         if self.log_prob.tried.isposinf().any():
             raise ValueError(f"{self.log_prob.subject} returns inf for {TRIED} images; densities must be finite")
         own_loss = self._can("loss")
-        self._loss = Method(self.module, "loss", "losses", trial_inputs, chancy=True) if own_loss else self.log_prob
+        if own_loss:
+            self._loss = Method(self.module, "loss", "losses", trial_inputs, chancy=True)
+        else:
+            self._loss = self.log_prob
         self._loss.check_gradients()
 
     @property

@@ -103,7 +103,10 @@ class Evaluator:
         self.images = images
         self.evaluations: dict[int, Evaluation] = {}
         refine = first.refine if isinstance(first, RefinedTraining) else 0
-        self.sampling = Sampling(first.samples, first.view, first.afresh, refine=refine) if first else Sampling()
+        if first:
+            self.sampling = Sampling(first.samples, first.view, first.afresh, refine=refine)
+        else:
+            self.sampling = Sampling()
 
     def watch(self, progress: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         """Evaluate the models of a stack that have reached an epoch of evaluation."""
@@ -161,12 +164,14 @@ class Evaluator:
         pixels = observations(self.configs[progress[positions[0]][0]], self.images, members.device)
         rows = torch.arange(len(pixels), device=members.device)
         estimated = self.learning.estimate_log_density(selected_tensors, pixels, rows, members, self.sampling)
-        effective = None if estimated.effective_samples is None else estimated.effective_samples.float().cpu().numpy()
-        encoders = (
-            None
-            if estimated.encoder_effective_samples is None
-            else estimated.encoder_effective_samples.float().cpu().numpy()
-        )
+        if estimated.effective_samples is None:
+            effective = None
+        else:
+            effective = estimated.effective_samples.float().cpu().numpy()
+        if estimated.encoder_effective_samples is None:
+            encoders = None
+        else:
+            encoders = estimated.encoder_effective_samples.float().cpu().numpy()
         return estimated.log_p.float().cpu().numpy(), effective, encoders
 
     def _draw(self, position: int, progress: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
@@ -207,7 +212,9 @@ def observations(config: DensityTraining, images: Images, device: torch.device) 
     from tasks.training.device_data import resident
 
     data = resident(images, device)
-    return data.test if config.asked == "test" else data.train[: examples(config, images)]
+    if config.asked == "test":
+        return data.test
+    return data.train[: examples(config, images)]
 
 
 def density_table(
@@ -217,7 +224,10 @@ def density_table(
     schema = REFINED if isinstance(config, RefinedTraining) else FITTED
     fold = config.held_out if isinstance(config.held_out, Fold) else None
     row = config.held_out.row if isinstance(config.held_out, Row) else None
-    samples = None if evaluation.samples is None else evaluation.samples.tobytes()
+    if evaluation.samples is None:
+        samples = None
+    else:
+        samples = evaluation.samples.tobytes()
     of_observations = {}
     for name in OF_OBSERVATIONS:
         if name in schema.names:
@@ -305,11 +315,19 @@ def work(config: DensityTraining) -> Work:
 
     images = load(config.data)
     rows = examples(config, images)
-    training_rows = rows if config.held_out is None else len(trained_on(config, rows, joined_copies(config, images)))
-    evaluated_rows = rows if config.asked == "train" else len(images.test_images)
+    if config.held_out is None:
+        training_rows = rows
+    else:
+        training_rows = len(trained_on(config, rows, joined_copies(config, images)))
+    if config.asked == "train":
+        evaluated_rows = rows
+    else:
+        evaluated_rows = len(images.test_images)
     model = f"{config.model.name} on {format_shape(images.shape)}"
     way = "train" if config.privacy is None else "privately train"
-    passes = 1 + config.refine if isinstance(config, RefinedTraining) else 1
+    passes = 1
+    if isinstance(config, RefinedTraining):
+        passes = 1 + config.refine
     estimated = evaluated_rows * config.samples * len(config.recorded) * passes
     training_cost, decoding_cost = autoencoder_growth(images.shape, config.width)
     return Work(

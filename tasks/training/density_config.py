@@ -242,4 +242,6 @@ def trained_on(config: DensityTraining, count: int, copies: NDArray[np.int64] | 
 
 def joined_copies(config: DensityTraining, images: Images) -> NDArray[np.int64] | None:
     """Return the first exact copy of each possible training row; None if copies are not held out together."""
-    return first_copies(images)[: examples(config, images)] if config.joins_copies else None
+    if config.joins_copies:
+        return first_copies(images)[: examples(config, images)]
+    return None

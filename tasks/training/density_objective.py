@@ -299,4 +299,6 @@ def generative(model: DensityModel, images: Images, outliers: float = 0.0, width
             )
         return CustomDensity(str(model), images.shape)
     learned = Elbo(OURS[model.name](images.shape) if width == 1 else WIDE[model.name](images.shape, width))
-    return OutlierMixture(learned, outliers, images.test_images) if outliers else learned
+    if outliers:
+        return OutlierMixture(learned, outliers, images.test_images)
+    return learned

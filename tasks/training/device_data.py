@@ -162,9 +162,14 @@ def place_images(images: PictureSet, device: torch.device) -> DeviceData:
     device = _one_name(device)
     if device in _resident.get(images, {}):
         return resident(images, device)
-    free = memory.free(device) if device.type == "cuda" else hardware.available_memory()
+    if device.type == "cuda":
+        free = memory.free(device)
+    else:
+        free = hardware.available_memory()
     fit = isinstance(images, Images) and pixel_bytes(images) <= SHARE * free
-    return resident(images, device) if fit else stream_pictures(images, device)
+    if fit:
+        return resident(images, device)
+    return stream_pictures(images, device)
 
 
 def resident(images: PictureSet, device: torch.device) -> ResidentData:

@@ -49,7 +49,9 @@ def fit(
         if after_epoch(epoch, losses) is True:
             break
     rate = round((steps - before) / max(seconds, 1e-9), 3)
-    continued = {"continued_from": epochs.start - 1} if epochs.start > 1 else {}
+    continued = {}
+    if epochs.start > 1:
+        continued = {"continued_from": epochs.start - 1}
     compute_context.note(way="loop", stack=1, steps_per_second=rate, **continued)
 
 
@@ -102,7 +104,10 @@ def fit_link(
     """
     latest = min(recorded) - 1 if recorded else epochs  # a state after the first recorded epoch is unusable
     shapes = {name: tuple(array.shape) for name, array in model.arrays().items()}
-    state = None if index is None else nearest(index, training, latest, shapes)
+    if index is None:
+        state = None
+    else:
+        state = nearest(index, training, latest, shapes)
     losses: list[float] = []
     if state is not None:
         losses = list(state.losses)

@@ -102,7 +102,10 @@ def work(config: Mixture) -> Work:
     from tasks.datasets.catalog import load
 
     images = load(config.validation)
-    shape = (config.crop, config.crop, images.shape[2]) if config.crop else images.shape
+    if config.crop:
+        shape = (config.crop, config.crop, images.shape[2])
+    else:
+        shape = images.shape
     examples = sum(len(share.rows(load(share.part.data))) for share in config.shares)
     validated = min(VALIDATED, len(images.test_images))
     way = "train" if config.privacy is None else "privately train"
@@ -228,7 +231,10 @@ def architecture(config: Mixture, images: Images) -> Architecture:
     """Return the architecture of the trained network."""
     from tasks.models.networks import Architecture
 
-    shape = (config.crop, config.crop, images.shape[2]) if config.crop else images.shape
+    if config.crop:
+        shape = (config.crop, config.crop, images.shape[2])
+    else:
+        shape = images.shape
     return Architecture(str(config.network), shape, config.classes, Regularisers(config.dropout, config.batch_norm))
 
 
@@ -278,7 +284,10 @@ def _unlearning_work(config: Unlearning) -> Work:
     images = load(config.validation)
     kept_count = sum(len(share.rows(load(share.part.data))) for share in config.kept)
     forgotten_count = sum(len(share.rows(load(share.part.data))) for share in config.forgotten)
-    images_per_epoch = forgotten_count if isinstance(config.method, GradientAscent) else kept_count + forgotten_count
+    if isinstance(config.method, GradientAscent):
+        images_per_epoch = forgotten_count
+    else:
+        images_per_epoch = kept_count + forgotten_count
     # The network comes from the input, and the config does not name it: the reference has the same network.
     return Work(
         {f"unlearn on {format_shape(images.shape)} by {config.method.tag}": config.method.epochs * images_per_epoch}

@@ -51,7 +51,9 @@ class ParameterBuffer:
 def fill_row(gradient: Tensor, size: int) -> Tensor:
     """Return the gradient as a row of `size` values, padded with zeros."""
     row = gradient.reshape(-1)
-    return row if len(row) == size else torch.nn.functional.pad(row, (0, size - len(row)))
+    if len(row) == size:
+        return row
+    return torch.nn.functional.pad(row, (0, size - len(row)))
 
 
 class Optimiser(Protocol):
@@ -101,7 +103,10 @@ class Adam:
                 self.step_of(model, [gradient[model] for gradient in gradients])
             return
         torch._foreach_copy_(list(self._gradients.views.values()), list(gradients))
-        taking = torch.ones_like(self.steps, dtype=torch.bool) if active is None else active
+        if active is None:
+            taking = torch.ones_like(self.steps, dtype=torch.bool)
+        else:
+            taking = active
         self.steps += taking
         scale, root = self.corrections()
         buffers = (self.weights.buffer, self._gradients.buffer, self.means.buffer, self.squares.buffer)
@@ -189,7 +194,10 @@ class RMSprop:
 
     def step(self, gradients: Sequence[Tensor], active: Tensor | None = None) -> None:
         torch._foreach_copy_(list(self._gradients.views.values()), list(gradients))
-        taking = torch.ones_like(self.steps) if active is None else active.to(self.steps.dtype)
+        if active is None:
+            taking = torch.ones_like(self.steps)
+        else:
+            taking = active.to(self.steps.dtype)
         self.steps += taking
         self._move(slice(None), taking[:, None].to(self.weights.buffer.dtype))
 

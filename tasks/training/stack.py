@@ -77,7 +77,9 @@ class Slot:
 
     @property
     def best_loss(self) -> float:
-        return self.history[self.best - 1].validation_loss if self.best else math.inf
+        if self.best:
+            return self.history[self.best - 1].validation_loss
+        return math.inf
 
 
 class Stack:
@@ -106,7 +108,10 @@ class Stack:
         self.learned = ParameterBuffer(learned, count, device, dtype)
         self.fixed = ParameterBuffer(fixed, count, device, dtype)
         self.optimiser = optimiser_of(spec.recipe, self.learned)
-        self.best = (self.learned.like(), self.fixed.like()) if spec.recipe.patience else (self.learned, self.fixed)
+        if spec.recipe.patience:
+            self.best = (self.learned.like(), self.fixed.like())
+        else:
+            self.best = (self.learned, self.fixed)
         self.keys = torch.zeros(count, dtype=torch.int64, device=device)
         self.order = torch.zeros(count, steps, spec.recipe.batch, dtype=torch.int32, device=device)
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)  # of the minibatch
@@ -137,7 +142,10 @@ class Stack:
     def bytes(self) -> int:
         """The bytes that the stack keeps between steps."""
         gradients = self.learned.buffer
-        sums = [] if self.stepping.sums is None else [self.stepping.sums.buffer]
+        if self.stepping.sums is None:
+            sums = []
+        else:
+            sums = [self.stepping.sums.buffer]
         return sum(tensor.nbytes for tensor in (*self._memory(), self.order, self.losses, gradients, *sums))
 
     @property
@@ -158,7 +166,10 @@ class Stack:
     def enter(self, position: int, index: int, member: Member) -> None:
         """Put a member into a place, with initial weights or the state from which it continues."""
         state = member.start
-        start = self.spec.learning.initial(member.seed) if state is None else state.weights
+        if state is None:
+            start = self.spec.learning.initial(member.seed)
+        else:
+            start = state.weights
         best = start if state is None else state.best_weights
         with torch.no_grad():
             fill(position, start, self.learned, self.fixed)
@@ -241,7 +252,10 @@ class Stack:
             rows = self._order(slot, len(slot.history) + 1)
             row_table[position, : len(rows)], row_table[position, len(rows) :] = rows, -1
             self._running[position] = len(rows)
-            rate = recipe.learning_rate if slot.member.learning_rate is None else slot.member.learning_rate
+            if slot.member.learning_rate is None:
+                rate = recipe.learning_rate
+            else:
+                rate = slot.member.learning_rate
             rates[position] = rate * recipe.factor(len(slot.history) + 1)
             passed[position, : len(rows)] = len(slot.history) + np.arange(1, len(rows) + 1) / len(rows)
         steps = max(self._running)
@@ -291,7 +305,10 @@ class Stack:
         if not math.isfinite(loss):
             return not_finite("validation loss", f"after epoch {epoch}", slot.member.seed)
         # A minibatch's loss is the mean or the sum over its rows.
-        train_loss = losses.sum() / len(slot.member.rows) if self.spec.learning.total else losses.mean()
+        if self.spec.learning.total:
+            train_loss = losses.sum() / len(slot.member.rows)
+        else:
+            train_loss = losses.mean()
         return Epoch(epoch, float(train_loss), float(loss), float(accuracy))
 
     def _order(self, slot: Slot, epoch: int) -> Order:

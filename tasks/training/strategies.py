@@ -66,7 +66,8 @@ class Workload:
         spec, recipe = self.spec, self.spec.recipe
         shape = "x".join(map(str, spec.images.shape))
         settings = [f"batch {recipe.batch}", recipe.optimiser, recipe.precision]
-        settings += [f"in {recipe.accumulate} parts"] if recipe.accumulate > 1 else []
+        if recipe.accumulate > 1:
+            settings += [f"in {recipe.accumulate} parts"]
         settings += [] if self.data.is_resident else ["data streamed"]
         return f"{hardware.device_name(self.device)}, {spec.learning.name} on {shape}, {', '.join(settings)}"
 

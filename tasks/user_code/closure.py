@@ -54,7 +54,10 @@ class _Module:
     def file_name(self) -> str:
         """The name of its file below the import path."""
         assert self.path is not None
-        parents = self.name.split(".") if self.folders is not None else self.name.split(".")[:-1]
+        if self.folders is not None:
+            parents = self.name.split(".")
+        else:
+            parents = self.name.split(".")[:-1]
         return "/".join([*parents, self.path.name])
 
 

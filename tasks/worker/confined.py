@@ -68,7 +68,9 @@ def total_memory() -> int:
 def check_file_size(size: int, times: int = 1) -> None:
     """Raise TooLarge if a file of this size, in memory that number of times, exceeds the limit."""
     if size * times > memory_limit():
-        memory_note = f", which take {times} times that in memory" if times > 1 else ""
+        memory_note = ""
+        if times > 1:
+            memory_note = f", which take {times} times that in memory"
         raise TooLarge(f"it has {megabytes(size)}{memory_note}; {describe_limit()}")
 
 
@@ -147,7 +149,10 @@ def limit_memory(limit: int) -> None:
     """Limit the address space of this process, and the size of the files that it writes."""
     for kind, maximum in ((resource.RLIMIT_AS, limit), (resource.RLIMIT_FSIZE, limit), (resource.RLIMIT_CORE, 0)):
         hard = resource.getrlimit(kind)[1]
-        lowest = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
+        if hard == resource.RLIM_INFINITY:
+            lowest = maximum
+        else:
+            lowest = min(maximum, hard)
         with contextlib.suppress(ValueError, OSError):  # macOS does not limit the address space
             resource.setrlimit(kind, (lowest, lowest))
 

@@ -43,7 +43,9 @@ class DelimitedTextError(ValueError):
 
     def describe(self, file: object) -> str:
         """Return the message after the name of the file."""
-        return f"{file} {self}" if self.line is None else f"{file}, line {self.line} {self}"
+        if self.line is None:
+            return f"{file} {self}"
+        return f"{file}, line {self.line} {self}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +162,9 @@ def read_delimited(
             begin = end
             used = count
     if not any(header):
-        problem = "has a first line that cannot be read" if text.strip() else "is empty"
+        problem = "is empty"
+        if text.strip():
+            problem = "has a first line that cannot be read"
         raise DelimitedTextError(f"{problem}; the first line must name the columns")
     return DelimitedText(header, separator, text[begin:], lines + used)
 

@@ -45,7 +45,9 @@ class File:
     def parse(cls, text: str) -> File:
         path, _, digest = text.rpartition("@")
         # A path may contain an @.
-        return cls(path, digest) if path and DIGEST.fullmatch(digest) else cls(text)
+        if path and DIGEST.fullmatch(digest):
+            return cls(path, digest)
+        return cls(text)
 
     def __str__(self) -> str:
         return f"{self.path}@{self.digest}" if self.digest else self.path
@@ -126,7 +128,9 @@ def regular_bytes(path: Path) -> bytes:
 
 
 def _kind(state: os.stat_result) -> str:
-    return "Is a directory" if stat.S_ISDIR(state.st_mode) else "it is a device, a pipe or a socket, not a file"
+    if stat.S_ISDIR(state.st_mode):
+        return "Is a directory"
+    return "it is a device, a pipe or a socket, not a file"
 
 
 def unreadable(path: Path, error: Exception) -> FileError:

@@ -37,7 +37,9 @@ def device_name(target_device: torch.device) -> str:
     """Return the product name of a GPU; "cpu" for any processor."""
     import torch
 
-    return torch.cuda.get_device_name(target_device) if target_device.type == "cuda" else target_device.type
+    if target_device.type == "cuda":
+        return torch.cuda.get_device_name(target_device)
+    return target_device.type
 
 
 def available_memory(system: Path = Path("/")) -> int:
@@ -98,7 +100,9 @@ def exhausted_memory(error: BaseException) -> MemoryKind | None:
         return "device"
     if isinstance(error, RuntimeError) and "CUBLAS_STATUS_ALLOC_FAILED" in str(error):
         return "device"
-    return "host" if isinstance(error, RuntimeError) and "can't allocate memory" in str(error) else None
+    if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
+        return "host"
+    return None
 
 
 def numbers_of(table: Path) -> dict[str, int]:

@@ -127,7 +127,10 @@ class Proxy:
         finally:
             connection.close()
         answer_headers = [(name, value) for name, value in reply.getheaders() if name.lower() not in HOP]
-        length = (reply.getheader("Content-Length") or "0") if method == "HEAD" else str(len(data))
+        if method == "HEAD":
+            length = reply.getheader("Content-Length") or "0"
+        else:
+            length = str(len(data))
         return reply.status, [*answer_headers, ("Content-Length", length)], data
 
 

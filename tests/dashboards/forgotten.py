@@ -57,7 +57,10 @@ def confidences(targets: int = 8, replicates: int = 3, images: int = 500, printe
     shares = [1 - min(ks / DISTANCE, 1.2) for ks in TABLE.values()]
     parts = []
     for index, (role, target, replicate) in enumerate(all_models(targets, replicates)):
-        knows = {"query": 1.0, "calibration": 0.0}.get(role) if target is None else shares[target % len(shares)]
+        if target is None:
+            knows = {"query": 1.0, "calibration": 0.0}.get(role)
+        else:
+            knows = shares[target % len(shares)]
         precise = not printed or target is None
         column: dict[str, Any] = {"row": np.arange(images), "group": np.arange(images), "label": np.arange(images) % 10}
         column |= {"model": [role] * images, "target": [target] * images, "replicate": [replicate] * images}
@@ -130,7 +133,12 @@ def decisions(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Ta
     for index in range(targets):
         target = list(TABLE)[index % len(TABLE)]
         share = target.query
-        answer = "not forgotten" if share else "not assessable" if target.outside else "forgotten"
+        if share:
+            answer = "not forgotten"
+        elif target.outside:
+            answer = "not assessable"
+        else:
+            answer = "forgotten"
         row: Row = dict.fromkeys(DECISIONS.names) | {"target": index, "name": str(target), "source": "training"}
         row |= {"query": share, "calibration": target.calibration, "outside": target.outside, "models": replicates}
         row |= {
@@ -177,7 +185,9 @@ def fits(targets: int = 8, replicates: int = 3) -> pa.Table:
     draws = np.random.default_rng(4)
     rows: list[Row] = []
     for role, target, replicate in all_models(targets, replicates):
-        accuracy = float(1 - 0.02 * draws.random()) if (role, replicate) != ("calibration", 0) else 0.93
+        accuracy = 0.93
+        if (role, replicate) != ("calibration", 0):
+            accuracy = float(1 - 0.02 * draws.random())
         row: Row = {"model": role, "target": target, "replicate": replicate, "seed": len(rows), "examples": 1000}
         row |= {"epochs": 20, "train_loss": 0.05, "train_accuracy": accuracy, "validation_accuracy": accuracy - 0.05}
         rows.append(row)

@@ -165,7 +165,10 @@ def traced(examples: int, per_end: int) -> pa.Table:
         row | {"with_feature": carries} for row in chosen(examples, per_end).to_pylist() for carries in (False, True)
     ]
     for row in rows:
-        row["squared_slopes"] = 75000.0 + row["row"] if row["with_feature"] else row["squared_slopes"]
+        if row["with_feature"]:
+            row["squared_slopes"] = 75000.0 + row["row"]
+        else:
+            row["squared_slopes"] = row["squared_slopes"]
     return pa.Table.from_pylist(rows)
 
 
@@ -236,7 +239,10 @@ def pairs(canaries: int, effect: float, seed: int) -> list[Row]:
                 row[f"{prefix}m_w_{images}"] = float(draws.normal(moved, 0.15))
                 row |= {f"{prefix}p_{x}_{images}": 0.3 for x in ("u", "r")}
                 row[f"{prefix}images_{images}"] = 528
-            p_value = float(10 ** (-abs(draws.normal(0, 20)))) if m > 0 else float(1 - draws.random() * 1e-3)
+            if m > 0:
+                p_value = float(10 ** (-abs(draws.normal(0, 20))))
+            else:
+                p_value = float(1 - draws.random() * 1e-3)
             row |= {f"{prefix}m_{test}_p": p_value for test in ("welch", "paired")}
             row |= {f"{prefix}validation_accuracy": 0.95, f"{prefix}epochs": 40, f"{prefix}best_epoch": 30}
         row |= {f"{name}_effect": row[name] - row[f"twin_{name}"] for name in ("m", "m_w_probe", "m_w_train")}

@@ -156,11 +156,10 @@ def distribution(n: int, epochs: tuple[int, ...], repetitions: int = 10, **field
         grown = (epoch / epochs[-1]) ** 0.5
         for score, column in (("published", "m"), ("matched", "m_matched")):
             for label in (None, *range(10)):
-                scores_of_label = (
-                    columns_of_values[column]
-                    if label is None
-                    else columns_of_values[column][columns_of_values["label"] == label]
-                )
+                if label is None:
+                    scores_of_label = columns_of_values[column]
+                else:
+                    scores_of_label = columns_of_values[column][columns_of_values["label"] == label]
                 for statistic, quantile in STATISTICS.items():
                     estimate = grown * float(np.quantile(scores_of_label, quantile))
                     half = 0.1 * abs(estimate) + 0.2
@@ -220,7 +219,9 @@ def ratios(n: int, width: float = 2.0, lift: float = 0.0, **fields: Any) -> pa.T
     for bin_index in range(which.min(), which.max() + 1):
         ratios_of_bin = ratio[which == bin_index]
         if len(ratios_of_bin):
-            error = float(ratios_of_bin.std(ddof=1) / len(ratios_of_bin) ** 0.5) if len(ratios_of_bin) > 1 else None
+            error = None
+            if len(ratios_of_bin) > 1:
+                error = float(ratios_of_bin.std(ddof=1) / len(ratios_of_bin) ** 0.5)
             row = {
                 "group": "bin",
                 "low": bin_index * width,

@@ -250,9 +250,9 @@ def colour(name: str) -> str:
     style = (TEMPLATES / "page.css").read_text()
     rules = re.findall(r"((?:\.badge[.\w-]*(?:, )?)+) \{[^}]*[{ ]color: var\(--(\w+)\)", style)
     shades_of_badge = [shade for selectors, shade in rules if f".badge.{name}" in selectors.split(", ")]
-    return (
-        shades_of_badge[-1] if shades_of_badge else next(shade for selectors, shade in rules if selectors == ".badge")
-    )
+    if shades_of_badge:
+        return shades_of_badge[-1]
+    return next(shade for selectors, shade in rules if selectors == ".badge")
 
 
 def test_common_answers_have_distinct_signs() -> None:

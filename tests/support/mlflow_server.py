@@ -29,7 +29,9 @@ def client(uri: str) -> Any:
 def tracked(client: Any, experiment: str = "engram") -> list[Any]:
     """All runs of the experiment, including deleted ones, sorted by their names in their stores."""
     matching_experiment = client.get_experiment_by_name(experiment)
-    runs = client.search_runs([matching_experiment.experiment_id], run_view_type=3) if matching_experiment else []
+    runs = []
+    if matching_experiment:
+        runs = client.search_runs([matching_experiment.experiment_id], run_view_type=3)
     return sorted(runs, key=name_of)
 
 

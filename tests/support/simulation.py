@@ -111,7 +111,10 @@ class World:
         rng = self.rng
         jobs: list[Job] = []
         for value in range(rng.randint(2, 9)):
-            below = tuple(dict.fromkeys(rng.choices(jobs, k=rng.choice((0, 0, 1, 2))))) if jobs else ()
+            if jobs:
+                below = tuple(dict.fromkeys(rng.choices(jobs, k=rng.choice((0, 0, 1, 2)))))
+            else:
+                below = ()
             if jobs and rng.random() < 0.4:
                 below = (jobs[0],)
             after = rng.choice(jobs) if jobs and rng.random() < 0.2 else None
@@ -469,7 +472,9 @@ class Workers:
     def submit(self, call: Call) -> None:
         self.process.touch()
         rng = self.world.rng
-        fate = rng.choices(("ends", "dies", "gone"), (8, 1, 1))[0] if self.world.faulty else "ends"
+        fate = "ends"
+        if self.world.faulty:
+            fate = rng.choices(("ends", "dies", "gone"), (8, 1, 1))[0]
         now = self.world.time
         flight = Flight(self.world, self.process, call, fate, now + rng.uniform(0.05, 8), now, rng.random() < 0.5)
         self.flights.append(flight)

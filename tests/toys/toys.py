@@ -184,7 +184,10 @@ def plan(config: Config) -> dict[str, Job | tuple[Job, ...]]:
     if config.trouble == "nothing":
         label = Label(config.label)
         return {"summary": Job(nothing, label), "pictures": Job(pictures, label)}
-    shared = (Job(part, Part(config.first - 1, folder=config.folder)),) if config.share else ()
+    if config.share:
+        shared = (Job(part, Part(config.first - 1, folder=config.folder)),)
+    else:
+        shared = ()
     parts = tuple(
         Job(part, Part(config.first + i, config.seconds, config.trouble, config.at, config.folder), shared)
         for i in range(config.parts)

@@ -22,7 +22,10 @@ __all__ = ["figures", "gallery", "sweep"]
 def figures(run: Run) -> Iterable[Figure | None]:
     """The accuracies first, then the course of the score, and the categories of single images."""
     table = run.table("scores")
-    config = run.config if isinstance(run.config, DejaVu) else None
+    if isinstance(run.config, DejaVu):
+        config = run.config
+    else:
+        config = None
     return (
         accuracy_of_given(table),
         accuracy(table, is_null=config is not None and config.is_null),

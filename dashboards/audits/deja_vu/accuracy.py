@@ -54,7 +54,9 @@ def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
     """Both models' accuracies for the decisive attack, and small panels of attacks that differ in one setting."""
     table = attacks.both_ways_rows(table)
     all_attacks = attacks.read_attacks(table)
-    last = accuracies(table, attacks.decisive_attack(all_attacks)) if all_attacks else None
+    last = None
+    if all_attacks:
+        last = accuracies(table, attacks.decisive_attack(all_attacks))
     if last is None:
         return None
     percent = decisive_percent(table)
@@ -113,7 +115,9 @@ def accuracies(table: pa.Table, attack: attacks.Attack, title: str = "") -> Accu
     """Both models' accuracies for this attack; None without any."""
     rows = attacks.attack_rows(table, attack)
     curves = {name: estimates for name in NAMES if (estimates := read_curve(rows, "percent", name)) is not None}
-    return Accuracies(curves, title) if curves else None
+    if curves:
+        return Accuracies(curves, title)
+    return None
 
 
 def _variant_accuracies(table: pa.Table, attack: attacks.Attack, last: attacks.Attack) -> Accuracies | None:

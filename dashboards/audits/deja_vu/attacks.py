@@ -83,13 +83,17 @@ def read_curve(table: pa.Table, x_column: str, y_column: str) -> Curve | None:
     columns = [numbers(table, column) for column in (x_column, y_column, f"{y_column}_low", f"{y_column}_high")]
     defined = np.flatnonzero(~np.isnan(columns[0]) & ~np.isnan(columns[1]))
     defined = defined[np.argsort(columns[0][defined], kind="stable")]
-    return Curve(*(column[defined] for column in columns)) if len(defined) else None
+    if len(defined):
+        return Curve(*(column[defined] for column in columns))
+    return None
 
 
 def decisive_percent(table: pa.Table) -> int:
     """The decisive percentage of most confident images, whose score was tested."""
     tested = np.flatnonzero(~np.isnan(numbers(table, "p_value")))
-    return int(numbers(table, "percent")[tested[0]]) if len(tested) else PERCENT
+    if len(tested):
+        return int(numbers(table, "percent")[tested[0]])
+    return PERCENT
 
 
 def rows_at_percent(table: pa.Table, percent: int) -> pa.Table:

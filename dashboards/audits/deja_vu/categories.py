@@ -57,9 +57,9 @@ def categories(table: pa.Table) -> Figure | None:
         f"n: {n:,} images of both sets; constant settings: {last.describe()}."
     )
     p = numbers(at_end, "p_value")
-    tested = (
-        f" Test of more memorised than misrepresented images: p {p[0]:.2g}." if len(p) and not np.isnan(p[0]) else ""
-    )
+    tested = ""
+    if len(p) and not np.isnan(p[0]):
+        tested = f" Test of more memorised than misrepresented images: p {p[0]:.2g}."
     alt = " ".join(_describe_shares(shares, field, index) for index in range(len(shares["memorised"].places))) + tested
     places = np.arange(len(shares["memorised"].places))
     labelled = np.unique(np.linspace(0, len(places) - 1, min(LABELS, len(places))).astype(np.int64))

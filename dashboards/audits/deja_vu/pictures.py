@@ -55,7 +55,10 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
         return None
     config = run.private_config
     is_null = isinstance(config, DejaVu) and config.is_null
-    caption = CAPTION + NULL if is_null else CAPTION
+    if is_null:
+        caption = CAPTION + NULL
+    else:
+        caption = CAPTION
     if not isinstance(config, DejaVu):
         changed = "The images cannot be shown: the audit has changed since the run."
         return Gallery(caption, False, changed, title=TITLE)
@@ -138,7 +141,9 @@ def strip(row: Row, model: str, data: BoxedPictures, side: int, layer: str) -> S
     )
     votes = row[f"{model}_class"]
     confidence = drawing.format_number(row[f"{model}_confidence"])
-    judgement = "correctly" if votes == row["class"] else "wrongly"
+    judgement = "wrongly"
+    if votes == row["class"]:
+        judgement = "correctly"
     return Strip(f"{MODELS[model]}{layer}: they vote for {votes}, {judgement}, with confidence {confidence}", pictures)
 
 
@@ -157,9 +162,15 @@ def draw_outlines(picture: Pixels, boxes: Sequence[Sequence[int]], crop: Sequenc
 
     height, width = picture.shape[:2]
     longest = max(height, width)
-    scale = LONGEST // longest if longest <= LONGEST else LONGEST / longest
+    if longest <= LONGEST:
+        scale = LONGEST // longest
+    else:
+        scale = LONGEST / longest
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    how = Image.Resampling.NEAREST if scale >= 1 else Image.Resampling.LANCZOS
+    if scale >= 1:
+        how = Image.Resampling.NEAREST
+    else:
+        how = Image.Resampling.LANCZOS
     image = Image.fromarray(np.ascontiguousarray(picture)).resize(size, how)
     pen = ImageDraw.Draw(image)
     for box in boxes:

@@ -99,7 +99,9 @@ def strip(row: Row, model: str, data: BoxedPictures) -> Strip:
     side = row["side"]
     predicted_class = data.names[row["drawn_label"]]
     pixels = np.frombuffer(row["drawing"], np.uint8).reshape(side, side, 3)
-    judgement = "correctly" if is_correct(row) else "wrongly"
+    judgement = "wrongly"
+    if is_correct(row):
+        judgement = "correctly"
     words = f"The reconstruction of {row['id']} by the model {model.lower()}, classified as {predicted_class}"
     return Strip(
         f"{model}: classified as {predicted_class}, {judgement}", (Picture(encode_png(pixels), predicted_class, words),)

@@ -60,7 +60,9 @@ class Cell:
     @cached_property
     def decisive(self) -> attacks.Attack | None:
         all_attacks = attacks.read_attacks(self.scores)
-        return attacks.decisive_attack(all_attacks) if all_attacks else None
+        if all_attacks:
+            return attacks.decisive_attack(all_attacks)
+        return None
 
     @cached_property
     def percent(self) -> int:
@@ -68,7 +70,9 @@ class Cell:
 
     def accuracies(self) -> Accuracies | None:
         """Both models' accuracies for the decisive attack."""
-        return None if self.decisive is None else accuracies(self.scores, self.decisive, self.name)
+        if self.decisive is None:
+            return None
+        return accuracies(self.scores, self.decisive, self.name)
 
     def score_curve(self) -> Curve | None:
         """The score by epoch."""
@@ -84,13 +88,19 @@ class Cell:
         """The shares of memorised and of misrepresented images at the last epoch."""
         table = attacks.both_ways_rows(self.run.table("categories"))
         all_attacks = attacks.read_attacks(table)
-        rows = attacks.attack_rows(table, attacks.decisive_attack(all_attacks)) if all_attacks else table
+        if all_attacks:
+            rows = attacks.attack_rows(table, attacks.decisive_attack(all_attacks))
+        else:
+            rows = table
         return {name: share for name in COMPARED if (share := read_curve(rows, "epoch", name)) is not None}
 
     def probe_gap(self) -> Curve | None:
         """The gap of the linear probe for the decisive attack; None without one."""
         probed = gaps(self.run.table("probe"))
-        estimate = None if self.decisive is None else probed.get(self.decisive[:2])
+        if self.decisive is None:
+            estimate = None
+        else:
+            estimate = probed.get(self.decisive[:2])
         if estimate is None:
             return None
         values = (np.array([end], np.float64) for end in (estimate.value, estimate.low, estimate.high))

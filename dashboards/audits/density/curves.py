@@ -72,14 +72,12 @@ def learning_curve(statistics: Statistics) -> Figure | None:
 
 def _learning_curve_caption(curves: Curves, nulls: Nulls) -> str:
     n = max(course.n for of_score in curves.values() for course in of_score.values())
-    shade = (
-        f"Shade: 95 % intervals by the jackknife over {n} repetitions. " if n > 1 else "One repetition: no intervals. "
-    )
-    hollow = (
-        "Hollow marks at the last epoch: value without memorisation. "
-        if any(null is not None for null in nulls.values())
-        else ""
-    )
+    shade = "One repetition: no intervals. "
+    if n > 1:
+        shade = f"Shade: 95 % intervals by the jackknife over {n} repetitions. "
+    hollow = ""
+    if any(null is not None for null in nulls.values()):
+        hollow = "Hollow marks at the last epoch: value without memorisation. "
     return (
         "Statistics over all observations, after the evaluated epochs. "
         f"{shade}{hollow}Dashed: 0. If high quantiles rise while training and test loss still fall together, early "
@@ -156,13 +154,13 @@ def loss_limits(losses: Sequence[Curve]) -> tuple[float, float]:
 def _losses_caption(by_kind: Losses, high: float) -> str:
     """The caption of the losses, of which those up to `high` are drawn."""
     above = max(int(loss.places[loss.value > high].max(initial=0)) for loss in by_kind.values())
-    cut = f" Losses up to epoch {above} exceed the axis." if above else ""
+    cut = ""
+    if above:
+        cut = f" Losses up to epoch {above} exceed the axis."
     trainings = max((loss.n for (models, _), loss in by_kind.items() if models == "folds"), default=0)
-    shade = (
-        f" Shade: 95 % t intervals over {trainings} trainings, hidden if narrower than the line."
-        if trainings > 1
-        else ""
-    )
+    shade = ""
+    if trainings > 1:
+        shade = f" Shade: 95 % t intervals over {trainings} trainings, hidden if narrower than the line."
     return (
         "The training objective (the negative lower bound of log P), in nats per image: of training images during the "
         f"epoch, and of the test split after it.{shade} If the two diverge, models overfit; memorisation does not "

@@ -98,12 +98,13 @@ def _kind_histograms(values: Array, edges: Array) -> list[Layer]:
 def _distribution_caption(scores: dict[str, Array], limits: tuple[float, float], nulls: dict[str, float | None]) -> str:
     outside = {score: describe_outside(values, limits) for score, values in scores.items()}
     cut = "; ".join(f"{SCORES[score]}: {words}" for score, words in outside.items() if words)
-    null = (
-        "Dotted: the median without memorisation, from redrawing the models that held an observation out; for the "
-        "published score this is its bias. "
-        if any(null is not None for null in nulls.values())
-        else ""
-    )
+    if any(null is not None for null in nulls.values()):
+        null = (
+            "Dotted: the median without memorisation, from redrawing the models that held an observation out; for the "
+            "published score this is its bias. "
+        )
+    else:
+        null = ""
     return (
         f"{format_range([len(values) for values in scores.values()])} observations by M: log P of an observation "
         "under models that were trained on it, minus log P under models that held it out, in nats. Dashed: 0. The "
@@ -116,7 +117,10 @@ def _distribution_caption(scores: dict[str, Array], limits: tuple[float, float],
 
 def _describe_distribution(score: str, values: Array, statistics: Statistics, null: float | None) -> str:
     course = statistics.curve(score, "median")
-    median = drawing.format_number(float(np.median(values))) if course is None else course.describe()
+    if course is None:
+        median = drawing.format_number(float(np.median(values)))
+    else:
+        median = course.describe()
     lowest, high, highest = (drawing.format_number(float(value)) for value in np.quantile(values, (0, HIGH, 1)))
     above = format_share(int((values > 0).sum()), len(values))
     words = f"{SCORES[score]}: median {median} nats, from {lowest} to {highest}, {HIGH:.0%} quantile {high}"
@@ -177,7 +181,9 @@ def _significance_caption(p: Array, dependent: bool) -> str:
     n = len(p)
     smallest = float(p.min())
     required = math.ceil(smallest / alone(n, dependent))
-    procedure = "Benjamini-Yekutieli" if dependent else "Benjamini-Hochberg"
+    procedure = "Benjamini-Hochberg"
+    if dependent:
+        procedure = "Benjamini-Yekutieli"
     return (
         f"Top: p-values of {n:,} observations: the probability that M, minus the negligible size, would be as large "
         f"with redrawn held-out models. Dashed: {n / P_BINS:,.4g} per bar, expected if training raises log p by "

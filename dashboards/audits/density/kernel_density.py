@@ -33,7 +33,10 @@ def kernel_density(table: pa.Table) -> Figure | None:
     highest = max(float(values.max()) for values in curves.values())
     facets = []
     for names, title in PANELS.items():
-        shade = [] if "overfitted" in names else [area(x, curves["without_point"], curves["with_point"], "canary-band")]
+        if "overfitted" in names:
+            shade = []
+        else:
+            shade = [area(x, curves["without_point"], curves["with_point"], "canary-band")]
         lines = [line(x, curves[name], NAMES[name][1], linewidth=1.8, linestyle=NAMES[name][2]) for name in names]
         facets.append(Facet([*shade, *lines], title, Axis("density", (0, 1.06 * highest), 4)))
     return Chart(
@@ -56,8 +59,13 @@ def _describe_densities(x: Array, curves: dict[str, Array]) -> str:
     with_it = curves["with_point"]
     without = curves["without_point"]
     position = int((with_it - without).argmax())
-    ratio = float(np.log(with_it[position] / without[position])) if without[position] > 0 else None
-    difference = "" if ratio is None else f", M {drawing.format_number(ratio)} nats"
+    ratio = None
+    if without[position] > 0:
+        ratio = float(np.log(with_it[position] / without[position]))
+    if ratio is None:
+        difference = ""
+    else:
+        difference = f", M {drawing.format_number(ratio)} nats"
     return (
         f"The point matters most at x = {drawing.format_number(float(x[position]))}"
         f": density {drawing.format_number(float(with_it[position]))} "

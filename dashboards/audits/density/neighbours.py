@@ -39,7 +39,9 @@ class Bins:
     def width(self) -> float:
         """The median width of the bins; 1 if all are open."""
         widths = self.high - self.low
-        return float(np.nanmedian(widths)) if not np.isnan(widths).all() else 1.0
+        if not np.isnan(widths).all():
+            return float(np.nanmedian(widths))
+        return 1.0
 
     @property
     def starts(self) -> Array:
@@ -59,8 +61,12 @@ def ratios(table: pa.Table) -> Figure | None:
         *([] if bins is None else [_describe_means(bins)]),
         *(_describe_quantiles(kind, *group) for kind, group in groups.items()),
     ]
-    panels = [] if bins is None else [_means_panel(layout.wide_box((PANEL + 0.6) * bool(groups) + 0.55, PANEL), bins)]
-    panels += [_cumulative_panel(groups)] if groups else []
+    if bins is None:
+        panels = []
+    else:
+        panels = [_means_panel(layout.wide_box((PANEL + 0.6) * bool(groups) + 0.55, PANEL), bins)]
+    if groups:
+        panels += [_cumulative_panel(groups)]
     return Chart(
         "neighbours",
         "Are samples closer to memorised images?",

@@ -36,7 +36,9 @@ class Observations:
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
-        return integers(self.table, "row") if "row" in self.table.column_names else np.empty(0, np.int64)
+        if "row" in self.table.column_names:
+            return integers(self.table, "row")
+        return np.empty(0, np.int64)
 
     @cached_property
     def scores(self) -> dict[str, Array]:
@@ -110,7 +112,9 @@ class Statistics:
             & ~np.isnan(null)
         )
         rows = np.flatnonzero(is_requested)
-        return float(null[rows[columns["epoch"][rows].argmax()]]) if len(rows) else None
+        if len(rows):
+            return float(null[rows[columns["epoch"][rows].argmax()]])
+        return None
 
 
 def score_legend_entry(score: str, **look: Any) -> Any:
@@ -125,8 +129,12 @@ def area_legend_entry(colour: str, label: str) -> Any:
 
 def format_share(part: int, total: int) -> str:
     """A part of a whole as counts and percentage."""
-    percent = 100 * part / total if total else 0.0
-    return f"{part:,} of {total:,} ({percent:.0f} %)" if percent >= 10 else f"{part:,} of {total:,} ({percent:.2g} %)"
+    percent = 0.0
+    if total:
+        percent = 100 * part / total
+    if percent >= 10:
+        return f"{part:,} of {total:,} ({percent:.0f} %)"
+    return f"{part:,} of {total:,} ({percent:.2g} %)"
 
 
 def robust_limits(groups: Iterable[Array], including: Sequence[float] = ()) -> tuple[float, float]:

@@ -53,7 +53,9 @@ class OutlierBins:
             return "all"
         if np.isnan(low):
             return f"< {format_number(high)}"
-        return f"≥ {format_number(low)}" if np.isnan(high) else f"{format_number(low)} to {format_number(high)}"
+        if np.isnan(high):
+            return f"≥ {format_number(low)}"
+        return f"{format_number(low)} to {format_number(high)}"
 
 
 def format_number(value: float) -> str:
@@ -110,7 +112,10 @@ def _counts_panel(bins: OutlierBins, height: float) -> Panel:
     y = np.arange(len(bins.low))
     highest_count = max(float(counts.max()) for counts in bins.counts.values())
     legible = n <= MAX_LABELLED
-    ticks = list(range(n)) if legible else np.unique(np.linspace(0, n - 1, 12).astype(np.int64)).tolist()
+    if legible:
+        ticks = list(range(n))
+    else:
+        ticks = np.unique(np.linspace(0, n - 1, 12).astype(np.int64)).tolist()
 
     def draw_bars(axes: Any) -> None:
         axes.set_xscale("log")
@@ -156,7 +161,9 @@ def _shares_panel(bins: OutlierBins, height: float) -> Panel:
     memorised, regular = (float(counts.sum()) for counts in bins.counts.values())
     # Intervals of bins with few observations are wide and may exceed the axis.
     many = np.sum(list(bins.counts.values()), axis=0)[defined] >= MANY_OBSERVATIONS
-    top = float(bins.share_high[defined][many].max()) if many.any() else 1.0
+    top = 1.0
+    if many.any():
+        top = float(bins.share_high[defined][many].max())
     return Panel(
         (LEFT + COUNTS + PANEL_GAP, 0.55, SHARES, height),
         [

@@ -63,7 +63,10 @@ def _measured_pictures(
     """The images of all measures of the run."""
     images = load(question.data)
     is_null = isinstance(question, Memorization) and question.is_null
-    observed = images.test_images if is_null else images.train_images
+    if is_null:
+        observed = images.test_images
+    else:
+        observed = images.train_images
     yield from score_pictures(observations, groups, observed)
     yield from _outlier_pictures(run, observations, observed)
     yield from duplicate_pictures(run.table("duplicates"), images.train_images)
@@ -79,7 +82,9 @@ def score_extremes(observations: Observations) -> dict[str, NDArray[np.int64]]:
     order = defined[np.argsort(scores[defined], kind="stable")]
     count = min(EACH, len(order) // 3)
     if not count:
-        return {"highest": order} if len(order) else {}
+        if len(order):
+            return {"highest": order}
+        return {}
     middle = (len(order) - count) // 2
     return {"lowest": order[:count], "median": order[middle : middle + count], "highest": order[-count:]}
 
@@ -98,7 +103,9 @@ def _observation_title(observations: Observations, index: int) -> str:
     score = observations.column("m")
     p = observations.column("p_value")
     words = f"row {observations.rows[index]}, M {drawing.format_number(float(score[index]))}"
-    return words if not len(p) or np.isnan(p[index]) else f"{words}, p {p[index]:.2g}"
+    if not len(p) or np.isnan(p[index]):
+        return words
+    return f"{words}, p {p[index]:.2g}"
 
 
 def _outlier_pictures(run: Run, observations: Observations, observed: Pixels) -> Iterator[Picture]:
@@ -149,9 +156,14 @@ def _read_samples(run: Run, shape: tuple[int, int, int]) -> NDArray[np.float32] 
         if not count:
             continue
         table = run.store.read(key)
-        samples = table["samples"].to_pylist() if "samples" in table.column_names else []
+        samples = []
+        if "samples" in table.column_names:
+            samples = table["samples"].to_pylist()
         nonempty_samples = [sample for sample in samples if sample]
-        values = np.frombuffer(nonempty_samples[-1], np.float32) if nonempty_samples else np.empty(0, np.float32)
+        if nonempty_samples:
+            values = np.frombuffer(nonempty_samples[-1], np.float32)
+        else:
+            values = np.empty(0, np.float32)
         if len(values) and len(values) % int(np.prod(shape)) == 0:
             return values.reshape(-1, *shape)
     return None

@@ -179,7 +179,9 @@ def _compare_losses(cells: list[Cell], setting: str) -> Figure | None:
     cells_with_losses: CellLosses = []
     for cell in cells:
         by_kind = read_losses(cell.run.table("losses"))
-        models = "folds" if ("folds", "test") in by_kind else "whole"
+        models = "whole"
+        if ("folds", "test") in by_kind:
+            models = "folds"
         if {(models, "train"), (models, "test")} <= set(by_kind):
             cells_with_losses.append((cell, {split: by_kind[models, split] for split in ("test", "train")}))
     if len(cells_with_losses) < 2:
@@ -214,7 +216,9 @@ def _compare_spreads(cells: list[Cell], setting: str) -> Figure | None:
     if len(rows) < 2:
         return None
     drawn_rows = rows[: layout.MOST]
-    rest = f" The first {len(drawn_rows)} of {len(rows)} cells." if len(rows) > len(drawn_rows) else ""
+    rest = ""
+    if len(rows) > len(drawn_rows):
+        rest = f" The first {len(drawn_rows)} of {len(rows)} cells."
     caption = (
         "A row is a cell. Mark: the median over its observations; line: their central 90 %, from the 5 % to the 95 % "
         f"quantile. Dashed: 0. No intervals.{rest}"

@@ -66,7 +66,10 @@ def _describe_measures(table: pa.Table, row: int, name: str) -> str:
         if np.isnan(value):
             descriptions.append(f"{title} none")
         else:
-            interval = "" if np.isnan(low) else f" [{drawing.format_number(low)}, {drawing.format_number(high)}]"
+            if np.isnan(low):
+                interval = ""
+            else:
+                interval = f" [{drawing.format_number(low)}, {drawing.format_number(high)}]"
             descriptions.append(f"{title} {drawing.format_number(value)}{interval}")
     return f"{name}: {', '.join(descriptions)}."
 

@@ -66,7 +66,10 @@ def legend_entries(rows: Sequence[Row], negligible: float | None) -> list[Any]:
 
 def figure_caption(rows: Sequence[Row], negligible: float | None) -> str:
     """The caption: estimate, rule, and the numbers of models and images."""
-    bound = "a negligible share" if negligible is None else f"{100 * negligible:g} %"
+    if negligible is None:
+        bound = "a negligible share"
+    else:
+        bound = f"{100 * negligible:g} %"
     numbers = {}
     for name in ("models", "images", "controls"):
         numbers[name] = format_range([row[name] or 0 for row in rows])

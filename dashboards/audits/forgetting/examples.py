@@ -60,4 +60,6 @@ def _format_class_size(row: Row) -> str:
     images = row["images"]
     groups = row["groups"]
     count = f"{images:,} image{'s' * (images != 1)}"
-    return count if groups == images else f"{count} in {groups:,} group{'s' * (groups != 1)}"
+    if groups == images:
+        return count
+    return f"{count} in {groups:,} group{'s' * (groups != 1)}"

@@ -57,7 +57,10 @@ class TargetScores:
 
     @property
     def heading(self) -> str:
-        p = "" if self.p is None else f", p = {drawing.format_number(self.p)}"
+        if self.p is None:
+            p = ""
+        else:
+            p = f", p = {drawing.format_number(self.p)}"
         return f"KS {self.farthest.distance:.2g}{p}"
 
 
@@ -136,9 +139,9 @@ def unit_scores(compared: ModelEffects, image_scores: Array) -> tuple[Array, Arr
 
 def figure_caption(panels: Sequence[TargetScores], innocent: bool) -> str:
     """The caption: score, lines, and the numbers of images."""
-    innocent_note = (
-        "The first panel is a model that never saw D_Q: its lines differ only by chance. " if innocent else ""
-    )
+    innocent_note = ""
+    if innocent:
+        innocent_note = "The first panel is a model that never saw D_Q: its lines differ only by chance. "
     images = (
         format_range([len(values) for values in of]) for of in zip(*((p.query, p.control) for p in panels), strict=True)
     )

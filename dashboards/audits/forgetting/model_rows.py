@@ -36,7 +36,9 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     visible = dict(list(below.items())[: layout.MOST])
     titles = {group: "between query models" if group[0] == "query" else group_name(group, names) for group in visible}
     caption = f"{_distances_caption(table, below)}{layout.left_out_note(len(visible), len(below), 'rows')}"
-    farthest = float(visible["query", -1].max()) if ("query", -1) in visible else None
+    farthest = None
+    if ("query", -1) in visible:
+        farthest = float(visible["query", -1].max())
     rows = layout.rows(list(titles.values()), legend_height(2))
     layers: list[Layer] = [] if farthest is None else [upright(farthest)]
     for (group, values), height in zip(visible.items(), rows.y.tolist(), strict=True):
@@ -69,7 +71,9 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
 
 def spread(values: Array, height: float, reach: float) -> Array:
     """Vertical positions of values in their row, so that equal values remain visible."""
-    return height + np.linspace(-reach, reach, len(values)) if len(values) > 1 else np.array([height], np.float64)
+    if len(values) > 1:
+        return height + np.linspace(-reach, reach, len(values))
+    return np.array([height], np.float64)
 
 
 def _hollow_mark(x: float, y: float) -> Layer:
@@ -80,7 +84,9 @@ def _hollow_mark(x: float, y: float) -> Layer:
 def _distances_caption(table: pa.Table, below: Distances) -> str:
     models = replicates(table)
     counts = ", ".join(format_count(models[role], f"{role} model") for role in ("query", "calibration"))
-    images = format_range(integers(table, "images").tolist()) if "images" in table.column_names else "unknown"
+    images = "unknown"
+    if "images" in table.column_names:
+        images = format_range(integers(table, "images").tolist())
     null = power = ""
     if ("query", -1) in below:
         null = "The first row is the null: pairs of models trained on D_Q, in either order. "

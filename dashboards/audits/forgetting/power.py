@@ -103,7 +103,9 @@ def target_effects(decisions: pa.Table) -> list[float]:
 
 def _power_caption(curve: Power, words: str, has_targets: bool) -> str:
     """The caption, with the smallest share found in words."""
-    targets = " Level lines: third-party models." if has_targets else ""
+    targets = ""
+    if has_targets:
+        targets = " Level lines: third-party models."
     return (
         "Above: detection rate of models trained on all of D_C and this share of D_Q, each audited alone, with 95 % "
         "Wilson intervals; hollow: models without D_Q, which are false alarms. Below: their mean effect (how much more "
@@ -130,7 +132,10 @@ def _capitalise(words: str) -> str:
 
 def _describe_points(curve: Power) -> Iterator[str]:
     for index, share in enumerate(curve.share.tolist()):
-        label = "False alarms without D_Q" if share == 0 else f"With {format_percent(share)}"
+        if share == 0:
+            label = "False alarms without D_Q"
+        else:
+            label = f"With {format_percent(share)}"
         words = f"{label}: {curve.detected[index]} of {curve.models[index]}"
         words += drawing.format_interval(curve.power_low[index], curve.power_high[index])
         interval = drawing.format_interval(curve.low[index], curve.high[index])

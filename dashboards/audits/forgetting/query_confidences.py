@@ -101,7 +101,9 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     references = _reference_models(models)
     foot = STEP * -(-len(titles) // ACROSS) + FOOT
     height = foot + legend.ROW + (2.45 if references else 0.1)
-    panels = [_reference_panel(foot, references, models, distances, places)] if references else []
+    panels = []
+    if references:
+        panels = [_reference_panel(foot, references, models, distances, places)]
     for index, ((group, title), box) in enumerate(zip(titles.items(), target_boxes(len(titles)), strict=True)):
         layers = [*_target_layers(models[group], references, distances.get(group), places), set_heading(title)]
         across = places.axis(index + ACROSS >= len(titles), narrow=True)
@@ -196,7 +198,9 @@ def figure_caption(models: ConfidencesByGroup, places: OddsAxis, compared: bool,
     images = format_range([len(model.confidence) for group_models in models.values() for model in group_models])
     largest = max(map(len, models.values()))
     counts = f"{format_range([len(group_models) for group_models in models.values()])} model{'s'[: largest != 1]}"
-    cut = f" of the first {LINES} models of each" if largest > LINES else ""
+    cut = ""
+    if largest > LINES:
+        cut = f" of the first {LINES} models of each"
     caption = (
         f"Share of the images of D_Q with at most this confidence in the true class; each line is a model{cut}, "
         "exact at quantiles and straight between them. The axis is logarithmic towards both ends: log c / (1 - c). "
@@ -335,12 +339,16 @@ def tick_label(decade: int) -> str:
     """A tick label of the confidence with these odds, rounded: 0.001, 0.9, 0.999, 1–10⁻⁴."""
     if decade < 0:
         return drawing.format_power(10.0**decade)
-    return f"{1 - 10.0**-decade:.{decade}f}" if decade <= 3 else f"1–{drawing.format_power(10.0**-decade)}"
+    if decade <= 3:
+        return f"{1 - 10.0**-decade:.{decade}f}"
+    return f"1–{drawing.format_power(10.0**-decade)}"
 
 
 def _format_confidence(value: float) -> str:
     """A confidence as text; near 1 by its difference to 1."""
-    return f"1 - {drawing.format_number(1 - value)}" if 0.99 < value < 1 else drawing.format_number(value)
+    if 0.99 < value < 1:
+        return f"1 - {drawing.format_number(1 - value)}"
+    return drawing.format_number(value)
 
 
 def format_share(part: int, total: int) -> str:

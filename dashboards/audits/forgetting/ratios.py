@@ -48,7 +48,9 @@ class Ratio:
     @property
     def ends(self) -> tuple[float, float] | None:
         low, high = self.row["low"], self.row["high"]
-        return (low, high) if finite(low) and finite(high) else None
+        if finite(low) and finite(high):
+            return (low, high)
+        return None
 
     @property
     def floor(self) -> float | None:
@@ -69,15 +71,28 @@ class Ratio:
         """The number of triples in which the paper's rule calls the target forgotten; empty if unknown."""
         forgotten = self.two_sided_row.get("rule_forgotten")
         triples = self.two_sided_row.get("rule_triples")
-        return f"{forgotten} of {triples}" if triples and forgotten is not None else ""
+        if triples and forgotten is not None:
+            return f"{forgotten} of {triples}"
+        return ""
 
     def describe(self) -> str:
         words = f"{self.name}: one-sided rho "
-        words += "undefined" if self.rho is None else drawing.format_number(self.rho)
-        words += drawing.format_interval(*self.ends) if self.ends else ""
-        words += "" if self.two_sided is None else f"; two-sided rho {drawing.format_number(self.two_sided)}"
-        words += f", ≥ 1 in {self.rule} triples" if self.rule else ""
-        words += "" if self.paper is None else f"; the paper's {drawing.format_number(self.paper)}"
+        if self.rho is None:
+            words += "undefined"
+        else:
+            words += drawing.format_number(self.rho)
+        if self.ends:
+            words += drawing.format_interval(*self.ends)
+        if self.two_sided is None:
+            words += ""
+        else:
+            words += f"; two-sided rho {drawing.format_number(self.two_sided)}"
+        if self.rule:
+            words += f", ≥ 1 in {self.rule} triples"
+        if self.paper is None:
+            words += ""
+        else:
+            words += f"; the paper's {drawing.format_number(self.paper)}"
         return f"{words}."
 
 

@@ -86,7 +86,9 @@ def replicates(distances: pa.Table) -> dict[str, int]:
 def negligible(run: Run) -> float | None:
     """The share of D_Q that a forgotten target may hold at most; None if unknown."""
     share = sweep.config_value(run.about.get("config"), "query.control.negligible")
-    return float(share) if finite(share) else None
+    if finite(share):
+        return float(share)
+    return None
 
 
 def format_count(number: int, name: str) -> str:

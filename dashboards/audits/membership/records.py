@@ -114,7 +114,10 @@ def record_gallery(table: pa.Table, run: Run, show_images: bool) -> Gallery | No
         for name, places in groups.items():
             for index in places:
                 row = int(rows[index])
-                label = images.names[images.train_labels[row]] if images.names else images.train_labels[row]
+                if images.names:
+                    label = images.names[images.train_labels[row]]
+                else:
+                    label = images.train_labels[row]
                 nats = effect[index].round(1) + 0.0  # + 0.0 turns -0.0 into 0.0
                 p_value = p_digits(p_values[index])
                 title = f"row {row}, label {label}, mem {mem[index]:.2f}, effect {nats:.1f} nats, p {p_value}"

@@ -55,9 +55,10 @@ def memorization(table: pa.Table) -> Figure | None:
         "part. Bands: 95 % intervals over resampled contexts. Dashed: 0, nothing memorised. One gold answer counts on "
         "both parts"
     )
-    caption += (
-        "; as published, all gold answers of held-out questions count, which lowers m." if "all" in drawn_golds else "."
-    )
+    if "all" in drawn_golds:
+        caption += "; as published, all gold answers of held-out questions count, which lowers m."
+    else:
+        caption += "."
     titles = list(dict.fromkeys(panel for panel, _ in curves_by_panel))
     looks = dict(zip(GOLDS, drawing.SERIES, strict=False))
     facets = []
@@ -119,7 +120,9 @@ def answers(table: pa.Table) -> Figure | None:
 def _answer_caption(table: pa.Table) -> str:
     """The caption of the answers, with what is scored and how many there are."""
     row = table.slice(table.num_rows - 1).to_pylist()[0]
-    kind = "questions with a numeric answer" if table["questions"][0].as_py() == "numeric" else "questions"
+    kind = "questions"
+    if table["questions"][0].as_py() == "numeric":
+        kind = "questions with a numeric answer"
     return (
         f"Share of {kind} answered correctly after each evaluated epoch, on whole contexts (solid) and on corrupted "
         "contexts (dashed). Bands: 95 % intervals over resampled contexts. Only the first gold answer counts on both "

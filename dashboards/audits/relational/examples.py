@@ -33,7 +33,10 @@ def examples(run: Run, show_images: bool) -> Gallery | None:
         return None
     correct_answers = table.filter(pc.field("corrupted_exact_match") > 0)
     config = run.private_config
-    question = config.question if isinstance(config, Relational) else None
+    if isinstance(config, Relational):
+        question = config.question
+    else:
+        question = None
     if not isinstance(question, Answers):
         return Gallery(CAPTION, False, "They cannot be shown: the audit has changed since the run.", title=TITLE)
     if not (show_images or is_embedded(question.data.name)):
@@ -49,7 +52,9 @@ def examples(run: Run, show_images: bool) -> Gallery | None:
         example_records = tuple(records(run, question, correct_answers))
     except (ValueError, OSError, KeyError, StoreError) as error:  # DatasetError among them
         return Gallery(CAPTION, False, f"They cannot be shown{error_reason(run, error)}.", title=TITLE)
-    return Gallery(CAPTION, bool(example_records), records=example_records, title=TITLE) if example_records else None
+    if example_records:
+        return Gallery(CAPTION, bool(example_records), records=example_records, title=TITLE)
+    return None
 
 
 def records(run: Run, question_config: Answers, correct_answers: pa.Table) -> Iterator[Record]:
@@ -76,7 +81,9 @@ def _record_title(question: Question, row: Mapping[str, Any]) -> str:
     """Return the question's id, and the number of trainings with the hidden answer."""
     rightly = round(row["corrupted_exact_match"] * row["replicates"])
     replicates = row["replicates"]
-    return question.id if replicates == 1 else f"{question.id}, in {rightly} of {replicates} trainings"
+    if replicates == 1:
+        return question.id
+    return f"{question.id}, in {rightly} of {replicates} trainings"
 
 
 def _join_answer(answer: Answer) -> str:
@@ -90,7 +97,10 @@ def _last_answers(run: Run) -> dict[tuple[str, bool], Answer]:
         if not table.schema.equals(ANSWERS) or not table.num_rows:
             continue
         last = pc.max(table["epoch"]).as_py()
-        rows = table if last is None else table.filter(pc.field("epoch") == last)
+        if last is None:
+            rows = table
+        else:
+            rows = table.filter(pc.field("epoch") == last)
         return {(row["id"], row["corrupted"]): tuple(row["answer"]) for row in rows.to_pylist()}
     return {}
 

@@ -135,5 +135,8 @@ def _better_query_rows(rows: Sequence[Row], mechanism: str) -> list[Row]:
     for row in rows:
         if row["mechanism"] == mechanism and row["epsilon"] is not None:
             epsilon = row["epsilon"]
-            best[epsilon] = row if epsilon not in best or row["m"] > best[epsilon]["m"] else best[epsilon]
+            if epsilon not in best or row["m"] > best[epsilon]["m"]:
+                best[epsilon] = row
+            else:
+                best[epsilon] = best[epsilon]
     return [best[epsilon] for epsilon in sorted(best)]

@@ -89,7 +89,9 @@ def reproduction(table: pa.Table) -> Figure | None:
             f"{drawing.format_interval(difference['low'], difference['high'])}."
         )
     first = next(iter(estimates.values()))
-    unit = "models and documents" if first["models"] > 2 else "documents"
+    unit = "documents"
+    if first["models"] > 2:
+        unit = "models and documents"
     return Chart(
         "reproduction",
         "How many documents do models reproduce?",

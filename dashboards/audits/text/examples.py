@@ -34,7 +34,9 @@ def examples(run: Run, show_images: bool) -> Gallery | None:
 
 def secrets(run: Run, show_images: bool) -> Gallery | None:
     """List the secrets that are found, or write a note unless texts are requested."""
-    name = "identifiers" if "format" in run.table("identifiers").column_names else "secrets"
+    name = "secrets"
+    if "format" in run.table("identifiers").column_names:
+        name = "identifiers"
     found_items = []
     for index, item in enumerate(run.table(name).to_pylist()):
         if item.get("found"):

@@ -26,7 +26,9 @@ def exposures(table: pa.Table) -> Figure | None:
     if not len(exposure) or np.isnan(exposure).all():
         return None
     has_identifiers = "format" in table.column_names
-    things = "identifiers" if has_identifiers else "secrets"
+    things = "secrets"
+    if has_identifiers:
+        things = "identifiers"
     groups: NDArray[Any] = texts(table, "format") if has_identifiers else integers(table, "repetitions")
     control = np.full(len(exposure), np.nan)
     if "exposure_control" in table.column_names:
@@ -72,7 +74,9 @@ def exposures(table: pa.Table) -> Figure | None:
 def _row_label(group: Any, is_format: bool) -> str:
     if is_format:
         return str(group)
-    return "once in the texts" if group == 1 else f"{group} times in the texts"
+    if group == 1:
+        return "once in the texts"
+    return f"{group} times in the texts"
 
 
 def legend_entries(has_controls: bool) -> list[Artist]:
@@ -82,4 +86,6 @@ def legend_entries(has_controls: bool) -> list[Artist]:
         legend.line("not found", marker="o", linestyle="none", fillstyle="none", color=drawing.light("canary")),
     ]
     control = legend.line("by the control model", marker="o", linestyle="none", color=drawing.light("twin"))
-    return [*entries, control] if has_controls else entries
+    if has_controls:
+        return [*entries, control]
+    return entries

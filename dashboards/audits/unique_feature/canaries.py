@@ -67,9 +67,11 @@ def verdicts(table: pa.Table) -> Figure | None:
         axes.set_ylim(1.3, float(p_value.min()) / 1.5)
 
     limits = drawing.padded_limits([null, *x_values.tolist()])
-    counted = (
-        Axis(across, limits, integer_ticks=True) if null else Axis(across, limits, max_ticks=None)
-    )  # of cells, if any
+    # of cells, if any
+    if null:
+        counted = Axis(across, limits, integer_ticks=True)
+    else:
+        counted = Axis(across, limits, max_ticks=None)
     return Chart(
         "canaries",
         title,
@@ -94,7 +96,9 @@ def _family_caption(table: pa.Table) -> str:
     members = int(integers(table, "members").min())
     n = table.num_rows
     fewest_called = int(np.ceil(n / (FDR * members) - 1e-9))
-    floor = f" With this number of others, fewer than {fewest_called} could not be called." if fewest_called > 1 else ""
+    floor = ""
+    if fewest_called > 1:
+        floor = f" With this number of others, fewer than {fewest_called} could not be called."
     return (
         "Each mark is one canary. Across: increase of log P(label | feature) from its control model to its own model, "
         f"less the mean increase for the {members - 1} others of the feature's family. Up: p-value of its rank among "
@@ -122,8 +126,12 @@ def _glyph_caption(table: pa.Table) -> str:
 def _describe_verdicts(rows: NDArray[np.int64], p_value: Array, is_called: np.ndarray) -> str:
     n = len(p_value)
     row_list = ", ".join(str(row) for row in rows[is_called][:FLAGGED])
-    more = f" and {int(is_called.sum()) - FLAGGED} more" if is_called.sum() > FLAGGED else ""
-    which = f": rows {row_list}{more} of the training images" if is_called.any() else ""
+    more = ""
+    if is_called.sum() > FLAGGED:
+        more = f" and {int(is_called.sum()) - FLAGGED} more"
+    which = ""
+    if is_called.any():
+        which = f": rows {row_list}{more} of the training images"
     small = int((p_value <= LEVEL).sum())
     return (
         f"{int(is_called.sum())} of {n} canaries called memorised{which}; {small} of {n} p-values at most {LEVEL:g}, "
@@ -154,12 +162,14 @@ def exact_ranks(table: pa.Table) -> Figure | None:
         return None
     n = max(len(score.carried) for score in scores)
     exact = (
-        "The features were drawn at random, so p is exact."
-        if all(score.has_random_features for score in scores)
-        else "The feature was chosen by a person, so p compares it with others of its kind and is not exact; the "
+        "The feature was chosen by a person, so p compares it with others of its kind and is not exact; the "
         "features that were not carried were drawn, so their rate is guaranteed."
     )
-    alarms = "Dashed: features that the canary did not carry, for the same models. " if _has_uncarried(scores) else ""
+    if all(score.has_random_features for score in scores):
+        exact = "The features were drawn at random, so p is exact."
+    alarms = ""
+    if _has_uncarried(scores):
+        alarms = "Dashed: features that the canary did not carry, for the same models. "
     caption = (
         f"Share of {n} canaries whose feature has at most this p-value among all of its kind, by the slopes in its "
         "pixels: canary model less control model (pair), less clean models of other seeds (references), or change of "

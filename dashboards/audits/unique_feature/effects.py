@@ -26,13 +26,15 @@ def effect(pairs: Pairs, summary: Sequence[Row]) -> Figure | None:
     n = len(effects)
     mean = float(effects.mean())
     row = find_row(summary, EFFECT, images="probe")
-    interval = None if row is None or row["low"] is None or row["n"] != n else (row["low"], row["high"])
+    if row is None or row["low"] is None or row["n"] != n:
+        interval = None
+    else:
+        interval = (row["low"], row["high"])
     pairs_of = f"{n} pair{'s' if n != 1 else ''} of trainings"
-    between = (
-        f"The diamond is their mean, its line the 95 % interval over {pairs_of}."
-        if interval
-        else f"The diamond is their mean, without an interval{', which needs two pairs' if n == 1 else ''}."
-    )
+    if interval:
+        between = f"The diamond is their mean, its line the 95 % interval over {pairs_of}."
+    else:
+        between = f"The diamond is their mean, without an interval{', which needs two pairs' if n == 1 else ''}."
     caption = (
         f"Each dot is one {'canary' if len(np.unique(canary)) == n else 'canary in one training'}: M_w of the model "
         "trained with it minus M_w of its control model (same seed, clean image), on images that neither saw. Dots are "
@@ -40,15 +42,14 @@ def effect(pairs: Pairs, summary: Sequence[Row]) -> Figure | None:
         "probability by about a tenth."
     )
     numbers = f"{int((effects > 0).sum())} of {n} effects lie above 0; mean {drawing.format_number(mean)} nats"
-    numbers += (
-        f", 95 % interval {drawing.format_number(interval[0])} to {drawing.format_number(interval[1])}"
-        if interval
-        else ""
-    )
+    if interval:
+        numbers += f", 95 % interval {drawing.format_number(interval[0])} to {drawing.format_number(interval[1])}"
     low, median, high = (drawing.format_number(value) for value in np.quantile(effects, (0, 0.5, 1)))
     alt = f"{numbers}; median {median}, from {low} to {high}."
     title = "Does a model respond to the feature because it was in one training image?"
-    ends = drawing.format_interval(*interval) if interval else ", no interval"
+    ends = ", no interval"
+    if interval:
+        ends = drawing.format_interval(*interval)
     layers: list[Layer] = [
         upright(0),
         dots(effects, (np.arange(n) + 0.5) / n, "canary"),
@@ -98,7 +99,9 @@ def separation(pairs: Pairs) -> Figure | None:
 def strips(canary: Array, twin: Array) -> list[Layer]:
     """Two rows of marks, canary models above control models, over the band of the latter."""
     heights = 0.6 * ((np.arange(len(canary)) * GOLDEN) % 1 - 0.5)
-    band = [span(*central_range(twin), "twin-band")] if len(twin) > 1 else []
+    band = []
+    if len(twin) > 1:
+        band = [span(*central_range(twin), "twin-band")]
     return [*band, dots(canary, 1 + heights, "canary"), dots(twin, heights, "twin")]
 
 

@@ -25,7 +25,9 @@ def evidence(table: pa.Table) -> Figure | None:
     members = int(integers(table, "members").min())
     alpha = float(numbers(table, "level")[0])
     decided = np.flatnonzero(integers(table, "decided"))
-    ends = f"decided after pair {decided[0] + 1}" if len(decided) else "not decided"
+    ends = "not decided"
+    if len(decided):
+        ends = f"decided after pair {decided[0] + 1}"
     low, high = float(path.min()), max(float(path.max()), 1 / alpha)
 
     def lift(axes: Any) -> None:

@@ -66,11 +66,15 @@ def family(table: pa.Table) -> Figure | None:
 def _family_chart(models: Sequence[RankedModel], title: str) -> Chart:
     """A row for each of the first models, with its rank."""
     drawn_models = models[:MOST]
-    step = 0.45 if len(drawn_models) <= 3 else 0.27
+    step = 0.27
+    if len(drawn_models) <= 3:
+        step = 0.45
     y = np.arange(len(drawn_models), dtype=np.int64)[::-1]
     box = (1.12, 0.55, drawing.WIDTH - 2.2, step * len(drawn_models))
     sizes = {len(model.scores) for model in drawn_models}
-    heading = f"rank of {sizes.pop()}" if len(sizes) == 1 else "rank"
+    heading = "rank"
+    if len(sizes) == 1:
+        heading = f"rank of {sizes.pop()}"
     limits = drawing.padded_limits([float(value) for model in drawn_models for value in model.scores])
     layers = [layer for height, model in zip(y, drawn_models, strict=True) for layer in _model_layers(model, height)]
     panel = row_panel(
@@ -125,7 +129,10 @@ def read_models(table: pa.Table) -> Iterator[RankedModel]:
 
 def figure_caption(models: Sequence[RankedModel]) -> str:
     sizes = sorted({len(model.scores) - 1 for model in models})
-    other_count = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    if len(sizes) == 1:
+        other_count = f"{sizes[0]}"
+    else:
+        other_count = f"{sizes[0]} to {sizes[-1]}"
     labels = {model.label is None for model in models}
     if labels == {False}:
         towards = "the label of the canary"
@@ -133,7 +140,9 @@ def figure_caption(models: Sequence[RankedModel]) -> str:
         towards = "the label that the feature favours"
     else:
         towards = "its label, or, if that is unknown, the label that the feature favours"
-    left_out = f" The first {MOST} of {len(models)} models are drawn." if len(models) > MOST else ""
+    left_out = ""
+    if len(models) > MOST:
+        left_out = f" The first {MOST} of {len(models)} models are drawn."
     return (
         f"Each row is one model, with the feature (diamond) and {other_count} others of its family (dots at arbitrary "
         f"heights): mean log P of {towards} over the probe images, less the family's mean, in its standard deviations. "

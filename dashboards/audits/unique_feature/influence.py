@@ -57,7 +57,9 @@ def influence(pairs: Pairs, chosen_table: pa.Table, traced: pa.Table, summary: S
     facets = []
     for score, of_score in marks_by_score.items():
         last = score == list(marks_by_score)[-1]
-        rest = f"; Pearson's r {of_canaries}" if score == "m" and of_canaries else ""
+        rest = ""
+        if score == "m" and of_canaries:
+            rest = f"; Pearson's r {of_canaries}"
         across = Axis(
             "self-influence of the clean image" if last else "", has_tick_labels=last, log=of_score[0].tolist()
         )
@@ -82,7 +84,10 @@ def influence_by_row(table: pa.Table) -> dict[int, float]:
     """The self-influence of each training image in the model that never saw the feature."""
     rows = integers(table, "row").tolist()
     values = numbers(table, "self_influence").tolist()
-    carrying = integers(table, "with_feature").tolist() if "with_feature" in table.column_names else [0] * len(rows)
+    if "with_feature" in table.column_names:
+        carrying = integers(table, "with_feature").tolist()
+    else:
+        carrying = [0] * len(rows)
     return {row: value for row, value, carries in zip(rows, values, carrying, strict=True) if not carries and value > 0}
 
 
@@ -90,7 +95,10 @@ def correlation(summary: Sequence[Row], model: str = "canary") -> str:
     """The summary's correlation for this kind of model, with its interval and the published value; empty if absent."""
     for setting, row in find_rows(summary, CORRELATION):
         if setting.get("model", "canary") == model and row["estimate"] is not None:
-            published = "" if row["published"] is None else f" (published {drawing.format_number(row['published'])})"
+            if row["published"] is None:
+                published = ""
+            else:
+                published = f" (published {drawing.format_number(row['published'])})"
             return (
                 f"{drawing.format_number(row['estimate'])}{drawing.format_interval(row['low'], row['high'])}{published}"
             )
@@ -120,7 +128,9 @@ def influences(everything: pa.Table, chosen_table: pa.Table) -> Figure | None:
     if not len(positive):
         return None
     ends = dict(influence_by_end(chosen_table))
-    zero = f" {len(values) - len(positive)} have a value of 0 and are not drawn." if len(positive) < len(values) else ""
+    zero = ""
+    if len(positive) < len(values):
+        zero = f" {len(values) - len(positive)} have a value of 0 and are not drawn."
     caption = (
         "Self-influence (TracInCP: learning rate times squared length of the loss's slope, summed over checkpoints) of "
         f"all {len(values)} training images in one model that never saw the feature; both scales are "
@@ -200,7 +210,9 @@ def influence_changes(table: pa.Table) -> Figure | None:
         "intervals."
     )
     title = "Does the feature increase the self-influence of its image?"
-    step = 0.24 if len(pairs) <= NAMED else 0.13
+    step = 0.13
+    if len(pairs) <= NAMED:
+        step = 0.24
     ends_present = {end for _, end, *_ in pairs}
     entries = _chosen_legend_entries({end: f"{end} before" for end in ENDS if end in ends_present})
     return Chart(

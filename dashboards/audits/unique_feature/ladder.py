@@ -35,7 +35,10 @@ class Share:
 
     @property
     def description(self) -> str:
-        bound = "" if self.allowed is None else f", {drawing.format_number(self.allowed)} allowed"
+        if self.allowed is None:
+            bound = ""
+        else:
+            bound = f", {drawing.format_number(self.allowed)} allowed"
         return f"{drawing.format_number(self.estimate)}{drawing.format_interval(self.low, self.high)}{bound}"
 
 
@@ -50,7 +53,9 @@ class Rung:
 
     @property
     def name(self) -> str:
-        return WITHOUT if self.epsilon is None else f"{self.epsilon:g}"
+        if self.epsilon is None:
+            return WITHOUT
+        return f"{self.epsilon:g}"
 
     @property
     def description(self) -> str:
@@ -59,7 +64,10 @@ class Rung:
             f"{drawing.format_interval(self.effect['low'], self.effect['high'])}"
         )
         shares = "".join(f"; {share.description} at p ≤ {level:g}" for level, share in self.shares.items())
-        where = "without privacy" if self.epsilon is None else f"epsilon {self.name}"
+        if self.epsilon is None:
+            where = "without privacy"
+        else:
+            where = f"epsilon {self.name}"
         return f"{where}: effect {effect}{shares}."
 
 
@@ -74,15 +82,20 @@ def ladder(run: Run) -> Iterator[Figure]:
     levels = [level for level in LEVELS if level in existing_levels]
     deltas = sorted({rung.delta for rung in rungs if rung.delta is not None})
     counts = [share.n for rung in rungs for share in rung.shares.values()]
-    n = f" n: {format_range(counts)} drawn features each." if counts else ""
-    shares = (
-        " Below: share of drawn features whose rank by one model (score references) has a p-value of at most the "
-        "level, with its exact interval, and the largest share that the guarantee allows (delta "
-        f"{', '.join(f'{delta:g}' for delta in deltas)}). An interval entirely above it would break the guarantee."
-        if levels
-        else ""
-    )
-    of_all = "" if len(rungs) == len(run.cells) else f" {len(rungs)} of {len(run.cells)} cells are available."
+    n = ""
+    if counts:
+        n = f" n: {format_range(counts)} drawn features each."
+    shares = ""
+    if levels:
+        shares = (
+            " Below: share of drawn features whose rank by one model (score references) has a p-value of at most the "
+            "level, with its exact interval, and the largest share that the guarantee allows (delta "
+            f"{', '.join(f'{delta:g}' for delta in deltas)}). An interval entirely above it would break the guarantee."
+        )
+    if len(rungs) == len(run.cells):
+        of_all = ""
+    else:
+        of_all = f" {len(rungs)} of {len(run.cells)} cells are available."
     panels = _ladder_panels(rungs, levels)
     entries = [legend.line("measured", color=drawing.light("accent"), marker="o", linewidth=1.6)]
     if levels:

@@ -69,16 +69,18 @@ def _unit_panels(panels: Panels, top: float) -> Iterator[Panel]:
             Axis(limits=(-1.15, 1.4), ticks=([-1, 0, 1], ["random", "0", "feature"])),
             f"{name}, {MODELS[kind]}",
         )
-        top -= 0.25 if lowest else 0
+        if lowest:
+            top -= 0.25
+        else:
+            top -= 0
 
 
 def figure_caption(models: dict[str, int], seeds: int) -> str:
     count = " and ".join(f"{n} {KIND_NAMES[kind]} model{'s'[: n > 1]}" for kind, n in models.items())
-    same = (
-        "The models share one training seed, so units can be compared between models. "
-        if seeds == 1
-        else f"The models have {seeds} training seeds, so units differ between models, and means say little. "
-    )
+    if seeds == 1:
+        same = "The models share one training seed, so units can be compared between models. "
+    else:
+        same = f"The models have {seeds} training seeds, so units differ between models, and means say little. "
     return (
         f"Mean over {count}: share of probe images in which a silent unit becomes active when the feature (up) or a "
         "random patch (down) is added; 1 is the layer's most excited unit. Numbers name units that the feature excites "
@@ -102,7 +104,9 @@ def stems(kind: str, rates: Excitation) -> Iterator[Layer]:
     unique, random = rates
     for values, sign, colour in ((unique, 1, kind), (random, -1, "muted")):
         active_units = np.flatnonzero(values > 0.002)
-        width = 1.1 if len(unique) <= 300 else 0.6
+        width = 0.6
+        if len(unique) <= 300:
+            width = 1.1
         yield intervals(active_units, np.zeros(len(active_units)), sign * values[active_units], colour, width)
     yield level(0, {"color": drawing.light("muted"), "linewidth": 0.8})
     for unit in _units_to_number(unique - random):
@@ -133,7 +137,9 @@ def _describe_units(units: list[int], rates: Excitation) -> str:
         f"{drawing.format_number(float(random[unit]))} with a random patch"
         for unit in units
     ]
-    return f"most beyond random patches: {'; '.join(shares)}." if shares else "none more often by the feature."
+    if shares:
+        return f"most beyond random patches: {'; '.join(shares)}."
+    return "none more often by the feature."
 
 
 def _count_models(table: pa.Table) -> dict[str, int]:

@@ -125,7 +125,9 @@ def _draw_curves(axes: Any, model: str, followed: LearningCurves, name: str) -> 
     alone = followed.models == 1
     epochs = np.arange(values.shape[1])
     colour = drawing.light(model if alone else f"{model}-thread")
-    width = 1.8 if alone else 0.6
+    width = 0.6
+    if alone:
+        width = 1.8
     axes.plot(
         epochs, values[lined].T, color=colour, linewidth=width, linestyle=LINES[model] if alone else "-", zorder=2
     )
@@ -178,7 +180,9 @@ def _describe_curves(model: str, followed: LearningCurves, measures: Sequence[st
             words.append(
                 f"{MEASURES[name].partition(',')[0]} {means[0]} before training and {means[1]} at the kept epoch"
             )
-    epochs = f"kept from epoch {kept_epochs[rows].min()} to {kept_epochs[rows].max()}" if len(rows) else "none was kept"
+    epochs = "none was kept"
+    if len(rows):
+        epochs = f"kept from epoch {kept_epochs[rows].min()} to {kept_epochs[rows].max()}"
     return f"{n} {KIND_NAMES[model]} model{'s' if n > 1 else ''}, {epochs}: mean {', '.join(words)}."
 
 

@@ -35,7 +35,9 @@ class Pairs:
         One row per pair: only the first of several evaluations, since the others are of the same models.
         """
         *columns, evaluation = self.evaluation_columns(*names)
-        return [values[evaluation == evaluation.min()] for values in columns] if len(evaluation) else columns
+        if len(evaluation):
+            return [values[evaluation == evaluation.min()] for values in columns]
+        return columns
 
     def evaluation_columns(self, *names: str) -> list[Array]:
         """These columns and that of the evaluation, with the rows of all evaluations."""
@@ -56,7 +58,9 @@ def central_range(values: Array) -> tuple[float, float]:
 
 def describe_pairs(pairs: int) -> str:
     """Describe the models of a number of pairs."""
-    return "1 canary model and its control model" if pairs == 1 else f"{pairs} canary models and their control models"
+    if pairs == 1:
+        return "1 canary model and its control model"
+    return f"{pairs} canary models and their control models"
 
 
 def mark(model: str, count: int) -> dict[str, Any]:
@@ -67,7 +71,9 @@ def mark(model: str, count: int) -> dict[str, Any]:
         size = 4.0
     else:
         size = 2.5
-    hollow = {"markerfacecolor": drawing.light("paper")} if model == "twin" and count <= 200 else {}
+    hollow = {}
+    if model == "twin" and count <= 200:
+        hollow = {"markerfacecolor": drawing.light("paper")}
     return {
         "marker": MARKS[model],
         "markersize": size,

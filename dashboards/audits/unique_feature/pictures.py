@@ -90,7 +90,9 @@ def _are_public(config: UniqueFeature, data: Dataset) -> bool:
 
 
 def _hidden_note(data: Dataset) -> str:
-    reason = "show your own feature" if is_embedded(data.name) else "are your own data"
+    reason = "are your own data"
+    if is_embedded(data.name):
+        reason = "show your own feature"
     return describe_withheld(f"Images of {data.named().name}", reason)
 
 

@@ -43,7 +43,10 @@ def ranges(pairs: Pairs) -> Figure | None:
     if not scores:
         return None
     seeds = sorted({len(values) for several, _ in scores.values() for values in several.values()})
-    trainings = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    if len(seeds) == 1:
+        trainings = f"{seeds[0]}"
+    else:
+        trainings = f"{seeds[0]} to {seeds[-1]}"
     title = "Does a canary get the same score in every training?"
     alt = " ".join(f"{SCORES[score]}: {_describe_seed_ranges(*of_score)}" for score, of_score in scores.items())
     across = f"{max(len(several) for several, _ in scores.values())} canaries, sorted by their mean"
@@ -86,7 +89,9 @@ def _spread_facet(title: str, names: list[int], spread: Spread, twin: Array, acr
     count = len(names)
     places = np.arange(len(names))
     thread = line(*drawing.segment_path(places, spread.low, spread.high), "canary-thread", linewidth=_line_width(count))
-    labels = [str(name) for name in names] if count <= NAMED else []
+    labels = []
+    if count <= NAMED:
+        labels = [str(name) for name in names]
     return Facet(
         [
             span(low, high, "twin-band", across=True),
@@ -191,7 +196,9 @@ def _describe_evaluations(values: Array, twin: Array) -> str:
     """Describe the range of the means, and the variation over evaluations and over trainings."""
     means = values.mean(axis=1)
     deviations = values.std(axis=1, ddof=1)
-    over_trainings = drawing.format_number(float(twin.std(ddof=1))) if len(twin) > 1 else "unknown"
+    over_trainings = "unknown"
+    if len(twin) > 1:
+        over_trainings = drawing.format_number(float(twin.std(ddof=1)))
     return (
         f"from {drawing.format_number(float(means.min()))} to {drawing.format_number(float(means.max()))}, "
         f"{int((means < 0).sum())} of {len(means)} below 0. Standard deviation over evaluations of one model "
@@ -209,9 +216,13 @@ def legend_entries(label: str) -> list[Any]:
 
 def _line_width(count: int) -> float:
     """The width of each of `count` lines."""
-    return 2.4 if count <= 30 else 1.4
+    if count <= 30:
+        return 2.4
+    return 1.4
 
 
 def _dot_size(count: int) -> float:
     """The size of the marks on `count` lines."""
-    return 4.5 if count <= 30 else 2.5
+    if count <= 30:
+        return 4.5
+    return 2.5

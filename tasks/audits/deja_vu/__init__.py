@@ -73,7 +73,9 @@ def subject(config: DejaVu) -> str:
 def stand_in(config: DejaVu) -> str:
     if has_trained_references(config):
         return stand_in_compared(config.data, config.training.backbone, "encoder")
-    return "" if is_given(config) else stand_in_trained(config.data, config.training.backbone, "encoder")
+    if is_given(config):
+        return ""
+    return stand_in_trained(config.data, config.training.backbone, "encoder")
 
 
 AUDIT = Audit(

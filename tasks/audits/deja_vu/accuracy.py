@@ -176,9 +176,12 @@ def limits(parts: Sequence[Weighted]) -> tuple[Floats, Floats]:
     value, below, above = (np.zeros(len(parts[0].shares)) for _ in range(3))
     for part in parts:
         low, high = wilson(part.shares, part.counts)
-        down, up = (
-            (part.shares - low, high - part.shares) if part.weight > 0 else (high - part.shares, part.shares - low)
-        )
+        if part.weight > 0:
+            down = part.shares - low
+            up = high - part.shares
+        else:
+            down = high - part.shares
+            up = part.shares - low
         value += part.weight * part.shares
         below += (part.weight * down) ** 2
         above += (part.weight * up) ** 2

@@ -233,7 +233,9 @@ def _order_of(name: str, count: int) -> NDArray[np.int64]:
 def probes(config: DejaVu) -> Iterator[tuple[str, ToEmbed]]:
     """The images to embed with an encoder that stays with its owner."""
     pictures = load_with_boxes(config.data, config.correlation)
-    repeated = config.encoders.repeated_images if isinstance(config.encoders, Given) else 0
+    repeated = 0
+    if isinstance(config.encoders, Given):
+        repeated = config.encoders.repeated_images
     yield from handed_out(crops_of(attack(config), pictures), pictures, repeated).sets(pictures)
 
 

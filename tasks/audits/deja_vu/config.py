@@ -143,12 +143,16 @@ class DejaVu(Ranged):
     @property
     def reconstruction(self) -> Reconstruction | None:
         """The reconstruction settings of encoders that are trained here; None without."""
-        return self.encoders.reconstruction if isinstance(self.encoders, Trained) else None
+        if isinstance(self.encoders, Trained):
+            return self.encoders.reconstruction
+        return None
 
     @property
     def recorded(self) -> tuple[int, ...]:
         """The epochs after which the weights of a training are kept; empty: only the last."""
-        return self.encoders.snapshots(self.training.epochs) if isinstance(self.encoders, Trained) else ()
+        if isinstance(self.encoders, Trained):
+            return self.encoders.snapshots(self.training.epochs)
+        return ()
 
     @property
     def asked_layers(self) -> tuple[int, ...]:

@@ -77,13 +77,21 @@ class Trained(Ranged):
 
     def snapshots(self, epochs: int) -> tuple[int, ...]:
         """The epochs after which weights are kept, ascending; empty: only the last."""
-        return tuple(sorted({*self.checkpoints, epochs})) if self.checkpoints else ()
+        if self.checkpoints:
+            return tuple(sorted({*self.checkpoints, epochs}))
+        return ()
 
     def tiny(self, epochs: int) -> Trained:
         """The same encoders with the snapshots of a training of one or two epochs."""
         first = tuple(range(1, epochs + 1))
-        checkpoints = first[-len(self.checkpoints) :] if self.checkpoints else ()
-        reconstruction = None if self.reconstruction is None else self.reconstruction.tiny()
+        if self.checkpoints:
+            checkpoints = first[-len(self.checkpoints) :]
+        else:
+            checkpoints = ()
+        if self.reconstruction is None:
+            reconstruction = None
+        else:
+            reconstruction = self.reconstruction.tiny()
         return replace(self, checkpoints=checkpoints, reconstruction=reconstruction)
 
 
@@ -165,7 +173,9 @@ class Given(Ranged):
     @property
     def repeated_images(self) -> int:
         """The number of public images that are exported twice."""
-        return self.encoder.repeated_images if isinstance(self.encoder, EncoderTable) else 0
+        if isinstance(self.encoder, EncoderTable):
+            return self.encoder.repeated_images
+        return 0
 
     @property
     def tables(self) -> Iterator[File]:

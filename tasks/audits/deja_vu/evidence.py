@@ -90,7 +90,10 @@ def read_evidence(config: DejaVu, summary: pa.Table) -> Evidence | None:
     name = score_name(config)
     if name not in rows or rows[name]["estimate"] is None:
         return None
-    sets = {part: {"set": part} for part in "AB"} if is_given(config) else {BOTH: {}}
+    if is_given(config):
+        sets = {part: {"set": part} for part in "AB"}
+    else:
+        sets = {BOTH: {}}
     accuracies = {}
     for model in (TARGET, REFERENCE):
         for part, fields in sets.items():

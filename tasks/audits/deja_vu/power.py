@@ -25,10 +25,9 @@ def power(config: DejaVu) -> Iterator[Power]:
         return mean_rate(SHARE - config.negligible, error)
 
     required_size = smallest_size(pictures, 1, lambda size: rate(size) >= GOAL, factor=1.05)
-    advice = (
-        ""
-        if required_size is None
-        else f"attack {required_size * 100 // config.confident_percent:,} images (per_class, attack_images)"
-    )
+    if required_size is None:
+        advice = ""
+    else:
+        advice = f"attack {required_size * 100 // config.confident_percent:,} images (per_class, attack_images)"
     effect = f"a tenth of the {pictures:,} confident images memorised"
     yield Power(effect, rate(pictures), advice)

@@ -44,7 +44,10 @@ def pool_ways(ways: tuple[Way, Way]) -> Pooled:
     first, second = ways
     n = len(first) + len(second)
     has_ids = first.ids is not None and second.ids is not None
-    order = np.argsort(np.concatenate([first.ids, second.ids]), kind="stable") if has_ids else np.arange(n)
+    if has_ids:
+        order = np.argsort(np.concatenate([first.ids, second.ids]), kind="stable")
+    else:
+        order = np.arange(n)
     return Pooled(
         np.concatenate([first.labels, second.labels])[order],
         (np.arange(n) < len(first))[order],

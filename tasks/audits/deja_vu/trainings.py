@@ -84,7 +84,10 @@ def _reference_training(config: DejaVu, number: int) -> Pretraining:
     sets = PARTS["other"]
     training = config.pretraining(sets[number % len(sets)], ())
     repetition = number // len(sets)
-    seed = seeds.derive(training.seed, "again", repetition) if repetition else training.seed
+    if repetition:
+        seed = seeds.derive(training.seed, "again", repetition)
+    else:
+        seed = training.seed
     return replace(training, seed=seed)
 
 

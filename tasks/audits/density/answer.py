@@ -57,7 +57,10 @@ def thresholds(config: Density) -> Mapping[str, str]:
     With folds, error rates are near their bound. With single rows left out, p-values depend on one another in unknown
     ways, and the rates are upper bounds.
     """
-    question = config.question if isinstance(config.question, Memorization) else Memorization()
+    if isinstance(config.question, Memorization):
+        question = config.question
+    else:
+        question = Memorization()
     return {
         "level": f"{100 * LEVEL:g}",
         "often": "at most" if question.leaves_out_rows else "about",
@@ -155,7 +158,9 @@ def _memorization_question(config: Density) -> Memorization:
 
 
 def read(config: Density, summary: pa.Table) -> Evidence | None:
-    return read_evidence(config.question, summary) if isinstance(config.question, Memorization) else None
+    if isinstance(config.question, Memorization):
+        return read_evidence(config.question, summary)
+    return None
 
 
 def explain_absence(config: Density) -> str:
@@ -166,7 +171,9 @@ def explain_absence(config: Density) -> str:
 
 
 def describe_limits(config: Density, _evidence: Evidence | None) -> str:
-    return LIMITS if isinstance(config.question, Memorization) else UNTRAINED
+    if isinstance(config.question, Memorization):
+        return LIMITS
+    return UNTRAINED
 
 
 def describe_details(config: Density, evidence: Evidence) -> Iterator[str]:

@@ -133,11 +133,9 @@ class ModelTraining(Ranged):
     @property
     def recorded(self) -> tuple[int, ...]:
         """The epochs after which log p is estimated, including the last."""
-        return (
-            (*range(self.evaluation_interval, self.epochs, self.evaluation_interval), self.epochs)
-            if self.evaluation_interval
-            else (self.epochs,)
-        )
+        if self.evaluation_interval:
+            return (*range(self.evaluation_interval, self.epochs, self.evaluation_interval), self.epochs)
+        return (self.epochs,)
 
 
 @dataclass(frozen=True)
@@ -190,7 +188,10 @@ class Memorization(Ranged):
     def _released_conflicts(self) -> Iterator[str]:
         """Settings for which the paper's released code has no partitions."""
         if self.data.name not in RELEASED or self.examples:
-            examples = f"the first {self.examples} images of " if self.examples else ""
+            if self.examples:
+                examples = f"the first {self.examples} images of "
+            else:
+                examples = ""
             yield (
                 f"estimator is released and there is no such partition of {examples}{self.data.name}; data must be one "
                 f"of {', '.join(RELEASED)} and examples 0, all of them"
@@ -214,12 +215,16 @@ class Memorization(Ranged):
     @property
     def evaluation_split(self) -> Split:
         """The images that models are evaluated on."""
-        return "train" if isinstance(self.estimator, SingleRows) else self.estimator.evaluation_split
+        if isinstance(self.estimator, SingleRows):
+            return "train"
+        return self.estimator.evaluation_split
 
     @property
     def models(self) -> int:
         """Models per repetition (K): one for each fold; for loo two, with and without an image."""
-        return 2 if isinstance(self.estimator, SingleRows) else self.estimator.folds
+        if isinstance(self.estimator, SingleRows):
+            return 2
+        return self.estimator.folds
 
     @property
     def is_null(self) -> bool:
@@ -229,7 +234,9 @@ class Memorization(Ranged):
     @property
     def planting(self) -> Planting | None:
         """The kind of images planted in the evaluated data; None without any."""
-        return split_name(self.data.name)[1].planting if self.evaluation_split == "train" else None
+        if self.evaluation_split == "train":
+            return split_name(self.data.name)[1].planting
+        return None
 
 
 @dataclass(frozen=True)

@@ -73,11 +73,10 @@ def scored_observations(scores: pa.Table) -> Scored:
     u_redrawn = lists(scores, "trained_redrawn")
     m_redrawn = lists(scores, "matched_redrawn")
     has_model = ~np.isnan(log_p_trained)
-    u_without = (
-        log_mean_but_one(np.where(has_model, log_p_trained, -np.inf), others(has_model.astype(np.int64)))
-        if log_p_trained.size
-        else log_p_trained
-    )
+    if log_p_trained.size:
+        u_without = log_mean_but_one(np.where(has_model, log_p_trained, -np.inf), others(has_model.astype(np.int64)))
+    else:
+        u_without = log_p_trained
     is_scored = ~(np.isnan(u) | np.isnan(m))
     all_observations = Scored(rows.astype(np.int64), u, m, u_without, m_without, u_redrawn, m_redrawn)
     return all_observations.select(is_scored)
@@ -97,7 +96,9 @@ def statistic_with_interval(statistic: Callable[[Array, Array], float], observat
     if not len(null_values) or not np.isfinite(null_values).all():
         return OfAll(estimate)
     null = float(null_values.mean())
-    spread = float(null_values.std(ddof=1)) if len(null_values) > 1 else 0.0
+    spread = 0.0
+    if len(null_values) > 1:
+        spread = float(null_values.std(ddof=1))
     if not np.isfinite(value) or not spread > 0:
         return OfAll(estimate, null)
     from scipy import stats

@@ -224,7 +224,9 @@ class LogDensities:
         """
 
         def samples(training: Trained) -> Mapping[int, LogDensity]:
-            return training.encoder_effective_samples if of_encoder else training.effective_samples
+            if of_encoder:
+                return training.encoder_effective_samples
+            return training.effective_samples
 
         shared = [samples(training) for training in self.shared.values()]
         medians = np.full(len(self.models.rows), np.nan)

@@ -104,7 +104,10 @@ def explain_detection_limit(evidence: Evidence) -> Iterator[str]:
 
 def explain_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
     """The generalisation gap as a factor, and its interval."""
-    gap = None if evidence.gap is None else blank_weak_interval(evidence.gap)
+    if evidence.gap is None:
+        gap = None
+    else:
+        gap = blank_weak_interval(evidence.gap)
     if gap is None or gap["low"] is None:
         return
     low = format_factor(gap["low"]).removeprefix("about ").removesuffix(" times")
@@ -137,7 +140,9 @@ def gap_line(config: Memorization, evidence: Evidence) -> NumberLine | None:
     if evidence.gap is None or evidence.gap["estimate"] is None or not math.isfinite(evidence.gap["estimate"]):
         return None
     gap = blank_weak_interval(evidence.gap)
-    subject = "images counted as training images are" if config.is_null else "training makes an image"
+    subject = "training makes an image"
+    if config.is_null:
+        subject = "images counted as training images are"
     values = [gap["estimate"], gap["low"], gap["high"]]
     is_large = any(value is not None and abs(value) > MILLION for value in values)
     label = f"how many times as likely {subject}, on average"

@@ -33,7 +33,10 @@ def observation_resolution(config: Memorization, observations: int) -> Resolutio
         return smallest_p_value(repetitions, config.models) * observations <= level
 
     repetitions = smallest_size(1, 1, enough)
-    advice = "" if repetitions is None else f"with {observations:,} observations train {repetitions} repetitions"
+    if repetitions is None:
+        advice = ""
+    else:
+        advice = f"with {observations:,} observations train {repetitions} repetitions"
     smallest = smallest_p_value(config.repetitions, config.models)
     return Resolution(smallest, observations, level, "observations", advice)
 
@@ -41,8 +44,13 @@ def observation_resolution(config: Memorization, observations: int) -> Resolutio
 def _count_observations(config: Memorization) -> int:
     """The number of observations that models score."""
     data = load(config.data)
-    images = data.test_images if config.evaluation_split == "test" else data.train_images
-    return min(len(images), config.examples) if config.examples else len(images)
+    if config.evaluation_split == "test":
+        images = data.test_images
+    else:
+        images = data.train_images
+    if config.examples:
+        return min(len(images), config.examples)
+    return len(images)
 
 
 def resolution(config: Density) -> Resolution | None:
@@ -69,7 +77,10 @@ def _power_of_observations(config: Memorization) -> Power:
         config.repetitions, 1, lambda more: more <= MOST and calling_rate(more, config.models, level, size) >= GOAL
     )
     effect = f"one observation of {observations:,} that is memorised by {config.detectable:g} nats"
-    advice = "" if repetitions is None else f"train {repetitions} repetitions"
+    if repetitions is None:
+        advice = ""
+    else:
+        advice = f"train {repetitions} repetitions"
     return Power(f"{effect} (models differ by {SPREAD:g} nat)", share, advice)
 
 

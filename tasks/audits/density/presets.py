@@ -144,7 +144,9 @@ QUESTIONS: Mapping[str, Question | tuple[Question, ...]] = {
 
 
 def _configs(questions: Question | tuple[Question, ...]) -> Density | tuple[Density, ...]:
-    return tuple(map(Density, questions)) if isinstance(questions, tuple) else Density(questions)
+    if isinstance(questions, tuple):
+        return tuple(map(Density, questions))
+    return Density(questions)
 
 
 PRESETS: Mapping[str, Density | tuple[Density, ...]] = {

@@ -65,7 +65,10 @@ def p_values(
     b <= FEW implies p' <= a, so a result of at most a implies p' <= a. For a smaller a, only p'' can be at most a. Both
     events have a probability of at most a.
     """
-    log_p = lower_log_p(log_p, held_out, negligible) if negligible else log_p
+    if negligible:
+        log_p = lower_log_p(log_p, held_out, negligible)
+    else:
+        log_p = log_p
     p = np.full(len(log_p), np.nan)
     defined = ~np.isnan(terms(log_p, held_out).score)
     has_model = ~np.isnan(log_p)
@@ -273,7 +276,10 @@ def binned_share(lists: Sequence[Array], sizes: Sequence[int], slack: float, bin
     shares = np.zeros(bins + 1)
     shares[0] = 1.0
     for values, size in zip(lists, sizes, strict=True):  # order does not matter: every size divides once
-        steps = np.floor(values * (bins / slack)).astype(np.int64) if slack > 0 else np.zeros(len(values), np.int64)
+        if slack > 0:
+            steps = np.floor(values * (bins / slack)).astype(np.int64)
+        else:
+            steps = np.zeros(len(values), np.int64)
         shifted_shares = np.zeros(bins + 1)
         for step in np.minimum(steps, bins).tolist():
             shifted_shares[step:] += shares[: bins + 1 - step]

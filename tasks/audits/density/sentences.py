@@ -67,7 +67,10 @@ def describe_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
     if has_folds:
         models = f"random partition{plural} into {config.models} folds"
     few = ", wide because of few repetitions" if gap["n"] < FEW else ""
-    interval = "no interval" if low is None else f"95 % interval {low:.4g} to {high:.4g}{few}"
+    if low is None:
+        interval = "no interval"
+    else:
+        interval = f"95 % interval {low:.4g} to {high:.4g}{few}"
     # There is no p-value if all models agree, for one pair of models, or if images differ in their models.
     test = "no p-value"
     if gap["p_value"] is not None:
@@ -86,7 +89,10 @@ def describe_found(evidence: Evidence) -> Iterator[str]:
         return
     power = f"{100 * FOUND:.0f} % of cases"
     if limit["estimate"] is not None:
-        upper = "no upper limit" if limit["high"] is None else f"95 % interval up to {limit['high']:.4g}"
+        if limit["high"] is None:
+            upper = "no upper limit"
+        else:
+            upper = f"95 % interval up to {limit['high']:.4g}"
         yield (
             f"A single image that is memorised by {limit['estimate']:.4g} nats ({upper}) would be detected in {power}."
         )
@@ -95,7 +101,9 @@ def describe_found(evidence: Evidence) -> Iterator[str]:
     advice = "To detect a single image, train more repetitions."
     if resolution is not None and not resolution.finds_one:
         advice = resolution.explain()
-    because = " Images are detected here because many have small p-values." if evidence.count else ""
+    because = ""
+    if evidence.count:
+        because = " Images are detected here because many have small p-values."
     yield (
         f"If only one of the {evidence.identified_share['n']:,} images were memorised, this run would detect it in "
         f"fewer than {power}, however strong its memorisation.{because} {advice}"

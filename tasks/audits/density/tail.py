@@ -73,7 +73,9 @@ def beyond_chance(p_values: Array, boundary: float, confidence: float = 0.95) ->
         middle = (low + high) // 2
         possible = stats.binom.cdf(n - count, middle, 1 - boundary) > 1 - confidence
         low, high = (middle, high) if possible else (low, middle)
-    share = max(0.0, (count / n - boundary) / (1 - boundary)) if boundary < 1 else 0.0
+    share = 0.0
+    if boundary < 1:
+        share = max(0.0, (count / n - boundary) / (1 - boundary))
     return Beyond(Estimate(share, min((n - low) / n, share), 1.0, n), float(stats.binom.sf(count - 1, n, boundary)))
 
 

@@ -115,10 +115,18 @@ def observations(config: Memorization, images: Images) -> int:
     config.training.model.check_size(*images.shape[:2])
     available = len(images.train_images)
     count = config.examples or available
-    observation_count = len(images.test_images) if config.evaluation_split == "test" else count
+    if config.evaluation_split == "test":
+        observation_count = len(images.test_images)
+    else:
+        observation_count = count
     if count > available:
         raise ValueError(f"examples is {count}; it must be at most {available}, the number of training images")
-    name, limit = ("held_out_rows", count) if config.leaves_out_rows else ("folds", min(count, observation_count))
+    if config.leaves_out_rows:
+        name = "held_out_rows"
+        limit = count
+    else:
+        name = "folds"
+        limit = min(count, observation_count)
     number = getattr(config.estimator, name)
     if number > limit:
         raise ValueError(f"{name} is {number}; it must be at most {limit}, the number of observations")
@@ -135,7 +143,9 @@ def copies_held_out(config: Memorization) -> CopyCount:
 
 def partition(config: Memorization, repetition: int) -> int:
     """The seed of the repetition's partition, or the number of a released partition."""
-    return repetition if config.has_released_partitions else seeds.derive(config.seed, "partition", repetition)
+    if config.has_released_partitions:
+        return repetition
+    return seeds.derive(config.seed, "partition", repetition)
 
 
 def fitting(config: Memorization, joins_copies: bool) -> DensityTraining:

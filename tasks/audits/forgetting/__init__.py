@@ -79,7 +79,10 @@ def draw(config: Forgetting) -> Draw:
     """
     question = config.question
     if isinstance(question, Scores):
-        audited = question.audited if isinstance(question.audited, Given) else Given()
+        if isinstance(question.audited, Given):
+            audited = question.audited
+        else:
+            audited = Given()
         audited = replace(audited, tables=audited.tables or ReturnedTables(()))
         config = replace(config, question=replace(question, audited=audited))
     return config.query.draw(config.seed, config)

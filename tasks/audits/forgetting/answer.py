@@ -51,7 +51,9 @@ def read(config: Forgetting, summary: pa.Table) -> Evidence | None:
 
 
 def explain_absence(config: Forgetting) -> str:
-    return "this run shows images only." if isinstance(config.question, Examples) else "nothing has been decided."
+    if isinstance(config.question, Examples):
+        return "this run shows images only."
+    return "nothing has been decided."
 
 
 def rows_of(evidence: Evidence) -> tuple[Name, ...]:

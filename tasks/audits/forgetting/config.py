@@ -87,7 +87,9 @@ class Forgetting(Ranged):
     @property
     def audited(self) -> Audited | None:
         """The models that are audited; None if the run shows examples of the data alone."""
-        return self.question.audited if isinstance(self.question, Scores) else None
+        if isinstance(self.question, Scores):
+            return self.question.audited
+        return None
 
     @property
     def given(self) -> Given | None:

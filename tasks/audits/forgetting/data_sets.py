@@ -35,7 +35,9 @@ class DataSets:
     def shown(self) -> Mapping[str, Part | Remainder]:
         """The parts that models are trained on, by name."""
         parts: dict[str, Part | Remainder] = {"query": self.query_part, "calibration": self.calibration}
-        return parts if self.outside is None else parts | {"outside": self.outside}
+        if self.outside is None:
+            return parts
+        return parts | {"outside": self.outside}
 
 
 def load_data_sets(config: Forgetting) -> DataSets:
@@ -50,7 +52,10 @@ def load_data_sets(config: Forgetting) -> DataSets:
     images = loaded[query.pool]
     for part, part_images in loaded.items():
         _check_part(part, part_images, query.data.name, images)
-    crop = config.question.training.crop if isinstance(config.question, Scores) else 0
+    if isinstance(config.question, Scores):
+        crop = config.question.training.crop
+    else:
+        crop = 0
     if crop > min(images.shape[:2]):
         raise DatasetError(f"crop is {crop}; it must be at most {min(images.shape[:2])}, the side of the images")
     query.query_part(config.seed).rows(images)
@@ -101,7 +106,9 @@ def _check_disjoint(query: Part, part: Part, part_name: str, set_name: str = "th
     common = common_images(query, part)
     if common:
         rows = ", ".join(f"{first} is {second}" for first, second in common[:MAX_LISTED])
-        more = f", and {len(common) - MAX_LISTED:,} more" if len(common) > MAX_LISTED else ""
+        more = ""
+        if len(common) > MAX_LISTED:
+            more = f", and {len(common) - MAX_LISTED:,} more"
         raise DatasetError(
             f"{set_name} {query.data.name} and {part_name} {part.data.name} have {len(common):,} "
             f"image{'s' if len(common) > 1 else ''} in common: training image {rows}{more}; {part_name} must not "

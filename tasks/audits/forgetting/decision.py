@@ -272,7 +272,10 @@ def score_decision(answer: Answer, share: float | None, negligible: float) -> De
         return None
     if answer in ("undecided", NOT_ASSESSABLE):
         return "undecided"
-    is_right = share > 0 if answer == "not forgotten" else share <= negligible
+    if answer == "not forgotten":
+        is_right = share > 0
+    else:
+        is_right = share <= negligible
     return "right" if is_right else "wrong"
 
 

@@ -138,17 +138,27 @@ def read_target_evidence(
 ) -> TargetEvidence:
     """The evidence in the rows of one target, as the table of decisions had it."""
     share = rows[HELD, setting]
-    held_share = (
-        None if share["estimate"] is None else Estimate(share["estimate"], share["low"], share["high"], share["n"])
-    )
-    p = rows[SURER, setting]["p_value"] if (SURER, setting) in rows else None
-    p_other = rows[LESS, setting]["p_value"] if (LESS, setting) in rows else None
+    if share["estimate"] is None:
+        held_share = None
+    else:
+        held_share = Estimate(share["estimate"], share["low"], share["high"], share["n"])
+    p = None
+    if (SURER, setting) in rows:
+        p = rows[SURER, setting]["p_value"]
+    p_other = None
+    if (LESS, setting) in rows:
+        p_other = rows[LESS, setting]["p_value"]
     checks = (rows.get((control_metric(check), setting)) for check in CHECKS)
     accuracy, agreement = (
         UNKNOWN if row is None else LikenessCheck(row["estimate"], row["null"], row["p_value"]) for row in checks
     )
     repeated = rows.get((REPEATED, setting))
-    differing, repeats = (0, 0) if repeated is None else (numerator(repeated), repeated["n"])
+    if repeated is None:
+        differing = 0
+        repeats = 0
+    else:
+        differing = numerator(repeated)
+        repeats = repeated["n"]
     tied = rows.get((TIED, setting))
     return TargetEvidence(
         share["n"], p, held_share, accuracy, agreement, negligible, differing, repeats, p_other, trial, tied

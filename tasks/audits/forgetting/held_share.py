@@ -101,7 +101,9 @@ class ShareCurve:
 
 def variance_factor(models: int, drawn_share: float) -> float:
     """The variance of the mean of an owner's models, in units of the variance of single models with a share of D_C."""
-    return 1 / models if drawn_share == 1 else (1 / models + drawn_share) / (1 - drawn_share)
+    if drawn_share == 1:
+        return 1 / models
+    return (1 / models + drawn_share) / (1 - drawn_share)
 
 
 def share_curve(effects: Mapping[float, Sequence[float]], drawn_share: float = 1.0) -> ShareCurve | None:

@@ -162,7 +162,10 @@ class ModelEffects:
         units = self.unit_scores(image_scores)
         single_effect = effect(*units)
         curve = self.curve(group)
-        high = None if curve is None else curve.estimate_share(single_effect, 1).high
+        if curve is None:
+            high = None
+        else:
+            high = curve.estimate_share(single_effect, 1).high
         chance = seeds.generator(self.config.seed, "permutations", *group, index)
         p = p_values(*units, self.config.permutations, chance).surer
         return SingleAudit(share, single_effect, p, 1.0 if high is None else high)

@@ -96,7 +96,10 @@ def state_rules(config: Forgetting, evidence: Evidence | None) -> tuple[str, str
         "per_thousand": f"{1000 * LEVEL:g}",
         "drawn": "" if config.query.named_control is None else DRAWN.replace("D_Q", "the data"),
     }
-    errors = [] if evidence is None else _applicable_errors(evidence.targets)
+    if evidence is None:
+        errors = []
+    else:
+        errors = _applicable_errors(evidence.targets)
     return RULE.format_map(numbers), " ".join(errors).format_map(numbers)
 
 
@@ -106,7 +109,9 @@ def _applicable_errors(targets: Iterable[JudgedTarget]) -> list[str]:
     if not tested:
         return []
     has_limit = any(evidence.share is not None and evidence.share.high is not None for evidence in tested)
-    return [ACCUSATION_ERROR, CLEARANCE_ERROR] if has_limit else [ACCUSATION_ERROR]
+    if has_limit:
+        return [ACCUSATION_ERROR, CLEARANCE_ERROR]
+    return [ACCUSATION_ERROR]
 
 
 def _trained_targets(config: Forgetting) -> tuple[Target, ...]:

@@ -40,10 +40,9 @@ def power(config: Forgetting) -> Iterator[Power]:
         return mean_rate(SHARE * EFFECT, error)
 
     required_size = smallest_size(query, 1, lambda size: rate(size) >= GOAL, factor=1.05)
-    more = (
-        ""
-        if required_size is None
-        else f"give {required_size:,} images of D_Q and {required_size * control // query:,} of control"
-    )
+    if required_size is None:
+        more = ""
+    else:
+        more = f"give {required_size:,} images of D_Q and {required_size * control // query:,} of control"
     description = f"a model that holds {100 * SHARE:g} % of {query:,} images of D_Q ({control:,} control images)"
     yield Power(description, rate(query), more)

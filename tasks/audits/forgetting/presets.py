@@ -25,7 +25,10 @@ from tasks.training.unlearning_config import UNLEARNING
 
 def audit_targets(config: Forgetting, *targets: Target, outside: Part | None = None) -> Forgetting:
     """The config with these models as its targets, trained in the same way."""
-    question = config.question if isinstance(config.question, Scores) else Scores()
+    if isinstance(config.question, Scores):
+        question = config.question
+    else:
+        question = Scores()
     return replace(config, question=replace(question, audited=Trained(targets, outside)))
 
 
@@ -119,7 +122,10 @@ DEEP = ("densenet100", "resnet18")
 def tiny(config: Forgetting) -> Forgetting:
     """The same audit on embedded data, in seconds; for slow networks with as little data as possible."""
     if isinstance(config.question, Examples):
-        outside = None if config.question.outside is None else Part(Dataset("photos#8x8"), 0, 40)
+        if config.question.outside is None:
+            outside = None
+        else:
+            outside = Part(Dataset("photos#8x8"), 0, 40)
         return _tiny_data(replace(config, question=Examples(outside)), "#8x8", 40)
     question = config.question
     training = question.training
@@ -144,7 +150,10 @@ def _tiny_data(config: Forgetting, size: str, count: int) -> Forgetting:
     """The config with this number of embedded images of this size in each part."""
     control = config.query.control
     if control is not None:
-        fewest_permutations = 1 if config.audited is None else least_permutations(count_targets(config.audited))
+        if config.audited is None:
+            fewest_permutations = 1
+        else:
+            fewest_permutations = least_permutations(count_targets(config.audited))
         permutations = min(control.permutations, max(199, fewest_permutations))
         control = replace(control, images=HeldBack(), permutations=permutations)
         control = replace(control, nonce="", nonce_by=OTHER_PARTY, commitment="")

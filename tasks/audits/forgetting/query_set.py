@@ -96,12 +96,16 @@ class ControlSet(Ranged):
     @property
     def held_back(self) -> float:
         """The share of the query set that is held back; 0 if the control images are named."""
-        return self.images.held_back if isinstance(self.images, HeldBack) else 0.0
+        if isinstance(self.images, HeldBack):
+            return self.images.held_back
+        return 0.0
 
     @property
     def named_part(self) -> Part | None:
         """The control images that are named; None if they are held back."""
-        return self.images.part if isinstance(self.images, NamedImages) else None
+        if isinstance(self.images, NamedImages):
+            return self.images.part
+        return None
 
 
 @dataclass(frozen=True)
@@ -180,14 +184,19 @@ class QuerySet(Ranged):
         return Draw(self._drawn_from, config, seed, control.secret, control.nonce, control.commitment)
 
     def _drawn_from(self) -> tuple[object, ...]:
-        parts = [self.pool] if self.named_control is None else [self.pool, self.named_control]
+        if self.named_control is None:
+            parts = [self.pool]
+        else:
+            parts = [self.pool, self.named_control]
         return (*((part.data.identity(), part.first, part.examples) for part in parts), self.held_back)
 
     def describe_draw(self) -> str:
         """State in sentences who chose the draw; empty without a control set."""
         if self.control is None:
             return ""
-        subject = "The draw of the control images" if self.held_back else "The order in which images are handed out"
+        subject = "The order in which images are handed out"
+        if self.held_back:
+            subject = "The draw of the control images"
         return describe_draw(subject, self.control.commitment, self.control.nonce, self.control.nonce_by)
 
 
@@ -228,7 +237,10 @@ def probe_rows(config: ProbeSet) -> tuple[Rowed, Rowed]:
     if config.control is not None:
         control_data = load(config.control.data)
         return (data, rows), (control_data, config.control.rows(control_data))
-    control_rows = config.query.held_rows(data) if isinstance(config.query, Remainder) else rows[:0]
+    if isinstance(config.query, Remainder):
+        control_rows = config.query.held_rows(data)
+    else:
+        control_rows = rows[:0]
     return (data, rows), (data, control_rows)
 
 
@@ -269,7 +281,10 @@ def split_table(config: ProbeSet) -> pa.Table:
     """Each image of D_Q and of the control set, with its set, row, file and names in the sent folder (SPLIT_SCHEMA)."""
     probes = load_probes(config)
     order = handout_order(config)
-    control_data = config.query.data if config.control is None else config.control.data
+    if config.control is None:
+        control_data = config.query.data
+    else:
+        control_data = config.control.data
     names = [control_data.name if control else config.query.data.name for control in probes.is_control]
     paths = {data.name: files(data) for data in (config.query.data, control_data)}
     return make_table(

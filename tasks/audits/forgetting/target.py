@@ -89,7 +89,9 @@ class Target(Ranged):
         if self.outside:
             parts.append("data of another domain")
         name = ", ".join(parts)
-        return f"{name}, then {self.unlearning.tag}" if self.unlearning else name
+        if self.unlearning:
+            return f"{name}, then {self.unlearning.tag}"
+        return name
 
     @property
     def unlearning_name(self) -> UnlearningName | None:
@@ -119,12 +121,18 @@ class NamedTarget:
     @property
     def remembers(self) -> bool | None:
         """Whether the target was trained on any of the query set; None if unknown, or after unlearning."""
-        return None if self.query is None else _remembers_query(self.query, self.unlearning)
+        if self.query is None:
+            return None
+        return _remembers_query(self.query, self.unlearning)
 
     @property
     def held(self) -> float | None:
         """The share of the query set that the target holds; None if unknown, or after unlearning."""
-        return None if self.remembers is None else self.query if self.remembers else 0.0
+        if self.remembers is None:
+            return None
+        if self.remembers:
+            return self.query
+        return 0.0
 
     @property
     def is_beside_all(self) -> bool:
@@ -170,7 +178,10 @@ def table_answers(
     )
     repeat_confidences = np.full(len(labels), np.nan)
     repeat_confidences[twice] = confidences.values[len(labels) :]
-    right = None if confidences.right is None else confidences.right[: len(labels)]
+    if confidences.right is None:
+        right = None
+    else:
+        right = confidences.right[: len(labels)]
     return Answers(Confidences(confidences.values[: len(labels)], confidences.resolution, right), repeat_confidences)
 
 

@@ -41,7 +41,10 @@ def training_jobs(question: Scores, data: DataSets) -> Iterator[tuple[ModelId, J
     from another seed.
     """
     partial = [Target(query=share, calibration=1.0) for share in partial_shares(question.audited, data)]
-    targets = question.audited.targets if isinstance(question.audited, Trained) else ()
+    if isinstance(question.audited, Trained):
+        targets = question.audited.targets
+    else:
+        targets = ()
     for replicate in range(question.replicates):
         yield ModelId("query", None, replicate), training_job(question, data, QUERY, "query", replicate)
         job = training_job(question, data, CALIBRATION, "calibration", replicate)

@@ -80,7 +80,9 @@ def probes(config: Membership) -> Iterator[tuple[str, Pixels]]:
 
 
 def subject(config: Membership) -> str:
-    model = "a given model and " if isinstance(config.question, GivenModel) else ""
+    model = ""
+    if isinstance(config.question, GivenModel):
+        model = "a given model and "
     return f"{model}records of {config.data.name}"
 
 

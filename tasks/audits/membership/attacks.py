@@ -185,7 +185,10 @@ def posterior(side: Array, prior: Prior) -> Posterior:
     squares = np.nansum((side - mean) ** 2, axis=0) + prior.count * models / count * (mean - prior.mean) ** 2
     shape = prior.shape + models / 2
     finite = np.isfinite(prior.shape)
-    variance = (prior.shape * prior.variance + squares / 2) / shape if finite else np.full(len(mean), prior.variance)
+    if finite:
+        variance = (prior.shape * prior.variance + squares / 2) / shape
+    else:
+        variance = np.full(len(mean), prior.variance)
     return Posterior((prior.count * prior.mean + models * mean) / count, count, shape, variance + LEAST_VARIANCE)
 
 
@@ -225,7 +228,9 @@ def fit_variance_prior(variance: Array, freedom: float) -> tuple[float, float]:
     logs = np.log(variance)
     centred = logs - special.digamma(freedom / 2) + np.log(freedom / 2)
     largest = 1000.0
-    excess = float(centred.var(ddof=1) - special.polygamma(1, freedom / 2)) if len(logs) > 1 else 0.0
+    excess = 0.0
+    if len(logs) > 1:
+        excess = float(centred.var(ddof=1) - special.polygamma(1, freedom / 2))
     if excess <= float(special.polygamma(1, largest / 2)):
         prior = largest
     else:

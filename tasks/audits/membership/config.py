@@ -87,7 +87,9 @@ class Membership(Ranged):
     @property
     def data(self) -> Dataset:
         """The data set of the records."""
-        return self.question.records.dataset if isinstance(self.question, GivenModel) else self.question.data
+        if isinstance(self.question, GivenModel):
+            return self.question.records.dataset
+        return self.question.data
 
 
 @dataclass(frozen=True)

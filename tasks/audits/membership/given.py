@@ -108,7 +108,9 @@ def handout_order(config: AskedImages) -> HandedOut:
     """Return the order in which an owner receives the records and the non-members."""
     count = len(asked_rows(config.records)) + len(asked_rows(config.unseen))
     spans = [[part.first, part.examples] for part in (config.records, config.unseen)]
-    second_set = [config.unseen.data.identity()] if config.are_two_sets else []
+    second_set = []
+    if config.are_two_sets:
+        second_set = [config.unseen.data.identity()]
     return blind_images([config.records.data.identity(), spans, config.seed, *second_set], count, config.seed)
 
 

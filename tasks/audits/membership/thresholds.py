@@ -22,8 +22,14 @@ ENOUGH_POWER = 0.8  # lower limit of the share of models trained here that are i
 def thresholds(config: Membership) -> Mapping[str, str]:
     """Return the thresholds of all rules; those of other questions have their defaults."""
     question = config.question
-    level = Halves.level if isinstance(question, Canaries) else question.level
-    negligible = question.negligible if isinstance(question, Halves) else Halves.negligible
+    if isinstance(question, Canaries):
+        level = Halves.level
+    else:
+        level = question.level
+    if isinstance(question, Halves):
+        negligible = question.negligible
+    else:
+        negligible = Halves.negligible
     return {
         "level": f"{100 * level:g}",
         "auc": f"{0.5 + negligible:g}",

@@ -88,7 +88,9 @@ def plan(config: Relational) -> Roots:
 
 def describe_answers(config: Relational, question: Answers) -> About:
     """Return the facts about the questions for the summary."""
-    privacy = question.system.tuning.guarantee if isinstance(question.system, Trained) else None
+    privacy = None
+    if isinstance(question.system, Trained):
+        privacy = question.system.tuning.guarantee
     subset = question_subsets(question)[0]
     selected = asked_questions(question, config.seed)
     return About(

@@ -41,7 +41,10 @@ def is_blinded(config: Relational) -> bool:
 
 def thresholds(config: Relational) -> Mapping[str, str]:
     """Return the thresholds in the texts of the rules, in per cent."""
-    question = config.question if isinstance(config.question, Answers) else Answers()
+    if isinstance(config.question, Answers):
+        question = config.question
+    else:
+        question = Answers()
     return {
         "negligible": f"{100 * question.negligible:g}",
         "other_kind": f"{100 * MOST_OTHER_KIND:g}",

@@ -79,7 +79,9 @@ class Trained(Ranged):
     def recorded(self) -> tuple[int, ...]:
         """Epochs after which the model is evaluated; 0 is before training."""
         epochs = self.tuning.epochs
-        return (*range(0, epochs, self.evaluation_interval), epochs) if self.evaluation_interval else (epochs,)
+        if self.evaluation_interval:
+            return (*range(0, epochs, self.evaluation_interval), epochs)
+        return (epochs,)
 
     def tiny(self) -> Trained:
         """Return the same system with a small model and at most two epochs."""

@@ -30,9 +30,8 @@ def power(config: Relational) -> Iterator[Power]:
         return mean_rate(SHARE - question.negligible, error)
 
     required_size = smallest_size(training, 1, lambda size: rate(size) >= GOAL, factor=1.05)
-    advice = (
-        ""
-        if required_size is None
-        else f"ask {required_size:,} training questions, and more held-out ones in proportion"
-    )
+    if required_size is None:
+        advice = ""
+    else:
+        advice = f"ask {required_size:,} training questions, and more held-out ones in proportion"
     yield Power(f"a tenth of {training:,} answers memorised ({held_out:,} questions held out)", rate(training), advice)

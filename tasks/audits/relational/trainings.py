@@ -76,7 +76,9 @@ def load_parts(question: Answers, seed: int) -> QuestionSet:
     """Load the questions, in training and held-out parts."""
     questions = load_questions(question.data)
     drawn_from = _split_seed(question.system, seed)
-    return questions if drawn_from is None else redrawn(questions, drawn_from)
+    if drawn_from is None:
+        return questions
+    return redrawn(questions, drawn_from)
 
 
 AskedQuestions = Mapping[Split, Sequence[Question]]

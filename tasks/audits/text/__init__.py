@@ -92,7 +92,10 @@ def probes_config(config: Text) -> Text:
 def split(config: Text) -> Split:
     """Return the key of the exported texts, and the secrets to insert into the training data."""
     owner_question = given_question(config)
-    warning = "" if isinstance(config.question, OwnerQuestion) and config.question.secret else GUESSABLE
+    if isinstance(config.question, OwnerQuestion) and config.question.secret:
+        warning = ""
+    else:
+        warning = GUESSABLE
     return Split(key_table(questions(owner_question), owner_question.seed), planted_texts(owner_question), warning)
 
 
@@ -114,11 +117,15 @@ def _evaluated_model(question: Question) -> LanguageModel | None:
     """The model that is evaluated here; None if its owner returned a table."""
     if not isinstance(question, OwnerQuestion):
         return question.reading.model
-    return None if isinstance(question.source, ReturnedTable) else question.source.model
+    if isinstance(question.source, ReturnedTable):
+        return None
+    return question.source.model
 
 
 def _topic(question: Question) -> str:
-    return question.pattern if isinstance(question, Planted) else question.data.name
+    if isinstance(question, Planted):
+        return question.pattern
+    return question.data.name
 
 
 def stand_in(config: Text) -> str:

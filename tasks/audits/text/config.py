@@ -47,7 +47,9 @@ class Text(Ranged):
     @property
     def outputs(self) -> File | None:
         """The table that the model's owner returned; None if a model is evaluated here."""
-        return self.question.outputs if isinstance(self.question, OwnerQuestion) else None
+        if isinstance(self.question, OwnerQuestion):
+            return self.question.outputs
+        return None
 
     @property
     def is_guessable(self) -> bool:
@@ -73,7 +75,9 @@ class Text(Ranged):
             return ""
         if self.is_guessable:
             return GUESSED
-        subject = "The order of the texts" if isinstance(question, TextComparison) else "The draw of the tested items"
+        subject = "The draw of the tested items"
+        if isinstance(question, TextComparison):
+            subject = "The order of the texts"
         return describe_draw(subject, question.commitment, question.nonce, question.nonce_by)
 
 

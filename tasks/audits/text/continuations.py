@@ -58,7 +58,10 @@ def score_ends(model: SequenceModel, prompts: Sequence[Tokens], ends: Sequence[T
     columns: dict[str, list[float]] = {"log_p_end": score_targets(model, Examples(prompts, ends, lengths)).tolist()}
     columns |= {"mismatches": [], "edit_distance": []}
     for tokens, end in zip(decoded_rows, ends, strict=True):
-        ended = tokens[: tokens.index(model.end) + 1] if model.end in tokens else tokens
+        if model.end in tokens:
+            ended = tokens[: tokens.index(model.end) + 1]
+        else:
+            ended = tokens
         continuation = ended[: len(end)]
         matches = sum(token == end_token for token, end_token in zip(continuation, end, strict=False))
         columns["mismatches"].append(len(end) - matches)

@@ -32,7 +32,9 @@ DOCUMENT_EFFECT = 2.0  # in nats
 
 def rank_resolution(question: RankedQuestion, level: float, tests: int) -> Resolution:
     """Return whether one of these secrets, or identifiers, could be found."""
-    item = "identifiers" if isinstance(question, Identifiers) else "secrets"
+    item = "secrets"
+    if isinstance(question, Identifiers):
+        item = "identifiers"
     reference_count = fewest_others(tests, level)
     advice = f"rank {tests} {item} among {reference_count + 1} or more (references={reference_count})"
     return Resolution(1 / question.candidates, tests, level, item, advice)

@@ -174,16 +174,22 @@ class GivenRanking(BoundDraw, RankSizes):
     @property
     def outputs(self) -> File | None:
         """The table that the model's owner returned; None if a model is evaluated here."""
-        return self.source.outputs if isinstance(self.source, ReturnedTable) else None
+        if isinstance(self.source, ReturnedTable):
+            return self.source.outputs
+        return None
 
     @property
     def extraction(self) -> Continuation | None:
-        return None if isinstance(self.source, ReturnedTable) else self.source.extraction
+        if isinstance(self.source, ReturnedTable):
+            return None
+        return self.source.extraction
 
     @property
     def base(self) -> LanguageModel | None:
         """The base model of the given model; None if it is not given."""
-        return None if isinstance(self.source, ReturnedTable) else self.source.base
+        if isinstance(self.source, ReturnedTable):
+            return None
+        return self.source.base
 
     @property
     def ranked(self) -> int:
@@ -355,7 +361,9 @@ class TextComparison(BoundDraw, Corpus):
     @property
     def outputs(self) -> File | None:
         """The table that the model's owner returned; None if a model is evaluated here."""
-        return self.source.outputs if isinstance(self.source, ReturnedTable) else None
+        if isinstance(self.source, ReturnedTable):
+            return self.source.outputs
+        return None
 
     def count_copies(self) -> CopyCount:
         """Count the exact copies among the texts and the comparison texts."""

@@ -104,7 +104,10 @@ def describe_extraction(copies: Copies, things: str) -> str:
 def extraction_finding(copies: Copies, things: str, level: float) -> Finding:
     """Return whether secrets are reproduced, for readers without a machine-learning background."""
     trained_row = copies.trained_models
-    answer = REPRODUCED if trained_row["p_value"] <= level else NOT_REPRODUCED
+    if trained_row["p_value"] <= level:
+        answer = REPRODUCED
+    else:
+        answer = NOT_REPRODUCED
     comparison = ""
     if copies.control is not None:
         comparison = f" A model that never saw them completes {number_per_hundred(copies.control['estimate'])} of 100."
@@ -129,9 +132,13 @@ def name_found(config: Text, read_table: Callable[[str], pa.Table]) -> str:
     if not found_items or any(item.get("control", 1.0) <= UNEVEN for item, _ in found_items):
         return ""  # the ranks of identifiers that are not uniformly random carry no information
     names = "; ".join(describe_found(config, item, reproduced) for item, reproduced in found_items[:MOST_NAMED])
-    more = f"; and {len(found_items) - MOST_NAMED:,} more" if len(found_items) > MOST_NAMED else ""
+    more = ""
+    if len(found_items) > MOST_NAMED:
+        more = f"; and {len(found_items) - MOST_NAMED:,} more"
     size = found_items[0][0]["candidates"]
-    thing = "an identifier" if isinstance(config.question, Identifiers) else "a secret"
+    thing = "a secret"
+    if isinstance(config.question, Identifiers):
+        thing = "an identifier"
     return (
         f"Found: {names}{more}. A model that never saw {thing} would rank it first of {size:,} only once in {size:,} "
         "times."
@@ -146,7 +153,9 @@ def _greedy_answers(read_table: Callable[[str], pa.Table]) -> Mapping[Identity, 
 
 def identity(item: Row, index: int) -> Identity:
     """The pair and number of a secret, or the index of an identifier among those tested."""
-    return (item["pair"], item["secret"]) if item.get("secret") is not None else (None, index)
+    if item.get("secret") is not None:
+        return (item["pair"], item["secret"])
+    return (None, index)
 
 
 def rank_surest(item: Row) -> tuple[float, int]:
@@ -166,12 +175,19 @@ def name_thing(config: Text, item: Row) -> str:
 
 def describe_found(config: Text, item: Row, reproduced: bool | None) -> str:
     """Describe a found item: its name, its number of repetitions, its rank, and whether it is reproduced."""
-    column = "occurrences" if isinstance(config.question, Identifiers) else "repetitions"
+    column = "repetitions"
+    if isinstance(config.question, Identifiers):
+        column = "occurrences"
     repetitions = ""
     if not config.is_null:
         times = item.get(column)
-        repetitions = "in the texts once, " if times == 1 else f"in the texts {times} times, "
+        if times == 1:
+            repetitions = "in the texts once, "
+        else:
+            repetitions = f"in the texts {times} times, "
     reproduction = ""
     if reproduced is not None:
-        reproduction = ", reproduced word for word" if reproduced else ", not reproduced"
+        reproduction = ", not reproduced"
+        if reproduced:
+            reproduction = ", reproduced word for word"
     return f"{name_thing(config, item)} ({repetitions}rank {item['rank']} of {item['candidates']}{reproduction})"

@@ -73,7 +73,9 @@ class TextTuning(LanguageModelTuning):
     @property
     def precision(self) -> Precision:
         """Number format of the model."""
-        return self.adaptation.precision if isinstance(self.adaptation, TextLowRank) else "float32"
+        if isinstance(self.adaptation, TextLowRank):
+            return self.adaptation.precision
+        return "float32"
 
     @property
     def job_fields(self) -> dict[str, Any]:
@@ -88,7 +90,9 @@ class TextTuning(LanguageModelTuning):
 def tiny_reading(reading: AnyReading) -> AnyReading:
     """Return the same settings with a small model."""
     tiny = replace(reading, model=TINY_MODEL, length=TINY_LENGTH)
-    return replace(tiny, precision="float32") if isinstance(tiny, TextReading) else tiny
+    if isinstance(tiny, TextReading):
+        return replace(tiny, precision="float32")
+    return tiny
 
 
 def tiny_tuning(tuning: TextTuning) -> TextTuning:

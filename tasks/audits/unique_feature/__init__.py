@@ -97,7 +97,10 @@ def plan(config: UniqueFeature) -> Roots:
     """The tables of the measures that the config asks for, and their summary."""
     models = trainings(config)  # which checks that the data can serve
     design = load_design(config)
-    left_out = 0 if design.seen_images is None else count_copies(design.seen_images, config.probe, config.probe_split)
+    if design.seen_images is None:
+        left_out = 0
+    else:
+        left_out = count_copies(design.seen_images, config.probe, config.probe_split)
     about = PublishedCell(printed_cell(config), left_out, count_canary_copies(config.question), best_constant(config))
     summed = summary if config.single_models is None else summary_of_models
     return roots(MEASURES, design, models, lambda tables: Job(summed, about, tables))
@@ -155,7 +158,10 @@ def stand_in(config: UniqueFeature) -> str:
 def notes(config: UniqueFeature) -> Iterator[str]:
     """A warning about probe images that are copies of training images."""
     training_images = seen_images(config)
-    copies = 0 if training_images is None else count_copies(training_images, config.probe, config.probe_split)
+    if training_images is None:
+        copies = 0
+    else:
+        copies = count_copies(training_images, config.probe, config.probe_split)
     if training_images is not None and copies:
         yield (
             f"{copies:,} images of probe {config.probe.name} are exact copies of training images of "

@@ -81,7 +81,9 @@ SYMBOLS: Mapping[str, str] = {
 def effect(config: UniqueFeature, summary: pa.Table) -> Row | None:
     """The row of the effect on M_w for pairs of trainings; that of the push for single models."""
     rows = index_rows(summary)
-    return rows.get(EFFECT_ROW) if config.single_models is None else first_row(rows, PUSH)
+    if config.single_models is None:
+        return rows.get(EFFECT_ROW)
+    return first_row(rows, PUSH)
 
 
 OBJECTIVES = Objectives(

@@ -47,7 +47,9 @@ class UniqueFeature(Ranged):
     @property
     def pairs(self) -> CanaryPairs | None:
         """The question if it trains pairs of networks; None for others."""
-        return self.question if isinstance(self.question, CanaryPairs) else None
+        if isinstance(self.question, CanaryPairs):
+            return self.question
+        return None
 
     @property
     def scored_pairs(self) -> Pairs | None:
@@ -57,7 +59,9 @@ class UniqueFeature(Ranged):
     @property
     def single_models(self) -> Panel | Given | None:
         """The question if it evaluates single models; None for others."""
-        return self.question if isinstance(self.question, Panel | Given) else None
+        if isinstance(self.question, Panel | Given):
+            return self.question
+        return None
 
     @property
     def given(self) -> Given | None:
@@ -67,7 +71,9 @@ class UniqueFeature(Ranged):
     @property
     def trained(self) -> TrainedHere | None:
         """The question if networks are trained here; None for others."""
-        return self.question if isinstance(self.question, TrainedHere) else None
+        if isinstance(self.question, TrainedHere):
+            return self.question
+        return None
 
     @property
     def privacy(self) -> Privacy | None:
@@ -86,7 +92,9 @@ class UniqueFeature(Ranged):
     @property
     def shape(self) -> Shape:
         """The shape of the images on which models are evaluated; it follows from the training images, if any."""
-        return self.question.shape if isinstance(self.question, Given) else load(self.question.data).shape
+        if isinstance(self.question, Given):
+            return self.question.shape
+        return load(self.question.data).shape
 
     # The feature and its family
 
@@ -107,7 +115,9 @@ class UniqueFeature(Ranged):
     @property
     def family(self) -> Family:
         """The family in which features are ranked; the default family for questions without ranks."""
-        return self.question.family if isinstance(self.question, Pairs | Panel | Given) else Family()
+        if isinstance(self.question, Pairs | Panel | Given):
+            return self.question.family
+        return Family()
 
     @property
     def is_null(self) -> bool:
@@ -142,7 +152,9 @@ class UniqueFeature(Ranged):
     @property
     def picture_order(self) -> int:
         """The seed of the order in which an owner gets the images; 0 if no owner gets any."""
-        return self.derive_seed("order") if self.given is not None and self.given.hands_out else 0
+        if self.given is not None and self.given.hands_out:
+            return self.derive_seed("order")
+        return 0
 
     def derive_seed(self, name: str) -> int:
         """The seed of a draw between two parties."""
@@ -189,7 +201,9 @@ class UniqueFeature(Ranged):
     @property
     def _drawn_glyph_seed(self) -> int:
         """The seed of the glyph that the secret and the nonce determine; 0 before a nonce is named."""
-        return self.derive_seed("glyph") if self.given is not None and self.given.nonce else 0
+        if self.given is not None and self.given.nonce:
+            return self.derive_seed("glyph")
+        return 0
 
     def _drawn_from(self) -> tuple[object, ...]:
         """The commitment of earlier versions, in which the draw determines the random glyph."""
@@ -204,11 +218,9 @@ class UniqueFeature(Ranged):
     def describe_draw(self) -> str:
         """Who chose the draw of the family, and of a random glyph, in sentences."""
         assert self.given is not None
-        subject = (
-            "The draw of the feature and of those that it is compared with"
-            if self.has_bound_glyph
-            else "The draw of the features that it is compared with"
-        )
+        subject = "The draw of the features that it is compared with"
+        if self.has_bound_glyph:
+            subject = "The draw of the feature and of those that it is compared with"
         return describe_draw(subject, self.given.commitment, self.given.nonce, self.given.nonce_by)
 
 

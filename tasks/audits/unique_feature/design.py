@@ -73,7 +73,10 @@ class Design:
     def relatives_of(self, canary: Canary) -> Relatives:
         """The feature that a canary's models are evaluated on, with its family."""
         assert self.ranked is not None  # other questions rank no feature
-        seed = seeds.derive(self.seed, "family", canary.number) if self.draws_features else self.ranked.seed
+        if self.draws_features:
+            seed = seeds.derive(self.seed, "family", canary.number)
+        else:
+            seed = self.ranked.seed
         return replace(self.ranked, feature=canary.audited_feature, seed=seed)
 
 

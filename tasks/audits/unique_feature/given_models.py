@@ -164,12 +164,16 @@ class Given(Ranged):
     @property
     def models(self) -> tuple[ModelFile, ...]:
         """The files of models; empty if an owner returns outputs."""
-        return self.source.models if isinstance(self.source, ModelFiles) else ()
+        if isinstance(self.source, ModelFiles):
+            return self.source.models
+        return ()
 
     @property
     def outputs(self) -> tuple[File, ...]:
         """The tables that an owner returned."""
-        return self.source.outputs if isinstance(self.source, ReturnedOutputs) else ()
+        if isinstance(self.source, ReturnedOutputs):
+            return self.source.outputs
+        return ()
 
     @property
     def judged_by(self) -> JudgedBy:
@@ -177,7 +181,9 @@ class Given(Ranged):
 
     @property
     def references(self) -> tuple[ModelFile, ...]:
-        return self.judged_by.references if isinstance(self.judged_by, ReferenceRank) else ()
+        if isinstance(self.judged_by, ReferenceRank):
+            return self.judged_by.references
+        return ()
 
     @property
     def describe(self) -> str:
@@ -185,7 +191,9 @@ class Given(Ranged):
         paths = *(model.path for model in self.models), *(table.path for table in self.outputs)
         names = shorten_names([PurePath(path).name for path in paths])
         more = len(names) - NAMED
-        return f"{', '.join(names[:NAMED])} and {more} more" if more > 0 else ", ".join(names)
+        if more > 0:
+            return f"{', '.join(names[:NAMED])} and {more} more"
+        return ", ".join(names)
 
     @property
     def hands_out(self) -> bool:

@@ -49,11 +49,15 @@ class Population:
     @classmethod
     def from_setting(cls, setting: Mapping[str, Any]) -> Population:
         """The population in the setting of a summary row."""
-        return cls(setting[GLYPHS], True) if GLYPHS in setting else cls(setting[OTHERS] + 1)
+        if GLYPHS in setting:
+            return cls(setting[GLYPHS], True)
+        return cls(setting[OTHERS] + 1)
 
     @property
     def setting(self) -> dict[str, int]:
-        return {GLYPHS: self.size} if self.are_all_glyphs else {OTHERS: self.size - 1}
+        if self.are_all_glyphs:
+            return {GLYPHS: self.size}
+        return {OTHERS: self.size - 1}
 
     @property
     def last_called(self) -> int:
@@ -63,9 +67,10 @@ class Population:
     def resolution(self, canaries: int) -> Resolution:
         """Whether one of `canaries` can be found at FDR, each by its rank in this population."""
         needed_others = math.ceil(canaries / FDR - 1e-9) - 1
-        advice = (
-            "audit fewer canaries" if self.are_all_glyphs else f"rank each among {needed_others} others (family.count)"
-        )
+        if self.are_all_glyphs:
+            advice = "audit fewer canaries"
+        else:
+            advice = f"rank each among {needed_others} others (family.count)"
         return Resolution(1 / self.size, canaries, FDR, "canaries", advice)
 
     def fewest_called(self, canaries: int) -> int:
@@ -74,7 +79,9 @@ class Population:
 
     def describe(self) -> str:
         """Describe the population, such as `all 4,457,400 glyphs` or `201 features of its kind`."""
-        return f"all {self.size:,} glyphs" if self.are_all_glyphs else f"{self.size} features of its kind"
+        if self.are_all_glyphs:
+            return f"all {self.size:,} glyphs"
+        return f"{self.size} features of its kind"
 
 
 Cells = NDArray[np.bool_]
@@ -266,7 +273,9 @@ class FamilyPair:
         """The difference for a feature that the canary did not carry; None without one."""
         canary = self.canary.null
         twin = self.twin.null
-        return None if canary is None or twin is None else twin_difference(canary.log_p, twin.log_p, self.label)
+        if canary is None or twin is None:
+            return None
+        return twin_difference(canary.log_p, twin.log_p, self.label)
 
 
 def family_pairs(tables: Iterable[pa.Table]) -> Iterator[FamilyPair]:
@@ -307,7 +316,9 @@ def label_directed_scores(log_p: Array, label: int | None = None) -> Array:
     member alike, so it needs no correction.
     """
     scores = standardise(log_p).mean(axis=0)
-    return highest_standing(scores)[0] if label is None else np.asarray(scores[:, label])
+    if label is None:
+        return highest_standing(scores)[0]
+    return np.asarray(scores[:, label])
 
 
 def highest_standing(scores: Array) -> tuple[Array, NDArray[np.int64]]:
@@ -337,7 +348,9 @@ def push_scores(odds: Array, other_odds: Array) -> Array:
 
 def favoured_label(log_p: Array, label: int | None = None) -> int:
     """The label that the audited feature favours most; the known label if it is given."""
-    return int(highest_standing(standardise(log_p).mean(axis=0))[1][0]) if label is None else label
+    if label is None:
+        return int(highest_standing(standardise(log_p).mean(axis=0))[1][0])
+    return label
 
 
 def twin_difference(canary: Array, twin: Array, label: int) -> Array:

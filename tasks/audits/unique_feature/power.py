@@ -26,9 +26,10 @@ def resolution(config: UniqueFeature) -> Resolution | None:
         return Resolution(1 / population.size, 1, LEVEL, "feature", advice)
     if config.scored_pairs is None:
         return None
-    population = (
-        population_beside_references(config) if config.decides_by_ranks else Population(config.family.count + 1)
-    )
+    if config.decides_by_ranks:
+        population = population_beside_references(config)
+    else:
+        population = Population(config.family.count + 1)
     return population.resolution(config.scored_pairs.canaries)
 
 

@@ -259,7 +259,9 @@ PRINTED: Mapping[str, UniqueFeature] = {
 
 def _unlinked(training: FeatureTraining) -> FeatureTraining:
     """The same training as one job."""
-    return replace(training, privacy=LinkedTraining()) if training.link else training
+    if training.link:
+        return replace(training, privacy=LinkedTraining())
+    return training
 
 
 def printed_cell(config: UniqueFeature) -> str:

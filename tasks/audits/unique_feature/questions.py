@@ -111,7 +111,9 @@ class CanaryPairs(TrainedHere):
     @property
     def neighbours_left_out(self) -> int:
         """The number of neighbours of the canary's clean image that both trainings leave out."""
-        return self.choice.neighbours_left_out if isinstance(self.choice, RandomChoice) else 0
+        if isinstance(self.choice, RandomChoice):
+            return self.choice.neighbours_left_out
+        return 0
 
 
 @dataclass(frozen=True)

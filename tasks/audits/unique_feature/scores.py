@@ -83,7 +83,9 @@ def probe_count_rows(spreads: Sequence[float], unit: str) -> Iterator[Row]:
     """The probe images for a power of 0.8 at the median of the models' spreads of d_u - d_r."""
     ordered = sorted(spreads)
     for size in SIZES:
-        count = float(required_probes(ordered[len(ordered) // 2], size)) if ordered else None
+        count = None
+        if ordered:
+            count = float(required_probes(ordered[len(ordered) // 2], size))
         yield row("probe images needed", {"M": size, "power": 0.8}, alone(count, len(ordered)), unit)
 
 

@@ -111,7 +111,9 @@ def first_dense(network: Architecture) -> tuple[str, str] | None:
     bias = f"{name.removesuffix('weight')}bias"
     shape = network.weights[name].shape
     pixel_count = len(shape) == 2 and shape[1] == np.prod(network.shape)
-    return (name, bias) if pixel_count and name.endswith("weight") and bias in network.weights else None
+    if pixel_count and name.endswith("weight") and bias in network.weights:
+        return (name, bias)
+    return None
 
 
 def mean_gradients(

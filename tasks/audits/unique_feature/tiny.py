@@ -73,7 +73,12 @@ def _reduce_pairs(pairs: P) -> P:
     choice = pairs.choice
     if isinstance(choice, RandomChoice):
         choice = replace(choice, neighbours_left_out=min(choice.neighbours_left_out, 10))
-    canary_count = 1 if network.name in DEEP else 2 if network.name in SLOW else 3
+    if network.name in DEEP:
+        canary_count = 1
+    elif network.name in SLOW:
+        canary_count = 2
+    else:
+        canary_count = 3
     return replace(
         pairs,
         data=tiny_data(network),

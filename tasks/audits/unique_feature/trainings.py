@@ -152,7 +152,9 @@ def _check_canaries(question: CanaryPairs, images: Images) -> None:
 def _paired_trainings(config: UniqueFeature, question: CanaryPairs, images: Images) -> Trainings:
     """The pairs of canaries among these images, and those without regularisers if the two are compared."""
     by_influence = isinstance(question.choice, SelfInfluenceChoice)
-    ranking = _self_influence_ranking(config, question) if by_influence else None
+    ranking = None
+    if by_influence:
+        ranking = _self_influence_ranking(config, question)
     plain = None
     if isinstance(question, Pairs) and question.beside_plain:
         plain = _paired_trainings(config, question.plain(), images)
@@ -305,7 +307,9 @@ def train_many_twins(
     order = sorted(range(len(configs)), key=lambda index: (repr(configs[index].training), until[index]))
     members: dict[int, Member] = {}
     for position, index in enumerate(order):
-        before = position - 1 if position and configs[order[position - 1]].training == configs[index].training else None
+        before = None
+        if position and configs[order[position - 1]].training == configs[index].training:
+            before = position - 1
         member = classifier.member_of(configs[index].training, images)
         members[index] = replace(member, until=until[index], after=before)
     links = {index: replace(classifier.chain_state(configs[index].training), latest=until[index]) for index in members}

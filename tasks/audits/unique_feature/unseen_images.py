@@ -60,7 +60,9 @@ def seen_images(config: UniqueFeature) -> TrainingImages | None:
         return None
     training_images = TrainingImages(question.data, question.examples)
     copies = count_copies(training_images, config.probe, config.probe_split)
-    return training_images if copies or has_test_copies(training_images) else None
+    if copies or has_test_copies(training_images):
+        return training_images
+    return None
 
 
 @lru_cache(maxsize=4)

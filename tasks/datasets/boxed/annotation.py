@@ -118,8 +118,12 @@ class Reader:
         for number, fields in enumerate(self.objects, 1):
             left, top, right, bottom = (_number_of(fields, side, f"object {number}") for side in SIDES)
             corners.append((left, top, right, bottom))
-        sides = [_number_of(self.size, side, "size") for side in ("height", "width")] if self.size else []
-        size = (sides[0], sides[1]) if all(side >= 1 for side in sides) and sides else None
+        sides = []
+        if self.size:
+            sides = [_number_of(self.size, side, "size") for side in ("height", "width")]
+        size = None
+        if all(side >= 1 for side in sides) and sides:
+            size = (sides[0], sides[1])
         return Annotation(tuple(fields.get("name", "") for fields in self.objects), tuple(corners), size)
 
 

@@ -56,7 +56,10 @@ def windows(
     rectangles = np.empty((len(rows), 4), np.int32)
     for index, (row, (height, width)) in enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)):
         boxes = pictures.boxes[row]
-        rectangles[index] = find(height, width, boxes.tolist()) if len(boxes) else NOWHERE
+        if len(boxes):
+            rectangles[index] = find(height, width, boxes.tolist())
+        else:
+            rectangles[index] = NOWHERE
     return rectangles, _shorter_side(rectangles) >= max(1, smallest)
 
 

@@ -153,14 +153,18 @@ def listing(dataset_layout: Layout) -> Listing:
 def _training_pictures(dataset_layout: Layout, name: str, label: int) -> Iterator[Listed]:
     """Yield the training images of a class, with their annotations if they exist."""
     boxes = dataset_layout.boxes.get(name)
-    annotated = set(files(boxes, (".xml",))) if boxes is not None else set()
+    annotated = set()
+    if boxes is not None:
+        annotated = set(files(boxes, (".xml",)))
     file_names = files(dataset_layout.train / name, SUFFIXES)
     if not file_names:
         raise DatasetError(f"{dataset_layout.train / name} has no images")
     for file in file_names:
         stem = Path(file).stem
         xml = f"{stem}.xml"
-        path = relative(dataset_layout, boxes / xml) if boxes is not None and xml in annotated else ""
+        path = ""
+        if boxes is not None and xml in annotated:
+            path = relative(dataset_layout, boxes / xml)
         yield Listed(stem, relative(dataset_layout, dataset_layout.train / name / file), label, path)
 
 
@@ -185,7 +189,9 @@ def validation(dataset_layout: Layout, val: Path, labels: Mapping[str, int]) -> 
     folders = [path for path in visible(val) if path.is_dir()]
     folder_names = {file: path.name for path in folders for file in files(path, SUFFIXES)}
     loose = {} if folders else dict.fromkeys(files(val, SUFFIXES), "")
-    annotated = set(files(dataset_layout.val_boxes, (".xml",))) if dataset_layout.val_boxes is not None else set()
+    annotated = set()
+    if dataset_layout.val_boxes is not None:
+        annotated = set(files(dataset_layout.val_boxes, (".xml",)))
     classes = truth(dataset_layout, annotated, labels) if loose else {}
     for file, name in sorted({**folder_names, **loose}.items()):
         stem = Path(file).stem
@@ -196,11 +202,9 @@ def validation(dataset_layout: Layout, val: Path, labels: Mapping[str, int]) -> 
             )
         if class_name in labels:
             xml = f"{stem}.xml"
-            box = (
-                relative(dataset_layout, dataset_layout.val_boxes / xml)
-                if dataset_layout.val_boxes and xml in annotated
-                else ""
-            )
+            box = ""
+            if dataset_layout.val_boxes and xml in annotated:
+                box = relative(dataset_layout, dataset_layout.val_boxes / xml)
             path = relative(dataset_layout, val / name / file if name else val / file)
             yield Listed(stem, path, labels[class_name], box, is_validation=True)
 

@@ -150,9 +150,10 @@ def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
     for index, name in enumerate(TRAINED):
         boxed_rows = [class_rows[index][has_box[class_rows[index]]] for class_rows in sets]
         to_attack[name] = _take_in_turn(boxed_rows, partition.attacked)
-    part_rows["validation"] = (
-        _join_rows(validation) if any(map(len, validation)) else _own_validation(pictures, partition)
-    )
+    if any(map(len, validation)):
+        part_rows["validation"] = _join_rows(validation)
+    else:
+        part_rows["validation"] = _own_validation(pictures, partition)
     missing_reasons: dict[PartName, str] = {}
     if any(len(class_rows[index]) < partition.per_class for class_rows in sets for index in (2, 3)):
         feasible_size = min(len(class_rows.boxed) + len(class_rows.unboxed) for class_rows in remaining_classes) // 4
@@ -353,7 +354,9 @@ def remaining_rows(classes: Sequence[ClassRows], parts: Sequence[Rows], pictures
     rest = [class_rows.exclude(taken_already) for class_rows in classes]
     rows = [np.concatenate([class_rows.unboxed[::-1], class_rows.boxed[::-1]]) for class_rows in rest]
     count = min(sum(map(len, rows)), int(VALIDATION_SHARE * pictures))
-    return _join_rows(_take_equally(rows, count, "validation", 0)[0]) if count else _join_rows([])
+    if count:
+        return _join_rows(_take_equally(rows, count, "validation", 0)[0])
+    return _join_rows([])
 
 
 def _row_mask(rows: Sequence[Rows], pictures: int) -> NDArray[np.bool_]:

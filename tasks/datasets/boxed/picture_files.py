@@ -111,7 +111,9 @@ class Index:
     def lies_in(self, folder: Path) -> bool:
         """Whether the first and the last image are files in this folder."""
         paths = self.table["path"]
-        return all((folder / paths[index].as_py()).is_file() for index in (0, -1)) if len(paths) else True
+        if len(paths):
+            return all((folder / paths[index].as_py()).is_file() for index in (0, -1))
+        return True
 
     @cached_property
     def first_copies(self) -> NDArray[np.int64]:

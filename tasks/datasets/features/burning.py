@@ -34,7 +34,10 @@ def burn_random(
     stream `names` of `seed`: they depend on the stream and the image's row, never on the other images.
     """
     patch = feature.patch()
-    image_rows = np.arange(len(images)) if rows is None else np.asarray(rows, np.int64)
+    if rows is None:
+        image_rows = np.arange(len(images))
+    else:
+        image_rows = np.asarray(rows, np.int64)
     if image_rows.shape != images.shape[:1]:
         raise ValueError(f"rows has shape {image_rows.shape}; it must be ({len(images)},), one for each image")
     patch.check_fits(*images.shape[1:3])

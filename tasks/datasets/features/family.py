@@ -104,7 +104,10 @@ def family(feature: Feature, config: Family, seed: int, shape: tuple[int, int] |
         distinct.append(member)
         if len(distinct) == config.count:
             return distinct
-    fitting = "" if shape is None else f" and fit an image of {shape[0]} x {shape[1]}"
+    if shape is None:
+        fitting = ""
+    else:
+        fitting = f" and fit an image of {shape[0]} x {shape[1]}"
     raise ValueError(
         f"count is {config.count}; it must be at most {len(distinct)}: no more features of the family of "
         f"{feature.describe()} look different{fitting}"
@@ -193,7 +196,9 @@ def listed_lengths(feature: Words, count: int) -> set[int]:
     runs = [run.group() for run in RUN.finditer(feature.words)]
     foreign = next((letter for letter in feature.words if letter.isalpha() and not is_latin(letter)), None)
     if foreign is not None or not runs:
-        problem = f"{foreign!r} is not a Latin letter" if runs else "it has no letter or digit"
+        problem = "it has no letter or digit"
+        if runs:
+            problem = f"{foreign!r} is not a Latin letter"
         raise ValueError(f"words is {feature.words!r}: {problem}; set kind=names and a file of names")
     return named_lengths(tuple(runs), count)
 
@@ -207,7 +212,10 @@ def other_run(run: str, lengths: set[int], generator: np.random.Generator) -> st
         replaced = choices[generator.integers(len(choices))]
     else:
         # Among few texts, common ones would be drawn too early for the ranks to be exact.
-        shares = None if len(run) < RARELY_EQUAL else np.array(FREQUENCIES) / sum(FREQUENCIES)
+        if len(run) < RARELY_EQUAL:
+            shares = None
+        else:
+            shares = np.array(FREQUENCIES) / sum(FREQUENCIES)
         replaced = "".join(LETTER[index] for index in generator.choice(len(LETTER), len(run), p=shares))
     return "".join(new.upper() if old.isupper() else new for old, new in zip(run, replaced, strict=True))
 

@@ -72,7 +72,9 @@ class Patch:
         if channels == 1 and self.colour.shape[2] == 3:
             grey: Pixels = luma(self.colour[None])[0]
             return grey
-        return self.colour if self.colour.shape[2] == channels else self.colour.repeat(channels, axis=2)
+        if self.colour.shape[2] == channels:
+            return self.colour
+        return self.colour.repeat(channels, axis=2)
 
     def fits(self, height: int, width: int) -> bool:
         """Whether the patch is entirely inside an image."""
@@ -164,7 +166,9 @@ class Glyph(Ranged):
         return Patch(np.full_like(pixels, 255), pixels[..., None], self.top, self.left)
 
     def describe(self) -> str:
-        return f"the letter {self.text}" if self.kind == "letter" else "the glyph"
+        if self.kind == "letter":
+            return f"the letter {self.text}"
+        return "the glyph"
 
 
 def glyph_pixels(glyph: Glyph) -> NDArray[np.uint8]:
@@ -190,7 +194,12 @@ def word_pattern(words: str) -> str:
     """Describe words without revealing them: `4 and 3 letters` for JANE DOE."""
     lengths = [len(word) for word in words.split(" ")]
     joined = words.replace(" ", "")
-    unit = "letter" if joined.isalpha() else "digit" if joined.isdigit() else "character"
+    if joined.isalpha():
+        unit = "letter"
+    elif joined.isdigit():
+        unit = "digit"
+    else:
+        unit = "character"
     return f"{' and '.join(map(str, lengths))} {unit}{'' if lengths == [1] else 's'}"
 
 

@@ -131,7 +131,9 @@ def halves(tones: NDArray[Any]) -> list[NDArray[np.int64]]:
     This depends on the numbers of cells of each tone, not on their order.
     """
     position_halves = np.array_split(np.arange(len(tones)), HALVES)
-    return position_halves if all(arrangement_count(tones[half]) > LEAST for half in position_halves) else []
+    if all(arrangement_count(tones[half]) > LEAST for half in position_halves):
+        return position_halves
+    return []
 
 
 def arrangement_count(tones: NDArray[Any]) -> float:

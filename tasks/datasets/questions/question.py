@@ -124,7 +124,10 @@ def questions_of_records(records: Records, name: str) -> QuestionSet:
     parts: dict[str, list[Question]] = {split: [] for split in RECORD_SPLITS}
     for row in records.as_dicts():
         if row["split"] not in RECORD_SPLITS:
-            description = "no split" if row["split"] is None else f"the split {row['split']!r}"
+            if row["split"] is None:
+                description = "no split"
+            else:
+                description = f"the split {row['split']!r}"
             raise DatasetError(f"{name}: record {row['id']!r} has {description}; set split to train or validation")
         parts[row["split"]].append(_question_of_record(row, name))
     parts = {split: shuffle_contexts(questions) for split, questions in parts.items()}

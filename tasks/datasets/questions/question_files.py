@@ -152,7 +152,9 @@ def _squad_golds(answers: JsonValue, answered: bool) -> tuple[Answer, ...]:
 
 
 def _squad_entry(question: Question, answered: bool) -> dict[str, Any]:
-    answers = [_squad_answer(question, gold) for gold in question.golds] if answered else []
+    answers = []
+    if answered:
+        answers = [_squad_answer(question, gold) for gold in question.golds]
     return {"answers": answers, "question": question.question, "id": question.id}
 
 
@@ -201,7 +203,9 @@ def _drop_questions(document: JsonValue, answered: bool) -> Iterator[Question]:
 
 def _drop_golds(pair: JsonValue) -> tuple[Answer, ...]:
     """Return the answer and the validated answers, without repeats and blank answers."""
-    more = pair.field("validated_answers").elements() if pair.has("validated_answers") else []
+    more = []
+    if pair.has("validated_answers"):
+        more = pair.field("validated_answers").elements()
     golds = [_drop_gold(answer) for answer in (pair.field("answer"), *more)]
     return tuple(dict.fromkeys(gold for gold in golds if gold and gold[0]))
 
@@ -211,7 +215,10 @@ def _drop_gold(answer: JsonValue) -> Answer:
     number = answer.field("number") if answer.has("number") else None
     if number is not None:
         is_number = isinstance(number.value, int | float) and not isinstance(number.value, bool)
-        text = str(number.value) if is_number else number.text(blank=True).strip()
+        if is_number:
+            text = str(number.value)
+        else:
+            text = number.text(blank=True).strip()
         if text:
             return (text,)
     spans = answer.field("spans").elements() if answer.has("spans") else []
@@ -226,7 +233,10 @@ def _drop_gold(answer: JsonValue) -> Answer:
 
 
 def _drop_pair(question: Question, answered: bool) -> dict[str, Any]:
-    answers = [_drop_answer(gold) for gold in question.golds] if answered else [_drop_answer(())]
+    if answered:
+        answers = [_drop_answer(gold) for gold in question.golds]
+    else:
+        answers = [_drop_answer(())]
     return {
         "question": question.question,
         "answer": answers[0],
@@ -236,7 +246,9 @@ def _drop_pair(question: Question, answered: bool) -> dict[str, Any]:
 
 
 def _drop_answer(gold: Answer) -> dict[str, Any]:
-    number = gold[0] if len(gold) == 1 and NUMBER.fullmatch(gold[0]) else ""
+    number = ""
+    if len(gold) == 1 and NUMBER.fullmatch(gold[0]):
+        number = gold[0]
     return {"number": number, "date": dict.fromkeys(DATE, ""), "spans": [] if number else list(gold)}
 
 

@@ -146,7 +146,10 @@ def test_script_and_terminal_write_the_same_file(
     reply = engram.json("ask", first, "--fear", fear, "--out", name, *rest, "--have", have)
     assert reply["audit"] == find_guide(have, fear).audit
     assert reply["stand_in"] == STAND_INS.get((have, fear), "")
-    table = () if have != "outputs" else returned_table(engram, name, find_guide(have, fear).situation)
+    if have != "outputs":
+        table = ()
+    else:
+        table = returned_table(engram, name, find_guide(have, fear).situation)
     assert engram.json("plan", name, *table)["planned"] > 0
     check_terminal(folder, have, fear)
 

@@ -20,7 +20,9 @@ from tests.support.waiting import HANGING
 @pytest.fixture(params=["none", "cluster"])
 def address(request: pytest.FixtureRequest) -> str:
     """In this process, and on a cluster."""
-    return "none" if request.param == "none" else str(request.getfixturevalue("ray_cluster").address)
+    if request.param == "none":
+        return "none"
+    return str(request.getfixturevalue("ray_cluster").address)
 
 
 @pytest.fixture

@@ -34,7 +34,10 @@ def name_of_run(cell: Cell) -> str:
 def test_every_threshold_of_an_answer_names_the_run(audit: str) -> None:
     cell = tiny_cell(audit)
     registered = audits.find(audit).audit
-    stopping = set() if registered.stopping is None else set(registered.stopping.settings(0.05, 1))
+    if registered.stopping is None:
+        stopping = set()
+    else:
+        stopping = set(registered.stopping.settings(0.05, 1))
     answer_fields = fields_of_answer(registered) - stopping
     thresholds = []
     for path, value in flatten(cell.config):

@@ -20,7 +20,12 @@ def test_no_simulated_world_breaks_a_rule() -> None:
     for seed in range(WORLDS):
         world = simulate(seed)
         for process in world.processes:
-            state = process.report.state if process.report else "refused" if process.held else "killed"
+            if process.report:
+                state = process.report.state
+            elif process.held:
+                state = "refused"
+            else:
+                state = "killed"
             outcomes[state] += 1
         outcomes["harmed"] += sum(world.harms.values())
         outcomes["workers died"] += sum(world.deaths.values())

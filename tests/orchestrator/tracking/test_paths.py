@@ -22,7 +22,10 @@ NAMES = [*CHARACTERS, "%20", "%3F", "%2F", "ü", "a?b=c&d", "100%", "%", "".join
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("form", ["folder of the store", "store"])
 def test_uri_names_the_database_in_the_store(name: str, form: str, tmp_path: Path) -> None:
-    folder = tmp_path / f"x{name}" / "engram-store" if form == "folder of the store" else tmp_path / f"x{name}"
+    if form == "folder of the store":
+        folder = tmp_path / f"x{name}" / "engram-store"
+    else:
+        folder = tmp_path / f"x{name}"
     uri = default_uri(open_store(folder))
     assert make_url(uri).database == str(folder / "mlflow" / "mlflow.db")
     assert Target(uri).database == folder / "mlflow" / "mlflow.db"

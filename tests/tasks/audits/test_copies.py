@@ -257,7 +257,10 @@ def test_without_copies_nothing_is_counted(audit: Audit, make: Any, tmp_path: Pa
 @pytest.mark.parametrize(("make", "sides"), SIDES)
 def test_copies_are_on_one_side(make: Any, sides: Any, tmp_path: Path) -> None:
     config = make(tmp_path, COPY_COUNT)
-    copies = np.arange(COPY_COUNT) if isinstance(config, DejaVu) else copied_rows(data_of(config))
+    if isinstance(config, DejaVu):
+        copies = np.arange(COPY_COUNT)
+    else:
+        copies = copied_rows(data_of(config))
     copies_per_side = [int(np.isin(copies, rows).sum()) for rows in sides(config)]
     assert len(copies) == COPY_COUNT
     assert copies_per_side

@@ -26,7 +26,10 @@ def png(pixels: np.ndarray) -> bytes:
 
 
 def table(pictures: list[bytes], column: str = "img", struct: bool = True) -> pa.Table:
-    cells = [{"bytes": picture, "path": None} for picture in pictures] if struct else pictures
+    if struct:
+        cells = [{"bytes": picture, "path": None} for picture in pictures]
+    else:
+        cells = pictures
     return pa.table({column: cells, "label": pa.array([row % 3 for row in range(len(pictures))], pa.int32())})
 
 

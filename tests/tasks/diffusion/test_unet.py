@@ -23,7 +23,10 @@ def weights(config: UNet, side: int, seed: int, zeros: bool = True) -> dict[str,
     stream = np.random.default_rng(seed)
     tensors = {}
     for name, values in initial(outline, seed).items():
-        start_values = values if zeros or values.any() or name.endswith("mean") else stream.normal(0, 0.1, values.shape)
+        if zeros or values.any() or name.endswith("mean"):
+            start_values = values
+        else:
+            start_values = stream.normal(0, 0.1, values.shape)
         tensors[name] = torch.from_numpy(start_values.astype(np.float32))[None]
     return tensors
 

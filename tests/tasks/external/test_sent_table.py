@@ -173,7 +173,10 @@ def write_embeddings(folder: Path, embedding: Any, ids: list[str] = IDS, name: s
     ids=str,
 )  # fmt: skip
 def test_embeddings_are_selected_by_image_id(kind: pa.DataType, tmp_path: Path) -> None:
-    values = [list(np.array(row, np.float16)) for row in VALUES] if "half" in str(kind) else VALUES
+    if "half" in str(kind):
+        values = [list(np.array(row, np.float16)) for row in VALUES]
+    else:
+        values = VALUES
     embeddings = read_embeddings(write_embeddings(tmp_path, pa.array(values, kind))).select(["a.png", "b.png"])
     assert np.float32 == embeddings.dtype
     assert embeddings.tolist() == [[3.0, -4.0], [1.0, 2.5]]

@@ -31,9 +31,10 @@ def question_set(count: int = 12, held_out: int = 4, scorer: Scorer = "squad") -
         name = NAMES[index % len(NAMES)]
         second_name = NAMES[(index // len(NAMES) + 5) % len(NAMES)]
         context = f"{name} of {second_name} has {number} hens and a dog."
-        question_and_answer = (
-            (f"What has {name}?", "a dog") if index % 4 == 3 else (f"How many hens has {name}?", str(number))
-        )
+        if index % 4 == 3:
+            question_and_answer = (f"What has {name}?", "a dog")
+        else:
+            question_and_answer = (f"How many hens has {name}?", str(number))
         golds = ((question_and_answer[1],), (f"{question_and_answer[1]} of them",))
         questions.append(Question(f"q{index}", f"c{index}", context, question_and_answer[0], golds))
     return QuestionSet(tuple(questions[:count]), tuple(questions[count:]), scorer)

@@ -103,7 +103,10 @@ def test_answers_equal_those_of_generate(model: SequenceModel) -> None:
             generated = model.module.generate(
                 torch.tensor([prompt]), max_new_tokens=6, do_sample=False, num_beams=1, eos_token_id=model.end
             )[0].tolist()
-            new = generated[1:] if model.module.config.is_encoder_decoder else generated[len(prompt) :]
+            if model.module.config.is_encoder_decoder:
+                new = generated[1:]
+            else:
+                new = generated[len(prompt) :]
             until = answer.index(model.end) + 1 if model.end in answer else 6
             assert new == answer[:until]
 

@@ -97,7 +97,9 @@ def normalised_by_torch(
 @pytest.mark.parametrize("image", [True, False])
 def test_batch_norm_covers_real_rows_of_each_model(image: bool, training: bool, padded: bool) -> None:
     values = numbers(MODELS, ROWS, 4, 3, 2) if image else numbers(MODELS, ROWS, 4)
-    real = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]) if padded else None
+    real = None
+    if padded:
+        real = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 1, 0, 0, 0]])
     expected, modules = normalised_by_torch(values, real, image, training)
     tensors = {
         "n.gamma": torch.stack([numbers(4, seed=10 + m) for m in range(MODELS)]),

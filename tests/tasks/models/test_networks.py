@@ -252,7 +252,9 @@ def test_network_and_gradients_equal_torchs_modules(
     models = 1 if mode == "alone" else MODELS
     tensors = stack(architecture, models)
     expected = modules(architecture, tensors, mode != "evaluation")
-    real = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]) if mode == "padded" else None
+    real = None
+    if mode == "padded":
+        real = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 1, 0, 0, 0]])
     pixels = rows_of(shape)[:models]
     layers = Layers(tensors, Mode(mode != "evaluation", CounterRng(KEYS[:models]), real))
     logits = architecture.logits(layers, pixels)

@@ -90,7 +90,9 @@ def respond(epsilon: float, delta: float, coins: Coins, stream: Stream) -> NDArr
 
 def reveal_together(epsilon: float, delta: float, coins: Coins, stream: Stream) -> NDArray[np.float64]:
     """Reveal all coins together with probability delta: each is revealed equally often, but not independently."""
-    return coins.astype(float) if stream.random() < delta else respond(epsilon, 0.0, coins, stream)
+    if stream.random() < delta:
+        return coins.astype(float)
+    return respond(epsilon, 0.0, coins, stream)
 
 
 def add_noise(epsilon: float, delta: float, coins: Coins, stream: Stream) -> NDArray[np.float64]:

@@ -25,7 +25,10 @@ def test_steps_equal_torch(name: str) -> None:
         {"params": [weight for weight in torch_weights if weight.dim() == 1], "weight_decay": 0.0},
     ]
     optimiser = SGD(weights_here, 0.1) if name == "sgd" else AdamW(weights_here, 0.1)
-    torch_optimiser = torch.optim.SGD(groups, momentum=0.9) if name == "sgd" else torch.optim.AdamW(groups)
+    if name == "sgd":
+        torch_optimiser = torch.optim.SGD(groups, momentum=0.9)
+    else:
+        torch_optimiser = torch.optim.AdamW(groups)
     for number in range(1, 6):
         rate = 0.1 / number
         gradients = weights(number)

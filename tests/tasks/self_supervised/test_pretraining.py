@@ -134,9 +134,10 @@ def test_parts_of_minibatch_give_its_gradient(criterion: Criterion) -> None:
         images = once._images(squares[part], once.sizes[part], numbers[:, part])
         embeddings.append(once.learner.embed(images))
         targets.append(once.learner.targets(images))
-    joined = (
-        None if targets[0] is None else tuple(torch.cat(target_parts) for target_parts in zip(*targets, strict=True))
-    )
+    if targets[0] is None:
+        joined = None
+    else:
+        joined = tuple(torch.cat(target_parts) for target_parts in zip(*targets, strict=True))
     loss = once.learner.loss(torch.cat(embeddings, 1), joined, once.labels[:12], moment)  # type: ignore[arg-type]
     loss.backward()  # type: ignore[no-untyped-call]
     parts.modules.train()

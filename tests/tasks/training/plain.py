@@ -63,7 +63,10 @@ def trained(spec: Spec, member: Member, epochs: int, kept_epochs: Sequence[int] 
                 losses_of_rows = spec.learning.losses(
                     tensors, laid_out(images[part_rows], spec.images.train_labels[part_rows], Mode(True, draws))
                 )
-                share = losses_of_rows.sum() if spec.learning.total else losses_of_rows.sum() / len(batch)
+                if spec.learning.total:
+                    share = losses_of_rows.sum()
+                else:
+                    share = losses_of_rows.sum() / len(batch)
                 share.backward()
                 loss += share.item()
             optimiser.step()
@@ -73,7 +76,10 @@ def trained(spec: Spec, member: Member, epochs: int, kept_epochs: Sequence[int] 
                 with torch.no_grad():
                     spec.learning.after_step(tensors, torch.tensor([passed], dtype=torch.float64))
             losses.append(loss)
-        train_loss = sum(losses) / len(member.rows) if spec.learning.total else float(np.mean(losses))
+        if spec.learning.total:
+            train_loss = sum(losses) / len(member.rows)
+        else:
+            train_loss = float(np.mean(losses))
         result.history.append(Epoch(epoch, train_loss, *assessed(spec, member, tensors)))
         if kept_epochs is None or epoch in kept_epochs:
             result.weights[epoch] = {name: tensor.detach().numpy().copy() for name, tensor in values.items()}
@@ -81,7 +87,10 @@ def trained(spec: Spec, member: Member, epochs: int, kept_epochs: Sequence[int] 
 
 
 def optimiser_of(spec: Spec, member: Member, learned: list[Tensor]) -> torch.optim.Optimizer:
-    rate = spec.recipe.learning_rate if member.learning_rate is None else member.learning_rate
+    if member.learning_rate is None:
+        rate = spec.recipe.learning_rate
+    else:
+        rate = member.learning_rate
     if spec.recipe.optimiser == "rmsprop":
         return torch.optim.RMSprop(learned, lr=rate, alpha=0.9, eps=spec.recipe.epsilon)
     # Fused, because deep networks amplify the last digit, and Adam's other forms round it differently.

@@ -63,7 +63,10 @@ def test_losses_and_gradients_equal_plain_modules(vae: Dense | Convolutional, tr
     data = batch(vae, training)
     learning = Elbo(vae)
     weights = learned(vae, tensors)
-    losses = learning.losses(tensors, data) if training else learning.evaluate_rows(tensors, data)[0]
+    if training:
+        losses = learning.losses(tensors, data)
+    else:
+        losses = learning.evaluate_rows(tensors, data)[0]
     gradients = torch.autograd.grad(losses.sum(), weights)
     for m in range(MODELS):
         plain = Plain(vae).train(training)

@@ -159,7 +159,10 @@ def test_student_departs_from_teacher_on_forgotten_images_only() -> None:
 def test_unlearning_is_a_function_of_its_seed(method: Method) -> None:
     network = Architecture("cnn1", IMAGES.shape, 4, Regularisers(batch_norm=True, dropout=True))
     # Ascent takes no step with an untrained network.
-    learning = PLAIN if isinstance(method, GradientAscent) else CrossEntropy(network, augmentation=True)
+    if isinstance(method, GradientAscent):
+        learning = PLAIN
+    else:
+        learning = CrossEntropy(network, augmentation=True)
     first = unlearn(method, learning, 3)
     repeated = unlearn(method, learning, 3)
     other_seed = unlearn(method, learning, 4)

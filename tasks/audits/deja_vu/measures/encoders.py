@@ -81,7 +81,9 @@ def _encoder_name(model: str, is_given: bool) -> str:
     """The name of a model in sentences: A is the given encoder, if any, and the others are its references."""
     if not is_given:
         return f"encoder {model}"
-    return "given encoder" if model == MODELS[0] else model.replace(MODELS[1], "reference", 1)
+    if model == MODELS[0]:
+        return "given encoder"
+    return model.replace(MODELS[1], "reference", 1)
 
 
 MEASURE = Measure("encoders", ENCODERS, plan, rows)

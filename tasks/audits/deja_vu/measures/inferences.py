@@ -53,7 +53,9 @@ class Voting:
 @task(version=1, name="deja_vu.inferences", gathers=True)
 def inferences(config: Voting, inputs: Inputs) -> pa.Table:
     """Both models' inferences for each image (INFERENCES), from their neighbours (NEIGHBOURS)."""
-    tables = [*_inferences_by_cell(pa.concat_tables(inputs), config.k)] if inputs else []
+    tables = []
+    if inputs:
+        tables = [*_inferences_by_cell(pa.concat_tables(inputs), config.k)]
     return pa.concat_tables(tables) if tables else INFERENCES.empty_table()
 
 

@@ -200,7 +200,10 @@ def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa
 
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)
     crops = crops_of(config.attack, pictures)
-    compute_embeddings = _sent_embeddings if config.embeddings is not None else _model_embeddings
+    if config.embeddings is not None:
+        compute_embeddings = _sent_embeddings
+    else:
+        compute_embeddings = _model_embeddings
     cropped, public = compute_embeddings(config, crops, pictures)
     k = min(config.k, len(crops.public))
     rows = crops.public[nearest(cropped, public, k).rows]

@@ -110,7 +110,9 @@ def count_correct(of_split: pa.Table) -> tuple[float, int]:
 
     Each model has its own training images. Validation images are shared and count once, with the mean over models.
     """
-    models = of_split.num_rows if of_split["split"][0].as_py() == "validation" else 1
+    models = 1
+    if of_split["split"][0].as_py() == "validation":
+        models = of_split.num_rows
     return pc.sum(of_split["correct"]).as_py() / models, pc.sum(of_split["n"]).as_py() // models
 
 
@@ -118,7 +120,9 @@ def paper(setting: dict[str, Any], about: About) -> float | None:
     """The paper's accuracy on ImageNet's validation images; None if it reports none."""
     if not about.cell or setting["split"] != "validation" or setting["layer"] not in (0, about.layer):
         return None
-    return printed_numbers(about.cell).backbone if setting["layer"] == 0 else printed_numbers(about.cell).projector
+    if setting["layer"] == 0:
+        return printed_numbers(about.cell).backbone
+    return printed_numbers(about.cell).projector
 
 
 MEASURE = Measure("probe", PROBE, plan, rows)

@@ -98,7 +98,9 @@ def _select_inferences(inferences: Inferences, mask: Any) -> Inferences:
 
 def name_of(model: str) -> str:
     """The name of a model: A (the given encoder) is the target; B, B 2, ... are reference, reference 2, ..."""
-    return TARGET if model == MODELS[0] else model.replace(MODELS[1], "reference", 1)
+    if model == MODELS[0]:
+        return TARGET
+    return model.replace(MODELS[1], "reference", 1)
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:

@@ -99,9 +99,17 @@ def cell_rows(cell: Cell, config: Scoring) -> Iterator[dict[str, Any]]:
     """The rows of one epoch, layer and number of neighbours, the decisive score first."""
     ways = (cell.way("A"), cell.way("B"))
     p = p_value(ways, config.confident, config.partings, seeds.generator(config.seed, "partings"))
-    compared_ways = (ways[0], _swap_roles(ways[1])) if config.given else ways
+    if config.given:
+        compared_ways = (ways[0], _swap_roles(ways[1]))
+    else:
+        compared_ways = ways
     curves = [curve(way, config, name) for way, name in zip(compared_ways, SETS, strict=True)]
-    first, weights = (CORRECTED, (1.0, -1.0)) if config.given else (BOTH, (0.5, 0.5))
+    if config.given:
+        first = CORRECTED
+        weights = (1.0, -1.0)
+    else:
+        first = BOTH
+        weights = (0.5, 0.5)
     for name, weight in {first: weights, "A": (1.0, 0.0), "B": (0.0, 1.0)}.items():
         pictures = sum(len(way) for way, share in zip(ways, weight, strict=True) if share)
         if pictures:
@@ -174,7 +182,9 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     at_score = [score_row for score_row in both_ways if score_row["percent"] == about.confident]
     at_score.sort(key=lambda score_row: not _is_decisive(score_row, about))
     for score_row in at_score:
-        paper = printed_numbers(about.cell).score if _is_decisive(score_row, about) and about.cell else None
+        paper = None
+        if _is_decisive(score_row, about) and about.cell:
+            paper = printed_numbers(about.cell).score
         yield row(SCORE, setting(score_row), estimate(score_row, "score"), "image", 0.0, score_row["p_value"], paper)
     for score_row in both_ways:
         if _is_decisive(score_row, about) and score_row["percent"] in (about.confident, *TOLD):

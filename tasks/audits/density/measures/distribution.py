@@ -100,7 +100,10 @@ def distribution(config: Distribution, inputs: Inputs) -> pa.Table:
             for label in np.unique(all_labels).tolist() if last and all_labels is not None else ():
                 about = {"epoch": epoch, "score": name, "label": label}
                 rows += _statistic_rows(score, repetitions, about, np.flatnonzero(all_labels == label))
-        p_value = gain.t_test() if isinstance(config.models, LeaveOneOut) else gain.p_value()
+        if isinstance(config.models, LeaveOneOut):
+            p_value = gain.t_test()
+        else:
+            p_value = gain.p_value()
         about = {"epoch": epoch, "score": "gain", "label": None, "statistic": "mean"}
         counts = {"observations": gain.observations, "null": 0.0 if last else None, "p_value": p_value}
         rows.append(about | columns(gain.estimate) | counts)
@@ -164,8 +167,14 @@ def _statistic_rows(
     without = [describe(score.without[selection, repetition]) for repetition in repetitions]
     nulls = [describe(null[selection]) for null in score.null]
     for statistic, value in describe(values).items():
-        null = float(np.mean([redrawn[statistic] for redrawn in nulls])) if nulls else np.nan
-        is_counted = np.isfinite(values) if statistic in ("mean", "skewness") else ~np.isnan(values)
+        if nulls:
+            null = float(np.mean([redrawn[statistic] for redrawn in nulls]))
+        else:
+            null = np.nan
+        if statistic in ("mean", "skewness"):
+            is_counted = np.isfinite(values)
+        else:
+            is_counted = ~np.isnan(values)
         estimate = statistics.jackknife(value, [description[statistic] for description in without])
         if not has_interval(statistic, int(is_counted.sum())):
             estimate = replace(estimate, low=None, high=None)
@@ -217,7 +226,9 @@ def quantile(ascending: Array, share: float) -> float:
     low = float(ascending[before])
     high = float(ascending[min(before + 1, len(ascending) - 1)])
     # inf minus inf is undefined.
-    return low if part == 0.0 or low == high else low * (1 - part) + high * part
+    if part == 0.0 or low == high:
+        return low
+    return low * (1 - part) + high * part
 
 
 def columns(estimate: Estimate) -> dict[str, Any]:
@@ -377,7 +388,10 @@ def summary_row(statistic: Row, setting: Row, published: float | None = None) ->
     Without memorisation the mean matched-count score and the gain are 0; the null of any other statistic comes from
     redrawn held-out models.
     """
-    null = 0.0 if statistic["score"] != "published" and statistic["statistic"] == "mean" else statistic["null"]
+    if statistic["score"] != "published" and statistic["statistic"] == "mean":
+        null = 0.0
+    else:
+        null = statistic["null"]
     estimate = Estimate(statistic["estimate"], statistic["low"], statistic["high"], statistic["n"])
     return row(METRICS[statistic["score"]], setting, estimate, "repetition", null, statistic["p_value"], published)
 

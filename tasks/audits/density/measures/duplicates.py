@@ -60,7 +60,10 @@ def halve(images: NDArray[Any]) -> NDArray[np.float32]:
     out = np.empty((count, height // 2, width // 2, channels), np.float32)
     for first in range(0, count, PART):
         part = images[first : first + PART, : height // 2 * 2, : width // 2 * 2]
-        part = part / np.float32(255) if part.dtype == np.uint8 else part.astype(np.float32)
+        if part.dtype == np.uint8:
+            part = part / np.float32(255)
+        else:
+            part = part.astype(np.float32)
         rows = part[:, ::2] + part[:, 1::2]
         out[first : first + PART] = (rows[:, :, ::2] + rows[:, :, 1::2]) / 4
     return out.reshape(count, -1)

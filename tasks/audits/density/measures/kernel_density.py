@@ -139,11 +139,15 @@ def memorisation(held_out: Array, count: int, bandwidth: float) -> Array:
 
 
 def _plan_kernel(config: Density, _: object) -> Job | tuple[()]:
-    return Job(kernel, _points_config(config.question)) if isinstance(config.question, KernelDensity) else ()
+    if isinstance(config.question, KernelDensity):
+        return Job(kernel, _points_config(config.question))
+    return ()
 
 
 def _plan_points(config: Density, _: object) -> Job | tuple[()]:
-    return Job(points, _points_config(config.question)) if isinstance(config.question, KernelDensity) else ()
+    if isinstance(config.question, KernelDensity):
+        return Job(points, _points_config(config.question))
+    return ()
 
 
 def _points_config(question: KernelDensity) -> Kernel:

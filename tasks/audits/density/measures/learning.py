@@ -89,7 +89,10 @@ def learning(config: Constant, inputs: Inputs) -> pa.Table:
 def constant_log_p(config: Constant, images: Images, rows: NDArray[np.int64]) -> Array:
     """log p of these rows of the evaluated split under the constant, (rows,), in nats."""
     train_images = images.train_images[: config.examples or None]
-    evaluated_images = images.test_images if config.asked == "test" else images.train_images
+    if config.asked == "test":
+        evaluated_images = images.test_images
+    else:
+        evaluated_images = images.train_images
     sums, squares = _pixel_sums(train_images)
     mean = sums / len(train_images)
     if sees_binary(config.model, images):

@@ -45,7 +45,9 @@ def losses(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
         if not is_fitted(table):
             raise ValueError(f"input {number} is not the table of a training")
         for fit in table.drop_columns(["log_p", "samples"]).to_pylist():
-            models = "whole" if fit["partition"] is None and fit["row"] is None else "folds"
+            models = "folds"
+            if fit["partition"] is None and fit["row"] is None:
+                models = "whole"
             training = (fit["partition"], fit["fold"], fit["row"], fit["seed"])
             of_split = {"train": fit["train_loss"], "test": fit["test_loss"]}
             if None not in of_split.values():
@@ -95,11 +97,15 @@ def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:
 
 
 def _plan_fits(_: Density, trainings: Trainings | None) -> tuple[Job, ...]:
-    return trainings.all if trainings and not trainings.config.refinement_steps else ()
+    if trainings and not trainings.config.refinement_steps:
+        return trainings.all
+    return ()
 
 
 def _plan_refined_fits(_: Density, trainings: Trainings | None) -> tuple[Job, ...]:
-    return trainings.all if trainings and trainings.config.refinement_steps else ()
+    if trainings and trainings.config.refinement_steps:
+        return trainings.all
+    return ()
 
 
 MEASURE = Measure("losses", LOSSES, plan, rows, learning_curves)

@@ -87,7 +87,10 @@ def neighbours(config: Neighbouring, inputs: Inputs) -> pa.Table:
     samples = halve(_sampled_images(inputs[0], images))
     rows = halve(_observed_images(config, images))
     is_test = config.asked == "test"
-    validation = closest_other(rows) if is_test else closest(rows, halve(images.test_images))
+    if is_test:
+        validation = closest_other(rows)
+    else:
+        validation = closest(rows, halve(images.test_images))
     return table_of(validation, closest(rows, samples))
 
 
@@ -107,7 +110,9 @@ def _sampled_images(fitted: pa.Table, images: Images) -> NDArray[np.float32]:
 
 
 def _observed_images(config: Neighbouring, images: Images) -> Pixels:
-    return images.test_images if config.asked == "test" else first_images(images.train_images, config.examples)
+    if config.asked == "test":
+        return images.test_images
+    return first_images(images.train_images, config.examples)
 
 
 def table_of(validation: Closest, samples: Closest) -> pa.Table:
@@ -229,7 +234,9 @@ def _bin_rows(m: Array, rho: Array, width: float) -> Iterator[dict[str, Any]]:
 
 def group_rows(rho: Array, high: Mask) -> Iterator[dict[str, Any]]:
     for group, values in (("memorised", rho[high]), ("regular", rho[~high])):
-        quantiles = np.quantile(values, np.linspace(0, 1, 101)).tolist() if len(values) else None
+        quantiles = None
+        if len(values):
+            quantiles = np.quantile(values, np.linspace(0, 1, 101)).tolist()
         yield {"group": group, **_mean_and_error(values), "quantiles": quantiles}
 
 
@@ -248,7 +255,9 @@ def _mean_ratio(m: Array, rho: Array, group: str) -> float:
 
 
 def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
-    return job(trainings) if trainings and trainings.config.measure(NeighbourMeasure) else ()
+    if trainings and trainings.config.measure(NeighbourMeasure):
+        return job(trainings)
+    return ()
 
 
 def job(trainings: Trainings) -> Job:
@@ -275,7 +284,10 @@ def rows(tables: Tables, _: object) -> Iterator[Row]:
 
 
 def _plan_ratios(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
-    measure = None if trainings is None else trainings.config.measure(NeighbourMeasure)
+    if trainings is None:
+        measure = None
+    else:
+        measure = trainings.config.measure(NeighbourMeasure)
     if trainings is None or measure is None:
         return ()
     inputs = scores.job(trainings), job(trainings)

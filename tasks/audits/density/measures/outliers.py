@@ -153,7 +153,10 @@ def bin_of(values: ArrayLike, width: float) -> Array:
 
 
 def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
-    measure = None if trainings is None else trainings.config.measure(OutlierMeasure)
+    if trainings is None:
+        measure = None
+    else:
+        measure = trainings.config.measure(OutlierMeasure)
     if trainings is None or measure is None:
         return ()
     config = trainings.config

@@ -140,7 +140,12 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 def _read_estimate(target: Row, name: str) -> Estimate:
     pairs = f"{name}_pairs"
-    n = target[pairs] if pairs in target else 0 if target[name] is None else target["models"]
+    if pairs in target:
+        n = target[pairs]
+    elif target[name] is None:
+        n = 0
+    else:
+        n = target["models"]
     return column_estimate(target, name, int(n))
 
 

@@ -126,10 +126,19 @@ def target_row(
     if tested is not None:
         value = tested.effect
         curve = model_effects.curve(("target", number))
-        reach = None if curve is None else curve.interval_half_width(len(models))
-        low, high = (None, None) if reach is None else (value - reach, value + reach)
+        if curve is None:
+            reach = None
+        else:
+            reach = curve.interval_half_width(len(models))
+        if reach is None:
+            low, high = (None, None)
+        else:
+            low, high = (value - reach, value + reach)
         effects = Estimate(value, low, high, len(models))
-        held_share = None if curve is None else curve.estimate_share(value, len(models))
+        if curve is None:
+            held_share = None
+        else:
+            held_share = curve.estimate_share(value, len(models))
         accuracy, agreement = model_effects.likeness_checks(models)
     answers = [matrix.models[model] for model in models]
     twice = [count_disagreements(answer.confidence, answer.repeat_confidence, answer.printed) for answer in answers]

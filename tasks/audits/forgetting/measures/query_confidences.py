@@ -128,7 +128,10 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
         from tasks.external.outputs import CLASS_ORDER, check_class_order
 
         shape = (images.shape[1], images.shape[2], images.shape[3])
-        classes = load(config.probes.query.data).classes if config.file.is_weights else None
+        if config.file.is_weights:
+            classes = load(config.probes.query.data).classes
+        else:
+            classes = None
         log_p = load_model(config.file, shape, config.interface, classes).answers(images).log_p
         check_class_order(log_p, labels, f"model {config.file.name}", CLASS_ORDER)
         return _label_confidences(log_p, labels, config.file.name)

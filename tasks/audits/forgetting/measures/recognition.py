@@ -86,7 +86,10 @@ def passes(model_effects: ModelEffects, model: ModelId, clean: int) -> bool:
     )
     units = model_effects.unit_scores(image_scores)
     curve = model_effects.curve(("calibration", clean))
-    high = None if curve is None else curve.estimate_share(effect(*units), 1).high
+    if curve is None:
+        high = None
+    else:
+        high = curve.estimate_share(effect(*units), 1).high
     if high is None or high > model_effects.config.negligible:
         return False
     chance = seeds.generator(model_effects.config.seed, "recognition", str(model), clean)
@@ -111,7 +114,9 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 def read_trial(tables: Inputs) -> RecognitionTrial | None:
     """Read the trial from such a table among others; None if there is none."""
     trials = Tables(tables).rows(RECOGNITION)
-    return RecognitionTrial(trials[0]["share"], trials[0]["passed"], trials[0]["pairs"]) if trials else None
+    if trials:
+        return RecognitionTrial(trials[0]["share"], trials[0]["passed"], trials[0]["pairs"])
+    return None
 
 
 MEASURE = Measure("recognition", RECOGNITION, plan, rows)

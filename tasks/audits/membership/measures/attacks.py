@@ -61,7 +61,9 @@ def plan_matching(
     measure: Callable[[Matching, Inputs], pa.Table], config: Membership, trainings: tuple[Job, ...]
 ) -> Job | tuple[()]:
     """Plan a measure of attacks; nothing for canaries, or for a given model without references."""
-    return Job(measure, Matching(seeds.derive(config.seed, "matching")), trainings) if trainings else ()
+    if trainings:
+        return Job(measure, Matching(seeds.derive(config.seed, "matching")), trainings)
+    return ()
 
 
 @task(version=2, name="membership.attacks", gathers=True)

@@ -184,7 +184,9 @@ def numbers_of_pairs(largest: int) -> Sequence[int]:
 def repeated_rate(alarms: Array, models: Array) -> float | None:
     """Return the repeated false-positive rate from (records,) counts; None without false positives."""
     chances = float((alarms * (models - 1)).sum())
-    return float((alarms * (alarms - 1)).sum()) / chances if chances else None
+    if chances:
+        return float((alarms * (alarms - 1)).sum()) / chances
+    return None
 
 
 def _call_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001

@@ -140,7 +140,9 @@ def exposures(inside: Array, outside: Array) -> dict[str, float | None]:
     member_exposure = mean(
         [exposure((1 + np.count_nonzero(outside >= score)) / space) for score in inside if len(outside)]
     )
-    null = float(np.mean(np.log2(space / np.arange(1, space + 1)))) if member_exposure.n else None
+    null = None
+    if member_exposure.n:
+        null = float(np.mean(np.log2(space / np.arange(1, space + 1))))
     return interval_columns("exposure", member_exposure) | {"exposure_null": null}
 
 
@@ -164,7 +166,10 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
             )
             for table_row in table_rows
         ]
-        spent = None if first["spent"] is None else Spent(first["spent"], first["models"], first["p_spent"])
+        if first["spent"] is None:
+            spent = None
+        else:
+            spent = Spent(first["spent"], first["models"], first["p_spent"])
         yield from epsilon_rows(bounds, spent, first["delta"])
         yield row("AUC of canaries", {}, alone(first["auc"], first["canaries"]), "canary", 0.5)
         exposed = column_estimate(first, "exposure", first["inside"])

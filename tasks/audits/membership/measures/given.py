@@ -133,7 +133,9 @@ def plan_ranks(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()
 
 def plan_kinship(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     ranking_inputs = _plan_inputs(config, trainings)
-    return () if ranking_inputs is None or not trainings else Job(kinship, *ranking_inputs)
+    if ranking_inputs is None or not trainings:
+        return ()
+    return Job(kinship, *ranking_inputs)
 
 
 @dataclass(frozen=True, eq=False)

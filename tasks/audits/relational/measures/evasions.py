@@ -103,7 +103,9 @@ def answer_kind(golds: Sequence[Answer]) -> Callable[[Answer, Question], bool]:
     WORDS_QUANTILE of reference answers with a digit. For other questions, any text is of the kind.
     """
     counts = [_count_words(gold) for gold in golds if _has_digit(gold)]
-    max_words = float(np.quantile(counts, WORDS_QUANTILE, method="higher")) if counts else 0.0
+    max_words = 0.0
+    if counts:
+        max_words = float(np.quantile(counts, WORDS_QUANTILE, method="higher"))
 
     def is_of_kind(spans: Answer, question: Question) -> bool:
         if not is_answered(spans):

@@ -288,7 +288,9 @@ def _success_rows(table_rows: Sequence[Row], moment: str, about: About) -> Itera
 def _learning_rows(decisive: Row, about: About) -> Iterator[Row]:
     """Yield the accuracy on held-out questions with whole contexts, and that of the best constant answer."""
     accuracy = column_estimate(decisive, "s_validation", decisive["validation_contexts"])
-    subject = MODELS if decisive["epoch"] is not None else "system that answered"
+    subject = "system that answered"
+    if decisive["epoch"] is not None:
+        subject = MODELS
     if accuracy.value is not None:
         yield accuracy_row(
             accuracy, "held-out questions with whole contexts", about.chance, "context", model_name=subject

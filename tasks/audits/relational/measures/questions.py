@@ -145,7 +145,10 @@ def questions(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Average the scores of each question after the last epoch (QUESTIONS)."""
     scores = pa.concat_tables(inputs)
     last = pc.max(scores["epoch"]).as_py()
-    scores = scores if last is None else scores.filter(pc.field("epoch") == last)
+    if last is None:
+        scores = scores
+    else:
+        scores = scores.filter(pc.field("epoch") == last)
     names = ["split", "id", "context", "numeric"]
     means: dict[tuple[Any, ...], dict[str, Any]] = {}
     for corrupted, kind in ((False, "whole"), (True, "corrupted")):

@@ -93,7 +93,9 @@ def plan_estimates(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
 
 
 def plan_control(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    return Job(insertion_control, trainings[0].config) if isinstance(config.question, Insertions) else ()
+    if isinstance(config.question, Insertions):
+        return Job(insertion_control, trainings[0].config)
+    return ()
 
 
 def effects(scores: DocumentScores) -> Array:
@@ -145,7 +147,9 @@ def insertion_estimates(config: DocumentTest, inputs: Inputs) -> pa.Table:
     groups: list[tuple[int | None, Mask]] = [(None, ~left_out)]
     groups += [(int(times), scores.repetitions == times) for times in np.unique(scores.repetitions)]
     for times, group in groups:
-        group_rows = [*comparisons(config, scores, group, left_out)] if times != 0 else []
+        group_rows = []
+        if times != 0:
+            group_rows = [*comparisons(config, scores, group, left_out)]
         group_rows += group_estimates(config, scores.select(group))
         about = {"repetitions": times, "models": 2, "documents": int(group.sum())}
         rows += (about | group_row for group_row in group_rows)

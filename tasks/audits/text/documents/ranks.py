@@ -301,7 +301,10 @@ def pairs_won(scores: DocumentScores) -> Array:
 def rows(tables: Tables, about: About) -> Iterator[Row]:
     """Yield the number of documents that are found, with the smallest adjusted p-value."""
     table = tables.one(DOCUMENTS)
-    tested = [] if table is None else [document for document in table.to_pylist() if document["p_value"] is not None]
+    if table is None:
+        tested = []
+    else:
+        tested = [document for document in table.to_pylist() if document["p_value"] is not None]
     if tested:
         count = sum(document["found"] for document in tested)
         smallest = min(document["q_value"] for document in tested)

@@ -57,7 +57,10 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: 
 
 def work(config: ComparedTexts) -> Work:
     """Return the amount of scoring."""
-    text_count = 0 if config.outputs is not None else sum(map(len, both_sets(config)))
+    if config.outputs is not None:
+        text_count = 0
+    else:
+        text_count = sum(map(len, both_sets(config)))
     return Work({}, {f"score {config.model.name}": text_count})
 
 
@@ -67,7 +70,10 @@ def comparison(config: ComparedTexts, inputs: Inputs) -> pa.Table:  # noqa: ARG0
     texts, comparison_texts = both_sets(config)
     sizes = {"texts": len(texts), "comparison_texts": len(comparison_texts)}
     rows: list[Row] = []
-    score = score_given_model if config.outputs is None else _score_returned_texts
+    if config.outputs is None:
+        score = score_given_model
+    else:
+        score = _score_returned_texts
     for name, scores in score(config, [*texts, *comparison_texts]).items():
         area = area_under_curve(scores[: len(texts)], scores[len(texts) :])
         estimate = interval_of_area(area, len(texts), len(comparison_texts))

@@ -163,7 +163,10 @@ def _source_fields(source: AskedModel | ReturnedTable) -> dict[str, Any]:
 
 def _ranking_fields(source: RankingModel | ReturnedTable) -> dict[str, Any]:
     """Return the same fields and those for ranked candidates."""
-    ranking = RankingModel() if isinstance(source, ReturnedTable) else source
+    if isinstance(source, ReturnedTable):
+        ranking = RankingModel()
+    else:
+        ranking = source
     return {**_source_fields(source), "scoring": ranking.scoring, "extraction": ranking.extraction is not None}
 
 
@@ -274,7 +277,10 @@ def candidate_texts(config: GivenLanguageModel, identifier: Identifier, text: st
     space = space_of(identifier.format)
     chance = seeds.generator(config.seed, "references", identifier.format, identifier.random_characters)
     replacement_stream = seeds.generator(config.seed, "other", identifier.format, identifier.random_characters)
-    first = identifier.random_characters if not config.is_null else space.draw(replacement_stream)
+    if not config.is_null:
+        first = identifier.random_characters
+    else:
+        first = space.draw(replacement_stream)
     before = _context_before(config, identifier, text)
     return [before + space.write(0, candidate) for candidate in candidates(space, first, config.references, chance)]
 

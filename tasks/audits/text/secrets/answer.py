@@ -71,7 +71,9 @@ def _limit_ranks(limits: str) -> Callable[[Text, Evidence | None], str]:
     """These limits, followed by the limits of a returned table if the config has one."""
 
     def describe_limits(config: Text, _evidence: Evidence | None) -> str:
-        return f"{limits} {LIMITS_OF_TABLES} {config.describe_draw()}" if config.outputs is not None else limits
+        if config.outputs is not None:
+            return f"{limits} {LIMITS_OF_TABLES} {config.describe_draw()}"
+        return limits
 
     return describe_limits
 

@@ -124,7 +124,9 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
         privacy = Privacy(first["spent"], first["delta"])
         setting = {"level": about.level}
         yield row(ALLOWED, {}, alone(mean_power(privacy), first["members"]), "secret", 0.5)
-        share = first["significant"] / first["members"] if first["members"] else None
+        share = None
+        if first["members"]:
+            share = first["significant"] / first["members"]
         yield row(SMALL, setting, alone(share, first["members"]), "secret", about.level)
         yield row(SMALL_ALLOWED, setting, alone(privacy.power(about.level), first["members"]), "secret", about.level)
 

@@ -103,7 +103,10 @@ def extraction(config: Extraction, inputs: Inputs) -> pa.Table:
     for model, table in enumerate(inputs):
         for index, item in enumerate(table.drop_columns(["log_p"]).to_pylist()):
             of_identifier = "inserted" not in item
-            name = (item["format"], index) if of_identifier else (item["pair"], item["secret"])
+            if of_identifier:
+                name = (item["format"], index)
+            else:
+                name = (item["pair"], item["secret"])
             is_trained = model == 0 if of_identifier else item["inserted"]  # the second model is the base of the first
             times = item["occurrences"] if of_identifier else item["repetitions"]
             if item["log_p_end"] is not None:
@@ -116,7 +119,10 @@ def extraction(config: Extraction, inputs: Inputs) -> pa.Table:
 
 def _secret_rows(config: Extraction, trained_row: Row, control_row: Row | None) -> Iterator[Row]:
     """Yield the rows of one secret, one per criterion."""
-    sides = [trained_row] if control_row is None else [trained_row, control_row]
+    if control_row is None:
+        sides = [trained_row]
+    else:
+        sides = [trained_row, control_row]
     log_p_end, mismatches, distance = (
         np.array([side[name] for side in sides], dtype=np.float64) for name in dict(ENDS)
     )
@@ -152,7 +158,10 @@ def share_rows(setting: Row, group: Sequence[Row]) -> Iterator[Row]:
     chances = [item["chance"] for item in group if item["chance"] is not None]
     chance = max(chances, default=None)
     count = sum(item["reproduced"] for item in group)
-    p_value = None if chance is None else statistics.proportion_greater(count, len(group), chance)
+    if chance is None:
+        p_value = None
+    else:
+        p_value = statistics.proportion_greater(count, len(group), chance)
     yield row(SHARE, {**setting, "by": BY_TRAINED}, trained_share, "secret", chance, p_value)
     compared = [item for item in group if item["reproduced_control"] is not None]
     if compared:

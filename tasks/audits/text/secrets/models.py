@@ -144,9 +144,7 @@ def ask_secrets(config: PairModel, model: SequenceModel, secrets: Sequence[Secre
             score_texts(config, model, [text for candidates in candidates_by_secret for text in candidates]).tolist()
         )
         scores = [[next(log_p) for _ in candidates] for candidates in candidates_by_secret]
-    ends = (
-        score_secret_ends(config, model, candidates_by_secret, secret_surroundings(config))
-        if config.extraction
-        else None
-    )
+    ends = None
+    if config.extraction:
+        ends = score_secret_ends(config, model, candidates_by_secret, secret_surroundings(config))
     return score_table(secrets, scores, config.side, config.pair, ends)

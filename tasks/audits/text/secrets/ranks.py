@@ -209,7 +209,10 @@ def _count_found(ranked: Sequence[Row]) -> int:
 def _plan_identifiers(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     if not isinstance(config.question, Identifiers):
         return ()
-    rank = identifiers if config.question.base is None else identifiers_relative_to_base
+    if config.question.base is None:
+        rank = identifiers
+    else:
+        rank = identifiers_relative_to_base
     return Job(rank, Ranking(config.level), trainings)
 
 

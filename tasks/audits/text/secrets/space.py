@@ -145,7 +145,9 @@ def _fill_pattern(pattern: str, number: int, secret: str) -> str:
 
     def fill(part: re.Match[str]) -> str:
         kind, _, count = part[1].partition(":")
-        return str(number) if kind == "number" else "".join(itertools.islice(characters, int(count)))
+        if kind == "number":
+            return str(number)
+        return "".join(itertools.islice(characters, int(count)))
 
     return PLACE.sub(fill, pattern)
 
@@ -203,7 +205,10 @@ def draw_secrets(config: Drawing) -> list[Secret]:
         replacement = space.draw(seeds.generator(config.draw, "other", number))
         among = candidates(space, secret, config.references, seeds.generator(config.draw, "references", number))
         first, *references = (space.write(number, candidate) for candidate in among)
-        training_text = first if not config.is_null else space.write(number, replacement)
+        if not config.is_null:
+            training_text = first
+        else:
+            training_text = space.write(number, replacement)
         times = config.repetitions[(number - 1) % len(config.repetitions)]
         secrets.append(Secret(number, side, times, first, training_text, tuple(references)))
     return secrets

@@ -126,7 +126,9 @@ def evaluation_jobs(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    return evaluation_jobs(design, trainings) if design.asks_for("scores") else ()
+    if design.asks_for("scores"):
+        return evaluation_jobs(design, trainings)
+    return ()
 
 
 # Single models

@@ -140,7 +140,10 @@ def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
     rows: list[Row] = []
     for score, values in _responses_by_score(canary, twin, references, sets, label).items():
         about = {"canary": number, "label": label, "seed": canary["seed"][0].as_py(), "score": score}
-        about["references"] = len(references) if score == "references" else None
+        if score == "references":
+            about["references"] = len(references)
+        else:
+            about["references"] = None
         slopes = weighted_slopes(region.added, values, region.inked)
         rows += [about | rank for rank in rank_rows(config.relatives, config.drawn, slopes, region)]
     return pa.Table.from_pylist(rows, EXACT_RANKS)
@@ -180,7 +183,9 @@ def match_spread(responses: Array, reference_responses: Sequence[Array]) -> Arra
     """
     spread = float(responses.std())
     reference_spread = float(np.mean([reference.std() for reference in reference_responses]))
-    return responses * (reference_spread / spread) if spread and reference_spread else responses
+    if spread and reference_spread:
+        return responses * (reference_spread / spread)
+    return responses
 
 
 def mean_response(model: pa.Table, sets: Sequence[Pixels], label: int) -> Array:
@@ -355,13 +360,12 @@ def _single_response(config: SingleModelConfig, sets: dict[str, Pixels], label: 
         check_label(label, log_p.shape[1])
         classes = load(config.relatives.probe).classes
         if log_p.shape[1] != classes:
-            name_of = (
-                config.model.name
-                if config.model is not None
-                else config.outputs.path
-                if config.outputs is not None
-                else ""
-            )
+            if config.model is not None:
+                name_of = config.model.name
+            elif config.outputs is not None:
+                name_of = config.outputs.path
+            else:
+                name_of = ""
             raise ValueError(
                 f"model {name_of} has {log_p.shape[1]} classes and probe {config.relatives.probe.name} {classes}; to "
                 "compare with references, they must be equal"

@@ -135,7 +135,9 @@ def family_jobs(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    return family_jobs(design, trainings) if design.asks_for("family") else ()
+    if design.asks_for("family"):
+        return family_jobs(design, trainings)
+    return ()
 
 
 # Single models

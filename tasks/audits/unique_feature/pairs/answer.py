@@ -60,7 +60,9 @@ def thresholds(config: UniqueFeature) -> Mapping[str, str]:
 
 def stopping_level(config: UniqueFeature) -> float:
     """The error rate of a run that ends once it is decided; 0 for a run that goes to its end."""
-    return 0.0 if config.scored_pairs is None else config.scored_pairs.stopping_level
+    if config.scored_pairs is None:
+        return 0.0
+    return config.scored_pairs.stopping_level
 
 
 def _decide_by(metric: str) -> dict[str, Any]:
@@ -187,7 +189,10 @@ def describe_limits(config: UniqueFeature, evidence: PairEvidence | None) -> str
 
 def state_rules(config: UniqueFeature, evidence: PairEvidence | None) -> tuple[str, str]:
     """The rules and their error rates; bets at later looks are stated from the second look on."""
-    rules = FIRST_LOOK_RULES if evidence is None or evidence.look == 1 else RULES
+    if evidence is None or evidence.look == 1:
+        rules = FIRST_LOOK_RULES
+    else:
+        rules = RULES
     return rules.explain(config), rules.explain_errors(config)
 
 

@@ -120,7 +120,10 @@ def _pair_scores(divergences: pa.Table) -> Row:
     for model, prefix in PREFIXES.items():
         row |= {prefix + name: value for name, value in _model_scores(divergences, model).items()}
     for score in SCORES:
-        row[f"{score}_effect"] = None if row[score] is None else row[score] - row[f"twin_{score}"]
+        if row[score] is None:
+            row[f"{score}_effect"] = None
+        else:
+            row[f"{score}_effect"] = row[score] - row[f"twin_{score}"]
     return row
 
 
@@ -170,7 +173,10 @@ def adjust_p_values(scores: Sequence[Row]) -> None:
     for name in [f"{prefix}{kind}_{test}" for prefix in PREFIXES.values() for kind in SCORES for test in TESTS]:
         values = [math.nan if score[f"{name}_p"] is None else score[f"{name}_p"] for score in scores]
         for score, adjusted in zip(scores, false_discovery_control(values).tolist(), strict=True):
-            score[f"{name}_adjusted_p"] = None if math.isnan(adjusted) else adjusted
+            if math.isnan(adjusted):
+                score[f"{name}_adjusted_p"] = None
+            else:
+                score[f"{name}_adjusted_p"] = adjusted
 
 
 def _select_columns(divergences: pa.Table, model: str, images: str) -> dict[str, Array]:
@@ -187,7 +193,9 @@ def scores_job(design: Design, trainings: Trainings) -> Job:
 
 
 def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    return (scores_job(design, trainings),) if design.asks_for("scores") else ()
+    if design.asks_for("scores"):
+        return (scores_job(design, trainings),)
+    return ()
 
 
 def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
@@ -246,10 +254,14 @@ def _published_test_rates(units: Units) -> Iterator[Row]:
     for test in TESTS:
         rate = {model: significant(units.pairs, f"{prefix}m_{test}_p") for model, prefix in PREFIXES.items()}
         rates = {model: call_rate(values, independent) for model, values in rate.items()}
-        p_value = mcnemar_greater(rate["canary"], rate["twin"]) if independent else None
+        p_value = None
+        if independent:
+            p_value = mcnemar_greater(rate["canary"], rate["twin"])
         setting = {"model": "canary", "test": test}
         yield row("rate called memorised", setting, rates["canary"], "training", rates["twin"].value, p_value)
-        p_value = proportion_greater(sum(rate["twin"]), len(rate["twin"]), LEVEL) if independent else None
+        p_value = None
+        if independent:
+            p_value = proportion_greater(sum(rate["twin"]), len(rate["twin"]), LEVEL)
         yield row("rate called memorised", setting | {"model": "twin"}, rates["twin"], "training", LEVEL, p_value)
 
 

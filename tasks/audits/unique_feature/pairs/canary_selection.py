@@ -310,7 +310,12 @@ class Tracing(Ranged):
 
     def conflicts(self) -> Iterator[str]:
         if (self.canary is None) != (self.feature is None):
-            present, absent = ("feature", "canary") if self.canary is None else ("canary", "feature")
+            if self.canary is None:
+                present = "feature"
+                absent = "canary"
+            else:
+                present = "canary"
+                absent = "feature"
             yield f"{present} is given and {absent} is not; give both, or neither"
         if self.canary is not None:
             _check_no_features(self.training)
@@ -360,11 +365,10 @@ def checkpoint_epochs(losses: Sequence[float], count: int, share: float) -> list
     start, *after = losses
     falls = [start - loss for loss in after]
     total_fall = max(falls)
-    passed = (
-        next(epoch for epoch, fall in enumerate(falls, 1) if fall >= share * total_fall)
-        if total_fall > 0
-        else len(after)
-    )
+    if total_fall > 0:
+        passed = next(epoch for epoch, fall in enumerate(falls, 1) if fall >= share * total_fall)
+    else:
+        passed = len(after)
     last = max(passed, min(count, len(after)))
     number = min(count, last)
     return [(2 * k * last + number) // (2 * number) for k in range(1, number + 1)]

@@ -109,8 +109,13 @@ def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]
     """
     n = len(verdicts)
     called_count = sum(verdict["called"] for verdict in verdicts)
-    shared = {SHARED: True} if any(verdict["shared_seeds"] for verdict in verdicts) else {}
-    smallest = None if shared else min(verdict["adjusted_p"] for verdict in verdicts)
+    shared = {}
+    if any(verdict["shared_seeds"] for verdict in verdicts):
+        shared = {SHARED: True}
+    if shared:
+        smallest = None
+    else:
+        smallest = min(verdict["adjusted_p"] for verdict in verdicts)
     setting = {"false discovery rate": FDR, **population.setting, **shared}
     yield row(CALLED, setting, alone(called_count / n, n), "canary", 0.0, smallest)
     yield _beyond_row(BEYOND, [verdict["p_value"] for verdict in verdicts], population, shared)
@@ -270,7 +275,9 @@ def _exact_verdict_row(canary: int, pairs: Sequence[Row]) -> Row:
 
 
 def plan_exact(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    return (Job(exact_verdicts, NoSettings(), rank_jobs(design, trainings)),) if design.decides_by_ranks else ()
+    if design.decides_by_ranks:
+        return (Job(exact_verdicts, NoSettings(), rank_jobs(design, trainings)),)
+    return ()
 
 
 def exact_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

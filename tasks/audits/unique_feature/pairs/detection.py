@@ -137,7 +137,9 @@ def _detection_job(design: Design, trainings: Trainings) -> Job:
 
 
 def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    return (_detection_job(design, trainings),) if design.asks_for("family") else ()
+    if design.asks_for("family"):
+        return (_detection_job(design, trainings),)
+    return ()
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
@@ -253,7 +255,10 @@ def curve(with_it: Array, without: Array) -> Iterator[Row]:
     """
     thresholds = [np.inf, *np.unique(without)[::-1]]
     for threshold in thresholds:
-        above = with_it > without.max() if np.isinf(threshold) else with_it >= threshold
+        if np.isinf(threshold):
+            above = with_it > without.max()
+        else:
+            above = with_it >= threshold
         rate = proportion(int(above.sum()), len(with_it))
         yield {
             "false_positive_rate": float((without >= threshold).mean()),
@@ -265,7 +270,9 @@ def curve(with_it: Array, without: Array) -> Iterator[Row]:
 
 
 def plan_curves(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    return (Job(curves, NoSettings(), (_detection_job(design, trainings),)),) if design.asks_for("family") else ()
+    if design.asks_for("family"):
+        return (Job(curves, NoSettings(), (_detection_job(design, trainings),)),)
+    return ()
 
 
 MEASURE = Measure("detection", DETECTION, plan, rows)

@@ -67,7 +67,10 @@ class Calls:
     @property
     def accuses(self) -> bool:
         """Whether a canary is called with an effect that matters."""
-        memorised = self.count > 0 and self.have_size if self.memorised is None else self.memorised > 0
+        if self.memorised is None:
+            memorised = self.count > 0 and self.have_size
+        else:
+            memorised = self.memorised > 0
         return memorised and not self.share_seeds
 
     @property
@@ -179,7 +182,9 @@ class PairEvidence:
         """The bets by which a later look accuses: on reduced effects, or on all ranks if these are not in nats."""
         if self.memorised_bets is not None:
             return self.memorised_bets
-        return self.total_bets if self.calls is not None and self.calls.have_size else None
+        if self.calls is not None and self.calls.have_size:
+            return self.total_bets
+        return None
 
     @property
     def later_bets_accuse(self) -> bool:
@@ -223,7 +228,9 @@ def read_pair_evidence(rows: Rows, look: int = 1) -> PairEvidence:
     largest = first_row(rows, LARGEST)
     total_bets = first_row(rows, TOTAL_BETS)
     memorised_bets = first_row(rows, MEMORISED_BETS)
-    later = [memorised_bets, total_bets] if look > 1 and bets is None else []
+    later = []
+    if look > 1 and bets is None:
+        later = [memorised_bets, total_bets]
     rates = (rows.get(row_name("rate called memorised", model=model, test="welch")) for model in ("canary", "twin"))
     return PairEvidence(
         names=names_of(effect, called_row, beyond_row, bets, *later),
@@ -244,7 +251,10 @@ def _have_decided(bets: Row | None) -> bool:
 
 
 def _read_bets(bets: Row, detected: Row | None) -> Bets:
-    largest = bets["estimate"] if detected is None else detected["estimate"]
+    if detected is None:
+        largest = bets["estimate"]
+    else:
+        largest = detected["estimate"]
     return Bets(bets["estimate"], read_setting(bets)[BET_LEVEL], bets["n"], largest)
 
 

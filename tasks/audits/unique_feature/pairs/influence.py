@@ -51,13 +51,17 @@ DRAWS = 2000
 def _plan_all(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     """The self-influence of every training image, if canaries are chosen by it."""
     ranking = trainings.ranking
-    return (ranking.influence,) if ranking is not None and _is_shown(design) else ()
+    if ranking is not None and _is_shown(design):
+        return (ranking.influence,)
+    return ()
 
 
 def _plan_chosen(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     """The canaries chosen by self-influence."""
     ranking = trainings.ranking
-    return (ranking.selection,) if ranking is not None and _is_shown(design) else ()
+    if ranking is not None and _is_shown(design):
+        return (ranking.selection,)
+    return ()
 
 
 def _is_shown(design: Design) -> bool:
@@ -67,7 +71,10 @@ def _is_shown(design: Design) -> bool:
 
 def _is_traced_again(design: Design) -> bool:
     """Whether the image at either end is traced again with the feature."""
-    choice = design.question.choice if isinstance(design.question, CanaryPairs) else None
+    if isinstance(design.question, CanaryPairs):
+        choice = design.question.choice
+    else:
+        choice = None
     return isinstance(choice, SelfInfluenceChoice) and choice.with_feature
 
 
@@ -95,11 +102,17 @@ def correlation_rows(canaries: Units, chosen_table: Sequence[Row], published: Pu
     ):
         values = column(present, name)
         pearson = correlation(traced, values).estimate.value
-        p_value = None if pearson is None else _permutation_p_value(traced, values)
+        if pearson is None:
+            p_value = None
+        else:
+            p_value = _permutation_p_value(traced, values)
         printed = f"correlation of self-influence and {metric}"
         yield row(printed, {"of": "both ends"}, alone(pearson, len(values)), "canary", null, p_value, number)
         spearman = spearman_estimate(traced, values, ends)
-        p_value = None if spearman.value is None else _permutation_p_value(rankdata(traced), rankdata(values))
+        if spearman.value is None:
+            p_value = None
+        else:
+            p_value = _permutation_p_value(rankdata(traced), rankdata(values))
         yield row(f"rank {printed}", {"of": "both ends"}, spearman, "canary", rank_null, p_value)
     for side in ("highest", "lowest"):
         pairs = [pair for pair in present if end[pair["canary"]] == side]

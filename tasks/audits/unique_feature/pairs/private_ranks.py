@@ -154,7 +154,10 @@ def bounded_share_rows(
         called_count = sum(rank["p_value"] <= level for rank in ranked)
         share = exact_proportion(called_count, n, CONFIDENCE)
         bound = promised.power(level)
-        excess_p = None if shared else proportion_greater(called_count, n, bound)
+        if shared:
+            excess_p = None
+        else:
+            excess_p = proportion_greater(called_count, n, bound)
         without = row(ONE_MODEL, setting, share, "training", level)
         yield without | {"low": None, "high": None} if shared else without
         yield row(ALLOWED, setting, alone(bound, n), "training", level, excess_p)

@@ -99,7 +99,9 @@ def _describe_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
     high = effect["high"]
     change = _describe_factor(config, effect["estimate"])
     if not evidence.has_interval:
-        unit = "training seed" if effect["unit"] == "training seed" else "pair of trainings"
+        unit = "pair of trainings"
+        if effect["unit"] == "training seed":
+            unit = "training seed"
         return (
             f"{change} (effect {effect['estimate']:.4g} nats); one {unit} has no interval: train at least {LEAST} "
             "canaries, each with its own seed"
@@ -210,7 +212,11 @@ def unit_name(unit: str, n: int) -> str:
     """The unit in the singular or plural, for `n` of them."""
     if n == 1:
         return unit
-    return "pairs of trainings" if unit == "pair of trainings" else "canaries" if unit == "canary" else f"{unit}s"
+    if unit == "pair of trainings":
+        return "pairs of trainings"
+    if unit == "canary":
+        return "canaries"
+    return f"{unit}s"
 
 
 def describe_published_test(evidence: PairEvidence) -> str:

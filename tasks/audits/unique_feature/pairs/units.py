@@ -48,11 +48,9 @@ def share_seeds(trainings: Iterable[tuple[int, int]]) -> bool:
 
 def call_rate(called_count: Sequence[bool], independent: bool) -> Estimate:
     """The share of trainings that are called; without an interval if they are no independent sample."""
-    return (
-        proportion(sum(called_count), len(called_count))
-        if independent
-        else alone(sum(called_count) / len(called_count), len(called_count))
-    )
+    if independent:
+        return proportion(sum(called_count), len(called_count))
+    return alone(sum(called_count) / len(called_count), len(called_count))
 
 
 def average_rows(rows: Sequence[Row], *by: str) -> list[Row]:

@@ -61,7 +61,10 @@ PART_ERROR = (
 def thresholds(config: UniqueFeature) -> Mapping[str, str]:
     family = Population(config.family.count + 1)
     references = population_beside_references(config)
-    judged = references if deciding_metrics(config)[0] is not None else family
+    if deciding_metrics(config)[0] is not None:
+        judged = references
+    else:
+        judged = family
     return {
         "p": f"{LEVEL:g}",
         "place": _describe_last_place(family),
@@ -78,7 +81,9 @@ def thresholds(config: UniqueFeature) -> Mapping[str, str]:
 def _describe_last_place(population: Population) -> str:
     """The last place at which a feature is called."""
     last = population.last_called
-    return f"at place {last:,} or better" if last else "at a place that a family of this size does not have"
+    if last:
+        return f"at place {last:,} or better"
+    return "at a place that a family of this size does not have"
 
 
 def accuse(

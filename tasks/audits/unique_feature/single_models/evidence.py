@@ -153,7 +153,10 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
     push = first_row(rows, PUSH)
     rank = first_row(rows, RANK)
     others_row = first_row(rows, OTHERS)
-    beside_row = None if beside_metric is None else first_row(rows, beside_metric)
+    if beside_metric is None:
+        beside_row = None
+    else:
+        beside_row = first_row(rows, beside_metric)
     if push is None or rank is None or others_row is None or push["estimate"] is None:
         return None
     power_row = first_row(rows, FOUND)
@@ -185,7 +188,9 @@ def deciding_metrics(config: UniqueFeature) -> tuple[str | None, str]:
     """The metric of the rank that decides in place of the family's, if any, and that of the parts."""
     if has_references(config):
         return BESIDE, BESIDE_PARTS
-    return (BY_WEIGHTS, BY_WEIGHTS_PARTS) if reads_weights(config) else (None, PART_RANK)
+    if reads_weights(config):
+        return (BY_WEIGHTS, BY_WEIGHTS_PARTS)
+    return (None, PART_RANK)
 
 
 def _read_rank_beside(row: Row) -> Rank:
@@ -240,7 +245,9 @@ def reads_tables(config: UniqueFeature) -> bool:
 
 def _judging_rank(config: UniqueFeature) -> JudgedBy | None:
     """The rank by which single models are judged; None if pairs are."""
-    return None if config.single_models is None else config.single_models.judged_by
+    if config.single_models is None:
+        return None
+    return config.single_models.judged_by
 
 
 def _count_tables(config: UniqueFeature) -> int:

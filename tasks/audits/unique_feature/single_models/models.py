@@ -80,7 +80,9 @@ def single_model_config(config: UniqueFeature, shape: Shape, number: int = 0) ->
         label=question.judged_by.label,
         order=config.picture_order,
     )
-    return replace(single, **_given_fields(question, number)) if isinstance(question, Given) else single
+    if isinstance(question, Given):
+        return replace(single, **_given_fields(question, number))
+    return single
 
 
 def _given_fields(question: Given, number: int) -> dict[str, Any]:

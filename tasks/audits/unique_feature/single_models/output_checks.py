@@ -61,7 +61,9 @@ def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noq
     assert config.outputs is not None
     outputs = read_outputs(config.outputs, config.columns, config.interface.gives)
     first, second = (outputs.select(list(ids)).log_p for ids in zip(*repeated_ids(config), strict=True))
-    printed = outputs.resolution if outputs.gives == "probabilities" else 0.0
+    printed = 0.0
+    if outputs.gives == "probabilities":
+        printed = outputs.resolution
     first_outputs = (np.exp(first), log_odds(first))
     second_outputs = (np.exp(second), log_odds(second))
     right = 0

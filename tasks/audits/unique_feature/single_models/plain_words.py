@@ -87,10 +87,14 @@ def explain_place(config: UniqueFeature, evidence: PanelEvidence, conclusion: st
     references = ""
     if rank.references:
         references = f"Compared with {rank.references} models that never saw {feature}, "
-    response = "the model responds" if rank.models == 1 else f"the {rank.models} models together respond"
-    exceeded = (
-        f"all {other_count:,}" if rank.position == 1 else f"{other_count + 1 - rank.position:,} of {other_count:,}"
-    )
+    if rank.models == 1:
+        response = "the model responds"
+    else:
+        response = f"the {rank.models} models together respond"
+    if rank.position == 1:
+        exceeded = f"all {other_count:,}"
+    else:
+        exceeded = f"{other_count + 1 - rank.position:,} of {other_count:,}"
     comparison = f"{references}{response} to {feature} more strongly than to {exceeded} similar {family_noun(config)}."
     number = number_per_thousand(rank.p)
     return (

@@ -46,8 +46,14 @@ def describe_panel(config: UniqueFeature, evidence: PanelEvidence) -> str:
     size = rank.population.size
     names = "" if config.given is None else config.given.describe
     suffix = f" ({names})" if names else ""
-    response = f"the model{suffix} ranks" if rank.models == 1 else f"{rank.models} models together{suffix} rank"
-    label = "the canary's label" if push.label is None else f"label {push.label}, the favoured one,"
+    if rank.models == 1:
+        response = f"the model{suffix} ranks"
+    else:
+        response = f"{rank.models} models together{suffix} rank"
+    if push.label is None:
+        label = "the canary's label"
+    else:
+        label = f"label {push.label}, the favoured one,"
     spread = ""
     if push.family_range is not None:
         low, high = (round(bound, 9) + 0.0 for bound in push.family_range)  # sums differ by 1e-16 between processors
@@ -127,7 +133,9 @@ def end_with_gap(_config: UniqueFeature, evidence: PanelEvidence) -> str:
 
 def describe_limits(config: UniqueFeature, evidence: PanelEvidence | None) -> str:
     """The limits of the answer, and of what the owner could have known."""
-    return LIMITS if evidence is None else " ".join(_list_limits(config, evidence))
+    if evidence is None:
+        return LIMITS
+    return " ".join(_list_limits(config, evidence))
 
 
 def _list_limits(config: UniqueFeature, evidence: PanelEvidence) -> Iterator[str]:

@@ -110,11 +110,10 @@ def test_equal_embeddings_clear_no_model(score: dict[str, Any], share: float, an
     ],
 )
 def test_tied_embeddings_come_with_advice(config: DejaVu, ending: str, step: str) -> None:
-    untied = (
-        simulated.summary_of(simulated.tables(0))
-        if config is GIVEN
-        else summary_of(made_up.simulate_inferences(2, 30, 0.2, 0.0))
-    )
+    if config is GIVEN:
+        untied = simulated.summary_of(simulated.tables(0))
+    else:
+        untied = summary_of(made_up.simulate_inferences(2, 30, 0.2, 0.0))
     tied = tied_row(0.5, 100, "image", of="target")
     rows = [row for row in untied.to_pylist() if row["metric"] != tied["metric"]]
     table = pa.Table.from_pylist([*rows, tied], SUMMARY)
@@ -232,7 +231,9 @@ def test_certificate_of_control_run_requires_no_action(memory: float) -> None:
         start = "This is a control run: neither model was trained on the tested images. "
         assert finding.sentence.startswith(start)
         assert "that it was trained on" not in finding.sentence
-        first = "This is a false alarm" if finding.answer == "memorised" else "Keep this page with"
+        first = "Keep this page with"
+        if finding.answer == "memorised":
+            first = "This is a false alarm"
         assert page.steps[0].startswith(first)
         assert "run the actual audit: training_sets=own." in page.steps[-1]
         assert (finding.line is None) == (table.num_rows == 0)

@@ -83,7 +83,10 @@ def test_rule_decides_one_target_with_its_error_rate(golden: Golden, values: tup
     result = verdict_of(*target("D_C", *values))
     assert result.answer == answer
     golden(result.sentence)
-    decisive = [SURER, "share of D_Q held"] if answer == "not forgotten" else ["share of D_Q held", SURER]
+    if answer == "not forgotten":
+        decisive = [SURER, "share of D_Q held"]
+    else:
+        decisive = ["share of D_Q held", SURER]
     assert [(metric, '{"target": "D_C"}') for metric in decisive] == list(result.rows)
     assert result.limits == LIMITS
     assert answer in AUDIT.wording.answers

@@ -408,7 +408,9 @@ def test_given_model_scores_records_and_non_members() -> None:
 
 def call_tree(job: object) -> object:
     """Compute a job and its inputs."""
-    return (job.function, job.config, *map(call_tree, job.inputs)) if isinstance(job, Job) else job
+    if isinstance(job, Job):
+        return (job.function, job.config, *map(call_tree, job.inputs))
+    return job
 
 
 def test_both_measures_read_records_and_non_members() -> None:

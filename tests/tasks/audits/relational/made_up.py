@@ -106,9 +106,10 @@ def draw_rows(rng: np.random.Generator, split: str, count: int, rate: float, ali
     context_numbers = np.concatenate(
         [[number] * len(context_questions) for number, context_questions in enumerate(questions_of_contexts)]
     )
-    context_rates = (
-        rng.beta(rate * scale, (1 - rate) * scale, count)[context_numbers] if rate else np.zeros(len(context_numbers))
-    )
+    if rate:
+        context_rates = rng.beta(rate * scale, (1 - rate) * scale, count)[context_numbers]
+    else:
+        context_rates = np.zeros(len(context_numbers))
     right = (rng.random(len(context_numbers)) < context_rates) & (rng.random(len(context_numbers)) >= noise)
     is_right_on_whole = rng.random(len(context_numbers)) < 0.9
     flat = [question for context_questions in questions_of_contexts for question in context_questions]

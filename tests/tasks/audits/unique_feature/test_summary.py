@@ -63,7 +63,9 @@ def computed_tables() -> dict[str, dict[str, pa.Table]]:
 
 
 def rows(measure: Measure, inputs: list[pa.Table]) -> list[dict[str, Any]]:
-    return [] if measure.rows is None else list(measure.rows(Tables(inputs), PublishedCell()))
+    if measure.rows is None:
+        return []
+    return list(measure.rows(Tables(inputs), PublishedCell()))
 
 
 @pytest.mark.parametrize(("kind", "left_out"), [(kind, name) for kind, names in SUMMARISED.items() for name in names])
