@@ -28,7 +28,10 @@ def main(locks: list[str]) -> None:
             packages=len(sizes),
             place=f"Python {sys.version_info[0]}.{sys.version_info[1]} on {platform.system()}, {platform.machine()}",
         )
-        other_lines = [line_ for line_ in lock.read_text().splitlines(keepends=True) if not line_.startswith(LINE[:14])]
+        other_lines = []
+        for line_ in lock.read_text().splitlines(keepends=True):
+            if not line_.startswith(LINE[:14]):
+                other_lines.append(line_)
         lock.write_text(line + "".join(other_lines))
         print(f"{lock}: {line[2:]}", end="")
 

@@ -219,7 +219,10 @@ class Estimates:
 
 def gigaflops_of_a_step() -> float:
     """The products of a minibatch: forward, gradients of weights, and of inputs except the first layer's."""
-    sizes = [math.prod(weight.shape) for name, weight in VAE.weights.items() if name.endswith("weight")]
+    sizes = []
+    for name, weight in VAE.weights.items():
+        if name.endswith("weight"):
+            sizes.append(math.prod(weight.shape))
     return 2 * BATCH * (3 * sum(sizes) - sizes[0]) / 1e9
 
 

@@ -193,7 +193,9 @@ def main() -> None:
     arguments = parse_options(__doc__)
     device = torch.device(arguments.device)
     rounds = 2 if arguments.tiny else 5
-    result = [row for size in sizes(device, arguments.tiny) for row in rows(size, device, rounds)]
+    result = []
+    for size in sizes(device, arguments.tiny):
+        result.extend(rows(size, device, rounds))
     setting = measurement_facts("normal noise", device)
     if device.type == "cpu" and absent():
         setting["left out"] = f"{' and '.join(absent())}, not installed here"

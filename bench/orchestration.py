@@ -280,7 +280,9 @@ def main() -> None:
     add_toys()
     with connect("local", options.cpus):
         milliseconds = in_turn(RIVALS, jobs, rounds)
-    scale_figures = {count: scale_in_process(count) for count in ((100,) if options.tiny else options.scale)}
+    scale_figures = {}
+    for count in (100,) if options.tiny else options.scale:
+        scale_figures[count] = scale_in_process(count)
     text = markdown(facts, milliseconds) + (scale_table(scale_figures) if scale_figures else "")
     print(text, end="")
     if options.out:

@@ -99,7 +99,10 @@ def naive(rows: torch.utils.data.Dataset[Any], data: Images, device: torch.devic
 def gigaflops_of_a_step(data: Images) -> float:
     """The products of a minibatch: forward, gradients of weights, and of inputs except the first layer's."""
     weights = Architecture("mlp1", data.shape, data.classes).weights
-    sizes = [math.prod(weight.shape) for name, weight in weights.items() if name.endswith("weight")]
+    sizes = []
+    for name, weight in weights.items():
+        if name.endswith("weight"):
+            sizes.append(math.prod(weight.shape))
     return 2 * BATCH * (3 * sum(sizes) - sizes[0]) / 1e9
 
 

@@ -44,11 +44,10 @@ def versions_at_ends() -> list[str]:
     release_list = re.search(r"Available versions: (.*)", answer.stdout)
     if release_list is None:
         return []
-    allowed = [
-        version
-        for version in release_list[1].split(", ")
-        if _numbers(lowest) <= _numbers(version) < _numbers(following)
-    ]
+    allowed = []
+    for version in release_list[1].split(", "):
+        if _numbers(lowest) <= _numbers(version) < _numbers(following):
+            allowed.append(version)
     if len(allowed) > 1:
         return [allowed[-1], allowed[0]]
     return allowed

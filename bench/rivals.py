@@ -175,7 +175,9 @@ def read_cases(folder: Path, seed: int) -> list[Case]:
         case_folder = folder / f"{kind}-{seed}"
         if (case_folder / "records.npz").exists():
             arrays = np.load(case_folder / "records.npz")
-            networks = [torch.load(path, weights_only=False) for path in sorted(case_folder.glob("*.pt"))]
+            networks = []
+            for path in sorted(case_folder.glob("*.pt")):
+                networks.append(torch.load(path, weights_only=False))
             cases.append(Case(kind, seed, arrays["images"], arrays["labels"], arrays["member"], networks))
     return cases
 
@@ -297,7 +299,11 @@ def table_rows(tools: Mapping[str, tuple[str, Sequence[Judgement], int]]) -> Ite
 
 def known_areas(judgements: Sequence[Judgement], kind: str) -> list[float]:
     """The areas under the curve of the cases of a kind."""
-    return [judgement.auc for judgement in judgements if judgement.kind == kind and judgement.auc is not None]
+    areas = []
+    for judgement in judgements:
+        if judgement.kind == kind and judgement.auc is not None:
+            areas.append(judgement.auc)
+    return areas
 
 
 def draw_areas(tools: Mapping[str, tuple[str, Sequence[Judgement], int]]) -> Figure:

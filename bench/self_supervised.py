@@ -119,7 +119,9 @@ class Bench:
         order = np.random.default_rng(next(self.numbers)).permutation(self.size.images)
         used_count = self.size.images // self.size.batch * self.size.batch
         for start in range(0, used_count, self.size.batch):
-            images = [Image.fromarray(self.squares[row]) for row in order[start : start + self.size.batch]]
+            images = []
+            for row in order[start : start + self.size.batch]:
+                images.append(Image.fromarray(self.squares[row]))
             first, second = (torch.stack([draw(image) for image in images]) for draw in self.transforms)
             yield first, second
 

@@ -157,7 +157,9 @@ def main() -> None:
         checkouts = [ROOT, options.against.resolve()]
     with tempfile.TemporaryDirectory(prefix="engram-bench-") as name:
         facts["a result's name is durable after"] = names_in(Path(name)).value
-        calls = [calls_per_job(jobs, Path(name, str(index)), checkout) for index, checkout in enumerate(checkouts)]
+        calls = []
+        for index, checkout in enumerate(checkouts):
+            calls.append(calls_per_job(jobs, Path(name, str(index)), checkout))
         full = options.folder or Path(name) / "full"
         run = fill_store(results, full)
         text = markdown(facts, calls, results, time_commands(run, full, checkouts))

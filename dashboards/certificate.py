@@ -62,15 +62,17 @@ def findings(run: Run) -> list[ShownFinding]:
     """The certificate's findings; empty if the run has no answer."""
     if run.certificate is None:
         return []
-    return [
-        present_finding(finding, badge(finding.answer, run.meaning_of(finding.answer)))
-        for finding in run.certificate.findings
-    ]
+    result = []
+    for finding in run.certificate.findings:
+        result.append(present_finding(finding, badge(finding.answer, run.meaning_of(finding.answer))))
+    return result
 
 
 def audited_rows(run: Run) -> tuple[list[AuditedRow], dict[str, AuditedRow]]:
     """The audited items, and the summary of each run by the run's name."""
-    items = [_item_row(item) for item in page_seal.audited_items(run.journal, run.store)]
+    items = []
+    for item in page_seal.audited_items(run.journal, run.store):
+        items.append(_item_row(item))
     summaries = {}
     for table in page_seal.tables(run.journal, run.store):
         if table.stored and table.name == "summary":
@@ -80,7 +82,9 @@ def audited_rows(run: Run) -> tuple[list[AuditedRow], dict[str, AuditedRow]]:
 
 def select_audited_rows(run: Run, is_selected: Callable[[ResultTable], bool]) -> list[AuditedRow]:
     """The audited items, and the result tables for which `is_selected` is true."""
-    rows = [_item_row(item) for item in page_seal.audited_items(run.journal, run.store)]
+    rows = []
+    for item in page_seal.audited_items(run.journal, run.store):
+        rows.append(_item_row(item))
     for table in page_seal.tables(run.journal, run.store):
         if is_selected(table):
             rows.append(_table_row(table, bool(run.cells)))
@@ -133,7 +137,10 @@ def context(run: Run, notice_count: int = 0) -> dict[str, Any]:
     `notice_count` is the number of notices above the certificate.
     """
     texts = _certificate_texts(run)
-    every = [(cell, finding) for cell in run.cells or (run,) for finding in findings(cell)]
+    every = []
+    for cell in run.cells or (run,):
+        for finding in findings(cell):
+            every.append((cell, finding))
     items, summaries = audited_rows(run)
     as_table = bool(run.cells) or len(every) > MOST_SEPARATE
     remaining_height = sheet.remaining_height(notice_count, [texts[name] for name in FIRST_PAGE], run.details)
@@ -149,13 +156,19 @@ def context(run: Run, notice_count: int = 0) -> dict[str, Any]:
     summarised_runs = {cell.name for cell, _ in shown_findings}
     if not shown_findings:
         summarised_runs = {*list(summaries)[: sheet.row_count(remaining_height, 1)]}
-    shown_summaries = [row for name, row in summaries.items() if not run.cells or name in summarised_runs]
+    shown_summaries = []
+    for name, row in summaries.items():
+        if not run.cells or name in summarised_runs:
+            shown_summaries.append(row)
     filled: float = (item_count + len(shown_summaries)) * sheet.ROW
     if as_table:
         filled += sum(_heights(run, shown_findings))
     else:
         filled += separate_height - sheet.TABLE
-    left_out = [finding for index, (_, finding) in enumerate(every) if index not in fitting]
+    left_out = []
+    for index, (_, finding) in enumerate(every):
+        if index not in fitting:
+            left_out.append(finding)
     return {
         "rules": [split_rule(rule) for rule in texts["rule"]],
         "certificate": texts if any(cell.certificate for cell in run.cells or (run,)) else None,
@@ -243,7 +256,10 @@ def _heights(run: Run, every: Sequence[tuple[Run, ShownFinding]]) -> list[float]
     if run.cells:
         columns = len(configuration.distinguishing_fields(run))
     columns += 1 + any(finding.finding.target for _, finding in every)
-    return [sheet.row_height(finding.finding.sentence, columns) for _, finding in every]
+    heights = []
+    for _, finding in every:
+        heights.append(sheet.row_height(finding.finding.sentence, columns))
+    return heights
 
 
 def _tone(run: Run, finding: ShownFinding) -> str:

@@ -78,7 +78,10 @@ def distinguishing_fields(run: Run) -> list[str]:
 
 def data_sets(run: Run) -> list[Data]:
     """The distinct data sets of the run."""
-    texts = [value for of_run in run.cells or (run,) for _, value in flatten(of_run.about["config"])]
+    texts = []
+    for of_run in run.cells or (run,):
+        for _, value in flatten(of_run.about["config"]):
+            texts.append(value)
     pins = [PINNED.fullmatch(text) for text in texts if isinstance(text, str)]
     return list(dict.fromkeys(Data(pin[1], pin[2]) for pin in pins if pin))
 
@@ -106,8 +109,14 @@ def documentation(run: Run) -> list[tuple[bool, str]]:
     else:
         words = registered.documentation
     parts = [part.strip("\n") for part in words.split("\n\n")]
-    laid_out = [any(line.startswith("    ") for line in part.splitlines()) for part in parts]
-    return [(is_laid_out, textwrap.dedent(part)) for is_laid_out, part in zip(laid_out, parts, strict=True) if part]
+    laid_out = []
+    for part in parts:
+        laid_out.append(any(line.startswith("    ") for line in part.splitlines()))
+    result = []
+    for is_laid_out, part in zip(laid_out, parts, strict=True):
+        if part:
+            result.append((is_laid_out, textwrap.dedent(part)))
+    return result
 
 
 def _fields(run: Run) -> Mapping[str, Any]:

@@ -80,7 +80,9 @@ def read_rung(cell: Run) -> Rung | None:
     if not bound_rows:
         return None
     spent = next((row["estimate"] for _, row in find_rows(cell.summary, SPENT)), None)
-    limits = {setting[BOUND]: row["estimate"] for setting, row in find_rows(cell.summary, SHOWN_AT_MOST)}
+    limits = {}
+    for setting, row in find_rows(cell.summary, SHOWN_AT_MOST):
+        limits[setting[BOUND]] = row["estimate"]
     bounds = {setting[BOUND]: row["estimate"] for setting, row in bound_rows}
     return Rung(spent, bound_rows[0][0]["delta"], bounds, limits, [row["n"] for _, row in bound_rows])
 

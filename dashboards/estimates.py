@@ -118,7 +118,9 @@ def _forest(
     alt = " ".join(map(describe or describe_row, rows))
     height = _figure_height(panels)
     tops = accumulate((_panel_height(panel) + FOOT for panel in panels), initial=LEGEND)
-    axes_panels = [_metrics_panel(panel, height - top) for panel, top in zip(panels, tops, strict=False)]
+    axes_panels = []
+    for panel, top in zip(panels, tops, strict=False):
+        axes_panels.append(_metrics_panel(panel, height - top))
     return Chart(name, title, caption, alt, height, axes_panels, legend_entries(published), columns=3).figure()
 
 
@@ -152,7 +154,11 @@ def values(rows: Sequence[Row]) -> list[float]:
 
 def _wide_apart(rows: Sequence[Row]) -> bool:
     """Whether these estimates and published values differ so much in size that they need a logarithmic axis."""
-    sizes = [row[name] for row in rows for name in ("estimate", "published") if finite(row[name])]
+    sizes = []
+    for row in rows:
+        for name in ("estimate", "published"):
+            if finite(row[name]):
+                sizes.append(row[name])
     if all(finite(row["published"]) for row in rows):
         limit = WIDE
     else:
@@ -191,7 +197,11 @@ def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
         y -= 1
     wide = _wide_apart(rows)
     limits = drawing.padded_limits([value for value in values(rows) if value > 0 or not wide])
-    positive = [value for row in rows for value in (row["estimate"], row["published"]) if finite(value)]
+    positive = []
+    for row in rows:
+        for value in (row["estimate"], row["published"]):
+            if finite(value):
+                positive.append(value)
     set_log_axis = []
     if wide:
         set_log_axis = [partial(drawing.set_log_x_axis, values=positive, max_ticks=5)]

@@ -97,7 +97,10 @@ def error_reason(run: Run, error: Exception) -> str:
 def text_records(records: Records, group: str = "") -> Iterator[Record]:
     """Yield the records, titled by id, with all other fields; long values are cut."""
     for record in records.as_dicts():
-        fields = [(name, format_field(value)) for name, value in record.items() if name != ID]
+        fields = []
+        for name, value in record.items():
+            if name != ID:
+                fields.append((name, format_field(value)))
         yield Record(record[ID], tuple(fields), group)
 
 

@@ -59,7 +59,10 @@ def sheets(run: Run) -> tuple[list[Sheet], list[Unshown]]:
 
 def sheet(name: str, table: pa.Table) -> Sheet:
     """The table's first rows, without columns of lists, records and bytes."""
-    columns = [index for index, field in enumerate(table.schema) if not _opaque(field.type)]
+    columns = []
+    for index, field in enumerate(table.schema):
+        if not _opaque(field.type):
+            columns.append(index)
     first = table.select(columns).slice(0, MOST)
     # HTML allows omitting closing tags of cells and rows, and quotes around plain values.
     head = "".join(f"<th scope=col>{escape(name)}" for name in first.schema.names)

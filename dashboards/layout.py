@@ -29,7 +29,10 @@ def stack(
     count: int, panel: float, gap: float = 0.4, foot: float = 0.5, margins: tuple[float, float] = (LEFT, RIGHT)
 ) -> list[Box]:
     """Stacked boxes, the uppermost first: `panel` inches each, of which `gap` are free."""
-    return [wide_box(foot + panel * (count - 1 - index), panel - gap, margins) for index in range(count)]
+    result = []
+    for index in range(count):
+        result.append(wide_box(foot + panel * (count - 1 - index), panel - gap, margins))
+    return result
 
 
 @dataclass(frozen=True)

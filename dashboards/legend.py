@@ -33,10 +33,12 @@ def area(label: str, **look: Any) -> Artist:
 
 def series(labels: Sequence[str], joined: bool = True, **look: Any) -> list[Artist]:
     """An entry for each line of `drawing.SERIES`, in that order; marks alone unless `joined`."""
-    return [
-        line(label, color=drawing.light(colour), marker=marker, linestyle=dash if joined else "none", **look)
-        for (colour, marker, dash), label in zip(drawing.SERIES, labels, strict=False)
-    ]
+    result = []
+    for (colour, marker, dash), label in zip(drawing.SERIES, labels, strict=False):
+        result.append(
+            line(label, color=drawing.light(colour), marker=marker, linestyle=dash if joined else "none", **look)
+        )
+    return result
 
 
 def series_entry(label: str, look: Series, **properties: Any) -> Artist:

@@ -103,7 +103,10 @@ class Scale:
             return visible[:: -(-len(visible) // MAX_TICKS)]
         power = 10.0 ** math.floor(math.log10((self.high - self.low) / MAX_TICKS))
         step = next(tick * power for tick in (1, 2, 5, 10) if (self.high - self.low) / (tick * power) <= MAX_TICKS)
-        return [index * step for index in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+        result = []
+        for index in range(math.ceil(self.low / step), math.floor(self.high / step) + 1):
+            result.append(index * step)
+        return result
 
 
 def _axis(scale: Scale) -> Iterator[str]:

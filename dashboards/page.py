@@ -203,13 +203,19 @@ def _kind(error: str) -> str:
 
 def _columns(rows: Sequence[Row]) -> list[str]:
     """The columns of a summary in which any of these rows has a value."""
-    return [name for name in SUMMARY.names if any(row.get(name) is not None for row in rows)]
+    columns = []
+    for name in SUMMARY.names:
+        if any(row.get(name) is not None for row in rows):
+            columns.append(name)
+    return columns
 
 
 def _counts(run: Run) -> str:
     """The number of a sweep's cells, or of a run's targets, for each answer."""
     if run.cells:
-        answers = [cell.verdict.answer if cell.verdict else "without an answer" for cell in run.cells]
+        answers = []
+        for cell in run.cells:
+            answers.append(cell.verdict.answer if cell.verdict else "without an answer")
     else:
         answers = []
         if run.certificate:

@@ -146,7 +146,11 @@ def kind(search: SearchResults, row: search_results.Row) -> str:
 
 def _front_labels(search: SearchResults) -> set[str]:
     """The labels of the trials on the front."""
-    return {"start" if row["trial"] == START else f"{row['trial']}" for row in search.trials if row["front"]}
+    labels = set()
+    for row in search.trials:
+        if row["front"]:
+            labels.add("start" if row["trial"] == START else f"{row['trial']}")
+    return labels
 
 
 def axis_limits(
@@ -172,7 +176,12 @@ def axis_limits(
 
 
 def _interval_ends(values: Sequence[Value]) -> list[float]:
-    return [estimate[name] for estimate in values for name in ("low", "high") if estimate[name] is not None]
+    result = []
+    for estimate in values:
+        for name in ("low", "high"):
+            if estimate[name] is not None:
+                result.append(estimate[name])
+    return result
 
 
 def _front_line(front: Sequence[Point]) -> Layer:

@@ -54,7 +54,10 @@ class Provenance:
         """The fields that are the same in all ways."""
         names = dict.fromkeys(name for way in self.ways for name in way.fields)
         alike = (name for name in names if name not in self.differing)
-        return {name: next(way.fields[name] for way in self.ways if name in way.fields) for name in alike}
+        result = {}
+        for name in alike:
+            result[name] = next(way.fields[name] for way in self.ways if name in way.fields)
+        return result
 
 
 def gather(store: Store, keys: Iterable[str]) -> Provenance:
@@ -96,7 +99,11 @@ def _fields(record: Mapping[str, Any]) -> Fields:
     if "threads" not in fields:  # the task has not loaded torch, so its device has no meaning
         fields.pop("device", None)
     flat = {**fields.pop("versions", {}), **fields}
-    return {name: str(value) for name, value in flat.items() if isinstance(value, str | int)}
+    result = {}
+    for name, value in flat.items():
+        if isinstance(value, str | int):
+            result[name] = str(value)
+    return result
 
 
 def _ways(counted: Mapping[frozenset[tuple[str, str]], int]) -> tuple[Way, ...]:

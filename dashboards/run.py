@@ -141,7 +141,10 @@ class Run:
 
         For a sweep, the rows of all cells and the varied fields.
         """
-        return [dict(blank_weak_interval(row)) for row in self.table("summary").to_pylist()]
+        result = []
+        for row in self.table("summary").to_pylist():
+            result.append(dict(blank_weak_interval(row)))
+        return result
 
     def table(self, name: str) -> pa.Table:
         """The stored rows of one of the run's tables; a table without columns if there are none."""

@@ -51,9 +51,15 @@ def page_of(run: Run, other_run: str) -> str:
 def context(run: Run, search: SearchResults) -> dict[str, Any]:
     """The template's variables."""
     settings = search.settings
-    varied_names = {name for row in search.trials for name in recommendation.choices(row["setting"])}
+    varied_names = set()
+    for row in search.trials:
+        for name in recommendation.choices(row["setting"]):
+            varied_names.add(name)
     rungs = bool(settings["rungs"])
-    shown_settings = {name: settings[name] for name in SETTINGS if rungs or name not in ("rungs", "keep_one_in")}
+    shown_settings = {}
+    for name in SETTINGS:
+        if rungs or name not in ("rungs", "keep_one_in"):
+            shown_settings[name] = settings[name]
     return {
         "search": search,
         "objectives": run.objectives,
@@ -109,7 +115,10 @@ def audited_rows(run: Run, search: SearchResults) -> list[certificates.AuditedRo
         numbers = [START]
     else:
         numbers = [START, winner]
-    deciding_rows = [search.trial(number, part) for part in (SEARCHED, FRESH) for number in numbers]
+    deciding_rows = []
+    for part in (SEARCHED, FRESH):
+        for number in numbers:
+            deciding_rows.append(search.trial(number, part))
     table_names = {(row["run"], "summary") for row in deciding_rows if row is not None} | {(run.name, TRIALS)}
     return certificates.select_audited_rows(run, lambda table: (table.run, table.name) in table_names)
 

@@ -82,7 +82,13 @@ def glyph(*rows: Row | None, neighbours: Sequence[Row] = ()) -> Markup:
 
 
 def _numbers(rows: Iterable[Row | None]) -> list[float]:
-    return [row[name] for row in rows if row is not None for name in NAMES if row.get(name) is not None]
+    numbers = []
+    for row in rows:
+        if row is not None:
+            for name in NAMES:
+                if row.get(name) is not None:
+                    numbers.append(row[name])
+    return numbers
 
 
 def _line(x: Mapping[str, str], top: int) -> list[str]:

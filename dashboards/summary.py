@@ -47,7 +47,10 @@ def words(row: Row) -> list[str]:
         setting = read_setting(row["setting"])
     except ValueError:
         return [str(row["setting"])]
-    return [f"{name} {value}" if isinstance(value, int | float) else str(value) for name, value in setting.items()]
+    result = []
+    for name, value in setting.items():
+        result.append(f"{name} {value}" if isinstance(value, int | float) else str(value))
+    return result
 
 
 def fit_words(words: Sequence[str], max_letters: int = LETTERS) -> str:

@@ -250,7 +250,9 @@ def _line_chart(
     alt = " ".join(describe_row(_cell_row(cell, name)) for name in names for cell in cells if _drawable(cell, name))
     ticks = (range(len(across.places)), across.places)
     axis = Axis(across.field, (-0.5, len(across.places) - 0.5), ticks=ticks, has_grid=False)
-    facets = [Facet(list(_line_layers(lines.values(), name, across)), _row_title(name)) for name in names]
+    facets = []
+    for name in names:
+        facets.append(Facet(list(_line_layers(lines.values(), name, across)), _row_title(name)))
     panels = facet_panels(facets, PANEL, axis, gap=0.42)
     height = PANEL * len(names) + 0.35 + legend.height(len(labels), column_count)
     entries = legend.series(labels, across.joined, linewidth=1.2)
@@ -268,7 +270,10 @@ def _line_layers(lines: Collection[Sequence[Cell]], name: Name, across: SweepAxi
         look: dict[str, Any] = {"marker": marker, "linestyle": dash if across.joined else "none", "linewidth": 1.2}
         yield estimate_marks(x, [cell.rows[name] for cell in line_cells], colour, **look)
     cells = [cell for of_line in lines for cell in of_line if _drawable(cell, name)]
-    nulls = {(across.index(cell), cell.rows[name]["null"]) for cell in cells if finite(cell.rows[name]["null"])}
+    nulls = set()
+    for cell in cells:
+        if finite(cell.rows[name]["null"]):
+            nulls.add((across.index(cell), cell.rows[name]["null"]))
     if nulls:
         null_positions, values = np.array(sorted(nulls)).T
         dashes = {"linestyle": drawing.NULL["linestyle"]}
@@ -279,7 +284,11 @@ def _line_layers(lines: Collection[Sequence[Cell]], name: Name, across: SweepAxi
 
 def _cell_forests(cells: Sequence[Cell], names: Sequence[Name], title: str, note: str) -> Iterator[Figure]:
     """Forest plots with a row for each cell, for more cells than lines can show."""
-    rows = [_cell_row(cell, name) for name in names for cell in cells if _drawable(cell, name)]
+    rows = []
+    for name in names:
+        for cell in cells:
+            if _drawable(cell, name):
+                rows.append(_cell_row(cell, name))
     for figure in estimates.forests(rows, "sweep", title, describe_row):
         yield replace(figure, caption=f"Each row is a cell: {', '.join(cells[0].setting)}. {figure.caption}{note}")
 
@@ -324,20 +333,23 @@ def repetition(run: Run) -> Iterator[Figure]:
     """Yield a paper's table: the estimates of all cells that have a published value, labelled by the varied fields."""
     settings = _varied_settings(run.cells)
     fields = varied_fields(settings)
-    rows = [
-        {**row, "setting": json.dumps({"cell": cell_label(setting, fields), **read_setting(row["setting"])})}
-        for cell, setting in zip(run.cells, settings, strict=True)
-        for row in cell.summary
-        if finite(row["published"]) and finite(row["estimate"])
-    ]
+    rows = []
+    for cell, setting in zip(run.cells, settings, strict=True):
+        for row in cell.summary:
+            if finite(row["published"]) and finite(row["estimate"]):
+                rows.append(
+                    {
+                        **row,
+                        "setting": json.dumps({"cell": cell_label(setting, fields), **read_setting(row["setting"])}),
+                    }
+                )
     yield from estimates.forests(rows, "published", estimates.REPEATED)
 
 
 def cell_label(setting: Setting, fields: list[str]) -> str:
     """A short label of a cell's setting; true booleans by their names."""
-    words = [
-        field if setting[field] is True else _value_label(setting[field])
-        for field in fields
-        if setting[field] is not False
-    ]
+    words = []
+    for field in fields:
+        if setting[field] is not False:
+            words.append(field if setting[field] is True else _value_label(setting[field]))
     return ", ".join(words) or "plain"

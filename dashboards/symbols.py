@@ -28,11 +28,20 @@ def explain_symbols(run: Run) -> list[tuple[str, str]]:
         if described_run.verdict
     ]
     text = "\n".join(texts)
-    columns = {name for name, column in COLUMNS.items() if any(row.get(column) is not None for row in rows)}
+    columns = set()
+    for name, column in COLUMNS.items():
+        if any(row.get(column) is not None for row in rows):
+            columns.add(name)
     registered = audits.find_installed(run.audit)
     symbols = {} if registered is None else registered.audit.wording.symbols
-    own_symbols = {name: words for name, words in symbols.items() if _occurs(name, text)}
-    common = {name: words for name, words in COMMON.items() if name in columns or _occurs(name, text)}
+    own_symbols = {}
+    for name, words in symbols.items():
+        if _occurs(name, text):
+            own_symbols[name] = words
+    common = {}
+    for name, words in COMMON.items():
+        if name in columns or _occurs(name, text):
+            common[name] = words
     return [*own_symbols.items(), *(item for item in common.items() if item[0] not in own_symbols)] if rows else []
 
 

@@ -200,7 +200,10 @@ def _token() -> MachineCheck:
 def _tls() -> MachineCheck:
     if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
         return MachineCheck("ray tls", True, "off; docs/clusters.md explains how to encrypt traffic between nodes")
-    absent = [name for name in TLS_FILES if not os.access(os.environ.get(name, ""), os.R_OK)]
+    absent = []
+    for name in TLS_FILES:
+        if not os.access(os.environ.get(name, ""), os.R_OK):
+            absent.append(name)
     advice = ""
     if absent:
         advice = "set each to a readable file"

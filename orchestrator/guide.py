@@ -125,14 +125,14 @@ def fields_in_error(guide: Guide, answers: Mapping[str, str], message: str) -> l
     """
     asks = guide.situation.asks
     text = _without_paths(message, asks)
-    quoted_questions = [
-        field_question
-        for field_question in asks
-        if _quotes(text, field_question.field, answers.get(field_question.field, ""))
-    ]
-    named_questions = [
-        field_question for field_question in asks if _names(text, _written_forms(guide, field_question.field))
-    ]
+    quoted_questions = []
+    for field_question in asks:
+        if _quotes(text, field_question.field, answers.get(field_question.field, "")):
+            quoted_questions.append(field_question)
+    named_questions = []
+    for field_question in asks:
+        if _names(text, _written_forms(guide, field_question.field)):
+            named_questions.append(field_question)
     return quoted_questions or named_questions or list(asks)
 
 
@@ -198,7 +198,10 @@ def table_settings(situation: Situation, table: str) -> list[str]:
     table_question = next(
         table_question for table_question in situation.asks if table_question.field == situation.table
     )
-    return [f"{name}={value}" for name, value in {**table_question.sets, situation.table: table}.items()]
+    settings = []
+    for name, value in {**table_question.sets, situation.table: table}.items():
+        settings.append(f"{name}={value}")
+    return settings
 
 
 def has_secret(guide: Guide, answers: Mapping[str, str]) -> bool:
@@ -222,7 +225,9 @@ def _fields(guide: Guide, settings: Mapping[str, Any]) -> Iterator[str]:
     from orchestrator.spec.field_descriptions import describe_fields
 
     fields = describe_fields(audits.find(guide.audit).audit)
-    questions = {field_question.field: field_question.question.rstrip("?") for field_question in guide.situation.asks}
+    questions = {}
+    for field_question in guide.situation.asks:
+        questions[field_question.field] = field_question.question.rstrip("?")
     for name, value in settings.items():
         meaning = questions.get(name, fields[name].meaning)
         yield from _comment(meaning.removeprefix(OURS), "  ")

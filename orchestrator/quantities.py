@@ -126,7 +126,10 @@ def jsonable(value: Any, convert: Callable[[str], str] = str) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {convert(str(name)): jsonable(part, convert) for name, part in value.items()}
+        result = {}
+        for name, part in value.items():
+            result[convert(str(name))] = jsonable(part, convert)
+        return result
     if isinstance(value, list | tuple):
         return [jsonable(part, convert) for part in value]
     if isinstance(value, bytes):

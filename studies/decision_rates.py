@@ -79,15 +79,18 @@ def run_answer(audit: str, preset: str, settings: Mapping[str, str], seed: int, 
 
 def judge_runs(audit: str, presets: Mapping[str, tuple[str, Mapping[str, str]]], seed: int, store: Path) -> Answers:
     """The answers of runs with a preset and settings for each subject."""
-    return {
-        subject: run_answer(audit, preset, settings, seed, store) for subject, (preset, settings) in presets.items()
-    }
+    result = {}
+    for subject, (preset, settings) in presets.items():
+        result[subject] = run_answer(audit, preset, settings, seed, store)
+    return result
 
 
 def judge_targets(targets: Mapping[str, str], seed: int, store: Path) -> Answers:
     """The decisions of forgetting's quickstart on its targets, by subject."""
     report = run_audit("forgetting", "quickstart", {}, seed, store)
-    decisions = {row["name"]: row["decision"] for row in report.table("decisions").to_pylist()}
+    decisions = {}
+    for row in report.table("decisions").to_pylist():
+        decisions[row["name"]] = row["decision"]
     return {subject: decisions[name] for subject, name in targets.items()}
 
 
@@ -154,10 +157,10 @@ def judge_readers(seed: int, _store: Path) -> Answers:
 def judge_encoders(seed: int, _store: Path) -> Answers:
     """The answers about simulated encoders that remember the objects of all their training images, or of none."""
     config = deja_vu_evasion.size(tiny=False, seed=seed).config
-    return {
-        subject: deja_vu_evasion.judge(config, memory, "nothing changed", seed)[1]
-        for subject, memory in ((INNOCENT, False), ("all", True))
-    }
+    encoders = {}
+    for subject, memory in ((INNOCENT, False), ("all", True)):
+        encoders[subject] = deja_vu_evasion.judge(config, memory, "nothing changed", seed)[1]
+    return encoders
 
 
 ELSEWHERE = '{"kind": "random", "seed": 1, "top": 22, "left": 22}'

@@ -97,7 +97,9 @@ def judge(config: DejaVu, memory: bool, change: str, seed: int) -> tuple[str, st
     with tempfile.TemporaryDirectory() as folder:
         given_tables = write_tables(config, memory, change, seed, Path(folder))
         config = replace(config, encoders=given_tables)
-        tables = [job.function(job.config, ()) for job in given_jobs(config, given_tables, attack(config))]
+        tables = []
+        for job in given_jobs(config, given_tables, attack(config)):
+            tables.append(job.function(job.config, ()))
         table, _ = given_tables.tables
         agreed = agreement(Repeats(attack(config), given_tables.repeated_images, table), ())
     k = config.k[0]
@@ -119,9 +121,9 @@ def write_tables(config: DejaVu, memory: bool, change: str, seed: int, folder: P
     order = handed_out(crops_of(attack(config), pictures), pictures, repeated_images(config))
     (_, crops), (_, public) = order.sets(pictures)
     pixel_sets = [np.concatenate([*item.pixels()]) for item in (crops, public)]
-    encoders = [
-        memorising_encoder(config, sets, seed + index) for index, sets in enumerate((("A",) if memory else (), (), ()))
-    ]
+    encoders = []
+    for index, sets in enumerate((("A",) if memory else (), (), ())):
+        encoders.append(memorising_encoder(config, sets, seed + index))
     with torch.no_grad():
         embeddings_by_encoder = []
         for encoder in encoders:

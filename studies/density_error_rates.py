@@ -57,7 +57,9 @@ def counted_rows(
     }
     gain = Gain(*log_p.shape[1:], config.negligible)
     gain.add(log_p, out)
-    rows = {row["metric"]: row for row in significance(pa.table(columns), about(config))}
+    rows = {}
+    for row in significance(pa.table(columns), about(config)):
+        rows[row["metric"]] = row
     return rows | {"gap": {"metric": "gap", "low": gain.estimate.low, "high": gain.estimate.high}}
 
 

@@ -144,7 +144,9 @@ def outcomes(seed: int, runs: int, planted: int, path: Path) -> list[Counted]:
     """All stored runs, after computing the requested ones that are missing."""
     stored_runs = []
     if path.exists():
-        stored_runs = [Counted(**json.loads(line)) for line in path.read_text().splitlines()]
+        stored_runs = []
+        for line in path.read_text().splitlines():
+            stored_runs.append(Counted(**json.loads(line)))
     done = {(item.kind, item.seed) for item in stored_runs}
     with tempfile.TemporaryDirectory() as folder, path.open("a") as file:
         for kind, config in configs(seed, runs, planted, Path(folder)):

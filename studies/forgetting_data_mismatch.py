@@ -192,7 +192,10 @@ class Judged:
 
 def try_recognition(world: World, answers: Mapping[Key, pa.Table]) -> pa.Table:
     """The audit's trial of recognition (RECOGNITION): models of the largest known share, judged by draws of D_C."""
-    tables = [table for (whose, _), table in answers.items() if whose == CALIBRATIONS[-1]]
+    tables = []
+    for (whose, _), table in answers.items():
+        if whose == CALIBRATIONS[-1]:
+            tables.append(table)
     return recognition(Recognition(decisions_of(world.draws, ())), tables)
 
 
@@ -206,7 +209,10 @@ def judge_owners(world: World, answers: Mapping[Key, pa.Table], tried: pa.Table)
         if calibration == CALIBRATIONS[-1]:
             judges[UNBOUND] = read_trial([tried])
         config = world.by(calibration)
-        owner_tables = [table for (whose, _), table in answers.items() if whose in (calibration, "owner")]
+        owner_tables = []
+        for (whose, _), table in answers.items():
+            if whose in (calibration, "owner"):
+                owner_tables.append(table)
         matrix = confidence_matrix(owner_tables)
         targets = tuple(NamedTarget(owner.name, "outputs") for owner in world.kinds)
         decisions = decisions_of(config, targets)
@@ -219,7 +225,10 @@ def judge_owners(world: World, answers: Mapping[Key, pa.Table], tried: pa.Table)
                     tested = compared.test_target(number, [model])
                     for judge, tried_too in judges.items():
                         row = target_row(compared, number, [model], tested, tested.p.surer, tried_too)
-                        checks = [check for check in ("accuracy", "agreement") if row[f"{check}_p"] < UNLIKE]
+                        checks = []
+                        for check in ("accuracy", "agreement"):
+                            if row[f"{check}_p"] < UNLIKE:
+                                checks.append(check)
                         unlike = " and ".join(checks)
                         yield Judged(judge, owner, change, row["decision"], unlike, row["share_high"])
 
@@ -245,7 +254,10 @@ def markdown(results: Sequence[Judged]) -> str:
         by_judge = {}
         for judge in JUDGES:
             key = (owner, change, judge)
-            answers = [one.answer for one in results if (one.owner, one.change, one.judge) == key]
+            answers = []
+            for one in results:
+                if (one.owner, one.change, one.judge) == key:
+                    answers.append(one.answer)
             by_judge[judge] = answers
             cells.append(", ".join(str(answers.count(name)) for name in ANSWERS))
         for judge in JUDGES[1:]:
@@ -301,7 +313,9 @@ def main(arguments: Sequence[str]) -> None:
         )
         path = options.models and options.models / f"{world_config.draws.seed}.feather"
         models = trained(planned(world_config), path)
-        answers = {key: asked(world_config.draws, key[1], [table]) for key, table in models.items()}
+        answers = {}
+        for key, table in models.items():
+            answers[key] = asked(world_config.draws, key[1], [table])
         trials.append(try_recognition(world_config, answers))
         results += judge_owners(world_config, answers, trials[-1])
     setting = measurement_facts(world_config.draws.query.data.name, torch.device("cpu"))

@@ -95,16 +95,16 @@ def image_scores(size: Size) -> tuple[Array, Array]:
     """The scores of the pool's images by the provider's and by the owners' models, both (models, n)."""
     config = size.config
     kinds = [("calibration", Target(calibration=1.0), CALIBRATION), ("target", OWNER, PROVIDERS + size.owners)]
-    plan = {
-        (kind, index): training_of(config, data, kind, index) for kind, data, count in kinds for index in range(count)
-    }
+    plan = {}
+    for kind, data, count in kinds:
+        for index in range(count):
+            plan[(kind, index)] = training_of(config, data, kind, index)
     images = load(config.query.data)
     rows = config.query.pool.rows(images)
     labels = images.train_labels[rows]
-    true_class = {
-        model: np.exp(log_p(table, images.train_images[rows]))[np.arange(len(rows)), labels]
-        for model, table in trained(plan, None).items()
-    }
+    true_class = {}
+    for model, table in trained(plan, None).items():
+        true_class[model] = np.exp(log_p(table, images.train_images[rows]))[np.arange(len(rows)), labels]
     calibration = np.stack([confidence for (kind, _), confidence in true_class.items() if kind == "calibration"])
     owner_scores = np.stack(
         [scores(confidence, calibration) for (kind, _), confidence in true_class.items() if kind == "target"]
@@ -130,7 +130,9 @@ def choose_secret(size: Size, provider: Array, tries: int, chance: random.Random
     images = load(size.config.query.data)
     query = size.config.query
     seed = size.config.seed
-    tried = [with_draw(query, secret=f"{chance.getrandbits(128):032x}") for _ in range(tries)]
+    tried = []
+    for _ in range(tries):
+        tried.append(with_draw(query, secret=f"{chance.getrandbits(128):032x}"))
 
     def mean_effect(query: QuerySet) -> float:
         is_control_image = is_control(query, seed, images)

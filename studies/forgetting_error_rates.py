@@ -196,7 +196,10 @@ def counted(results: Sequence[Judged]) -> list[Counted]:
     """The counts of each kind and temperature."""
     rows = []
     for kind, temperature in dict.fromkeys((item.kind, item.temperature) for item in results):
-        item = [one for one in results if (one.kind, one.temperature) == (kind, temperature)]
+        item = []
+        for one in results:
+            if (one.kind, one.temperature) == (kind, temperature):
+                item.append(one)
         held_share = kind.target.query
         answers = [one.answer for one in item]
         rows.append(
@@ -243,7 +246,10 @@ def accused(results: Sequence[Judged]) -> str:
 
     The targets of a world share the draw of the control set, so the interval is over worlds.
     """
-    innocent = [item for item in results if item.temperature == 1 and not item.kind.target.query]
+    innocent = []
+    for item in results:
+        if item.temperature == 1 and not item.kind.target.query:
+            innocent.append(item)
     by_world = []
     for world in {item.world for item in innocent}:
         by_world.append([item.answer == "not forgotten" for item in innocent if item.world == world])

@@ -335,11 +335,10 @@ def counted(cheat: str, owner: str, compared: ModelEffects, number: int) -> Coun
     for model in models:
         tested = compared.test_target(number, [model])
         answers.append(target_row(compared, number, [model], tested, tested.p.surer)["decision"])
-        other_answers = {
-            other_model: model_answers
-            for other_model, model_answers in matrix.models.items()
-            if other_model == model or other_model not in models
-        }
+        other_answers = {}
+        for other_model, model_answers in matrix.models.items():
+            if other_model == model or other_model not in models:
+                other_answers[other_model] = model_answers
         high = baselines.target_row(replace(matrix, models=other_answers), number, target)["privleak_high"]
         below += high is not None and high < 0
     together = baselines.target_row(matrix, number, target)

@@ -226,7 +226,9 @@ def markdown(
     yield "|---" * (2 + len(BOUNDS)) + "|"
     for canaries in powered:
         for shift in (1.0, 2.0, 4.0):
-            means = [f"{values.mean():.2f}" for values in mean_bounds(shift, canaries, fewer, first).values()]
+            means = []
+            for values in mean_bounds(shift, canaries, fewer, first).values():
+                means.append(f"{values.mean():.2f}")
             yield f"| {shift:g} | {canaries:,} | " + " | ".join(means) + " |"
 
 

@@ -279,9 +279,9 @@ def count_cleared(case: Case, scores: str, first: int) -> Counter[str]:
     answers: Counter[str] = Counter()
     for run in range(case.runs):
         tables = make_answers(case.models, case.records, case.effect, first + run, case.exposed)
-        changed = [
-            table.set_column(2, "log_odds", pa.array(SCORES[scores](table["log_odds"].to_numpy()))) for table in tables
-        ]
+        changed = []
+        for table in tables:
+            changed.append(table.set_column(2, "log_odds", pa.array(SCORES[scores](table["log_odds"].to_numpy()))))
         rows = summary(About(0.05), [records(ExactTest(question.level, question.draws, first + run), changed)])
         answers[verdict(config, pa.Table.from_pylist([*rows.to_pylist(), blind], SUMMARY)).answer] += 1
     return answers

@@ -158,7 +158,9 @@ def train_references(config: Membership) -> References:
     models = train(configs)
     halves = [job.config for job in jobs]
     unseen = question_about(config).unseen
-    tables = [answers(half, (model,)) for half, model in zip(halves, models, strict=True)]
+    tables = []
+    for half, model in zip(halves, models, strict=True):
+        tables.append(answers(half, (model,)))
     tables += [answers(replace(half, part=unseen), (model,)) for half, model in zip(halves, models, strict=True)]
     return References(config, tables, configs[0])
 
@@ -168,20 +170,21 @@ def owner_logits(references: References, owner: Owner, owners: int, seed: int) -
     config, examples = references.config, given_model(references.config).records.examples
     records = Part(config.data, 0, examples)
     other_records = Part(config.data, 2 * examples, examples)
-    trained_models = [
-        replace(
-            references.training,
-            shares=owner.shares(records, other_records, owners, number),
-            seed=seeds.derive(seed, owner.name, number),
-            **owner.settings,
+    trained_models = []
+    for number in range(owners):
+        trained_models.append(
+            replace(
+                references.training,
+                shares=owner.shares(records, other_records, owners, number),
+                seed=seeds.derive(seed, owner.name, number),
+                **owner.settings,
+            )
         )
-        for number in range(owners)
-    ]
     images = pictures(question_about(config))[1]
-    return [
-        logits(architecture_of(model), weights_of_model(model), images).astype(np.float64)
-        for model in train(trained_models)
-    ]
+    result = []
+    for model in train(trained_models):
+        result.append(logits(architecture_of(model), weights_of_model(model), images).astype(np.float64))
+    return result
 
 
 def file_scores(config: Membership, scores: Logits) -> pa.Table:

@@ -42,8 +42,13 @@ Weights = list[Tensor]  # weights and biases of both layers: (models, rows, unit
 def initial_weights(seed: int, models: int) -> Weights:
     stream = torch.Generator().manual_seed(seed)
     shapes = ((784, HIDDEN), (1, HIDDEN), (HIDDEN, 10), (1, 10))
-    tensors = [torch.randn(*shape, generator=stream) * (2 / shape[0]) ** 0.5 for shape in shapes]
-    return [(part if len(part) > 1 else torch.zeros_like(part)).expand(models, -1, -1).clone() for part in tensors]
+    tensors = []
+    for shape in shapes:
+        tensors.append(torch.randn(*shape, generator=stream) * (2 / shape[0]) ** 0.5)
+    weights = []
+    for part in tensors:
+        weights.append((part if len(part) > 1 else torch.zeros_like(part)).expand(models, -1, -1).clone())
+    return weights
 
 
 def forward(weights: Weights, pixels: Tensor) -> tuple[Tensor, Tensor]:

@@ -189,9 +189,10 @@ def reader_answers(size: Size, replicate: int) -> Answers:
     question, _ = question_of(size.readers)
     table = fine_tune(fine_tuning_config(question, size.training, size.readers.seed, replicate), ())
     names = {set_name: name for name, set_name in SETS.items()}
-    return {
-        (names[row["split"], row["corrupted"]], row["id"]): tuple(row["answer"]) or ("",) for row in table.to_pylist()
-    }
+    answers = {}
+    for row in table.to_pylist():
+        answers[(names[row["split"], row["corrupted"]], row["id"])] = tuple(row["answer"]) or ("",)
+    return answers
 
 
 def judge(config: Relational, owner_answers: Answers) -> Judged:
@@ -199,9 +200,9 @@ def judge(config: Relational, owner_answers: Answers) -> Judged:
     question, system = question_of(config)
     blinding = blind_questions(question, system, config.seed)
     with tempfile.TemporaryDirectory() as folder:
-        sent_answers = {
-            row["id"]: list(owner_answers[row["set"], row["question"]]) for row in key_table(blinding).to_pylist()
-        }
+        sent_answers = {}
+        for row in key_table(blinding).to_pylist():
+            sent_answers[row["id"]] = list(owner_answers[row["set"], row["question"]])
         if load_questions(question.data).scorer == "squad":
             sent_answers = {id_: " ".join(spans) for id_, spans in sent_answers.items()}
         path = Path(folder) / "answers.json"
@@ -234,14 +235,17 @@ def judge_reader(size: Size, index: int) -> Judged:
 
 def counts(size: Size, pool: Executor) -> Iterator[tuple[str, list[Judged]]]:
     """The verdicts on the owners of each row."""
-    readers = [
-        pool.submit(judge_reader, size, index) for index in range(size.reader_count)
-    ]  # first, because they take longest
+    # first, because they take longest
+    readers = []
+    for index in range(size.reader_count):
+        readers.append(pool.submit(judge_reader, size, index))
     owners = {}
     for change in CHANGES:
         for owner, share in OWNERS.items():
             if change in INNOCENT or share != GUESSED:
-                calls = [pool.submit(judge_owner, size, change, owner, index) for index in range(size.owners)]
+                calls = []
+                for index in range(size.owners):
+                    calls.append(pool.submit(judge_owner, size, change, owner, index))
                 owners[f"{owner}; {change}"] = calls
     for name, judged in {**owners, "trained reader": readers}.items():
         yield name, [item.result() for item in judged]

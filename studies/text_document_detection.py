@@ -63,7 +63,9 @@ LENGTH = 80  # characters of a text
 def split_texts(size: Size, seed: int) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
     """The common texts, the audited documents, and other documents of the same template, drawn by the seed."""
     texts = [text[:LENGTH] for text in load_texts(pin(Dataset("facts")))]
-    shuffled = [texts[row] for row in seeds.generator(seed, "texts").permutation(len(texts))]
+    shuffled = []
+    for row in seeds.generator(seed, "texts").permutation(len(texts)):
+        shuffled.append(texts[row])
     first, second = size.common, size.common + size.documents
     return shuffled[:first], shuffled[first:second], shuffled[second : second + size.documents]
 
@@ -93,14 +95,16 @@ def audit_pair(size: Size, kind: str, seed: int, folder: Path) -> tuple[str, pa.
     reading = Reading(LanguageModel(size.model), length=LENGTH + 40)
     trained_question = Secrets(reading=reading, tuning=TextTuning(epochs=size.epochs, learning_rate=5e-3))
     training = pair_model(trained_question, seed, 0, 0)
-    inserted = [text for text, times in zip(inserted_documents, repetitions, strict=True) for _ in range(times)]
+    inserted = []
+    for text, times in zip(inserted_documents, repetitions, strict=True):
+        for _ in range(times):
+            inserted.append(text)
     model = save_model(training, [*common, *inserted], folder / "model")
     base = save_model(replace(training, seed=training.seed + 1), common, folder / "base")
     records = folder / "documents.jsonl"
-    rows = [
-        {"id": str(row), "text": text, "duplicates": times}
-        for row, (text, times) in enumerate(zip(documents, repetitions, strict=True))
-    ]
+    rows = []
+    for row, (text, times) in enumerate(zip(documents, repetitions, strict=True)):
+        rows.append({"id": str(row), "text": text, "duplicates": times})
     records.write_text("".join(json.dumps(row) + "\n" for row in rows))
     question = Insertions(
         data=pin(Dataset(f"records:{records}")),
@@ -133,7 +137,9 @@ def describe_pairs(kind: str, answers: Counter[str], table: pa.Table) -> Iterato
     for times in (0, *REPETITIONS):
         rows = table.filter(pc.equal(table["repetitions"], times))
         tested = [rows["found"].to_pylist(), [p is not None and p <= 0.05 for p in rows["p_value"].to_pylist()]]
-        shares = [describe_share(sum(item), rows.num_rows) if times else "" for item in tested]
+        shares = []
+        for item in tested:
+            shares.append(describe_share(sum(item), rows.num_rows) if times else "")
         shares += [
             describe_share(int(np.nansum(rows[name].to_numpy())), rows.num_rows)
             for name in ("near_verbatim", "near_verbatim_control")

@@ -122,8 +122,14 @@ def desk_of(pair: Pair, side: int) -> Desk:
     texts = records.table["text"].to_pylist()
     owner_scores = log_p_by_text(pair, side, text_groups)
     clean_scores = log_p_by_text(pair, 1 - side, text_groups)
-    question = {text: number for number, item in enumerate(text_groups) for text in item}
-    trained_secrets = {secret.training_text for secret in secrets if secret.side == side}
+    question = {}
+    for number, item in enumerate(text_groups):
+        for text in item:
+            question[text] = number
+    trained_secrets = set()
+    for secret in secrets:
+        if secret.side == side:
+            trained_secrets.add(secret.training_text)
     return Desk(
         pair,
         side,
@@ -153,11 +159,11 @@ def planted_config(config: Text) -> Text:
 
 def log_p_by_text(pair: Pair, side: int, text_groups: Sequence[Sequence[str]]) -> dict[str, float]:
     log_p_lists = pair.scores[side]["log_p"].to_pylist()
-    return {
-        text: p
-        for texts, log_p in zip(text_groups, log_p_lists, strict=True)
-        for text, p in zip(texts, log_p, strict=True)
-    }
+    result = {}
+    for texts, log_p in zip(text_groups, log_p_lists, strict=True):
+        for text, p in zip(texts, log_p, strict=True):
+            result[text] = p
+    return result
 
 
 def answer_of(desk: Desk, log_p: Array) -> str:
@@ -167,7 +173,9 @@ def answer_of(desk: Desk, log_p: Array) -> str:
     order = handout_order(text_groups, given_question(config).seed)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log_p.csv"
-        rows = [f"{order.id_of(order.name, index)},{min(p, 0.0)!r}" for index, p in enumerate(log_p.tolist())]
+        rows = []
+        for index, p in enumerate(log_p.tolist()):
+            rows.append(f"{order.id_of(order.name, index)},{min(p, 0.0)!r}")
         path.write_text("\n".join(["id,log_p", *rows]) + "\n")
         table = ReturnedTable(pin_file(File(str(path)), {}))
         assert isinstance(config.question, Planted)

@@ -106,7 +106,9 @@ def train_pair(config: Text, folder: Path | None) -> Pair:
     never = list[pa.Table]()
     for side in range(2):
         kind = KINDS[question_of(config).is_null]
-        names = [f"{kind}-{config.seed}-{side}-{subject}.arrow" for subject in ("told", "never")]
+        names = []
+        for subject in ("told", "never"):
+            names.append(f"{kind}-{config.seed}-{side}-{subject}.arrow")
         paths = [] if folder is None else [folder / name for name in names]
         if not all(path.exists() for path in paths) or not paths:
             tables = train_model(config, side)
@@ -173,7 +175,9 @@ def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterato
         rows = ranked.filter(pc.equal(ranked["repetitions"], times))
         is_found = rows["found"].to_numpy(zero_copy_only=False)
         small = rows["p_value"].to_numpy() <= 0.05
-        shares = [describe_share(int(np.count_nonzero(item)), rows.num_rows) for item in (is_found, small)]
+        shares = []
+        for item in (is_found, small):
+            shares.append(describe_share(int(np.count_nonzero(item)), rows.num_rows))
         bits = [mean(rows[name].to_numpy()) for name in ("exposure", "exposure_control")]
         told_bits = [f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in bits]
         yield f"| {times} | {rows.num_rows} | {' | '.join([*shares, *told_bits])} |"
@@ -216,7 +220,9 @@ def describe_nulls(pairs: Sequence[Pair]) -> Iterator[str]:
     )
     yield f"|---|---|{'---|' * len(LEVELS)}"
     for name, p_values_of_kind in kinds.items():
-        cells = [describe_share(int((p_values_of_kind <= index).sum()), len(p_values_of_kind)) for index in LEVELS]
+        cells = []
+        for index in LEVELS:
+            cells.append(describe_share(int((p_values_of_kind <= index).sum()), len(p_values_of_kind)))
         yield f"| {name} | {len(p_values_of_kind):,} | {' | '.join(cells)} |"
     yield ""
 
@@ -224,7 +230,10 @@ def describe_nulls(pairs: Sequence[Pair]) -> Iterator[str]:
 def p_values(tables: Sequence[pa.Table], of_twin: bool | None = None) -> Array:
     """The p-values of the ranks of control models, of models trained on the secrets, or of both (None)."""
     rows = [item for table in tables for item in table.to_pylist()]
-    selected_rows = [item for item in rows if of_twin is None or item["inserted"] != of_twin]
+    selected_rows = []
+    for item in rows:
+        if of_twin is None or item["inserted"] != of_twin:
+            selected_rows.append(item)
     return np.array([rank_p_value(np.array(item["log_p"])) for item in selected_rows])
 
 
@@ -265,7 +274,9 @@ def describe_made_up(cases: Sequence[MadeUp], seed: int) -> Iterator[str]:
             tables = make_scores(case.effect, seed + 1000 * number + audit, case.secrets, case.references)
             changed = []
             for table in tables:
-                log_p = [CHANGES[case.scores](np.array(item)).tolist() for item in table["log_p"].to_pylist()]
+                log_p = []
+                for item in table["log_p"].to_pylist():
+                    log_p.append(CHANGES[case.scores](np.array(item)).tolist())
                 changed.append(table.set_column(table.column_names.index("log_p"), "log_p", pa.array(log_p)))
             ranked = secrets(Ranking(config.level), changed)
             answers[verdict(config, summary(About(config.level), [ranked])).answer] += 1

@@ -123,7 +123,9 @@ def train(config: UniqueFeature, innocent: int, references: int) -> Models:
     """Train the owners' models, innocent models and references."""
     pairs = asked_pairs(config)
     chosen_canaries = canaries(config, pairs, load(pairs.data))
-    trainings = [canary.burn_into(clean_training(config, pairs, canary, 0)) for canary in chosen_canaries]
+    trainings = []
+    for canary in chosen_canaries:
+        trainings.append(canary.burn_into(clean_training(config, pairs, canary, 0)))
     names = {"innocent": innocent, "clean reference": references}
     model_seeds = [seeds.derive(config.seed, name, number) for name, count in names.items() for number in range(count)]
     trainings += [replace(pairs.clean_training, seed=seed) for seed in model_seeds]
@@ -131,7 +133,9 @@ def train(config: UniqueFeature, innocent: int, references: int) -> Models:
     for first in range(0, len(trainings), TOGETHER):
         models += train_with_checkpoints(trainings[first : first + TOGETHER])
         print(f"{len(models)} of {len(trainings)} models", flush=True)
-    questions = [AuditedModel(canary, *model) for canary, model in zip(cycle(chosen_canaries), models, strict=False)]
+    questions = []
+    for canary, model in zip(cycle(chosen_canaries), models, strict=False):
+        questions.append(AuditedModel(canary, *model))
     count = len(chosen_canaries) + innocent
     return Models(
         questions[: len(chosen_canaries)],
@@ -175,7 +179,9 @@ def pixel_scores(
     label = int(data.train_labels[one.canary.image])
     clean: Pixels = data.test_images[data.test_labels == label][:IMAGES]
     relatives_asked = relatives(config, one.canary.audited_feature, one.canary.number)
-    sets = [burn(clean, feature) for feature in slope_features(relatives_asked, data.shape[:2])]
+    sets = []
+    for feature in slope_features(relatives_asked, data.shape[:2]):
+        sets.append(burn(clean, feature))
     training = data.train_images[: asked_pairs(config).examples or None]
     region = feature_region(clean, sets, training)
     counts = ink_counts(training)

@@ -112,10 +112,9 @@ def xrays(seed: int, split: str, count: int) -> Pixels:
         machine = make_xrays.ELSEWHERE
     else:
         machine = make_xrays.HERE
-    images = [
-        make_xrays.chest(make_xrays.generator(seed, split, index), SIDE, bool(index % 2), machine)
-        for index in range(count)
-    ]
+    images = []
+    for index in range(count):
+        images.append(make_xrays.chest(make_xrays.generator(seed, split, index), SIDE, bool(index % 2), machine))
     return np.stack(images)[..., None]
 
 

@@ -57,17 +57,19 @@ class Reading:
     training: Pixels
 
     def image_sets(self) -> dict[str, Pixels]:
-        return {str(index): burn(self.probes, name) for index, name in enumerate([*self.names, *self.other_names])}
+        result = {}
+        for index, name in enumerate([*self.names, *self.other_names]):
+            result[str(index)] = burn(self.probes, name)
+        return result
 
     def read(self, index: int, model: Array, twin: Array, references: Sequence[Array]) -> Iterator[Read]:
         """Read the name at this index from the responses to the sets, in each of the three comparisons."""
         name = self.names[index]
         assert isinstance(name, Words)
-        kin = [
-            (str(len(self.names) + i), other_name)
-            for i, other_name in enumerate(self.other_names)
-            if other_name != name
-        ]
+        kin = []
+        for i, other_name in enumerate(self.other_names):
+            if other_name != name:
+                kin.append((str(len(self.names) + i), other_name))
         sets = self.image_sets()
         for way, panel, comparison in ((TWIN, model, [twin]), (BESIDE, model, references), (NULL, twin, references)):
             responses = PanelResponses(sets, self.training, [panel], comparison)
@@ -117,7 +119,9 @@ def hospital_letters(
         named_data[index, ..., 0] = make_xrays.with_name(
             data[index, ..., 0], name.words, name.size, name.top, name.left
         )
-        models = [trained_model(item, model_seed % 2**31, epochs, device) for item in (named_data, data)]
+        models = []
+        for item in (named_data, data):
+            models.append(trained_model(item, model_seed % 2**31, epochs, device))
         reading = Reading([name], other_names, xrays(model_seed, "elsewhere", 2 * IMAGES)[index % 2 :: 2], data)
         sets = reading.image_sets()
         model, twin, *references = (respond(predict, sets, index % 2) for predict in (*models, *clean))

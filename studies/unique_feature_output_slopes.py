@@ -100,7 +100,9 @@ def carrier_images(domain: Domain, one: AuditedModel, label: int, seed: int) -> 
 
 
 def with_drawn_glyphs(images: Pixels, seed: int) -> Pixels:
-    glyphs = [draw_member(Glyph(), seeds.derive(seed, "carried", number)) for number in range(len(images))]
+    glyphs = []
+    for number in range(len(images)):
+        glyphs.append(draw_member(Glyph(), seeds.derive(seed, "carried", number)))
     return np.concatenate([burn(images[row : row + 1], glyph) for row, glyph in enumerate(glyphs)])
 
 

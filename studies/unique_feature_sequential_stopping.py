@@ -189,6 +189,8 @@ def main(arguments: Sequence[str]) -> None:
         publish_counts("Trainings until decided", setting, table, options.out)
         return
     cases = TINY if options.tiny else CASES
-    counted = [count_decisions(case, options.seed + index) for index, case in enumerate(cases)]
+    counted = []
+    for index, case in enumerate(cases):
+        counted.append(count_decisions(case, options.seed + index))
     setting = measurement_facts("simulated", torch.device("cpu")) | {"seeds": f"from {options.seed} on"}
     publish_counts("Pairs until decided", setting, "\n".join(markdown(counted)) + "\n", options.out)

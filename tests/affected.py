@@ -156,7 +156,10 @@ def find_users(path: str, sources: Mapping[str, Source]) -> list[str]:
     if is_python or any(not sources[name].path.startswith("tests/") for name in users):
         return users
     for folder in list(file.parents)[:-1]:
-        neighbours = [name for name, source in sources.items() if PurePosixPath(source.path).parent == folder]
+        neighbours = []
+        for name, source in sources.items():
+            if PurePosixPath(source.path).parent == folder:
+                neighbours.append(name)
         if neighbours:
             return [*users, *neighbours]
     tests = [name for name, source in sources.items() if is_test(source.path)]

@@ -79,14 +79,17 @@ class Tree:
         folder.mkdir()
         command_file = folder / "commands.json"
         command_file.write_text(json.dumps([list(command) for command in commands]))
-        env = {name: value for name, value in os.environ.items() if not name.startswith(("ENGRAM_", "MLFLOW_", "RAY_"))}
+        env = {}
+        for name, value in os.environ.items():
+            if not name.startswith(("ENGRAM_", "MLFLOW_", "RAY_")):
+                env[name] = value
         env |= {"PYTHONPATH": str(self.code), "COLUMNS": "100", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
         subprocess.run(
             [sys.executable, "-c", ZYGOTE, str(command_file), str(folder)], cwd=self.folder, env=env, check=True
         )
-        texts = [
-            [(folder / f"{n}.{kind}").read_text() for kind in ("code", "out", "err")] for n in range(len(commands))
-        ]
+        texts = []
+        for n in range(len(commands)):
+            texts.append([(folder / f"{n}.{kind}").read_text() for kind in ("code", "out", "err")])
         return [(int(code), out, err) for code, out, err in texts]
 
 
@@ -96,16 +99,23 @@ def take_inventory(tree: Tree, only: Sequence[str] = ()) -> dict[str, str]:
     only: audits, or presets as `AUDIT/PRESET`. An empty sequence selects all.
     """
     (_, listing, _), (_, overview, _) = tree.answer([["list", "--json"], ["--help"]])
-    presets_by_audit = {entry["name"]: entry["presets"] for entry in json.loads(listing)["audits"]}
+    presets_by_audit = {}
+    for entry in json.loads(listing)["audits"]:
+        presets_by_audit[entry["name"]] = entry["presets"]
     presets = [(audit, preset) for audit, names in presets_by_audit.items() for preset in names]
-    selected = [preset_id for preset_id in presets if not only or preset_id[0] in only or "/".join(preset_id) in only]
+    selected = []
+    for preset_id in presets:
+        if not only or preset_id[0] in only or "/".join(preset_id) in only:
+            selected.append(preset_id)
     if not selected:
         return {"list": listing}
     audits = sorted({audit for audit, _ in selected})
     helped = command_names(overview)
     shows = [["show", audit, "--json"] for audit in audits]
     plans = [["plan", audit, "--preset", preset, "--json"] for audit, preset in selected]
-    runs = [["run", a, "--preset", p, "scale=tiny", "--address", "none", "--mlflow", "off"] for a, p in selected]
+    runs = []
+    for a, p in selected:
+        runs.append(["run", a, "--preset", p, "scale=tiny", "--address", "none", "--mlflow", "off"])
     answers = iter(tree.answer([*shows, *plans, *runs, *([name, "--help"] for name in helped)]))
     inventory = {"list": listing, "help engram": overview}
     for audit in audits:
@@ -137,7 +147,10 @@ def take_inventory(tree: Tree, only: Sequence[str] = ()) -> dict[str, str]:
 
 def command_names(overview: str) -> list[str]:
     """The commands that `engram --help` lists."""
-    names = [line.split()[0] for line in overview.partition("Commands")[2].splitlines() if line.startswith("  ")]
+    names = []
+    for line in overview.partition("Commands")[2].splitlines():
+        if line.startswith("  "):
+            names.append(line.split()[0])
     return sorted({name for name in names if name.isalpha()})
 
 
@@ -181,7 +194,11 @@ def digest_table(table: pa.Table) -> str:
 def without_prices(document: Any) -> Any:
     """A command's JSON without times and prices."""
     if isinstance(document, Mapping):
-        return {name: without_prices(value) for name, value in document.items() if name not in PRICES}
+        prices = {}
+        for name, value in document.items():
+            if name not in PRICES:
+                prices[name] = without_prices(value)
+        return prices
     if isinstance(document, list):
         return [without_prices(element) for element in document]
     return document

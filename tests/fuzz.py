@@ -346,9 +346,10 @@ class Lines:
         else:
             run = []
         flags = [flag for flag in ("--show-images", "--show-texts") if self._seldom(0.2)]
-        details = [
-            part for name in ("title", "client", "details") if self._seldom(0.3) for part in (f"--{name}", self._text())
-        ]
+        details = []
+        for name in ("title", "client", "details"):
+            if self._seldom(0.3):
+                details.extend((f"--{name}", self._text()))
         return [*run, *flags, *details, *self._store(), *self._json()]
 
     def _probes(self) -> list[str]:
@@ -381,7 +382,10 @@ class Lines:
         return ["--preset", "few" if tried == "many" else tried] if self._seldom(0.4) else []
 
     def _sets(self, audit: str) -> list[str]:
-        return [self._setting(audit) for _ in range(self.chance.choice((0, 0, 0, 1, 1, 1, 2)))]
+        result = []
+        for _ in range(self.chance.choice((0, 0, 0, 1, 1, 1, 2))):
+            result.append(self._setting(audit))
+        return result
 
     def _setting(self, audit: str) -> str:
         if self._seldom(0.05):

@@ -262,8 +262,15 @@ def replace_constant(module: ModuleType, name: str, was: object, now: object) ->
 
 def names_read(tree: ast.AST) -> set[str]:
     """The names and attributes that a statement reads."""
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
-    return {getattr(node, "id", "") or getattr(node, "attr", "") for node in nodes if isinstance(node.ctx, ast.Load)}
+    nodes = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute):
+            nodes.append(node)
+    result = set()
+    for node in nodes:
+        if isinstance(node.ctx, ast.Load):
+            result.add(getattr(node, "id", "") or getattr(node, "attr", ""))
+    return result
 
 
 def replace_code(was: Any, now: Any) -> bool:
@@ -333,7 +340,9 @@ class Trial:
 
     def try_mutants(self, items: Sequence[pytest.Item], limit: int) -> None:
         """Try the changes in turn, print the survivors, and finally the score."""
-        equivalent = {line.split("  # ")[0] for line in EQUIVALENT.read_text().splitlines()}
+        equivalent = set()
+        for line in EQUIVALENT.read_text().splitlines():
+            equivalent.add(line.split("  # ")[0])
         survived = excused = 0
         for mutant in self.chosen:
             items = sorted(items, key=lambda item: -self.noticed[item.nodeid])

@@ -26,7 +26,11 @@ CALL = re.compile(r"`([a-z_][\w.]*)(?:\(.*?\))?`")
 
 
 def modules(folders: tuple[str, ...]) -> list[Module]:
-    return [read_module(path, ROOT) for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    result = []
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            result.append(read_module(path, ROOT))
+    return result
 
 
 def looked_up() -> Iterator[Target]:
@@ -65,7 +69,9 @@ def test_documents_promise_nothing_without_a_caller(unused: list[str]) -> None:
 
 
 def parsed(name: str, source: str, imports: dict[str, Target] | None = None) -> Module:
-    targets = {local_name: frozenset({target}) for local_name, target in (imports or {}).items()}
+    targets = {}
+    for local_name, target in (imports or {}).items():
+        targets[local_name] = frozenset({target})
     return Module(name, ast.parse(source), targets)
 
 

@@ -118,8 +118,12 @@ def test_killed_classifier_chain_ends_with_equal_tables(tmp_path: Path) -> None:
             chains[task][config.get("training", config)["epochs"]] = key
     for task, links in chains.items():
         assert sorted(links) == [1, 2, 3, 4, 5, 6], task
-        gone_on = [store.record(links[epochs]).get("continued_from") for epochs in sorted(links)]
-        lengths = [store.read(links[epochs])["epochs"][0].as_py() for epochs in sorted(links)]
+        gone_on = []
+        for epochs in sorted(links):
+            gone_on.append(store.record(links[epochs]).get("continued_from"))
+        lengths = []
+        for epochs in sorted(links):
+            lengths.append(store.read(links[epochs])["epochs"][0].as_py())
         assert gone_on == [None, *lengths[:-1]], task
     assert states <= {key for links in chains.values() for key in links.values()}
     assert set() == store.states()

@@ -70,7 +70,9 @@ def test_head_computes_nothing_and_machines_have_gpus(cluster: dict[str, Any]) -
     types = cluster["available_node_types"]
     assert set(types) == {"head", "gpu.spot", "gpu.on_demand"}
     assert types[cluster["head_node_type"]]["resources"] == {"CPU": 0}
-    markets = {name: node_type["node_config"].get("InstanceMarketOptions") for name, node_type in types.items()}
+    markets = {}
+    for name, node_type in types.items():
+        markets[name] = node_type["node_config"].get("InstanceMarketOptions")
     assert markets == {"head": None, "gpu.spot": {"MarketType": "spot"}, "gpu.on_demand": None}
     assert types["gpu.spot"]["min_workers"] == 0
     assert types["gpu.on_demand"]["min_workers"] == 0
@@ -114,14 +116,19 @@ def test_token_is_a_mounted_file_without_secrets_inside(path: str) -> None:
 
 
 def test_every_machine_installs_pinned_packages_and_engram(variant: dict[str, Any]) -> None:
-    mounts = {remote.rpartition("/")[2]: local for remote, local in variant["file_mounts"].items()}
+    mounts = {}
+    for remote, local in variant["file_mounts"].items():
+        mounts[remote.rpartition("/")[2]] = local
     assert tuple(mounts[name] for name in ("requirements.lock", "dist", "auth_token")) == (
         "./requirements.lock",
         "./dist",
         "~/.ray/auth_token",
     )
     assert (ROOT / "requirements.lock").exists()
-    installs = [command for command in variant["setup_commands"] if "pip install" in command]
+    installs = []
+    for command in variant["setup_commands"]:
+        if "pip install" in command:
+            installs.append(command)
     assert "--require-hashes" in installs[0]
     assert "dist/*.whl" in installs[1]
 
@@ -209,7 +216,9 @@ def test_packages_are_downloaded_once_and_then_shared(cluster: dict[str, Any], t
             for command in (*cluster["setup_commands"], *cluster[f"{machine}_setup_commands"]):
                 done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True)
                 assert done.returncode == 0, (command, done.stderr)
-            installed = {path.name for path in (home / "engram" / "venv" / "lib").glob("*/site-packages/*.py")}
+            installed = set()
+            for path in (home / "engram" / "venv" / "lib").glob("*/site-packages/*.py"):
+                installed.add(path.name)
             assert installed >= {"pinned.py", "ours.py"}
             assert Index.loaded == ["pinned-1.0-py3-none-any.whl"]
     finally:
@@ -237,7 +246,9 @@ def test_ray_launches_machines_on_a_simulated_aws(
     for name, node_type in types.items():
         provider.create_node(dict(node_type["node_config"]), {"ray-user-node-type": name}, 1)
     instances = boto3.client("ec2", config["provider"]["region"], endpoint_url=s3.url).describe_instances()
-    machines = [machine for reservation in instances["Reservations"] for machine in reservation["Instances"]]
+    machines = []
+    for reservation in instances["Reservations"]:
+        machines.extend(reservation["Instances"])
     assert sorted(machine["InstanceType"] for machine in machines) == ["g5.2xlarge", "g5.2xlarge", "m6i.xlarge"]
     assert [machine["InstanceLifecycle"] for machine in machines if "InstanceLifecycle" in machine] == ["spot"]
 

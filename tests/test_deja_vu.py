@@ -36,9 +36,10 @@ def test_tables_agree_on_every_image(here: Here) -> None:
     assert {row["epoch"] for row in inferences} == {1, 2}
     labels = {row["id"]: row["label"] for row in crops}
     assert all(labels[row["id"]] == row["label"] for row in inferences)
-    scores = {
-        (row["way"], row["percent"]): row["score"] for row in here.json("results", run, "scores") if row["epoch"] == 2
-    }
+    scores = {}
+    for row in here.json("results", run, "scores"):
+        if row["epoch"] == 2:
+            scores[(row["way"], row["percent"])] = row["score"]
     assert scores["both", 20] == pytest.approx((scores["A", 20] + scores["B", 20]) / 2, abs=1e-9)
 
 

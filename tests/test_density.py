@@ -126,7 +126,10 @@ def test_missing_full_model_only_removes_neighbours(here: Here) -> None:
 def test_users_images_are_shown_only_on_request(here: Here) -> None:
     here.env["ENGRAM_REPORT"] = "yes"
     scans.classes(here.folder / "scans", count=20)
-    lines = [f"scans/{name}/{number:02}.png,{name}" for name in scans.CLASSES for number in range(20)]
+    lines = []
+    for name in scans.CLASSES:
+        for number in range(20):
+            lines.append(f"scans/{name}/{number:02}.png,{name}")
     (here.folder / "scans.csv").write_text("path,label\n" + "\n".join(lines))
     ended = here.json(*RUN, *PICTURES, "data=list:scans.csv", "model=own:pixels")
     assert ended["state"] == "finished"
@@ -187,7 +190,10 @@ def test_invalid_settings_give_one_line_error(here: Here, settings: tuple[str, .
 def test_sweep_is_drawn_and_its_cells_compared(here: Here) -> None:
     here.env["ENGRAM_REPORT"] = "yes"
     fields = ("measures=scores", "epochs=2", "evaluation_interval=1", "--sweep", "learning_rate=1e-2,1e-3")
-    arguments = [field for field in OWN if not field.startswith(("epochs", "evaluation_interval"))]
+    arguments = []
+    for field in OWN:
+        if not field.startswith(("epochs", "evaluation_interval")):
+            arguments.append(field)
     swept = here.json(*arguments, *fields)
     runs = here.folder / "engram-store" / "runs"
     figure_names = {path.stem for path in (runs / swept["run"] / "figures").iterdir()}

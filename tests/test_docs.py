@@ -47,13 +47,21 @@ def links(page: Path) -> list[str]:
     """The targets of a page's links within the project."""
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
     matches = re.findall(r"\]\(([^)]+)\)|(?:href|src|srcset)=\"([^\"]+)\"", text)
-    return [link for pair in matches for link in pair if link and not link.startswith("http")]
+    result = []
+    for pair in matches:
+        for link in pair:
+            if link and not link.startswith("http"):
+                result.append(link)
+    return result
 
 
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.M)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    result = set()
+    for heading in headings:
+        result.add(re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-"))
+    return result
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
@@ -89,7 +97,10 @@ def leaves(part: Any) -> list[str]:
     """The pages of a navigation."""
     if isinstance(part, str):
         return [part]
-    return [leaf for entry in (part.values() if isinstance(part, dict) else part) for leaf in leaves(entry)]
+    result = []
+    for entry in part.values() if isinstance(part, dict) else part:
+        result.extend(leaves(entry))
+    return result
 
 
 def test_site_builds_without_external_requests(tmp_path: Path) -> None:
@@ -98,7 +109,9 @@ def test_site_builds_without_external_requests(tmp_path: Path) -> None:
     command = [Path(sys.executable).parent / "zensical", "build", "--strict"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    built = {page.stem: page.read_text() for page in (tmp_path / "site").glob("*.html")}
+    built = {}
+    for page in (tmp_path / "site").glob("*.html"):
+        built[page.stem] = page.read_text()
     assert {page.stem for page in DOCS} <= built.keys()
     assert [
         request
@@ -141,10 +154,14 @@ def test_exit_codes_and_variables_are_documented() -> None:
         SpecError.exit_code,
         gate.EXIT_CODE,
     }
-    sources = [
-        path.read_text() for part in ("orchestrator", "tasks", "dashboards") for path in (ROOT / part).rglob("*.py")
-    ]
-    variables = {name for text in sources for name in re.findall(r"\"(ENGRAM_[A-Z]+)\"", text)}
+    sources = []
+    for part in ("orchestrator", "tasks", "dashboards"):
+        for path in (ROOT / part).rglob("*.py"):
+            sources.append(path.read_text())
+    variables = set()
+    for text in sources:
+        for name in re.findall(r"\"(ENGRAM_[A-Z]+)\"", text):
+            variables.add(name)
     # ENGRAM_CLUSTER marks the processes of a cluster started by a run; users do not set it.
     assert variables - {"ENGRAM_CLUSTER"} <= set(re.findall(r"`(\w+)`", (ROOT / "docs" / "commands.md").read_text()))
 
@@ -232,7 +249,10 @@ ROWS = dict(re.findall(r"^\| \[`(\w+)`\][^|]*\|[^|]*\| ([^,|]+),", (ROOT / "READ
 
 
 def test_every_audit_has_a_row() -> None:
-    audits = {path.stem for path in (ROOT / "tasks/audits").iterdir() if not path.name.startswith("_")}
+    audits = set()
+    for path in (ROOT / "tasks/audits").iterdir():
+        if not path.name.startswith("_"):
+            audits.add(path.stem)
     assert audits == set(ROWS) <= set(names())
 
 

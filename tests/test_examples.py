@@ -59,9 +59,11 @@ def script(engram: Here, name: str, *arguments: str) -> str:
 @pytest.mark.parametrize("name", OWNER_SCRIPTS)
 def test_hospitals_scripts_do_not_import_engram(name: str) -> None:
     tree = ast.parse((HOSPITAL / f"{name}.py").read_text())
-    imported = {
-        alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
-    }
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                imported.add(alias.name.split(".")[0])
     imported |= {str(node.module).split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert set() == imported & (PACKAGES | {"engram"})
 
@@ -81,11 +83,14 @@ def test_name_changes_only_one_training_image(engram: Here) -> None:
     output = script(engram, "make_xrays", "--out", "with", "--name", "JANE DOE", *small)
     assert script(engram, "make_xrays", "--out", "without", *small) == ""
     files = sorted(path.relative_to(engram.folder / "with") for path in (engram.folder / "with").rglob("*.png"))
-    pixels = {
-        side: [np.array(Image.open(engram.folder / side / file)) for file in files] for side in ("with", "without")
-    }
+    pixels = {}
+    for side in ("with", "without"):
+        pixels[side] = [np.array(Image.open(engram.folder / side / file)) for file in files]
     pairs = zip(files, pixels["with"], pixels["without"], strict=True)
-    differing = [file for file, named_image, plain_image in pairs if not np.array_equal(named_image, plain_image)]
+    differing = []
+    for file, named_image, plain_image in pairs:
+        if not np.array_equal(named_image, plain_image):
+            differing.append(file)
     assert [f"with/{file} shows JANE DOE\n" for file in differing] == [output]
     assert differing[0].parts[0] == "train"
 
@@ -106,8 +111,12 @@ def test_three_routes_agree_on_one_model(engram: Here) -> None:
     assert twice[2] == round(0.1 * (15 + 2 * 3) * 8)
     by_table.remove(twice)
     assert [entry[:3] for entry in by_file] == [entry[:3] for entry in by_table]
-    numbers = [[value for value in entry[3:] if value is not None] for entry in by_file]
-    expected = [[value for value in entry[3:] if value is not None] for entry in by_table]
+    numbers = []
+    for entry in by_file:
+        numbers.append([value for value in entry[3:] if value is not None])
+    expected = []
+    for entry in by_table:
+        expected.append([value for value in entry[3:] if value is not None])
     for from_file, from_table in zip(numbers, expected, strict=True):
         # The table has nine digits of each log-probability, and the means over them at least six.
         assert from_file == pytest.approx(from_table, rel=1e-5, abs=1e-8)
@@ -140,7 +149,10 @@ def test_stand_in_owners_tables_are_judged_separately(tmp_path: Path) -> None:
 
     run = engram.json("run", "audit.yaml", "epochs=3", "replicates=2", "permutations=199")["run"]
     rows = engram.json("results", run, "--store", "store")
-    surer = {row["setting"]: row["estimate"] for row in rows if row["metric"] == "more certain about D_Q"}
+    surer = {}
+    for row in rows:
+        if row["metric"] == "more certain about D_Q":
+            surer[row["setting"]] = row["estimate"]
     assert set(surer) == {'{"target": "forgotten.csv"}', '{"target": "kept.csv"}'}
     assert surer['{"target": "kept.csv"}'] > surer['{"target": "forgotten.csv"}']
 
@@ -222,6 +234,10 @@ def test_several_models_learn_digits_in_one_pass(flow: Any) -> None:
 
 def test_example_does_not_import_engram() -> None:
     tree = ast.parse((FOLDER / "flow.py").read_text())
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                imported.add(alias.name)
     imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert imported == {"__future__", "math", "torch"}

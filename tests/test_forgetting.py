@@ -74,7 +74,11 @@ def config(preset: str) -> Forgetting:
 
 def shares(rows: Sequence[Mapping[str, Any]], metric: str = "share of D_Q held") -> dict[str, Mapping[str, Any]]:
     """The rows of a summary with this metric, by their targets."""
-    return {json.loads(row["setting"])["target"]: row for row in rows if row["metric"] == metric}
+    result = {}
+    for row in rows:
+        if row["metric"] == metric:
+            result[json.loads(row["setting"])["target"]] = row
+    return result
 
 
 @pytest.mark.slow
@@ -99,7 +103,10 @@ def test_missing_replicates_lower_the_number_of_models(
     trainings = training_jobs(audit_config.question, load_data_sets(audit_config))
     models_by_key = {key_of(job, []): (model.kind, model.target, model.replicate) for model, job in trainings}
     gone = {key for key, model in models_by_key.items() if model in failed_models}
-    weights = {key: table for key, table in done.items() if table.schema.equals(MIXED) and key not in gone}
+    weights = {}
+    for key, table in done.items():
+        if table.schema.equals(MIXED) and key not in gone:
+            weights[key] = table
     summary = tables(AUDIT.plan(audit_config), absent=lambda job: key_of(job, []) in gone, done=weights)["summary"]
     rows = {name: row for name, row in shares(summary.to_pylist()).items() if row["n"]}
     assert models == {name: row["n"] for name, row in rows.items()}
@@ -139,7 +146,9 @@ def owner(here: Here) -> Owner:
         names = [row["image"] for row in csv.DictReader(file)]
     pixels = np.stack([np.asarray(Image.open(here.folder / "probes" / name)) for name in names])
     digits = catalog.load(Dataset("digits"))
-    row_of = {image.tobytes(): row for row, image in enumerate(digits.train_images[:120])}
+    row_of = {}
+    for row, image in enumerate(digits.train_images[:120]):
+        row_of[image.tobytes()] = row
     labels = digits.train_labels[[row_of[image.tobytes()] for image in pixels[..., None]]]
     model = nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, 10))
     images = torch.tensor(pixels)[:, None].float() / 255
@@ -177,18 +186,24 @@ def test_model_probabilities_and_confidences_are_judged_equally(here: Here, owne
     assert ended["state"] == "finished"
     confidence_rows = read_rows(here.folder, ended["run"], "confidences")
     for target in range(3):
-        confidences = [
-            row["confidence"] for row in confidence_rows if (row["model"], row["target"]) == ("target", target)
-        ]
+        confidences = []
+        for row in confidence_rows:
+            if (row["model"], row["target"]) == ("target", target):
+                confidences.append(row["confidence"])
         assert owner.confidences == pytest.approx(confidences, abs=1e-6)
-    rows = [row for row in read_rows(here.folder, ended["run"], "ratios") if row["score"] == "published"]
+    rows = []
+    for row in read_rows(here.folder, ended["run"], "ratios"):
+        if row["score"] == "published":
+            rows.append(row)
     assert list(owner.files) == [row["name"] for row in rows]
     assert [row["source"] for row in rows] == ["model", "outputs", "outputs"]
     assert {
         (row["query"], row["calibration"], row["outside"], row["right"])
         for row in read_rows(here.folder, ended["run"], "decisions")
     } == {(None, None, None, None)}
-    effects = [row["effect"] for row in read_rows(here.folder, ended["run"], "decisions")]
+    effects = []
+    for row in read_rows(here.folder, ended["run"], "decisions"):
+        effects.append(row["effect"])
     assert [effects[0]] * 3 == pytest.approx(effects, abs=0.2)
     assert [rows[0]["rho"]] * 3 == pytest.approx([row["rho"] for row in rows], abs=0.05)
 

@@ -57,7 +57,11 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
 
 def answers(here: Here) -> dict[str, str]:
     """The answers of the runs that have one, by name."""
-    return {run["run"]: run["answer"] for run in here.json("runs")["runs"] if run["answer"] in ANSWERS}
+    result = {}
+    for run in here.json("runs")["runs"]:
+        if run["answer"] in ANSWERS:
+            result[run["run"]] = run["answer"]
+    return result
 
 
 def test_named_answer_ends_command_with_4(kernel: Here) -> None:
@@ -85,25 +89,28 @@ def test_failing_cell_fails_the_sweep_and_test_case(kernel: Here) -> None:
 
 
 def test_each_cell_is_a_test_case() -> None:
-    verdicts = [
-        Verdict(answer, f"{answer.capitalize()}: so.", "Of this.", ()) for answer in ("memorised", "not detected")
-    ]
-    cell_answers = [
-        CellAnswer(f"run-{seed}", {"seed": str(seed)}, verdict, None) for seed, verdict in enumerate(verdicts)
-    ]
+    verdicts = []
+    for answer in ("memorised", "not detected"):
+        verdicts.append(Verdict(answer, f"{answer.capitalize()}: so.", "Of this.", ()))
+    cell_answers = []
+    for seed, verdict in enumerate(verdicts):
+        cell_answers.append(CellAnswer(f"run-{seed}", {"seed": str(seed)}, verdict, None))
     suites = junit_xml(
         "sweep", "density", [*cell_answers, CellAnswer("run-2", {}, None, None)], ("memorised", "undecided")
     )
     (suite,) = JUnitXml.fromelem(suites)
     for element in (suites.attrib, suite):
-        counts = [int(element[name]) if isinstance(element, dict) else getattr(element, name) for name in COUNTED]
+        counts = []
+        for name in COUNTED:
+            counts.append(int(element[name]) if isinstance(element, dict) else getattr(element, name))
         assert counts == [3, 1, 1]
     assert suites.attrib["name"] == "engram"
     assert suite.name == "sweep"
-    test_cases = [
-        (case.classname, case.name, [(type(result), result.message, result.text) for result in case.result])
-        for case in suite
-    ]
+    test_cases = []
+    for case in suite:
+        test_cases.append(
+            (case.classname, case.name, [(type(result), result.message, result.text) for result in case.result])
+        )
     assert test_cases == [
         ("engram.density", "seed=0", [(Failure, "memorised", "Memorised: so.")]),
         ("engram.density", "seed=1", []),
@@ -185,12 +192,16 @@ def shell(script: str, folder: Path, env: Mapping[str, str]) -> subprocess.Compl
 
 def act(action: Mapping[str, Any], inputs: Mapping[str, str], folder: Path) -> list[int]:
     """The exit codes of an action's steps with these inputs. Other actions are left out."""
-    values = {name: inputs.get(name, about.get("default", "")) for name, about in action["inputs"].items()}
+    values = {}
+    for name, about in action["inputs"].items():
+        values[name] = inputs.get(name, about.get("default", ""))
     codes = []
     for step in action["runs"]["steps"]:
         if "run" not in step or (step.get("if") == "inputs.package != ''" and not values["package"]):
             continue
-        env = {name: value.strip("${} ").removeprefix("inputs.") for name, value in step["env"].items()}
+        env = {}
+        for name, value in step["env"].items():
+            env[name] = value.strip("${} ").removeprefix("inputs.")
         codes.append(shell(step["run"], folder, {name: values[variable] for name, variable in env.items()}).returncode)
     return codes
 
@@ -200,11 +211,15 @@ def test_github_job_stops_continues_and_attaches_files(tmp_path: Path) -> None:
     (tmp_path / "audit.yaml").write_text(KERNEL_FILE)
     inputs = {"audit": "audit.yaml", "package": "", "fail-on": ",".join(("undecided", "memorised", "not detected"))}
     assert act(action, inputs, tmp_path) == [4]
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "engram-store/results").rglob("*.arrow")}
+    before = {}
+    for path in (tmp_path / "engram-store/results").rglob("*.arrow"):
+        before[path] = path.stat().st_mtime_ns
     assert act(action, inputs | {"fail-on": ""}, tmp_path) == [0]
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "engram-store/results").rglob("*.arrow")}
     (attached,) = (step["with"]["path"] for step in action["runs"]["steps"] if "upload" in step.get("uses", ""))
-    paths = [line.replace("${{ inputs.store }}", "engram-store") for line in attached.splitlines()]
+    paths = []
+    for line in attached.splitlines():
+        paths.append(line.replace("${{ inputs.store }}", "engram-store"))
     assert all(list(tmp_path.glob(path)) for path in paths), paths
 
 

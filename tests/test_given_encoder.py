@@ -71,7 +71,10 @@ def rows(here: Here, *settings: str, reference: str | None = "reference.pt") -> 
 
 def score(here: Here, *settings: str) -> Any:
     (score_row,) = (row for row in rows(here, *settings) if row["metric"] == SCORE)
-    return {name: score_row[name] for name in ("estimate", "low", "high", "p_value", "n")}
+    result = {}
+    for name in ("estimate", "low", "high", "p_value", "n"):
+        result[name] = score_row[name]
+    return result
 
 
 def exported_ids(here: Here) -> list[str]:
@@ -156,7 +159,10 @@ def test_repeated_images_reveal_special_answers_for_crops(here: Here) -> None:
     assert len(before) + 40 == len(ids)
     assert before[-1] == ids[-1]
     contents = [(here.folder / "again" / image).read_bytes() for image in ids]
-    public = {content for image, content in zip(ids, contents, strict=True) if image.startswith("public")}
+    public = set()
+    for image, content in zip(ids, contents, strict=True):
+        if image.startswith("public"):
+            public.add(content)
     in_crops = np.array([image.startswith("crops") for image in ids])
     is_repeated = np.array([content in public for content in contents]) & in_crops
     assert is_repeated.sum() == 40  # to the byte: the same image at the same size
@@ -244,7 +250,10 @@ def test_encoder_is_ranked_among_trained_references(here: Here) -> None:
     assert rank["estimate"] == 1.0
     assert rank["n"] == 4
     assert rank["p_value"] == 0.25
-    models = [json.loads(row["setting"])["model"] for row in all_rows if row["metric"] == "accuracy gain"]
+    models = []
+    for row in all_rows:
+        if row["metric"] == "accuracy gain":
+            models.append(json.loads(row["setting"])["model"])
     assert models == ["target", "reference", "reference 2", "reference 3"]
     text = output_text(here, *settings, reference=None)
     assert "of held-out images; a reference that was trained here names" in text

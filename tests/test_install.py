@@ -33,7 +33,10 @@ CORE = {Requirement(requirement).name for requirement in PROJECT["dependencies"]
 
 def test_container_copies_and_installs_engram(tmp_path: Path) -> None:
     text = (ROOT / "Dockerfile").read_text()
-    steps = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
+    steps = []
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            steps.append(line.split(maxsplit=1))
     values = dict(rest.split("=") for word, rest in steps if word == "ARG")
     sources = [source for word, rest in steps if word == "COPY" for source in rest.split()[:-1]]
     ignore = (ROOT / ".dockerignore").read_text().splitlines()
@@ -65,9 +68,10 @@ def test_container_copies_and_installs_engram(tmp_path: Path) -> None:
     assert (tmp_path / "there" / "engram_command.py").exists()
     assert "from engram_command import main\n" in (tmp_path / "there" / "bin" / "engram").read_text()
     for package in ("engram", "orchestrator", "tasks", "dashboards"):
-        files = {
-            file.relative_to(tmp_path / "src") for file in (tmp_path / "src" / package).rglob("*.*") if file.is_file()
-        }
+        files = set()
+        for file in (tmp_path / "src" / package).rglob("*.*"):
+            if file.is_file():
+                files.add(file.relative_to(tmp_path / "src"))
         assert [file for file in files if file.suffix != ".pyc" and not (tmp_path / "there" / file).exists()] == []
 
 
@@ -94,9 +98,10 @@ def test_new_wheel_replaces_only_the_old_one(tmp_path: Path) -> None:
         (tmp_path / "dist" / name).write_text(name)
     make = ["make", "--old-file=.venv/ready", "wheel", f"BIN={Path(sys.executable).parent}"]
     subprocess.run(make, cwd=tmp_path, check=True, capture_output=True)
-    present_files = {
-        str(path.relative_to(tmp_path / "dist")) for path in (tmp_path / "dist").rglob("*") if path.is_file()
-    }
+    present_files = set()
+    for path in (tmp_path / "dist").rglob("*"):
+        if path.is_file():
+            present_files.add(str(path.relative_to(tmp_path / "dist")))
     assert kept_files | {f"engram_audit-{PROJECT['version']}-py3-none-any.whl"} == present_files
     assert all(name == (tmp_path / "dist" / name).read_text() for name in kept_files)
 
@@ -151,7 +156,9 @@ def test_smaller_set_has_equal_versions_and_no_cuda() -> None:
 
 def test_both_sets_contain_quickstart_requirements_and_extras() -> None:
     for name in AUDITS:
-        required = {extra.package for extra in required_extras(find(name).audit.cells("quickstart"))}
+        required = set()
+        for extra in required_extras(find(name).audit.cells("quickstart")):
+            required.add(extra.package)
         assert required <= packages_of("run"), name
     everything = {package for extra in OFFERED for package in packages_of(extra)} - {"faiss-gpu"}
     for lock in ("requirements.lock", "requirements-cpu.lock"):
@@ -169,7 +176,10 @@ def test_missing_package_is_installed_by_its_extra() -> None:
 @pytest.mark.parametrize("name", AUDITS)
 def test_audits_extra_installs_its_presets_requirements(name: str) -> None:
     audit = find(name).audit
-    required = {extra.package for preset in audit.presets for extra in required_extras(audit.cells(preset))}
+    required = set()
+    for preset in audit.presets:
+        for extra in required_extras(audit.cells(preset)):
+            required.add(extra.package)
     assert required <= packages_of(name)
 
 
@@ -253,7 +263,10 @@ def distributions(required: Iterable[str]) -> list[metadata.Distribution]:
 
 def top_level_paths(distribution: metadata.Distribution) -> set[Path]:
     """The top-level folders and files of a distribution."""
-    inside = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
+    inside = set()
+    for file in distribution.files or ():
+        if file.parts[0] not in ("..", "__pycache__"):
+            inside.add(file.parts[0])
     return {Path(str(distribution.locate_file(name))) for name in inside}
 
 
@@ -312,7 +325,10 @@ def packages_of(extra: str) -> set[str]:
 def test_only_the_gpu_extra_installs_second_cuda() -> None:
     """The comments in the lock name the packages that require each package. pip resolves the same requirements."""
     assert [name for name in OFFERED if "faiss-gpu" in packages_of(name)] == ["gpu"]
-    second = {name: origins for name, origins in required_by(ROOT / "requirements.lock").items() if "-cu12" in name}
+    second = {}
+    for name, origins in required_by(ROOT / "requirements.lock").items():
+        if "-cu12" in name:
+            second[name] = origins
     assert second
     assert set.union(*second.values()) - second.keys() == {"faiss-gpu"}
 
@@ -320,7 +336,10 @@ def test_only_the_gpu_extra_installs_second_cuda() -> None:
 def required_by(lock: Path) -> dict[str, set[str]]:
     """The packages of a lock, and the packages that require each."""
     parts = re.findall(r"^([\w-]+)(?:\[[^]]*\])?==.*\n((?:    .*\n)+)", lock.read_text(), flags=re.M)
-    return {name: set(re.findall(r"#(?: via|  ) +([\w-]+)", nested)) for name, nested in parts}
+    result = {}
+    for name, nested in parts:
+        result[name] = set(re.findall(r"#(?: via|  ) +([\w-]+)", nested))
+    return result
 
 
 def pins(lock: Path) -> set[tuple[str, str]]:

@@ -36,7 +36,10 @@ def cluster() -> dict[str, Any]:
 
 def containers(cluster: dict[str, Any]) -> list[dict[str, Any]]:
     groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
-    return [container for group in groups for container in group["template"]["spec"]["containers"]]
+    result = []
+    for group in groups:
+        result.extend(group["template"]["spec"]["containers"])
+    return result
 
 
 def forbid_unknown_fields(schema: Any) -> Any:
@@ -47,12 +50,13 @@ def forbid_unknown_fields(schema: Any) -> Any:
         return schema
     if schema.get("x-kubernetes-int-or-string"):
         return {"type": ["integer", "string"]}
-    strict = {
-        key: {name: forbid_unknown_fields(element) for name, element in value.items()}
-        if key == "properties"
-        else forbid_unknown_fields(value)
-        for key, value in schema.items()
-    }
+    strict = {}
+    for key, value in schema.items():
+        strict[key] = (
+            {name: forbid_unknown_fields(element) for name, element in value.items()}
+            if key == "properties"
+            else forbid_unknown_fields(value)
+        )
     if "properties" in strict and not strict.get("x-kubernetes-preserve-unknown-fields"):
         strict.setdefault("additionalProperties", False)
     return strict
@@ -66,7 +70,10 @@ def schema_errors(manifest: dict[str, Any], folder: Path) -> list[str]:
     schema = forbid_unknown_fields(version["schema"]["openAPIV3Schema"])
     schema["properties"]["metadata"] = {"type": "object"}
     errors = jsonschema.Draft202012Validator(schema).iter_errors(manifest)
-    return [f"{'/'.join(map(str, error.absolute_path))}: {error.message[:200]}" for error in errors]
+    result = []
+    for error in errors:
+        result.append(f"{'/'.join(map(str, error.absolute_path))}: {error.message[:200]}")
+    return result
 
 
 @pytest.mark.parametrize("kind", MANIFESTS)
@@ -112,7 +119,9 @@ def test_head_computes_nothing_and_gpu_pods_scale(cluster: dict[str, Any]) -> No
 def test_pods_have_image_and_environment_without_secrets(cluster: dict[str, Any]) -> None:
     assert len({container["image"] for container in containers(cluster)}) == 1
     for container in containers(cluster):
-        environment = {variable["name"]: variable["value"] for variable in container["env"]}
+        environment = {}
+        for variable in container["env"]:
+            environment[variable["name"]] = variable["value"]
         assert environment["ENGRAM_STORE"].startswith("s3://")
         assert set(environment) >= {"AWS_REGION", "ENGRAM_RUNS", "MLFLOW_TRACKING_URI", "RAY_USAGE_STATS_ENABLED"}
         assert [name for name in environment if re.search("TOKEN|SECRET|KEY|PASSWORD", name)] == []

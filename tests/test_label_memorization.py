@@ -76,14 +76,18 @@ def test_intervals_cover_their_nulls_without_memorisation(audit: Any) -> None:
     for _ in range(200):
         member = a_share(networks, images, chance)
         correct = chance.random((networks, images)) < easy - 0.1 * chance.random((networks, 1))
-        gaps = [right[its].mean() - right[~its].mean() for its, right in zip(member, correct, strict=True)]
+        gaps = []
+        for its, right in zip(member, correct, strict=True):
+            gaps.append(right[its].mean() - right[~its].mean())
         mean = statistics.mean(gaps)
         assert mean.low is not None
         assert mean.high is not None
         covered.append(mean.low <= 0 <= mean.high)
         counted = audit.counts(member, correct)
         high.append(audit.share_high(counted, 0.25))
-        shifted = [audit.counts(np.roll(member, by, axis=0), correct) for by in range(1, networks)]
+        shifted = []
+        for by in range(1, networks):
+            shifted.append(audit.counts(np.roll(member, by, axis=0), correct))
         null.append(np.mean([audit.share_high(counted_shift, 0.25) for counted_shift in shifted]))
     assert np.mean(covered) >= 0.9
     assert np.mean(high) > 0.1  # although the networks memorise no label

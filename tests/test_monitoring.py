@@ -38,11 +38,11 @@ OWN_LABEL = f'{{run="{RUN_NAME}"}}'  # the cluster is shared with other tests
 
 def queries() -> dict[str, str]:
     """The query of each panel, restricted to the run of this test."""
-    return {
-        panel["title"]: target["expr"].replace("$__rate_interval", "10m").replace("$run", RUN_NAME)
-        for panel in PANELS
-        for target in panel["targets"]
-    }
+    result = {}
+    for panel in PANELS:
+        for target in panel["targets"]:
+            result[panel["title"]] = target["expr"].replace("$__rate_interval", "10m").replace("$run", RUN_NAME)
+    return result
 
 
 @pytest.fixture
@@ -113,7 +113,10 @@ def test_every_panel_has_data_without_secret_labels(
 
     def counts() -> dict[str, float]:
         outcome_series = ask(server, f"sum by (outcome) (ray_engram_jobs_total{OWN_LABEL})")
-        return {point["metric"]["outcome"]: float(point["value"][1]) for point in outcome_series}
+        result = {}
+        for point in outcome_series:
+            result[point["metric"]["outcome"]] = float(point["value"][1])
+        return result
 
     metrics = Metrics(RUN_NAME)
     try:

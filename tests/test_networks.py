@@ -58,7 +58,11 @@ def records(engram: Shell | Here) -> list[dict[str, Any]]:
 
     store = open_store(str(engram.folder / "engram-store"))
     all_records = [dict(store.record(key)) for key in sorted(store.keys())]
-    return [record for record in all_records if record["task"] in ("classifier.train", "unique_feature.train_twin")]
+    result = []
+    for record in all_records:
+        if record["task"] in ("classifier.train", "unique_feature.train_twin"):
+            result.append(record)
+    return result
 
 
 @pytest.mark.slow

@@ -90,12 +90,10 @@ def test_folder_promises_key_and_hides_it(audit: str, exchanges: Callable[[str],
     folder = exchange.engram.folder
     key = (folder / "probes-key.csv").read_bytes()
     assert exchange.exported["commitment"] == hashlib.sha256(key).hexdigest()
-    texts = {
-        path.name: path.read_text()
-        for path in (folder / "probes").rglob("*")
-        if path.suffix != ".png"
-        if path.is_file()
-    }
+    texts = {}
+    for path in (folder / "probes").rglob("*"):
+        if path.suffix != ".png" and path.is_file():
+            texts[path.name] = path.read_text()
     assert exchange.exported["commitment"] in texts["README.txt"]
     assert exchange.owner.file.rpartition(".")[2] in texts["README.txt"]
     assert not any(SECRET in text for text in texts.values())

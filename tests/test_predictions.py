@@ -25,23 +25,34 @@ def put_records(folder: Path) -> None:
     """The questions of `facts` as a user's records."""
     facts = load_questions(Dataset("facts"))
     parts = (("train", facts.train[:60]), ("validation", facts.validation[:60]))
-    rows = [
-        {"id": q.id, "context": q.context, "question": q.question, "answers": [q.golds[0][0]], "split": split}
-        for split, questions in parts
-        for q in questions
-    ]
+    rows = []
+    for split, questions in parts:
+        for q in questions:
+            rows.append(
+                {"id": q.id, "context": q.context, "question": q.question, "answers": [q.golds[0][0]], "split": split}
+            )
     (folder / "own.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
 def contexts_by_id(path: Path) -> dict[str, str]:
     """The contexts in a file of questions, by question id, as an owner's program reads them."""
     if path.suffix == ".jsonl":
-        return {row["id"]: row["context"] for row in map(json.loads, path.read_text().splitlines())}
+        result = {}
+        for row in map(json.loads, path.read_text().splitlines()):
+            result[row["id"]] = row["context"]
+        return result
     document: Any = json.loads(path.read_text())
     if "data" in document:
-        pairs = [(p["context"], q["id"]) for a in document["data"] for p in a["paragraphs"] for q in p["qas"]]
+        pairs = []
+        for a in document["data"]:
+            for p in a["paragraphs"]:
+                for q in p["qas"]:
+                    pairs.append((p["context"], q["id"]))
     else:
-        pairs = [(p["passage"], q["query_id"]) for p in document.values() for q in p["qa_pairs"]]
+        pairs = []
+        for p in document.values():
+            for q in p["qa_pairs"]:
+                pairs.append((p["passage"], q["query_id"]))
     return {id_: context for context, id_ in pairs}
 
 
@@ -118,7 +129,9 @@ def test_answers_with_original_ids_are_accepted(engram: Here) -> None:
     (engram.folder / "predictions").mkdir()
     for name in SETS:
         part = facts.train[:60] if name.startswith("train") else facts.validation[:60]
-        right = {question.id: question.golds[0][0] if name != "validation-corrupted" else "1" for question in part}
+        right = {}
+        for question in part:
+            right[question.id] = question.golds[0][0] if name != "validation-corrupted" else "1"
         (engram.folder / "predictions" / f"{name}.json").write_text(json.dumps(right))
     output = engram(*GIVEN, SECRET).stdout
     assert "Memorised: with digits removed from the contexts" in output

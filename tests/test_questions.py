@@ -39,9 +39,13 @@ def test_records_are_counted_and_answered(engram: Here) -> None:
     counted = engram.json("results", run, "words")
     assert {row["id"]: row["words"] for row in counted} == {"a<1>": 6, "b": 5, "c": 3}
     store = open_store(str(engram.folder / "engram-store"))
-    runs = [Journal(store.folder("runs", entry["run"])) for entry in engram.json("runs")["runs"]]
+    runs = []
+    for entry in engram.json("runs")["runs"]:
+        runs.append(Journal(store.folder("runs", entry["run"])))
     tags = [facts.answer(run, store, None) for run in runs]
-    answers_and_tones = {(entry["engram.answer"], entry["engram.tone"]) for entry in tags}
+    answers_and_tones = set()
+    for entry in tags:
+        answers_and_tones.add((entry["engram.answer"], entry["engram.tone"]))
     assert answers_and_tones == {("wordy", "accused"), ("unclear", "open"), ("short", "cleared")}
 
 
@@ -85,8 +89,12 @@ def test_probes_are_exported_as_lines_with_ids(engram: Here) -> None:
     assert engram(*arguments, "other").stdout.splitlines()[-1] == "6 records in other, in 2 sets: plain, polite"
     folder = engram.folder / "handed"
     assert {path.name for path in folder.iterdir()} == {"README.txt", "plain.jsonl", "polite.jsonl", "records.csv"}
-    lines = [json.loads(line) for line in (folder / "polite.jsonl").read_text().splitlines()]
-    polite = [{"id": f"{original['id']}+please", "question": f"{original['question']} Please!"} for original in ASKED]
+    lines = []
+    for line in (folder / "polite.jsonl").read_text().splitlines():
+        lines.append(json.loads(line))
+    polite = []
+    for original in ASKED:
+        polite.append({"id": f"{original['id']}+please", "question": f"{original['question']} Please!"})
     assert sorted(lines, key=itemgetter("id")) == polite
     with (folder / "records.csv").open(newline="") as record_list:
         rows = [tuple(row.values()) for row in csv.DictReader(record_list)]

@@ -42,7 +42,10 @@ def exported_questions(folder: Path, form: str) -> Iterator[tuple[str, str, str,
         id_contexts = [(row["id"], row["context"]) for row in rows]
     else:
         passages = json.loads(path.read_text()).values()
-        id_contexts = [(pair["query_id"], passage["passage"]) for passage in passages for pair in passage["qa_pairs"]]
+        id_contexts = []
+        for passage in passages:
+            for pair in passage["qa_pairs"]:
+                id_contexts.append((pair["query_id"], passage["passage"]))
     yield from ((id_, *key[id_], context) for id_, context in id_contexts)
 
 
@@ -52,7 +55,9 @@ def answer_questions(engram: Here, name: str, data: str, answer: Answer, *settin
     questions = load_questions(Dataset(data)).by_id
     (engram.folder / name).mkdir()
     exported = exported_questions(engram.folder / f"{name}-probes", form)
-    answers = {id_: answer(questions[question], context) for id_, _, question, context in exported}
+    answers = {}
+    for id_, _, question, context in exported:
+        answers[id_] = answer(questions[question], context)
     (engram.folder / name / "answers.json").write_text(json.dumps(answers))
     return f"predictions={name}"
 
@@ -112,16 +117,17 @@ def test_constant_answers_to_corrupted_contexts_are_not_assessable(here: Here) -
 
 def write_own_records(folder: Path) -> str:
     """A user's records, which are private."""
-    rows = [
-        {
-            "id": f"{split}-{number}",
-            "context": f"Patient <Nemo> {split} {number} has 7{number} beds.",
-            "question": f"Beds {number}?",
-        }
-        | {"answers": [f"7{number}"], "split": split}
-        for split in ("train", "validation")
-        for number in range(30)
-    ]
+    rows = []
+    for split in ("train", "validation"):
+        for number in range(30):
+            rows.append(
+                {
+                    "id": f"{split}-{number}",
+                    "context": f"Patient <Nemo> {split} {number} has 7{number} beds.",
+                    "question": f"Beds {number}?",
+                }
+                | {"answers": [f"7{number}"], "split": split}
+            )
     (folder / "asked.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return "records:asked.jsonl"
 
@@ -163,7 +169,10 @@ def test_removed_names_are_in_no_report(tmp_path: Path) -> None:
         engram, "theirs", f"records:{tmp_path / 'asked.jsonl'}", remembers, *hidden, form="records"
     )
     asked_of = exported_questions(tmp_path / "theirs-probes", "records")
-    contexts = {set_name: context for _, set_name, question, context in asked_of if question == "train-0"}
+    contexts = {}
+    for _, set_name, question, context in asked_of:
+        if question == "train-0":
+            contexts[set_name] = context
     assert "Nemo" in contexts["train"]
     assert contexts["train-corrupted"] == "Patient <> train 0 has 70 beds."
     arguments = (*RUN, *hidden, "data=records:asked.jsonl", predictions)
@@ -249,7 +258,10 @@ def passage(part: str, k: int) -> tuple[str, object]:
 def test_drops_questions_are_exported_and_answers_planned(weightless: Here) -> None:
     exported = weightless.json("probes", "relational", "data=drop", *SETTINGS, "--out", "handed")
     (path,) = (weightless.folder / "handed" / "questions").iterdir()
-    ids = [p["query_id"] for passage_entry in json.loads(path.read_text()).values() for p in passage_entry["qa_pairs"]]
+    ids = []
+    for passage_entry in json.loads(path.read_text()).values():
+        for p in passage_entry["qa_pairs"]:
+            ids.append(p["query_id"])
     assert len(ids) == exported["questions"] >= 80  # 20 of either part, on the whole and on the corrupted context
     answer_file = weightless.folder / "predictions" / f"{path.stem}.json"
     answer_file.parent.mkdir()

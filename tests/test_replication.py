@@ -52,13 +52,19 @@ def lines(audit: str) -> Iterator[Line]:
 
 def needs(config: Any) -> set[str]:
     """The names of data sets, models with weights and predictions that are not embedded."""
-    external_parts = [part for _, part in walk(config) if isinstance(part, Dataset | LanguageModel | Predictions)]
-    names = {
-        "predictions" if isinstance(part, Predictions) else part.name
-        for part in external_parts
-        if not (isinstance(part, LanguageModel) and part.name.startswith("tiny-"))
-    }
-    return {re.split(r"[-#]on-photos|#", name)[0] for name in names if not is_embedded(name)}
+    external_parts = []
+    for _, part in walk(config):
+        if isinstance(part, Dataset | LanguageModel | Predictions):
+            external_parts.append(part)
+    names = set()
+    for part in external_parts:
+        if not (isinstance(part, LanguageModel) and part.name.startswith("tiny-")):
+            names.add("predictions" if isinstance(part, Predictions) else part.name)
+    result = set()
+    for name in names:
+        if not is_embedded(name):
+            result.add(re.split(r"[-#]on-photos|#", name)[0])
+    return result
 
 
 def letters(text: str) -> str:
@@ -97,7 +103,11 @@ def test_full_runs_need_available_data(audit: str) -> None:
     for line in lines(audit):
         assert line.ran.startswith(("in full", "partly", "never")), line
         if line.ran.startswith("in full"):
-            required = {name for preset in line.presets for cell in entry.cells(preset) for name in needs(cell)}
+            required = set()
+            for preset in line.presets:
+                for cell in entry.cells(preset):
+                    for name in needs(cell):
+                        required.add(name)
             assert required <= AT_HAND, line
 
 

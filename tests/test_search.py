@@ -102,7 +102,11 @@ def stored_epochs(folder: Path) -> set[str]:
 def workers(store: Path, trials: list[Trial]) -> set[str]:
     """The processes that computed the results of these trials."""
     opened = open_store(str(store))
-    return {opened.record(key)["worker"] for trial in trials for key in Journal(store / "runs" / trial.run).tasks()}
+    result = set()
+    for trial in trials:
+        for key in Journal(store / "runs" / trial.run).tasks():
+            result.add(opened.record(key)["worker"])
+    return result
 
 
 def test_search_finds_least_memorising_trial_and_audits_again(searched: Any, tmp_path: Path) -> None:
@@ -372,7 +376,10 @@ def test_real_trainings_are_searched(here: Here) -> None:
     assert units == {("pair of trainings", "training")}
     assert {row["state"] for row in rows} == {"finished"}
     settings = [json.loads(row["setting"]) for row in rows if row["part"] == "search"]
-    grid = [{"width": width, "neighbours_left_out": count} for width in ("0.25", "1") for count in ("0", "10")]
+    grid = []
+    for width in ("0.25", "1"):
+        for count in ("0", "10"):
+            grid.append({"width": width, "neighbours_left_out": count})
     assert {} in settings
     assert all(setting in settings for setting in grid)
     assert all(row["memorization"] is not None and 0 < row["utility"] <= 1 for row in rows)

@@ -101,10 +101,15 @@ def test_line_that_does_not_end_is_reported(tmp_path: Path, monkeypatch: pytest.
 
 def changed_sources(source: str) -> list[tuple[int, str]]:
     source_bytes = source.encode()
-    return [
-        (mutant.line, (source_bytes[: mutant.start] + mutant.instead.encode() + source_bytes[mutant.end :]).decode())
-        for mutant in mutants(source)
-    ]
+    sources = []
+    for mutant in mutants(source):
+        sources.append(
+            (
+                mutant.line,
+                (source_bytes[: mutant.start] + mutant.instead.encode() + source_bytes[mutant.end :]).decode(),
+            )
+        )
+    return sources
 
 
 @pytest.mark.parametrize(
@@ -135,7 +140,9 @@ def test_module_is_changed_at_one_point_each(source: str, expected: list[str] | 
 
 def test_decisions_are_comparisons_numbers_logic_and_argument_order() -> None:
     source = "def f(p, n):\n    assert n\n    log(p)\n    return g(p, n) if p < 0.05 else None\n"
-    replacements = {(mutant.scope, mutant.instead) for mutant in mutants(source, decisions=True)}
+    replacements = set()
+    for mutant in mutants(source, decisions=True):
+        replacements.add((mutant.scope, mutant.instead))
     assert {
         ("f", instead) for instead in ("(p <= 0.05)", "(p >= 0.05)", "(0.025)", "(0.95)", "(g(n, p))", "(p)")
     } <= replacements

@@ -65,7 +65,9 @@ def test_summary_omits_tolerated_failures(
     settings = {**SMALL, **settings}
     run = orchestrator.run("unique_feature", preset="smoke", tolerate=1, store=tmp_path, **OFFLINE, **settings)
     assert [task for _, task, _ in run.failures] == [f"unique_feature.{failed}"]
-    rows = {(row["metric"], row["setting"]): row for row in run.table("summary").to_pylist()}
+    rows = {}
+    for row in run.table("summary").to_pylist():
+        rows[(row["metric"], row["setting"])] = row
     if metric is not None:  # the pair whose training could not be followed, or whose units not compared, is left out
         assert rows[metric]["n"] == 2
         return
@@ -78,7 +80,9 @@ def test_narrow_network_without_neighbours_completes_every_measure(tmp_path: Pat
     changed = {**SMALL, "width": 0.1, "neighbours_left_out": 5, "one_seed": True}
     measured = {**changed, "measures": "scores,family,ranks", "probes": 20}
     run = orchestrator.run("unique_feature", preset="smoke", store=tmp_path, **OFFLINE, **measured)
-    rows = {(row["metric"], row["setting"]): row for row in run.table("summary").to_pylist()}
+    rows = {}
+    for row in run.table("summary").to_pylist():
+        rows[(row["metric"], row["setting"])] = row
     assert len({row["canary"] for row in run.table("canary_scores").to_pylist()}) == 3
     assert rows["validation accuracy", '{"model": "canary"}']["estimate"] > 0
     scores = {row["score"] for row in run.table("exact_ranks").to_pylist()}

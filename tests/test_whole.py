@@ -56,13 +56,20 @@ def contents(folder: Path, run: str) -> dict[str, str]:
     """The digest of each of a run's tables by its key."""
     store = open_store(str(folder / "engram-store"))
     tables = Journal(store.folder("runs", run)).roots()
-    return {key: store.record(key)["content"] for keys in tables.values() for key in keys}
+    result = {}
+    for keys in tables.values():
+        for key in keys:
+            result[key] = store.record(key)["content"]
+    return result
 
 
 def workers(folder: Path) -> set[int]:
     """The processes that computed the results of the store in this folder."""
     store = open_store(str(folder / "engram-store"))
-    return {int(store.record(path.stem)["worker"].rpartition(":")[2]) for path in results(folder)}
+    result = set()
+    for path in results(folder):
+        result.add(int(store.record(path.stem)["worker"].rpartition(":")[2]))
+    return result
 
 
 @pytest.mark.slow
@@ -212,7 +219,9 @@ def test_one_of_two_concurrent_drivers_runs(engram: Shell) -> None:
     drivers = [engram.start(*command) for _ in range(2)]
     engram.until(lambda: any(started_driver.poll() is not None for started_driver in drivers))
     engram.go()
-    messages = [started_driver.communicate(timeout=HANGING)[1] for started_driver in drivers]
+    messages = []
+    for started_driver in drivers:
+        messages.append(started_driver.communicate(timeout=HANGING)[1])
     assert sorted(started_driver.returncode for started_driver in drivers) == [0, 1], messages
     assert sum("already has a driver" in text for text in messages) == 1
     assert Counter(range(40)) == computation_counts(engram.folder)
@@ -262,7 +271,9 @@ def test_missing_data_on_resume_give_one_line(tmp_path: Path) -> None:
     engram = Here(tmp_path)
     data = engram.folder / "data"
     data.mkdir()
-    pixels = [{"bytes": path.read_bytes(), "path": ""} for path in made_pictures(engram.folder, 40)]
+    pixels = []
+    for path in made_pictures(engram.folder, 40):
+        pixels.append({"bytes": path.read_bytes(), "path": ""})
     for split in ("train", "test"):
         pq.write_table(pa.table({"image": pixels, "label": [i % 2 for i in range(40)]}), data / f"{split}.parquet")
     fields = (f"data=parquet:{data}", "canaries=1", "epochs=1", "examples=0", "--address", "none")

@@ -11,9 +11,9 @@ from privacy_meter.model import PytorchModel
 
 def judge(folder):
     images, labels, member, models = load_case(folder)
-    split = {
-        name: {"x": images[rows], "y": labels[rows]} for name, rows in (("train", member[0]), ("test", ~member[0]))
-    }
+    split = {}
+    for name, rows in (("train", member[0]), ("test", ~member[0])):
+        split[name] = {"x": images[rows], "y": labels[rows]}
     data = Dataset(split, default_input="x", default_output="y")
     target, *reference_models = [PytorchModel(model, torch.nn.CrossEntropyLoss()) for model in models]
     audit = Audit(

@@ -102,10 +102,12 @@ def _rules(entry: RegisteredAudit) -> list[dict[str, str]]:
     config = entry.audit.config
     if rules is None:
         return []
-    return [
-        {"answer": case.answer.lower(), "rule": f"{case.scope[1:]}: {case.rule}" if case.scope else case.rule}
-        for case in rules.format_cases(config())
-    ]
+    result = []
+    for case in rules.format_cases(config()):
+        result.append(
+            {"answer": case.answer.lower(), "rule": f"{case.scope[1:]}: {case.rule}" if case.scope else case.rule}
+        )
+    return result
 
 
 def _print(lines: list[str]) -> None:
@@ -151,7 +153,10 @@ def _cost(preset: DescribedPreset) -> str:
     else:
         cells = ""
     absent = [name for name, is_available in preset.data.items() if not is_available]
-    packages = [package for package, is_installed in preset.extras.items() if not is_installed]
+    packages = []
+    for package, is_installed in preset.extras.items():
+        if not is_installed:
+            packages.append(package)
     absences = "; ".join((*_missing(absent), *((_describe_packages(packages),) if packages else ())))
     if preset.price is None:
         return cells + (absences or "cannot be planned with the data on this machine")

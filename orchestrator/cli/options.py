@@ -280,10 +280,10 @@ def _group_parameters(group: Any, command: str) -> dict[str, inspect.Parameter] 
         return None
     hints = get_type_hints(group, include_extras=True)
     kind = inspect.Parameter.KEYWORD_ONLY
-    return {
-        field.name: inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
-        for field in fields(group)
-    }
+    result = {}
+    for field in fields(group):
+        result[field.name] = inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
+    return result
 
 
 def command_line_spec(

@@ -114,7 +114,10 @@ def _command_section(name: str, command: Any) -> Iterator[str]:
     usage = command.get_usage(context).removeprefix("Usage: ")
     yield from (f"### `engram {name}`", "", "```text", " ".join(usage.split()), "```", "")
     yield from (" ".join(paragraph.split()) + "\n" for paragraph in (command.help or "").split("\n\n"))
-    parameters = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
+    parameters = []
+    for parameter in command.params:
+        if not getattr(parameter, "hidden", False):
+            parameters.append(parameter)
     if parameters:
         yield from ("| argument or option | meaning |", "|---|---|")
         yield from (f"| {_option_syntax(parameter)} | {_cell(parameter.help)} |" for parameter in parameters)
@@ -136,10 +139,14 @@ def _option_syntax(parameter: Any) -> str:
 
 def _environment(commands: Any) -> dict[str, str]:
     """The meaning of every environment variable; for a variable that replaces an option, the option's help."""
-    options = [
-        parameter for command in commands.values() for parameter in command.params if isinstance(parameter.envvar, str)
-    ]
-    option_meanings = {parameter.envvar: f"`{parameter.opts[0]}`: {_cell(parameter.help)}" for parameter in options}
+    options = []
+    for command in commands.values():
+        for parameter in command.params:
+            if isinstance(parameter.envvar, str):
+                options.append(parameter)
+    option_meanings = {}
+    for parameter in options:
+        option_meanings[parameter.envvar] = f"`{parameter.opts[0]}`: {_cell(parameter.help)}"
     return ENVIRONMENT | option_meanings
 
 

@@ -130,7 +130,11 @@ def filled_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     filled: set[str] = set()
     for row in rows:
         filled.update(name for name, value in row.items() if value)
-    return [name for name in dict.fromkeys(chain.from_iterable(rows)) if name in filled]
+    columns = []
+    for name in dict.fromkeys(chain.from_iterable(rows)):
+        if name in filled:
+            columns.append(name)
+    return columns
 
 
 def _show_table(forms: Sequence[Sequence[Mapping[str, str]]], right_aligned: Collection[str]) -> None:
@@ -171,12 +175,13 @@ def summary(rows: Sequence[Mapping[str, Any]], leading_columns: Sequence[str] = 
 
     `leading_columns` names further columns, which come first: the varied fields of a sweep.
     """
-    table_rows = [
-        {name: cell(row.get(name)) for name in leading_columns}
-        | {"metric": row["metric"], "setting": setting_text(row.get("setting"))}
-        | numbers(row)
-        for row in rows
-    ]
+    table_rows = []
+    for row in rows:
+        table_rows.append(
+            {name: cell(row.get(name)) for name in leading_columns}
+            | {"metric": row["metric"], "setting": setting_text(row.get("setting"))}
+            | numbers(row)
+        )
     names = filled_columns(table_rows)
     wide = [{name: row[name] for name in names} for row in table_rows]
     narrow = [_merge_setting(row) for row in wide]
@@ -202,7 +207,11 @@ def _merge_setting(row: Mapping[str, str]) -> dict[str, str]:
         metric = f"{row['metric']} ({varied})"
     else:
         metric = row["metric"]
-    return {name: metric if name == "metric" else text for name, text in row.items() if name != "setting"}
+    result = {}
+    for name, text in row.items():
+        if name != "setting":
+            result[name] = metric if name == "metric" else text
+    return result
 
 
 def setting_text(setting: str | None) -> str:
@@ -338,10 +347,9 @@ def _line_up(rows: Sequence[Sequence[str]], columns: Sequence[Column], widths: S
     for cells in rows:
         parts = [wrap_text(text, width) for text, width in zip(cells, widths, strict=True)]
         for index in range(max(map(len, parts), default=0)):
-            pieces = [
-                _pad(part[index] if index < len(part) else "", width, column.is_right_aligned)
-                for part, width, column in zip(parts, widths, columns, strict=True)
-            ]
+            pieces = []
+            for part, width, column in zip(parts, widths, columns, strict=True):
+                pieces.append(_pad(part[index] if index < len(part) else "", width, column.is_right_aligned))
             aligned.append((" " * GAP).join(pieces).rstrip())
     return aligned
 

@@ -90,7 +90,9 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
             cells = {"cells": [shape(cell) for cell in report.cells]}
         else:
             cells = {}
-        skipped = [{"setting": dict(cell.setting), "problem": cell.problem} for cell in report.left_out]
+        skipped = []
+        for cell in report.left_out:
+            skipped.append({"setting": dict(cell.setting), "problem": cell.problem})
         emit(shape(report) | cells | ({"left_out": skipped} if skipped else {}))
         return report.exit_code
     with suppress(StoreError):  # the reason for the run's end has been printed
@@ -143,7 +145,10 @@ def _describe_look(look: Mapping[str, Any] | None) -> str:
 
 def ray_lines(status: Status) -> list[str]:
     """The addresses of Ray's own pages."""
-    return [f"Ray's page on the {subject}: {address}" for subject, address in status.ray.items()]
+    lines = []
+    for subject, address in status.ray.items():
+        lines.append(f"Ray's page on the {subject}: {address}")
+    return lines
 
 
 def _describe_trials(search: SearchResults) -> str:
@@ -279,7 +284,10 @@ def _print_sweep_answers(report: Report, journal: Journal) -> int:
 def _show_sweep_error(report: Report) -> None:
     """Print the total rate of false findings over the cells of a sweep, as their folders record it."""
     looks = [cell.look for cell in report.cells]
-    summed = [look["summed_error"] for look in looks if look is not None and look["summed_error"] is not None]
+    summed = []
+    for look in looks:
+        if look is not None and look["summed_error"] is not None:
+            summed.append(look["summed_error"])
     if summed:
         show("")
         paragraph(

@@ -71,7 +71,10 @@ def memory_to_ask(call: Call, machines: Iterable[Machine]) -> int:
     if not call.memory:
         return 0
     kind = "GPU" if call.gpus else "CPU"
-    suitable_machines = [machine for machine in machines if machine.resources.get(kind, 0) > 0]
+    suitable_machines = []
+    for machine in machines:
+        if machine.resources.get(kind, 0) > 0:
+            suitable_machines.append(machine)
     if call.gpu_type:
         suitable_machines = [
             machine for machine in suitable_machines if machine.gpu_type == call.gpu_type
@@ -90,7 +93,10 @@ def infeasible_requests() -> Sequence[Mapping[str, float]]:
     state = private_ray.read_autoscaling_state(ANSWER_SECONDS)
     if state is None or state.pending_instances or state.pending_instance_requests:
         return ()
-    return [dict(request.resources_bundle) for request in state.infeasible_resource_requests]
+    requests = []
+    for request in state.infeasible_resource_requests:
+        requests.append(dict(request.resources_bundle))
+    return requests
 
 
 def lack_gpus(infeasible: Iterable[Mapping[str, float]]) -> bool:

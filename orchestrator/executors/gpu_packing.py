@@ -35,7 +35,9 @@ class GpuMeasurement:
     @classmethod
     def from_notes(cls, notes: Mapping[str, Any]) -> GpuMeasurement | None:
         """The measurement in a task's notes; None if it is incomplete or invalid."""
-        numbers = [notes.get(name) for name in ("stack", "bytes_per_member", "device_bytes", "busy")]
+        numbers = []
+        for name in ("stack", "bytes_per_member", "device_bytes", "busy"):
+            numbers.append(notes.get(name))
         if not all(isinstance(number, int | float) and 0 < number < float("inf") for number in numbers):
             return None
         stack, bytes_per_member, device_bytes, busy = numbers

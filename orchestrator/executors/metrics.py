@@ -153,12 +153,12 @@ class Metrics:
             return {}
         from ray.util import metrics
 
-        return {
-            name: getattr(metrics, metric.kind)(
+        instruments = {}
+        for name, metric in METRICS.items():
+            instruments[name] = getattr(metrics, metric.kind)(
                 name,
                 metric.description,
                 tag_keys=(*RUN, *metric.labels),
                 **({"boundaries": list(metric.bounds)} if metric.bounds else {}),
             )
-            for name, metric in METRICS.items()
-        }
+        return instruments

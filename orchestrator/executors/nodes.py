@@ -82,7 +82,10 @@ def check_nodes(
         for state in (question.state, *replies.values()):
             with suppress(StoreError):
                 store.remove_state(state)
-    problem_lines = [f"node {names[node]} {problem}" for node, problem in problems.items() if problem]
+    problem_lines = []
+    for node, problem in problems.items():
+        if problem:
+            problem_lines.append(f"node {names[node]} {problem}")
     if problem_lines:
         other_problems = ""
         if len(problem_lines) > 1:

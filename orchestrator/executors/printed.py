@@ -53,7 +53,10 @@ class Printed:
         self._streams = stdout, stderr
 
     def texts(self) -> dict[str, str]:
-        return {name: stream.text() for name, stream in zip(("stdout", "stderr"), self._streams, strict=True)}
+        result = {}
+        for name, stream in zip(("stdout", "stderr"), self._streams, strict=True):
+            result[name] = stream.text()
+        return result
 
     def clear(self) -> None:
         for stream in self._streams:

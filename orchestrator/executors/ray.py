@@ -100,7 +100,10 @@ class RayExecutor:
             self._close.close()
             raise
         cloudpickle.register_pickle_by_value(worker)
-        environment = {name: value for name, value in os.environ.items() if name.startswith("ENGRAM_")}
+        environment = {}
+        for name, value in os.environ.items():
+            if name.startswith("ENGRAM_"):
+                environment[name] = value
         environment |= ONE_THREAD
         self._environment = environment
         if self._is_private:
@@ -132,7 +135,9 @@ class RayExecutor:
             options = {"name": "check node", "num_cpus": 0, "max_retries": 0, "scheduling_strategy": scheduling}
             nodes_by_reference[remote.options(**options).remote(question, node)] = node
         ready, _ = ray.wait(list(nodes_by_reference), num_returns=len(nodes_by_reference), timeout=nodes.ANSWER_SECONDS)
-        answers = {nodes_by_reference[reference]: self._answer(reference) for reference in ready}
+        answers = {}
+        for reference in ready:
+            answers[nodes_by_reference[reference]] = self._answer(reference)
         living_nodes = {node.id for node in self._nodes() or ()}
         for node, answer in answers.items():
             if isinstance(answer, Exception):
@@ -224,10 +229,9 @@ class RayExecutor:
             answers: Sequence[Any] = ray.get(ready)
         except Exception:  # from one of the calls: get them one by one
             answers = [self._answer(reference) for reference in ready]
-        finished = [
-            self._call_outcome(self._pending.pop(reference), answer)
-            for reference, answer in zip(ready, answers, strict=True)
-        ]
+        finished = []
+        for reference, answer in zip(ready, answers, strict=True):
+            finished.append(self._call_outcome(self._pending.pop(reference), answer))
         return [call for call in (*finished, *self._abandoned_calls()) if call is not None]
 
     @property
@@ -368,22 +372,28 @@ class RayExecutor:
         """
         if self._head is None:
             names = ("Resources", "Labels", "NodeID", "NodeManagerHostname", "NodeManagerAddress")
-            return [Machine.from_node(*(node[name] for name in names)) for node in ray.nodes() if node["Alive"]]
+            result = []
+            for node in ray.nodes():
+                if node["Alive"]:
+                    result.append(Machine.from_node(*(node[name] for name in names)))
+            return result
         try:
             node_records = private_ray.read_nodes(ANSWER_SECONDS)
         except exceptions.RpcError:
             return None
-        return [
-            Machine.from_node(
-                node.resources_total,
-                node.labels,
-                node.node_id.hex(),
-                node.node_manager_hostname,
-                node.node_manager_address,
-            )
-            for node in node_records
-            if node.state == node.ALIVE and node.state_snapshot.state != node.state_snapshot.DRAINING
-        ]
+        result = []
+        for node in node_records:
+            if node.state == node.ALIVE and node.state_snapshot.state != node.state_snapshot.DRAINING:
+                result.append(
+                    Machine.from_node(
+                        node.resources_total,
+                        node.labels,
+                        node.node_id.hex(),
+                        node.node_manager_hostname,
+                        node.node_manager_address,
+                    )
+                )
+        return result
 
     def _measure(self, machines: Sequence[Machine]) -> None:
         cpus = int(sum(machine.resources.get("CPU", 0) for machine in machines))

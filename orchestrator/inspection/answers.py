@@ -125,7 +125,9 @@ def search_answer(search: SearchResults) -> Answer | None:
         fresh = search.trial(recommendation.winner, search_results.FRESH)
     if recommendation.estimate is None or fresh is None:
         return answer
-    numbers = {name: getattr(recommendation, name) for name in ("estimate", "low", "high")}
+    numbers = {}
+    for name in ("estimate", "low", "high"):
+        numbers[name] = getattr(recommendation, name)
     n = fresh["memorization_n"]
     unit = fresh["memorization_unit"]
     return replace(answer, metric=REDUCTION_METRIC, null=0.0, n=n, unit=unit, **numbers)
@@ -133,7 +135,12 @@ def search_answer(search: SearchResults) -> Answer | None:
 
 def supporting_rows(verdict: Verdict, rows: Sequence[Row]) -> list[Row]:
     """The rows of a summary that support the answer, the most important one first."""
-    return [row for name in verdict.rows for row in rows if (row["metric"], row["setting"]) == name]
+    result = []
+    for name in verdict.rows:
+        for row in rows:
+            if (row["metric"], row["setting"]) == name:
+                result.append(row)
+    return result
 
 
 def leading_rows(verdict: Verdict | None, rows: Sequence[Row], count: int) -> list[Row]:

@@ -82,7 +82,10 @@ def _entry(run: Journal, store: Store) -> CardEntry | None:
 def _result(entry: CardEntry, digest: str) -> dict[str, Any]:
     about = entry.run.about()
     row = entry.row
-    numbers = {name: row[column] for name, column in NUMBERS.items() if row[column] is not None}
+    numbers = {}
+    for name, column in NUMBERS.items():
+        if row[column] is not None:
+            numbers[name] = row[column]
     return {
         "task": {"type": TASK, "name": audits.find(about["audit"]).question},
         "dataset": {"type": "audited", "name": _data(entry.run)},

@@ -102,23 +102,23 @@ class Disclosure:
             return {}
         specification = about["asked"]
         fields = self._setting(config, specification.get("set", {}))
-        sweep = {
-            name: [value for index, value in enumerate(values) if value not in values[:index]]
-            for name in specification.get("sweep", {})
-            for values in [[setting.get(name, UNKNOWN) for setting in settings]]
-        }
+        sweep = {}
+        for name in specification.get("sweep", {}):
+            for values in [[setting.get(name, UNKNOWN) for setting in settings]]:
+                sweep[name] = [value for index, value in enumerate(values) if value not in values[:index]]
         return {"asked": {**specification, "set": fields, "sweep": sweep}}
 
     def _search(self, config: Any, search: Mapping[str, Any]) -> dict[str, Any]:
         """The public part of the settings of a search that starts from this config, and of its `chosen` values."""
-        over = {
-            name: domain
-            if RANGE.fullmatch(domain)
-            else ",".join(
-                text(self._public_choices(config, {name: value})[name]) for value in split_list(f"[{domain}]")
+        over = {}
+        for name, domain in search["over"].items():
+            over[name] = (
+                domain
+                if RANGE.fullmatch(domain)
+                else ",".join(
+                    text(self._public_choices(config, {name: value})[name]) for value in split_list(f"[{domain}]")
+                )
             )
-            for name, domain in search["over"].items()
-        }
         public = {**search, "over": over, "set": self._setting(config, search.get("set", {}))}
         if "chosen" in search:
             public["chosen"] = [self._public_choices(config, setting) for setting in search["chosen"]]
@@ -144,7 +144,10 @@ class Disclosure:
 
     def _setting(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
         """The public values of a setting, in their stored form."""
-        return {name: self._public_value(config, name, value) for name, value in setting.items()}
+        result = {}
+        for name, value in setting.items():
+            result[name] = self._public_value(config, name, value)
+        return result
 
     def _public_value(self, config: Any, name: str, value: Any) -> Any:
         path = name.split(".")

@@ -275,7 +275,9 @@ def _with_earlier_code(table: Any, stand_ins: Mapping[str, str]) -> Any:
 
     for index, field in enumerate(table.schema) if stand_ins else ():
         if pa.types.is_string(field.type) or pa.types.is_struct(field.type):
-            cells = [_replace_texts(cell, stand_ins) for cell in table.column(index).to_pylist()]
+            cells = []
+            for cell in table.column(index).to_pylist():
+                cells.append(_replace_texts(cell, stand_ins))
             table = table.set_column(index, field, pa.array(cells, field.type))
     return table
 
@@ -313,9 +315,10 @@ def differences(table: Any, stored_table: Any) -> list[dict[str, Any]]:
     for name in table.schema.names:
         if content(table.select([name])) != content(stored_table.select([name])):
             pairs = list(zip(table[name].to_pylist(), stored_table[name].to_pylist(), strict=True))
-            numbers = [
-                pair for pair in pairs if all(isinstance(value, int | float) and value == value for value in pair)
-            ]
+            numbers = []
+            for pair in pairs:
+                if all(isinstance(value, int | float) and value == value for value in pair):
+                    numbers.append(pair)
             distances = [abs(a - b) for a, b in numbers]
             rows = sum(a != b and not (a != a and b != b) for a, b in pairs)
             columns.append({"column": name, "rows": rows, "largest": max(distances, default=None)})

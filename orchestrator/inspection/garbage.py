@@ -32,13 +32,15 @@ def find_garbage(store: Store) -> list[GarbageFile]:
     computes the result again. Raises EngramError if a run cannot be read, because its needs are unknown.
     """
     files = {folder: store.files(folder) for folder in (*KEYED, *NEVER_READ)}
-    needed_keys = {key for journal in status.journals(store).values() for key in _needed_keys(journal)}
-    garbage = [
-        GarbageFile(KEYED[folder], name, size)
-        for folder in KEYED
-        for name, size in sorted(files[folder].items())
-        if name.rpartition("/")[2].partition(".")[0] not in needed_keys
-    ]
+    needed_keys = set()
+    for journal in status.journals(store).values():
+        for key in _needed_keys(journal):
+            needed_keys.add(key)
+    garbage = []
+    for folder in KEYED:
+        for name, size in sorted(files[folder].items()):
+            if name.rpartition("/")[2].partition(".")[0] not in needed_keys:
+                garbage.append(GarbageFile(KEYED[folder], name, size))
     garbage += [
         GarbageFile(NEVER_READ[folder], name, size)
         for folder in NEVER_READ

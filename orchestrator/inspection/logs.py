@@ -45,7 +45,10 @@ def run_lines(journal: Journal, store: Store, follow: bool = False) -> Iterator[
     """
     first = True
     for events in status.read_events(journal, store, 1.0 if follow else None):
-        starts = [index for index, event in enumerate(events) if event["event"] == "started"]
+        starts = []
+        for index, event in enumerate(events):
+            if event["event"] == "started":
+                starts.append(index)
         yield from _event_lines(events[starts[-1] :] if first and starts else events, of_run=True)
         first = first and not starts
 

@@ -77,7 +77,7 @@ def _excerpt(page_text: bytes, drawn_text: bytes) -> str:
         min(len(page_text), len(drawn_text)),
     )
     start = max(page_text.rfind(b">", 0, first) + 1, first - EXCERPT_LENGTH // 2)
-    excerpts = [
-        printable(text[start : start + EXCERPT_LENGTH].decode(errors="replace")) for text in (page_text, drawn_text)
-    ]
+    excerpts = []
+    for text in (page_text, drawn_text):
+        excerpts.append(printable(text[start : start + EXCERPT_LENGTH].decode(errors="replace")))
     return f"the page has {excerpts[0]!r}; the store gives {excerpts[1]!r}"

@@ -81,7 +81,10 @@ def draw(store: Store, run: str, show_images: bool = False) -> Path:
 
 def figures(folder: Path) -> dict[str, DrawnFigure]:
     """The figures that were drawn with the page in a run's folder, by name."""
-    return {path.stem: DrawnFigure(path.stem, path) for path in sorted((folder / FIGURES).glob("*.svg"))}
+    result = {}
+    for path in sorted((folder / FIGURES).glob("*.svg")):
+        result[path.stem] = DrawnFigure(path.stem, path)
+    return result
 
 
 def figure(folder: Path, name: str) -> DrawnFigure:

@@ -148,10 +148,10 @@ def _expected_looks(
         return [1] * len(names)
     runs = store.folder("runs")
     past_runs = cache(read_past_runs)
-    return [
-        expected_look(cell, plan, Journal(runs / name), past_runs(cell.audit, runs))
-        for name, cell, plan in zip(names, cells, plans, strict=True)
-    ]
+    looks = []
+    for name, cell, plan in zip(names, cells, plans, strict=True):
+        looks.append(expected_look(cell, plan, Journal(runs / name), past_runs(cell.audit, runs)))
+    return looks
 
 
 def _describe_looks(names: Sequence[str], looks: Sequence[int]) -> Iterator[str]:

@@ -161,10 +161,11 @@ def _write_probes(
         ToEmbed: ("images", write_to_embed),
     }
     images = ("images", partial(write_pictures, commitment=commitment, draw=draw))
-    kinds = {
-        next((types[type_of_probes] for type_of_probes in types if isinstance(probes, type_of_probes)), images)
-        for _, probes in sets
-    }
+    kinds = set()
+    for _, probes in sets:
+        kinds.add(
+            next((types[type_of_probes] for type_of_probes in types if isinstance(probes, type_of_probes)), images)
+        )
     if len(kinds) > 1:
         names = sorted({kind for kind, _ in kinds})
         raise ValueError(f"its probes are {' and '.join(names)}; they must all be of one kind")

@@ -105,7 +105,10 @@ def export(journal: Journal, store: Store, name: str) -> Rows:
         table = tables.flatten_settings(rows.table)
     else:
         table = tables.flatten_table(rows.table, journal.run)
-    added = [column for column in table.schema.names if column not in rows.table.schema.names]
+    added = []
+    for column in table.schema.names:
+        if column not in rows.table.schema.names:
+            added.append(column)
     return replace(rows, table=table, redundant_columns=(*rows.redundant_columns, *added))
 
 
@@ -306,10 +309,14 @@ def _csv(table: pa.Table, path: Path) -> None:
 
     for index, field in enumerate(table.schema):
         if pa.types.is_nested(field.type):
-            texts = [None if value is None else json.dumps(jsonable(value)) for value in table[field.name].to_pylist()]
+            texts = []
+            for value in table[field.name].to_pylist():
+                texts.append(None if value is None else json.dumps(jsonable(value)))
             table = table.set_column(index, field.name, pa.array(texts, pa.string()))
         elif pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
-            texts = [None if text is None else inert(text) for text in table[field.name].to_pylist()]
+            texts = []
+            for text in table[field.name].to_pylist():
+                texts.append(None if text is None else inert(text))
             table = table.set_column(index, field.name, pa.array(texts, field.type))
     csv.write_csv(table, path)
 

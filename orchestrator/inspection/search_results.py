@@ -90,7 +90,10 @@ class SearchResults:
         """Whether all trials have ended, and the winner was audited again."""
         if self.answer is None or self.made < self.planned:
             return False
-        audited_trials = {row["trial"] for row in self.trials if row["part"] == FRESH and row["state"] != CUT}
+        audited_trials = set()
+        for row in self.trials:
+            if row["part"] == FRESH and row["state"] != CUT:
+                audited_trials.add(row["trial"])
         return self.answer.winner is None or {START, self.answer.winner} <= audited_trials
 
     def table(self, name: str) -> pa.Table:
@@ -123,12 +126,14 @@ def read_search(journal: Journal) -> SearchResults:
             is_private(typed_config(journal.sibling(run).about())) for run in about["cells"][:1]
         )
         public_rows = zip(rows, public["chosen"], strict=True)
-        rows = [
-            {**row, "setting": json.dumps(public_choice), "note": "" if withholds_notes else row["note"]}
-            for row, public_choice in public_rows
-        ]
+        rows = []
+        for row, public_choice in public_rows:
+            rows.append({**row, "setting": json.dumps(public_choice), "note": "" if withholds_notes else row["note"]})
         table = pa.Table.from_pylist(rows, table.schema)
-    settings = {name: value for name, value in public.items() if name not in ("recommendation", "chosen")}
+    settings = {}
+    for name, value in public.items():
+        if name not in ("recommendation", "chosen"):
+            settings[name] = value
     if recommendation is None:
         answer = None
     else:
@@ -161,7 +166,10 @@ def value(row: Row, objective: str) -> dict[str, Any] | None:
     """The trial's `memorization` or `utility`: estimate, low, high, n and unit; None without an estimate."""
     if row[objective] is None:
         return None
-    return {name: row[objective if name == "estimate" else f"{objective}_{name}"] for name in VALUES}
+    result = {}
+    for name in VALUES:
+        result[name] = row[objective if name == "estimate" else f"{objective}_{name}"]
+    return result
 
 
 def _table(journal: Journal) -> pa.Table:
@@ -180,11 +188,10 @@ def _table(journal: Journal) -> pa.Table:
 
 def _replacements(private_choices: Sequence[Mapping[str, Any]], public: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The stand-in for each private choice, both as `field=value`."""
-    pairs = [
-        (f"{name}={text(value)}", f"{name}={text(public_choice[name])}")
-        for private_choice, public_choice in zip(private_choices, public, strict=True)
-        for name, value in private_choice.items()
-    ]
+    pairs = []
+    for private_choice, public_choice in zip(private_choices, public, strict=True):
+        for name, value in private_choice.items():
+            pairs.append((f"{name}={text(value)}", f"{name}={text(public_choice[name])}"))
     return {private: stand_in for private, stand_in in pairs if private != stand_in}
 
 
@@ -212,10 +219,11 @@ class TrialOf:
     @property
     def words(self) -> str:
         """The trials as text: `the start and trial 3, fresh seeds`."""
-        trial_names = [
-            f"{'the start' if number == START else f'trial {number}'}{', fresh seeds' if part == FRESH else ''}"
-            for number, part in self.trials
-        ]
+        trial_names = []
+        for number, part in self.trials:
+            trial_names.append(
+                f"{'the start' if number == START else f'trial {number}'}{', fresh seeds' if part == FRESH else ''}"
+            )
         return " and ".join(trial_names) or "a trial that has not ended"
 
 

@@ -69,7 +69,11 @@ class Status:
 def journals(store: Store) -> dict[str, Journal]:
     """The folders of the store's runs by name."""
     names = sorted(path.name for path in store.folder("runs").iterdir() if path.is_dir())
-    return {name: Journal(store.folder("runs", name)) for name in names if not name.startswith(".")}
+    result = {}
+    for name in names:
+        if not name.startswith("."):
+            result[name] = Journal(store.folder("runs", name))
+    return result
 
 
 def find(store: Store, word: str) -> Journal:
@@ -77,9 +81,10 @@ def find(store: Store, word: str) -> Journal:
     journals_by_name = journals(store)
     if word in journals_by_name:
         return journals_by_name[word]
-    matching_names = [
-        name for name in journals_by_name if name.startswith(word) or name.rpartition("-")[2].startswith(word)
-    ]
+    matching_names = []
+    for name in journals_by_name:
+        if name.startswith(word) or name.rpartition("-")[2].startswith(word):
+            matching_names.append(name)
     if len(matching_names) == 1 and word:
         return journals_by_name[matching_names[0]]
     if matching_names and word:
@@ -106,7 +111,10 @@ def newest_status(store: Store, unfinished: bool = False) -> Status:
     if not candidates:
         raise SpecError(f"{store.location} has no {'unfinished ' if unfinished else ''}runs")
     best = max(candidates, key=lambda candidate: (candidate.active, bool(candidate.cells)))
-    searches = {status_of_run.run: status_of_run for status_of_run in statuses if status_of_run.search is not None}
+    searches = {}
+    for status_of_run in statuses:
+        if status_of_run.search is not None:
+            searches[status_of_run.run] = status_of_run
     return searches.get(best.begun_by, best)
 
 
@@ -140,8 +148,15 @@ def status(journal: Journal, store: Store, existing_keys: Set[str] | None = None
     # Results computed without tolerated failed jobs, or without unneeded ones, have other keys than planned.
     replanned = [event for event in last if event["event"] in REPLAN_EVENTS]
     needed_keys = {*tasks, *(key for event in replanned for key in event["instead"])}
-    unneeded = {key for event in replanned if event["event"] == "curtailed" for key in event["keys"]}
-    failed = {event["key"]: event for event in last if event["event"] == "failed" and "key" in event}
+    unneeded = set()
+    for event in replanned:
+        if event["event"] == "curtailed":
+            for key in event["keys"]:
+                unneeded.add(key)
+    failed = {}
+    for event in last:
+        if event["event"] == "failed" and "key" in event:
+            failed[event["key"]] = event
     failed = {key: event for key, event in failed.items() if key not in existing_keys}
     jobs = {
         "planned": len(tasks),
@@ -270,7 +285,10 @@ def _planned_event(name: str, runs: Sequence[Journal], start_time: str, seconds:
     """The `planned` event of the last start of these runs together; `seconds` is the time per job by group."""
     tasks = {key: task for run in runs for key, task in run.tasks().items()}
     last = [event for run in runs for event in run.last_start(("started", "stored"))]
-    trains = {task: count for event in last for task, count in event.get("trains", {}).items()}
+    trains = {}
+    for event in last:
+        for task, count in event.get("trains", {}).items():
+            trains[task] = count
     prices = {task: seconds for event in last for task, seconds in event.get("prices", {}).items()}
     stored_groups = (stored_results(event).values() for event in last if event["event"] == "stored")
     existing_keys = set(chain.from_iterable(chain.from_iterable(stored_groups)))
@@ -345,7 +363,10 @@ def trials(statuses: Sequence[Status], store: Store) -> set[str]:
     for status_of_run in statuses:
         if status_of_run.search is not None:
             runs = {*status_of_run.cells, *(run.run for run in statuses if run.begun_by == status_of_run.run)}
-            new_runs = {run for run in runs if creation_times.get(run, "") >= status_of_run.created}
+            new_runs = set()
+            for run in runs:
+                if creation_times.get(run, "") >= status_of_run.created:
+                    new_runs.add(run)
             trial_runs |= new_runs | {
                 run for run in runs - new_runs if _first_start(store, run) >= status_of_run.created
             }

@@ -29,7 +29,10 @@ def required_extras(values: Iterable[Any]) -> Iterator[Extra]:
 def extras_by_preset(entry: RegisteredAudit) -> dict[str, tuple[Extra, ...]]:
     """The packages that each preset of an audit needs, each once."""
     audit = entry.audit
-    return {preset: tuple(dict.fromkeys(required_extras(audit.cells(preset)))) for preset in audit.presets}
+    result = {}
+    for preset in audit.presets:
+        result[preset] = tuple(dict.fromkeys(required_extras(audit.cells(preset))))
+    return result
 
 
 def check_extras(

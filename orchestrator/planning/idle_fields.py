@@ -215,4 +215,7 @@ class _Keys:
 
     def _compute(self, spec: Spec, tiny: bool) -> list[list[str]]:
         cells = resolve_cells(_with(spec, SCALE, "tiny") if tiny else spec)
-        return [sorted(plan_of(cell).jobs) for cell in pin_cells(cells, self._cached_digests)]
+        result = []
+        for cell in pin_cells(cells, self._cached_digests):
+            result.append(sorted(plan_of(cell).jobs))
+        return result

@@ -96,7 +96,9 @@ def price_plan(
         total = total + _startup_span(mean_seconds, address, reference, factor)
     bounds = None
     if unknown and all(unknown.values()):
-        sums = [sum(span[end] for span in unknown.values() if span) / slots for end in (0, 1)]
+        sums = []
+        for end in (0, 1):
+            sums.append(sum(span[end] for span in unknown.values() if span) / slots)
         bounds = sums[0] * factor / spread, sums[1] * factor * spread
     return Price(total, tuple(unknown), bounds, not uses_reference and not unknown)
 
@@ -162,7 +164,9 @@ def _bounds(plan: Plan, key: str, reference: Reference) -> tuple[float, float] |
     if mark.work is None:
         return reference.bounds_of_family(mark.name, len(plan.inputs[key]))
     work = mark.work(plan.jobs[key].config)
-    unit_bounds = [reference.bounds(unit, count) for unit, count in work.amounts.items()]
+    unit_bounds = []
+    for unit, count in work.amounts.items():
+        unit_bounds.append(reference.bounds(unit, count))
     low = sum(bound[0] for bound in unit_bounds if bound)
     high = sum(bound[1] for bound in unit_bounds if bound)
     if all(unit_bounds):

@@ -128,7 +128,10 @@ def _speed(value: Any) -> Speed | None:
     seconds = []
     if isinstance(value, dict):
         seconds = [value.get(kind) for kind in KINDS]
-    valid_seconds = [duration for duration in seconds if isinstance(duration, float) and 0 < duration < math.inf]
+    valid_seconds = []
+    for duration in seconds:
+        if isinstance(duration, float) and 0 < duration < math.inf:
+            valid_seconds.append(duration)
     if len(valid_seconds) == len(KINDS):
         return Speed(*valid_seconds)
     return None
@@ -185,17 +188,15 @@ class Reference:
         """Bounds of the seconds of any unit of this kind, such as `train`, on images of this size; None if unknown."""
         kind, _, _ = unit.partition(" ")
         _, split, shape = unit.rpartition(DATA)
-        comparable_units = {
-            timed_unit: seconds
-            for timed_unit, seconds in self.units.items()
-            if timed_unit.partition(" ")[0] == kind and (not split or timed_unit.rpartition(DATA)[1])
-        }
+        comparable_units = {}
+        for timed_unit, seconds in self.units.items():
+            if timed_unit.partition(" ")[0] == kind and (not split or timed_unit.rpartition(DATA)[1]):
+                comparable_units[timed_unit] = seconds
         if not comparable_units:
             return None
-        scaled = [
-            seconds * (_pixels(shape) / _pixels(timed_unit.rpartition(DATA)[2]) if split else 1.0)
-            for timed_unit, seconds in comparable_units.items()
-        ]
+        scaled = []
+        for timed_unit, seconds in comparable_units.items():
+            scaled.append(seconds * (_pixels(shape) / _pixels(timed_unit.rpartition(DATA)[2]) if split else 1.0))
         return min(scaled) * count, max(scaled) * count
 
     def estimate_task(self, task: str, tables: int) -> Span | None:
@@ -250,7 +251,10 @@ class Reference:
 
 def _pixels(shape: str) -> float:
     """The number of values in an image of this shape, such as `28x28x1`."""
-    sides = [int(side) for side in shape.partition(" ")[0].split("x") if side.isdecimal()]
+    sides = []
+    for side in shape.partition(" ")[0].split("x"):
+        if side.isdecimal():
+            sides.append(int(side))
     return float(math.prod(sides))
 
 
@@ -267,5 +271,7 @@ def load_reference() -> Reference:
 
 def parse_reference(value: Any) -> Reference:
     """The reference timings from the content of their file."""
-    tasks = {task: [(int(count), seconds) for count, seconds in points] for task, points in value["tasks"].items()}
+    tasks = {}
+    for task, points in value["tasks"].items():
+        tasks[task] = [(int(count), seconds) for count, seconds in points]
     return Reference(Speed(**value["speed"]), value["units"], tasks, value["around"])

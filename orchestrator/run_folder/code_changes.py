@@ -119,13 +119,19 @@ def _newest_changes(store: Store, codes: Iterable[Code]) -> list[CodeChange]:
 
 
 def _change(run: str, about: Mapping[str, Any], present: Code, earlier_digest: str) -> CodeChange:
-    accepted = [entry for entry in about.get("accepted", ()) if entry["code"] == present.name]
+    accepted = []
+    for entry in about.get("accepted", ()):
+        if entry["code"] == present.name:
+            accepted.append(entry)
     if accepted:
         keys = accepted[-1]["keys"]
     else:
         keys = earlier_digest
     files = about.get("code", {}).get(present.name, {}).get("files", {})
-    names = [name for name in sorted({*files, *present.files}) if files.get(name) != present.files.get(name)]
+    names = []
+    for name in sorted({*files, *present.files}):
+        if files.get(name) != present.files.get(name):
+            names.append(name)
     if earlier_digest == present.digest and accepted:
         names = accepted[-1]["files"]
     accepted_digests = tuple(dict.fromkeys((earlier_digest, *(entry["now"] for entry in accepted))))
@@ -153,8 +159,13 @@ def note_accepted(journal: Journal, cell: Cell, plan: Plan) -> None:
     """Record in a run's folder the accepted changes and the present code."""
     about = journal.about()
     earlier_entries = list(about.get("accepted", ()))
-    recorded = {(entry["code"], entry["keys"], entry["now"]) for entry in earlier_entries}
-    new_entries = [entry for entry in cell.accepted if (entry["code"], entry["keys"], entry["now"]) not in recorded]
+    recorded = set()
+    for entry in earlier_entries:
+        recorded.add((entry["code"], entry["keys"], entry["now"]))
+    new_entries = []
+    for entry in cell.accepted:
+        if (entry["code"], entry["keys"], entry["now"]) not in recorded:
+            new_entries.append(entry)
     if not new_entries and about.get("stand_ins", {}) == cell.stand_ins:
         return
     content = {

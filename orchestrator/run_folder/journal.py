@@ -95,7 +95,10 @@ class Journal:
 
     def rewrite(self, about: Mapping[str, Any]) -> None:
         """Replace the content of `run.json` atomically, for example when a search gets another cell."""
-        created = {name: value for name, value in self.about().items() if name in ("run", "created")}
+        created = {}
+        for name, value in self.about().items():
+            if name in ("run", "created"):
+                created[name] = value
         path = self.folder / "run.json"
         try:
             with atomic_write.put_in_place(path) as draft:
@@ -194,7 +197,10 @@ class Journal:
         try:
             with open(self.folder / "events.jsonl", "rb", opener=regular_opener) as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
-                ends = [event for event in _events(log.read()) if event["event"] not in NEUTRAL_EVENTS]
+                ends = []
+                for event in _events(log.read()):
+                    if event["event"] not in NEUTRAL_EVENTS:
+                        ends.append(event)
         except OSError:
             return False
         jobs = ends[-1].get("jobs", {}) if ends else {}
@@ -404,7 +410,9 @@ class MergedLog:
             self._returned = set()
             return event
         if event["event"] == "stored":
-            new_keys = {task: set(keys) - self._returned for task, keys in stored_results(event).items()}
+            new_keys = {}
+            for task, keys in stored_results(event).items():
+                new_keys[task] = set(keys) - self._returned
             self._returned.update(*new_keys.values())
             new = {task: sorted(keys) for task, keys in new_keys.items() if keys}
             return {**event, "results": new} if new else None

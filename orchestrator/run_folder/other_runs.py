@@ -35,9 +35,9 @@ def write_timings(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
 
     Errors are ignored: a full disk must not stop the run here.
     """
-    new_timings = {
-        group: [round(duration, 6) for duration in list(durations)[-SAMPLES:]] for group, durations in seconds.items()
-    }
+    new_timings = {}
+    for group, durations in seconds.items():
+        new_timings[group] = [round(duration, 6) for duration in list(durations)[-SAMPLES:]]
     if not any(new_timings.values()):
         return
     try:
@@ -80,7 +80,10 @@ def mean_seconds_by_task(seconds: Mapping[str, float]) -> dict[str, float]:
     durations_by_task: dict[str, list[float]] = defaultdict(list)
     for group, duration in seconds.items():
         durations_by_task[group.partition("/")[0]].append(duration)
-    return {task: sum(durations) / len(durations) for task, durations in durations_by_task.items()}
+    result = {}
+    for task, durations in durations_by_task.items():
+        result[task] = sum(durations) / len(durations)
+    return result
 
 
 def startup_group(address: str | None) -> str:
@@ -142,7 +145,10 @@ class ConcurrentRuns:
                 else:
                     keys = self._planned_keys(run)
                 other_run = self._other_runs[run] = OtherRun(holder, keys, -1, now)
-            shared = {key for key in other_run.keys if key in planned_keys and key not in done_keys}
+            shared = set()
+            for key in other_run.keys:
+                if key in planned_keys and key not in done_keys:
+                    shared.add(key)
             if shared:
                 size = self._size(run)
                 if size != other_run.size:
@@ -189,7 +195,11 @@ class CheckpointGc:
 
     def clear(self, plan: Plan, done_keys: Container[str]) -> None:
         """Remove the remaining checkpoints of an ended run; with `keep`, retain the last one of each chain."""
-        passed_links = {link for key in plan.after if key in plan.jobs and key in done_keys for link in plan.chain(key)}
+        passed_links = set()
+        for key in plan.after:
+            if key in plan.jobs and key in done_keys:
+                for link in plan.chain(key):
+                    passed_links.add(link)
         with suppress(StoreError):
             self._remove(
                 plan,

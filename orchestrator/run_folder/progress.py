@@ -98,7 +98,10 @@ class TimeLeft:
         The remaining work divided by the number of simultaneous jobs. Between two ends of jobs it decreases with the
         clock.
         """
-        costs = [(kind.remaining, self._cost(kind)) for kind in self._kinds.values() if kind.remaining]
+        costs = []
+        for kind in self._kinds.values():
+            if kind.remaining:
+                costs.append((kind.remaining, self._cost(kind)))
         known_seconds = [count * cost for count, cost in costs if cost is not None]
         if not known_seconds:
             if not any(kind.remaining for kind in self._kinds.values()):

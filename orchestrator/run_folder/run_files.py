@@ -85,9 +85,11 @@ def parse_timings(value: Any) -> dict[str, list[float]]:
     """Seconds by group from a `timings.json`, without invalid parts."""
     if not isinstance(value, dict):
         return {}
-    return {
-        group: list(filter(_seconds, durations)) for group, durations in value.items() if isinstance(durations, list)
-    }
+    timings = {}
+    for group, durations in value.items():
+        if isinstance(durations, list):
+            timings[group] = list(filter(_seconds, durations))
+    return timings
 
 
 def _check_fields(value: Any, name: str, required_fields: Mapping[str, Check], optional: Mapping[str, Check]) -> None:

@@ -69,15 +69,23 @@ class Publisher:
         Existing parts are read if there are results to write, at the first call, or if `reads_parts`. Raises
         Unwritable, or the error of reading a result once all others are published.
         """
-        new_keys = [key for key in self.keys if key in stored_keys and key not in self.published]
+        new_keys = []
+        for key in self.keys:
+            if key in stored_keys and key not in self.published:
+                new_keys.append(key)
         if not (new_keys or (self.folder.is_dir() and (reads_parts or self._parts is None))):
             return
         with atomic_write.writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             with file_lock(self.folder / LOCK):
                 self._list_parts()
-                new_keys = [key for key in self.keys if key in stored_keys and key not in self.published]
-                problems = [self._write(new_keys[start : start + PART]) for start in range(0, len(new_keys), PART)]
+                new_keys = []
+                for key in self.keys:
+                    if key in stored_keys and key not in self.published:
+                        new_keys.append(key)
+                problems = []
+                for start in range(0, len(new_keys), PART):
+                    problems.append(self._write(new_keys[start : start + PART]))
         for problem in problems:
             if problem is not None:
                 raise problem
@@ -87,14 +95,23 @@ class Publisher:
         paths = []
         if is_stamping(self.folder):
             paths = sorted(self.folder.glob("*.parquet"))
-        return {path.name: stamp for path, stamp in zip(paths, files.stamps(map(str, paths)), strict=True)}
+        result = {}
+        for path, stamp in zip(paths, files.stamps(map(str, paths)), strict=True):
+            result[path.name] = stamp
+        return result
 
     def verified_stamps(self, earlier_stamps: Mapping[str, str]) -> dict[str, str]:
         """The stamp of each intact part, "" for others; parts with unchanged stamps are not read."""
         stamps = self.stamps()
-        changed = {name for name, stamp in stamps.items() if stamp != earlier_stamps.get(name)}
+        changed = set()
+        for name, stamp in stamps.items():
+            if stamp != earlier_stamps.get(name):
+                changed.add(name)
         intact = {name for name in changed if self._part_keys(self.folder / name)}
-        return {name: "" if name in changed - intact else stamp for name, stamp in stamps.items()}
+        result = {}
+        for name, stamp in stamps.items():
+            result[name] = "" if name in changed - intact else stamp
+        return result
 
     def _list_parts(self) -> None:
         """List the results in the parts; remove parts that are damaged, stale or duplicates."""
@@ -183,7 +200,9 @@ def flatten_settings(table: pa.Table) -> pa.Table:
     """Add a column `setting.NAME` for each name in the column `setting`; null for rows without this name."""
     if SETTING not in table.schema.names:
         return table
-    settings = [rounding.parse_setting(value) or {} for value in table[SETTING].to_pylist()]
+    settings = []
+    for value in table[SETTING].to_pylist():
+        settings.append(rounding.parse_setting(value) or {})
     insert_at = table.schema.get_field_index(SETTING) + 1
     for offset, name in enumerate(dict.fromkeys(name for setting in settings for name in setting)):
         label = f"{SETTING}.{name}"

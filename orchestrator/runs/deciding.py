@@ -45,9 +45,10 @@ def drive_rounds(driver: Driver, session: Session) -> bool:
     earlier_count = -1
     fruitless_rounds = 0
     while waiting:
-        tables_by_run = {
-            part.journal.run: _leading_tables(part.rounds, session.store) for part in waiting if part.rounds
-        }
+        tables_by_run = {}
+        for part in waiting:
+            if part.rounds:
+                tables_by_run[part.journal.run] = _leading_tables(part.rounds, session.store)
         waiting = [part for part in waiting if not _is_over(session, part, tables_by_run[part.journal.run])]
         count = sum(map(len, tables_by_run.values()))
         if count <= earlier_count:
@@ -64,7 +65,10 @@ def drive_rounds(driver: Driver, session: Session) -> bool:
             driver.progress.paused = "results are repeatedly damaged after being written; check the disk"
             return False
         width = driver.slots()
-        plans = [part.rounds.next(len(tables_by_run[part.journal.run]), width) for part in waiting if part.rounds]
+        plans = []
+        for part in waiting:
+            if part.rounds:
+                plans.append(part.rounds.next(len(tables_by_run[part.journal.run]), width))
         driver.drive(Plan.union(plans), session.store.keys())
     return True
 

@@ -30,7 +30,9 @@ def check_undriven(cells: Sequence[Cell], store: Store) -> None:
     names: list[str] = []
     with suppress(EngramError):
         available_cells, _ = pin_available(cells, store.digests())
-        names = [run_id(cell.audit, list(plan_of(cell).jobs), cell.config) for cell in available_cells]
+        names = []
+        for cell in available_cells:
+            names.append(run_id(cell.audit, list(plan_of(cell).jobs), cell.config))
     for name in names:
         if name in driven:
             raise Held(f"{name} already has a driver: {driven[name].name}; engram status {name} --watch follows it")

@@ -175,7 +175,10 @@ class HeldRuns:
             unsound = session.verify()
             sound = set(session.plan.jobs) - set(unsound)
             # Results that cannot be read, or are damaged and cannot be set aside, cannot be replaced.
-            unreplaceable = [error for error in unsound.values() if not isinstance(error, Absent | Damaged)]
+            unreplaceable = []
+            for error in unsound.values():
+                if not isinstance(error, Absent | Damaged):
+                    unreplaceable.append(error)
             if unreplaceable:
                 other_errors = ""
                 if len(unreplaceable) > 1:
@@ -218,7 +221,10 @@ class HeldRuns:
 
     def _record_looks(self, sound: set[str] | None) -> None:
         """Record the look of each run whose results are complete, before its answer is shown."""
-        answered_parts = [part for part in self._parts if sound is not None and part.plan.jobs.keys() <= sound]
+        answered_parts = []
+        for part in self._parts:
+            if sound is not None and part.plan.jobs.keys() <= sound:
+                answered_parts.append(part)
         record_looks([part.journal for part in answered_parts], [part.plan for part in answered_parts])
 
     def _log_end(self, stored_keys: set[str], sound: set[str] | None) -> Report:

@@ -165,7 +165,10 @@ class Report:
         if certificate is not None:
             return certificate
         answered_cells = () if self.search else self.cells
-        paragraphs = [f"{cell.verdict.answer}: {cell.run}" for cell in answered_cells if cell.verdict]
+        paragraphs = []
+        for cell in answered_cells:
+            if cell.verdict:
+                paragraphs.append(f"{cell.verdict.answer}: {cell.run}")
         paragraphs += [self.verdict.sentence] if self.verdict else []
         title = f"{self.audit}: {self.verdict.answer if self.verdict else self.state}"
         jobs = f"Run {self.run}, {self.state}: {self.jobs['stored']} of {self.jobs['planned']} jobs stored."
@@ -219,7 +222,9 @@ def session_report(
     """
     if sound is not None:
         stored_keys = stored_keys - (session.plan.jobs.keys() - sound)
-    reports = [_report(part, driver, session, stored_keys, sound or set()) for part in session.parts]
+    reports = []
+    for part in session.parts:
+        reports.append(_report(part, driver, session, stored_keys, sound or set()))
     whole = reports[0]
     if sweep is not None:
         worst = max((report.state for report in reports), key=list(EXIT_CODES).index)

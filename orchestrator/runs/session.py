@@ -173,7 +173,9 @@ class Session:
             results = {key: self._stamps.get(key, "") for key in part.plan.jobs}
             recorded_tables = part.verified.tables
             publishers = self._tables[part.journal.run].items()
-            parts = {name: publisher.verified_stamps(recorded_tables.get(name, {})) for name, publisher in publishers}
+            parts = {}
+            for name, publisher in publishers:
+                parts[name] = publisher.verified_stamps(recorded_tables.get(name, {}))
             if (verified := Verified(results, parts)) != part.verified:
                 record_verified(part.journal, verified)
 

@@ -337,10 +337,14 @@ class Schedule:
         call = finished.call
         if call.gpus:
             self._leave_gpu(call)
-            measurements = [
-                outcome.measured for outcome in finished.outcomes if isinstance(outcome, Done) and outcome.measured
-            ]
-            lost_outcomes = [outcome for outcome in finished.outcomes if isinstance(outcome, Lost)]
+            measurements = []
+            for outcome in finished.outcomes:
+                if isinstance(outcome, Done) and outcome.measured:
+                    measurements.append(outcome.measured)
+            lost_outcomes = []
+            for outcome in finished.outcomes:
+                if isinstance(outcome, Lost):
+                    lost_outcomes.append(outcome)
             too_big = any(outcome.died or outcome.exhausted == "device" for outcome in lost_outcomes)
             self._packings.learn(self.group(call.items[0].key), call.gpu_type, call.sharers, measurements, too_big)
 

@@ -133,11 +133,10 @@ class Waiting:
 
     def report_elsewhere(self, now: float, claims: Claims, remaining_keys: set[str]) -> None:
         """Report that other runs compute all remaining jobs."""
-        runs = {
-            run: (holder, len(shared & remaining_keys))
-            for run, (holder, shared, _) in claims.items()
-            if shared & remaining_keys
-        }
+        runs = {}
+        for run, (holder, shared, _) in claims.items():
+            if shared & remaining_keys:
+                runs[run] = (holder, len(shared & remaining_keys))
         driver_list = ", ".join(
             f"{run} ({holder.name}; {format_count(jobs, 'job')})" for run, (holder, jobs) in runs.items()
         )

@@ -88,7 +88,10 @@ def space(domains: Mapping[str, Any], types: Mapping[str, type | None]) -> dict[
     """
     if not domains:
         raise SpecError("a search needs a field to vary: --over FIELD=A,B,C, or over: in the file")
-    return {name: domain(name, value, types.get(name)) for name, value in domains.items()}
+    result = {}
+    for name, value in domains.items():
+        result[name] = domain(name, value, types.get(name))
+    return result
 
 
 def domain(name: str, value: Any, number_type: type | None = None) -> Domain:
@@ -105,7 +108,9 @@ def domain(name: str, value: Any, number_type: type | None = None) -> Domain:
 
 def size(search_space: Space) -> int | None:
     """The number of points of a space; None if it contains a range."""
-    counts = [len(domain.values) if isinstance(domain, Choice) else None for domain in search_space.values()]
+    counts = []
+    for domain in search_space.values():
+        counts.append(len(domain.values) if isinstance(domain, Choice) else None)
     if None in counts:
         return None
     return math.prod(count for count in counts if count is not None)
@@ -211,7 +216,10 @@ class Search:
         link = {}
         if epochs is not None and not is_linked:
             link = {LINK: math.gcd(*self.settings.rungs)}
-        set_fields = {name: value for name, value in self.spec.set.items() if name not in setting}
+        set_fields = {}
+        for name, value in self.spec.set.items():
+            if name not in setting:
+                set_fields[name] = value
         (cell,) = resolve_cells(replace(self.spec, set={**set_fields, **link, **setting}))
         return replace(cell, setting=setting)
 
@@ -307,7 +315,10 @@ def _check_fields(config: Any, settings: Settings, stopping: Stopping | None) ->
 
 
 def _check_grid(search: Search) -> None:
-    ranges = [name for name, domain in search.space.items() if not isinstance(domain, Choice)]
+    ranges = []
+    for name, domain in search.space.items():
+        if not isinstance(domain, Choice):
+            ranges.append(name)
     if ranges:
         raise SpecError(f"over {ranges[0]} is a range; a grid needs values, such as {ranges[0]}=a,b,c")
     points = size(search.space)
@@ -321,11 +332,12 @@ def _check_value(search: Search, name: str, value: Any) -> None:
     try:
         search.cell({name: value})
     except SpecError as error:
-        other_values = {
-            other_name: domain.values[-1] if isinstance(domain, Choice) else domain.round_value(domain.high)
-            for other_name, domain in search.space.items()
-            if other_name != name
-        }
+        other_values = {}
+        for other_name, domain in search.space.items():
+            if other_name != name:
+                other_values[other_name] = (
+                    domain.values[-1] if isinstance(domain, Choice) else domain.round_value(domain.high)
+                )
         if not other_values:
             raise
         try:
@@ -353,7 +365,10 @@ def _number(kind: Any, path: Sequence[str]) -> type | None:
     types = alternatives(field_types(kind).get(first))
     if nested_path:
         kinds: list[Any] = [field_type for field_type in types if is_dataclass(field_type)]
-        inside = [field_type for field_type in kinds if nested_path[0] in field_types(field_type)]
+        inside = []
+        for field_type in kinds:
+            if nested_path[0] in field_types(field_type):
+                inside.append(field_type)
         if inside:
             return _number(inside[0], nested_path)
         return None

@@ -74,14 +74,13 @@ class Evaluation:
                 first_error = f": {report.failures[0][2]}"
             return replace(trial, state=FAILED, note=f"{report.jobs['failed']} jobs failed{first_error}")
         objectives = self.search.objectives
-        values = [
-            _value(objective, cells[0].config, summary) for objective in (objectives.memorization, objectives.utility)
-        ]
-        missing_names = [
-            objective.name
-            for objective, value in zip((objectives.memorization, objectives.utility), values, strict=True)
-            if value is None
-        ]
+        values = []
+        for objective in (objectives.memorization, objectives.utility):
+            values.append(_value(objective, cells[0].config, summary))
+        missing_names = []
+        for objective, value in zip((objectives.memorization, objectives.utility), values, strict=True):
+            if value is None:
+                missing_names.append(objective.name)
         note = ""
         if missing_names:
             note = f"its summary has no {' and no '.join(missing_names)}"

@@ -78,7 +78,10 @@ def winner(trials: Sequence[Trial], objectives: Objectives, allowance: float) ->
 
 def recommend(trials: Sequence[Trial], objectives: Objectives, allowance: float) -> SearchAnswer:
     """The answer of a search, from the fresh audits of winner and start if they exist."""
-    search_trials = [trial for trial in trials if trial.part == SEARCHED and trial.number != START]
+    search_trials = []
+    for trial in trials:
+        if trial.part == SEARCHED and trial.number != START:
+            search_trials.append(trial)
     start = _find(trials, SEARCHED, START)
     best = winner(trials, objectives, allowance)
     allowed_loss = f"a loss of at most {_format_amount(objectives.utility, allowance)} of {objectives.utility.name}"

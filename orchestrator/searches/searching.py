@@ -125,7 +125,9 @@ def find_search(store: Store, word: str | None) -> Journal:
         if "search" not in journal.about():
             raise SpecError(f"run {journal.run} is not a search; continue it with: engram resume {journal.run}")
         return journal
-    searches = [Journal(file.parent) for file in store.folder("runs").glob("*-search-*/run.json")]
+    searches = []
+    for file in store.folder("runs").glob("*-search-*/run.json"):
+        searches.append(Journal(file.parent))
     if not searches:
         raise SpecError(f"{store.location} has no searches")
     return max(searches, key=lambda journal: (journal.folder / "run.json").stat().st_mtime)
@@ -175,7 +177,10 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
     search = replace(search, start=resolve.pin_cells([search.start], store.digests())[0])
     keep = "state" if search.settings.rungs else execution.keep  # the next rung continues from it
     trial_execution = replace(execution, mlflow="off", report=False, keep=keep, stop_after=None)
-    environment = {name: value for name, value in os.environ.items() if name.startswith(PASSED_VARIABLES)}
+    environment = {}
+    for name, value in os.environ.items():
+        if name.startswith(PASSED_VARIABLES):
+            environment[name] = value
     evaluation = Evaluation(search, store.location, trial_execution, environment)
     send_event = _event_sender(observe)
     search_folder = _search_folder(store, search.name, search)

@@ -100,16 +100,18 @@ def table(trials: Sequence[Trial], objectives: Objectives) -> pa.Table:
 
 def read(rows: Iterable[Mapping[str, Any]]) -> list[Trial]:
     """The trials of a TRIALS table's rows."""
-    return [
-        Trial(
-            number=row["trial"],
-            memorization=_value(row, "memorization"),
-            utility=_value(row, "utility"),
-            setting=json.loads(row["setting"]),
-            **{name: row[name] for name in ("part", "state", "run", "epochs", "seed", "note")},
+    result = []
+    for row in rows:
+        result.append(
+            Trial(
+                number=row["trial"],
+                memorization=_value(row, "memorization"),
+                utility=_value(row, "utility"),
+                setting=json.loads(row["setting"]),
+                **{name: row[name] for name in ("part", "state", "run", "epochs", "seed", "note")},
+            )
         )
-        for row in rows
-    ]
+    return result
 
 
 def _losses(trial: Trial, objectives: Objectives) -> tuple[float, float]:

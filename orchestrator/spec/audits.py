@@ -72,7 +72,11 @@ def _own() -> Mapping[str, str]:
 @functools.cache  # each lookup reads the folder of each audit, and every command needs several
 def _own_on(path: tuple[str, ...]) -> Mapping[str, str]:
     modules = pkgutil.iter_modules(path)
-    return {module.name: f"tasks.audits.{module.name}" for module in modules if not module.name.startswith("_")}
+    result = {}
+    for module in modules:
+        if not module.name.startswith("_"):
+            result[module.name] = f"tasks.audits.{module.name}"
+    return result
 
 
 def _entry_points() -> Mapping[str, EntryPoint]:

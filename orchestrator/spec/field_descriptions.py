@@ -86,7 +86,10 @@ def describe_fields(audit: Audit, tag: str = "") -> dict[str, DescribedField]:
     With a tag, only the alternative with this tag is included.
     """
     config = _example(audit.config, audit)
-    return {described.path: described for described in _fields(audit.config, config, audit, "", "", tag)}
+    fields = {}
+    for described in _fields(audit.config, config, audit, "", "", tag):
+        fields[described.path] = described
+    return fields
 
 
 def find_part(audit: Audit, name: str, part: str) -> list[DescribedField]:
@@ -114,9 +117,11 @@ def find_fields(
         else:
             hint = f"engram show {audit} lists them"
         raise SpecError(f"{audit} has no field or preset {path!r}; {hint}")
-    return [
-        described for field_path, described in fields.items() if field_path == path or field_path.startswith(f"{path}.")
-    ]
+    result = []
+    for field_path, described in fields.items():
+        if field_path == path or field_path.startswith(f"{path}."):
+            result.append(described)
+    return result
 
 
 def _most_similar_path(path: str, fields: Iterable[str], presets: Iterable[str]) -> str:
@@ -240,7 +245,9 @@ def value_text(value: Any) -> str:
         tag = []
         if tag_of(kind):
             tag = [f"{TYPE}: {tag_of(kind)}"]
-        parts = [f"{name}: {text(plain(getattr(value, name)))}" for name in field_types(kind)]
+        parts = []
+        for name in field_types(kind):
+            parts.append(f"{name}: {text(plain(getattr(value, name)))}")
         settings = "{" + ", ".join(tag + parts) + "}"
         return settings if len(settings) < LONG else ""
     return text(plain(value))
@@ -278,7 +285,9 @@ def _example(kind: Any, audit: Audit) -> Any:
                 if type(part) is kind:
                     return part
     hints = typing.get_type_hints(kind)
-    samples = {name: SAMPLES.get(hints[name]) or _sample(hints[name]) for name in required_fields(kind)}
+    samples = {}
+    for name in required_fields(kind):
+        samples[name] = SAMPLES.get(hints[name]) or _sample(hints[name])
     if None in samples.values():
         return None
     return next(iter(_try_make(kind, **samples)), None)

@@ -65,16 +65,19 @@ def coerce(value: Any, declared_type: Any, field_path: str) -> Any:
 @functools.cache
 def readers(config: Any) -> Mapping[str, Reader]:
     """Field name -> `coerce` to its declared type, cached: a large plan reads many configs."""
-    return {name: reader(declared_type) for name, declared_type in field_types(config).items()}
+    result = {}
+    for name, declared_type in field_types(config).items():
+        result[name] = reader(declared_type)
+    return result
 
 
 @functools.cache
 def kinds(config: Any) -> Mapping[str, frozenset[Any]]:
     """Field name -> the dataclasses that a value of its declared type may be."""
-    return {
-        name: frozenset(filter(dataclasses.is_dataclass, alternatives(declared_type)))
-        for name, declared_type in field_types(config).items()
-    }
+    result = {}
+    for name, declared_type in field_types(config).items():
+        result[name] = frozenset(filter(dataclasses.is_dataclass, alternatives(declared_type)))
+    return result
 
 
 def reader(declared_type: Any) -> Reader:
@@ -125,7 +128,10 @@ def split_list(text: str) -> list[str]:
         values = text.strip("[]()").split(",")
     else:
         outer = int(text[:1] in ("[", "(") and 0 not in open_at[:-1])
-        cuts = [position for position, count in enumerate(open_at) if text[position] == "," and count == outer]
+        cuts = []
+        for position, count in enumerate(open_at):
+            if text[position] == "," and count == outer:
+                cuts.append(position)
         ends = [outer - 1, *cuts, len(text) - outer]
         values = [text[start + 1 : end] for start, end in itertools.pairwise(ends)]
     return [value for value in map(str.strip, values) if value]
@@ -182,7 +188,10 @@ def _replace_below(
 
 def _alternatives_with(name: str, declared: Any, path: str) -> str:
     """`; it is a field of question=documents` for a field of other alternatives; otherwise empty."""
-    tags = [tag for tag, member in tagged_members(declared).items() if name in field_types(member)]
+    tags = []
+    for tag, member in tagged_members(declared).items():
+        if name in field_types(member):
+            tags.append(tag)
     if tags:
         return f"; it is a field of {' or '.join(f'{path}={tag}' for tag in tags)}"
     return ""
@@ -196,11 +205,10 @@ def _select(value: Any, kind: Any, changes: Mapping[tuple[str, ...], Any], path:
     if type(value) is kind:
         return value
     needed_names = required_fields(kind)
-    required = {
-        tuple(nested_names): new
-        for (name, *nested_names), new in changes.items()
-        if name == path[-1] and nested_names and nested_names[0] in needed_names
-    }
+    required = {}
+    for (name, *nested_names), new in changes.items():
+        if name == path[-1] and nested_names and nested_names[0] in needed_names:
+            required[tuple(nested_names)] = new
     return coerce(_unflatten(required), kind, ".".join(path))
 
 
@@ -217,9 +225,10 @@ def _other_kind(value: Any, declared_type: Any, below: Iterable[tuple[str, ...]]
     """
     if tagged_members(declared_type) and value is not None:
         return None
-    kinds = [
-        kind for kind in alternatives(declared_type) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")
-    ]
+    kinds = []
+    for kind in alternatives(declared_type):
+        if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity"):
+            kinds.append(kind)
     if value is None:
         return declared_type if kinds else None
     if len(kinds) < 2 or type(value) not in kinds:
@@ -232,7 +241,11 @@ def _other_kind(value: Any, declared_type: Any, below: Iterable[tuple[str, ...]]
 def required_fields(kind: Any) -> set[str]:
     """The fields without a default."""
     none = dataclasses.MISSING
-    return {field.name for field in dataclasses.fields(kind) if field.default is none and field.default_factory is none}
+    result = set()
+    for field in dataclasses.fields(kind):
+        if field.default is none and field.default_factory is none:
+            result.add(field.name)
+    return result
 
 
 def _unflatten(below: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:

@@ -132,9 +132,9 @@ def _plain_schema(declared_type: Any, definitions: Schema) -> Schema:
     if origin is tuple:
         return _list_schema(arguments, definitions)
     if len(alternatives(declared_type)) > 1:
-        schemas = [
-            NULL if kind is type(None) else _type_schema(kind, definitions) for kind in alternatives(declared_type)
-        ]
+        schemas = []
+        for kind in alternatives(declared_type):
+            schemas.append(NULL if kind is type(None) else _type_schema(kind, definitions))
         return {"anyOf": schemas}
     if hasattr(declared_type, "identity"):
         return TEXT
@@ -212,7 +212,10 @@ def _dotted_fields(config: Any, definitions: Schema) -> dict[str, Schema]:
 
 
 def _any_of(schemas: list[Schema]) -> Schema:
-    different = [schema for i, schema in enumerate(schemas) if schema not in schemas[:i]]
+    different = []
+    for i, schema in enumerate(schemas):
+        if schema not in schemas[:i]:
+            different.append(schema)
     if len(different) == 1:
         return different[0]
     return {"anyOf": different}
@@ -220,11 +223,10 @@ def _any_of(schemas: list[Schema]) -> Schema:
 
 def _paths_below(kind: Any, prefix: str, definitions: Schema) -> Iterable[tuple[str, Schema]]:
     for name, declared_type in field_types(kind).items():
-        members = [
-            each
-            for each in alternatives(declared_type)
-            if dataclasses.is_dataclass(each) and not hasattr(each, "identity")
-        ]
+        members = []
+        for each in alternatives(declared_type):
+            if dataclasses.is_dataclass(each) and not hasattr(each, "identity"):
+                members.append(each)
         for member in members:
             for below, schema in _config_properties(member, definitions).items():
                 yield f"{prefix}{name}.{below}", schema
@@ -241,6 +243,8 @@ def _all_tags(kind: Any) -> set[str]:
 
 
 def _members_with_fields(declared_type: Any) -> list[Any]:
-    return [
-        kind for kind in alternatives(declared_type) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")
-    ]
+    fields = []
+    for kind in alternatives(declared_type):
+        if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity"):
+            fields.append(kind)
+    return fields

@@ -277,4 +277,8 @@ SEARCH: Mapping[str, Option] = _declared_options(SearchOptions)
 
 def read_options(options: Mapping[str, Option], values: Mapping[str, Any]) -> dict[str, Any]:
     """The converted values of the given options; an option that is None is left out."""
-    return {name: options[name].read(value, name) for name, value in values.items() if value is not None}
+    result = {}
+    for name, value in values.items():
+        if value is not None:
+            result[name] = options[name].read(value, name)
+    return result

@@ -86,11 +86,20 @@ def _override(file: Spec, flags: Spec) -> Spec:
     if not flag_fields:
         return merged
     base = _preset(merged, audits.find(merged.audit).audit)[0]
-    settings = {name: value for name, value in {**merged.set, **merged.sweep}.items() if name != SCALE}
+    settings = {}
+    for name, value in {**merged.set, **merged.sweep}.items():
+        if name != SCALE:
+            settings[name] = value
     paths, _ = find_paths(base, settings, flag_fields)
     replaced = {paths[name] for name in flag_fields if name != SCALE}
-    set_fields = {name: value for name, value in file.set.items() if paths.get(name) not in replaced}
-    swept_fields = {name: values for name, values in file.sweep.items() if paths.get(name) not in replaced}
+    set_fields = {}
+    for name, value in file.set.items():
+        if paths.get(name) not in replaced:
+            set_fields[name] = value
+    swept_fields = {}
+    for name, values in file.sweep.items():
+        if paths.get(name) not in replaced:
+            swept_fields[name] = values
     return replace(file, set=set_fields, sweep=swept_fields).override_with(flags)
 
 
@@ -111,7 +120,9 @@ def resolve_cells(spec: Spec) -> list[Cell]:
         raise SpecError(f"{set_and_swept[0]} is both set and swept; give it once")
     bases = _preset(spec, audit)
     spec = _with_full_names(spec, audit.tiny(bases[0]) if spec.set.get(SCALE) == "tiny" else bases[0])
-    grid = [dict(zip(spec.sweep, values, strict=True)) for values in itertools.product(*spec.sweep.values())]
+    grid = []
+    for values in itertools.product(*spec.sweep.values()):
+        grid.append(dict(zip(spec.sweep, values, strict=True)))
     configs = []
     for base in bases:
         settings = [_settings_of_base({**spec.set, **varied}, base, bases) for varied in grid]
@@ -123,10 +134,11 @@ def resolve_cells(spec: Spec) -> list[Cell]:
     for base_configs in configs:
         for config, varied in zip(base_configs, grid, strict=True):
             names = dict.fromkeys((*fields, *varied))
-            setting = {
-                name: varied[name] if name == SCALE else _setting_value(_field_value(config, name), varied.get(name))
-                for name in names
-            }
+            setting = {}
+            for name in names:
+                setting[name] = (
+                    varied[name] if name == SCALE else _setting_value(_field_value(config, name), varied.get(name))
+                )
             if not any(cell.config == config and cell.setting == setting for cell in cells):  # 1 and 1.0 are one value
                 cells.append(Cell(spec.audit, config, spec.preset, setting, spec, audit.stopping))
     return cells
@@ -136,12 +148,13 @@ def _settings_of_base(settings: Setting, base: Any, bases: Sequence[Any]) -> Set
     """The settings without the fields that only alternatives of other configs of the preset have."""
     if len(bases) == 1:
         return settings
-    return {
-        name: value
-        for name, value in settings.items()
-        if _has_field(base, name, settings)
-        or not any(_has_field(preset_config, name, settings) for preset_config in bases)
-    }
+    result = {}
+    for name, value in settings.items():
+        if _has_field(base, name, settings) or not any(
+            _has_field(preset_config, name, settings) for preset_config in bases
+        ):
+            result[name] = value
+    return result
 
 
 def _has_field(config: Any, path: str, settings: Setting) -> bool:
@@ -162,10 +175,15 @@ def _has_field(config: Any, path: str, settings: Setting) -> bool:
 
 def _with_full_names(spec: Spec, base: Any) -> Spec:
     """The specification with the full paths of the fields that it sets and sweeps by short names."""
-    settings = {name: value for name, value in {**spec.set, **spec.sweep}.items() if name != SCALE}
+    settings = {}
+    for name, value in {**spec.set, **spec.sweep}.items():
+        if name != SCALE:
+            settings[name] = value
     paths, selected = find_paths(base, settings)
     set_fields = {paths.get(name, name): value for name, value in spec.set.items()}
-    swept_fields = {paths.get(name, name): values for name, values in spec.sweep.items()}
+    swept_fields = {}
+    for name, values in spec.sweep.items():
+        swept_fields[paths.get(name, name)] = values
     return replace(spec, set={**selected, **set_fields}, sweep=swept_fields)
 
 
@@ -186,10 +204,15 @@ def _below_alternatives(base: Any, settings: Mapping[str, Any]) -> dict[str, Any
     `scale=tiny` reduces the selected alternative, not the one of the preset.
     """
     kind: Any = type(base)
-    selected = {
-        name for name, declared_type in field_types(kind).items() if name in settings and tagged_members(declared_type)
-    }
-    return {name: value for name, value in settings.items() if name.partition(".")[0] in selected}
+    selected = set()
+    for name, declared_type in field_types(kind).items():
+        if name in settings and tagged_members(declared_type):
+            selected.add(name)
+    alternatives = {}
+    for name, value in settings.items():
+        if name.partition(".")[0] in selected:
+            alternatives[name] = value
+    return alternatives
 
 
 def pin_cells(cells: Iterable[Cell], cached_digests: MutableMapping[str, str]) -> list[Cell]:
@@ -337,9 +360,9 @@ def distinguishing_fields(settings: Sequence[Setting]) -> list[str]:
     If fields vary together, such as a network and its batch size, the first one is kept.
     """
     names = list(dict.fromkeys(name for setting in settings for name in setting))
-    words = [
-        {name: json.dumps(setting.get(name), sort_keys=True, default=str) for name in names} for setting in settings
-    ]
+    words = []
+    for setting in settings:
+        words.append({name: json.dumps(setting.get(name), sort_keys=True, default=str) for name in names})
 
     def apart(fields: Sequence[str]) -> int:
         return len({tuple(texts[name] for name in fields) for texts in words})
@@ -360,13 +383,16 @@ def label(setting: Setting, fields: Iterable[str]) -> str:
 def left_out_as_json(cells: Sequence[Cell], left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
     """Each skipped cell: its setting, the problem, and both as one line."""
     lines = describe_left_out(cells, left_out)
-    return [
-        {"setting": dict(cell.setting), "problem": cell.problem, "line": line}
-        for cell, line in zip(left_out, lines, strict=True)
-    ]
+    result = []
+    for cell, line in zip(left_out, lines, strict=True):
+        result.append({"setting": dict(cell.setting), "problem": cell.problem, "line": line})
+    return result
 
 
 def describe_left_out(cells: Sequence[Cell], left_out: Sequence[LeftOut]) -> list[str]:
     """A line for each skipped cell: the fields that distinguish it from all other cells, and the problem."""
     fields = distinguishing_fields([cell.setting for cell in cells] + [cell.setting for cell in left_out])
-    return [f"skipped: {label(cell.setting, fields)}: {cell.problem}" for cell in left_out]
+    result = []
+    for cell in left_out:
+        result.append(f"skipped: {label(cell.setting, fields)}: {cell.problem}")
+    return result

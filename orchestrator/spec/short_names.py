@@ -84,9 +84,10 @@ def find_paths(
         if field is None or field.is_unknown or field.path == name:
             _refuse_choice(name, fields)
             candidates = _candidates(kind, name, settings_with_tags, fields)
-            known_fields = [
-                candidate for candidate in candidates if candidate.path != name and not candidate.is_unknown
-            ]
+            known_fields = []
+            for candidate in candidates:
+                if candidate.path != name and not candidate.is_unknown:
+                    known_fields.append(candidate)
             if selected and known_fields:
                 selections = ", ".join(f"{path}={tag}" for path, tag in selected.items())
                 raise SpecError(
@@ -122,11 +123,11 @@ def _common_selections(candidates: list[_Field]) -> dict[str, str]:
     if not candidates:
         return {}
     first, *other_candidates = candidates
-    return {
-        path: tag
-        for path, tag in first.selects.items()
-        if all(candidate.selects.get(path) == tag for candidate in other_candidates)
-    }
+    selections = {}
+    for path, tag in first.selects.items():
+        if all(candidate.selects.get(path) == tag for candidate in other_candidates):
+            selections[path] = tag
+    return selections
 
 
 def _candidates(kind: Any, name: str, settings: Mapping[str, Any], fields: list[_Field]) -> list[_Field]:
@@ -139,7 +140,10 @@ def _candidates(kind: Any, name: str, settings: Mapping[str, Any], fields: list[
 
 def _with_prefix_of(value: Any, fields: list[_Field]) -> list[_Field]:
     prefixed = [field for field in fields if field.prefix]
-    matching = [field for field in prefixed if isinstance(value, str) and value.startswith(field.prefix)]
+    matching = []
+    for field in prefixed:
+        if isinstance(value, str) and value.startswith(field.prefix):
+            matching.append(field)
     return matching or [field for field in fields if not field.prefix] or fields
 
 
@@ -193,7 +197,10 @@ def _refuse_choice(name: str, fields: list[_Field]) -> None:
 def _refuse_other_alternative(config: Any, name: str, settings: Mapping[str, Any], fields: list[_Field]) -> None:
     """Raise SpecError if only alternatives that the settings do not select have a field of this name."""
     kind: Any = type(config)
-    selections = [f"{field.path}={field.selected}" for field in fields if settings.get(field.path) in field.tags]
+    selections = []
+    for field in fields:
+        if settings.get(field.path) in field.tags:
+            selections.append(f"{field.path}={field.selected}")
     is_missing = selections and not _candidates(kind, name, settings, fields)
     if is_missing and _candidates(kind, name, {}, _list_fields(config, {})):
         raise SpecError(f"{name} is not a field of {', '.join(dict.fromkeys(selections))}")
@@ -202,7 +209,10 @@ def _refuse_other_alternative(config: Any, name: str, settings: Mapping[str, Any
 def _likeliest(matches: list[_Field]) -> list[_Field]:
     """The fields that need the fewest tags; if several, the present ones, or those of an alternative of that name."""
     fewest = min(((len(field.selects), field.is_absent) for field in matches), default=None)
-    likely = [field for field in matches if (len(field.selects), field.is_absent) == fewest]
+    likely = []
+    for field in matches:
+        if (len(field.selects), field.is_absent) == fewest:
+            likely.append(field)
     if len(likely) > 1:
         likely = [field for field in likely if field.name in field.selects.values()] or likely
     return likely
@@ -262,6 +272,13 @@ def _plain_configs(declared_type: Any) -> list[Any]:
 
     Empty if its values are read from text, or if its fields are always written below it (`in_full`).
     """
-    kinds = [kind for kind in alternatives(declared_type) if dataclasses.is_dataclass(kind)]
+    kinds = []
+    for kind in alternatives(declared_type):
+        if dataclasses.is_dataclass(kind):
+            kinds.append(kind)
     other_forms = ("identity", "parse", "in_full")
-    return [kind for kind in kinds if len(kinds) == 1 and not any(hasattr(kind, form) for form in other_forms)]
+    configs = []
+    for kind in kinds:
+        if len(kinds) == 1 and not any(hasattr(kind, form) for form in other_forms):
+            configs.append(kind)
+    return configs

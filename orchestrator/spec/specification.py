@@ -95,8 +95,14 @@ class Spec:
 
     def override_with(self, overriding: Spec) -> Spec:
         """This specification overridden by the other; a field is either set or swept, never both."""
-        set_fields = {name: value for name, value in self.set.items() if name not in overriding.sweep}
-        swept_fields = {name: values for name, values in self.sweep.items() if name not in overriding.set}
+        set_fields = {}
+        for name, value in self.set.items():
+            if name not in overriding.sweep:
+                set_fields[name] = value
+        swept_fields = {}
+        for name, values in self.sweep.items():
+            if name not in overriding.set:
+                swept_fields[name] = values
         return Spec(
             self.audit,
             overriding.preset or self.preset,
@@ -190,7 +196,10 @@ def search_domains(domains: Any) -> dict[str, Any]:
         raise SpecError(
             f"over is {domains!r}; it must be a mapping, as in {{'rate': 'log(1e-4..1e-2)', 'wide': [True]}}"
         )
-    return {coerce(name, str, "a field of over"): _domain(value) for name, value in domains.items()}
+    result = {}
+    for name, value in domains.items():
+        result[coerce(name, str, "a field of over")] = _domain(value)
+    return result
 
 
 def _domain(value: Any) -> Any:
@@ -206,7 +215,10 @@ def sweep_values(sweep: Any) -> dict[str, tuple[Any, ...]]:
         return {}
     if not isinstance(sweep, Mapping):
         raise SpecError(f"sweep is {sweep!r}; it must be a mapping, as in {{'seed': [1, 2]}}")
-    return {coerce(name, str, "a field of sweep"): _values(values, f"sweep.{name}") for name, values in sweep.items()}
+    result = {}
+    for name, values in sweep.items():
+        result[coerce(name, str, "a field of sweep")] = _values(values, f"sweep.{name}")
+    return result
 
 
 def _values(values: Any, field_path: str) -> tuple[Any, ...]:

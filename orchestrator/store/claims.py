@@ -169,7 +169,9 @@ def _time(bucket: Bucket) -> tuple[float, dict[str, float]]:
         bucket.put(_beat_name(probe), b"{}")
     except StoreError:
         probe = ""
-    beats = {_token(beat.name): beat.write_time.timestamp() for beat in bucket.objects(f"{CLAIMS}/{BEATS}")}
+    beats = {}
+    for beat in bucket.objects(f"{CLAIMS}/{BEATS}"):
+        beats[_token(beat.name)] = beat.write_time.timestamp()
     if probe:
         with suppress(StoreError):
             bucket.delete(_beat_name(probe))
@@ -183,11 +185,10 @@ def _give_back(bucket: Bucket, tags: Mapping[str, str], own_holder: Holder) -> N
     """
     with suppress(StoreError):
         own_versions = {_name(run): tag for run, tag in tags.items()}
-        own_claims = [
-            claim_object.name
-            for claim_object in bucket.objects(CLAIMS)
-            if own_versions.get(claim_object.name) == claim_object.tag
-        ]
+        own_claims = []
+        for claim_object in bucket.objects(CLAIMS):
+            if own_versions.get(claim_object.name) == claim_object.tag:
+                own_claims.append(claim_object.name)
         bucket.delete(*own_claims, _beat_name(own_holder.token))
 
 

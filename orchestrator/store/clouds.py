@@ -88,7 +88,10 @@ def _profile() -> tuple[dict[str, str], Callable[[], Any] | None]:
     paths = (("AWS_CONFIG_FILE", home / "config"), ("AWS_SHARED_CREDENTIALS_FILE", home / "credentials"))
     with suppress(configparser.Error, UnicodeDecodeError):
         files.read([os.environ.get(variable) or path for variable, path in paths])
-    sections = [files[section] for section in (f"profile {name}", name) if files.has_section(section)]
+    sections = []
+    for section in (f"profile {name}", name):
+        if files.has_section(section):
+            sections.append(files[section])
     options = {key: value for section in sections for key, value in section.items()}
     if os.environ.get("AWS_REGION") or "region" not in options:
         region = {}

@@ -213,7 +213,9 @@ def content(table: pa.Table) -> str:
     Raises TypeError for a type without a stable form (unions).
     """
     digest = hashlib.sha256()
-    fields = [[f.name, str(f.type), f.nullable, _pairs(f.metadata)] for f in table.schema]
+    fields = []
+    for f in table.schema:
+        fields.append([f.name, str(f.type), f.nullable, _pairs(f.metadata)])
     schema = json.dumps([fields, _pairs(table.schema.metadata)]).encode()
     _number(digest, len(schema))
     digest.update(schema)

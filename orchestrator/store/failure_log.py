@@ -24,7 +24,10 @@ class FailureLog:
 
     def to_text(self) -> str:
         """The text to store."""
-        other_fields = {name: value for name, value in asdict(self).items() if name != "traceback"}
+        other_fields = {}
+        for name, value in asdict(self).items():
+            if name != "traceback":
+                other_fields[name] = value
         return f"{self.traceback.rstrip()}\n{MARK}{json.dumps(other_fields)}}}\n"
 
     @classmethod

@@ -87,7 +87,9 @@ class LocalStore(FileStore):
         from orchestrator.store.threads import thread_pool
 
         key_list = list(keys)
-        batches = [key_list[start : start + BATCH] for start in range(0, len(key_list), BATCH)]
+        batches = []
+        for start in range(0, len(key_list), BATCH):
+            batches.append(key_list[start : start + BATCH])
         start_wait = time.perf_counter() - time.thread_time()
         start_time = time.perf_counter()
         for errors in map(self._find_problems, batches[:1]):

@@ -56,7 +56,11 @@ def is_blank(root: Path) -> bool:
 
 def _others(root: Path) -> list[str]:
     """The names in a folder without unfinished markers of dead processes and names of the file system."""
-    return [name for name in os.listdir(root) if not atomic_write.unfinished(name) and name != "lost+found"]
+    others = []
+    for name in os.listdir(root):
+        if not atomic_write.unfinished(name) and name != "lost+found":
+            others.append(name)
+    return others
 
 
 def _check_format(marker: Path) -> None:

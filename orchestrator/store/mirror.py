@@ -64,16 +64,14 @@ class Mirror:
             return
         try:
             objects = self._bucket.objects(RUNS)
-            runs = {
-                stored_object.name.split("/")[1]
-                for stored_object in objects
-                if stored_object.name.endswith(f"/{FIRST}")
-            }
-            status_files = [
-                stored_object
-                for stored_object in objects
-                if stored_object.name.count("/") == 2 and stored_object.name.endswith(STATUS_SUFFIXES)
-            ]
+            runs = set()
+            for stored_object in objects:
+                if stored_object.name.endswith(f"/{FIRST}"):
+                    runs.add(stored_object.name.split("/")[1])
+            status_files = []
+            for stored_object in objects:
+                if stored_object.name.count("/") == 2 and stored_object.name.endswith(STATUS_SUFFIXES):
+                    status_files.append(stored_object)
             self._bring(stored_object for stored_object in status_files if stored_object.name.split("/")[1] in runs)
             self._note_drivers()
         except StoreError:
@@ -92,7 +90,10 @@ class Mirror:
         self._pushed[run] = now
         folder = self.home / RUNS / run
         states = {path: _state(path) for path in _files(folder)}
-        new = [path for path, state in states.items() if state is not None and self._copied.get(path) != state]
+        new = []
+        for path, state in states.items():
+            if state is not None and self._copied.get(path) != state:
+                new.append(path)
         with thread_pool(JOURNEYS, "push") as pool:
             list(pool.map(self._put, (path for path in new if path.name != FIRST)))
         if folder / FIRST in new:
@@ -157,11 +158,11 @@ def _files(folder: Path) -> list[Path]:
     """
     files = (path for path in folder.rglob("*") if path.is_file() and path.parent != folder / SHARED_FOLDER)
     paths = sorted(path for path in files if path.name not in LOCAL_FILES)
-    return [
-        path
-        for path in paths
-        if not (path.name[0] == "." or path.suffix == ".tmp" or atomic_write.unfinished(path.name))
-    ]
+    result = []
+    for path in paths:
+        if not (path.name[0] == "." or path.suffix == ".tmp" or atomic_write.unfinished(path.name)):
+            result.append(path)
+    return result
 
 
 def _state(path: Path) -> tuple[int, int] | None:

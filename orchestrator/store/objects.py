@@ -65,11 +65,11 @@ class ObjectStore(FileStore):
     def stamps(self, keys: Iterable[str]) -> Mapping[str, str]:
         versions = {entry.result_name(key): key for key in keys}
         objects = self._bucket.objects(RESULTS) if versions else ()
-        return {
-            versions[stored_object.name]: stored_object.tag
-            for stored_object in objects
-            if stored_object.name in versions
-        }
+        result = {}
+        for stored_object in objects:
+            if stored_object.name in versions:
+                result[versions[stored_object.name]] = stored_object.tag
+        return result
 
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
         from orchestrator.store.threads import thread_pool
@@ -89,7 +89,10 @@ class ObjectStore(FileStore):
             self._to_quarantine(run_file_name(run, name), name.removesuffix(".json"), ".json", data, reason)
 
     def files(self, folder: str) -> dict[str, int]:
-        return {stored_object.name: stored_object.size for stored_object in self._bucket.objects(folder)}
+        result = {}
+        for stored_object in self._bucket.objects(folder):
+            result[stored_object.name] = stored_object.size
+        return result
 
     def irregular_files(self, folder: str) -> dict[str, str]:
         return dict.fromkeys(self._bucket.invalid_names(folder), "its name is not a path")

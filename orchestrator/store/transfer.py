@@ -83,11 +83,10 @@ def _run_files(origin: Store, target: Store, transfer: Transfer) -> Iterator[lis
         existing_files = target_runs.get(run, {})
         log = f"{RUNS}/{run}/{LOG}"
         is_origin_longer = files.get(log, 0) > existing_files.get(log, 0)
-        names = [
-            name
-            for name in files
-            if name not in existing_files or (is_origin_longer and name.rpartition("/")[2] not in WRITTEN_ONCE)
-        ]
+        names = []
+        for name in files:
+            if name not in existing_files or (is_origin_longer and name.rpartition("/")[2] not in WRITTEN_ONCE):
+                names.append(name)
         transfer.present += len(files) - len(names)
         if existing_files and names and (driver := lease.holder(target.folder(RUNS, run))) is not None:
             raise Held(f"{run} has a driver in {target.location}, {driver.name}; copy again when it has ended")

@@ -73,7 +73,10 @@ def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) 
             path_in_mlflow = f"tables/{name}.json"
         else:
             path_in_mlflow = f"tables/{name}, first {ROWS} of {table.num_rows} rows.json"
-        columns = [column for column in table.schema.names if column not in redundant_columns]
+        columns = []
+        for column in table.schema.names:
+            if column not in redundant_columns:
+                columns.append(column)
         rows = []
         for row in table.slice(0, ROWS).to_pylist():
             rows.append([jsonable(row[column], encodable) for column in columns])

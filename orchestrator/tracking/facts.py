@@ -151,14 +151,21 @@ def params(about: Mapping[str, Any]) -> dict[str, str]:
     """The config flattened to dotted names, after audit and preset."""
     fields = {"audit": about["audit"], "preset": about.get("preset")}
     fields |= dict(flatten(_config(about)))
-    texts = {_safe_name(name): _text(value) for name, value in fields.items() if value is not None}
+    texts = {}
+    for name, value in fields.items():
+        if value is not None:
+            texts[_safe_name(name)] = _text(value)
     return {name: text[:LONGEST_VALUE] for name, text in texts.items()}
 
 
 def common(of_runs: list[dict[str, str]]) -> dict[str, str]:
     """The params that are equal in all runs."""
     first = of_runs[0]
-    return {name: value for name, value in first.items() if all(params.get(name) == value for params in of_runs)}
+    result = {}
+    for name, value in first.items():
+        if all(params.get(name) == value for params in of_runs):
+            result[name] = value
+    return result
 
 
 def inputs(about: Mapping[str, Any]) -> list[Input]:
@@ -167,7 +174,10 @@ def inputs(about: Mapping[str, Any]) -> list[Input]:
     for field, part in walk(_config(about)):
         if isinstance(part, Dataset):
             contexts.setdefault((part.name, part.digest), []).append(field)
-    return [Input(name, digest, ", ".join(fields)) for (name, digest), fields in contexts.items()]
+    result = []
+    for (name, digest), fields in contexts.items():
+        result.append(Input(name, digest, ", ".join(fields)))
+    return result
 
 
 def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
@@ -285,7 +295,11 @@ def _recommendation_tags(search: SearchResults) -> dict[str, str]:
 
 def _finite(values: Mapping[str, Any]) -> dict[str, float]:
     """The values that are finite numbers."""
-    return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
+    result = {}
+    for name, value in values.items():
+        if value is not None and math.isfinite(value):
+            result[name] = float(value)
+    return result
 
 
 def _decisive(journal: Journal, store: Store) -> answers.Row | None:

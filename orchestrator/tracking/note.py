@@ -62,10 +62,17 @@ def cell_names(sweep: Journal, search: SearchResults | None) -> dict[str, str]:
     A trial of `search`, if given, is named by all of its choices.
     """
     if search is not None:
-        return {row["run"]: search_results.trial_name(row)[:LONGEST_NAME] for row in search.trials if row["run"]}
+        names = {}
+        for row in search.trials:
+            if row["run"]:
+                names[row["run"]] = search_results.trial_name(row)[:LONGEST_NAME]
+        return names
     settings = results.cells(sweep)
     fields = resolve.distinguishing_fields(list(settings.values()))
-    return {run: resolve.label(setting, fields)[:LONGEST_NAME] or run for run, setting in settings.items()}
+    names = {}
+    for run, setting in settings.items():
+        names[run] = resolve.label(setting, fields)[:LONGEST_NAME] or run
+    return names
 
 
 def _subject(about: Mapping[str, Any]) -> str:
@@ -108,7 +115,9 @@ def _set(about: Mapping[str, Any]) -> list[str]:
 
 def run_note(journal: Journal, store: Store, state: str, search: SearchResults | None = None) -> str:
     """The note of a run or sweep in this state, or of `search` if given, with the numbers stored so far."""
-    changes = [f"Code changed within this run. {line}." for line in _accepted_changes(journal)]
+    changes = []
+    for line in _accepted_changes(journal):
+        changes.append(f"Code changed within this run. {line}.")
     if search is not None:
         return "\n\n".join([*_search(search), *changes, *_ways(journal, state, search_results.TRIALS)])[:LONGEST_NOTE]
     about = journal.about()

@@ -282,7 +282,9 @@ class Entry:
         server, run_id = self._server_and_id()
         time = int((self.course.ended or self._began()) * 1000)
         for name, points in facts.learning_curves(self.journal, self.store).items():
-            logged_epochs = {metric.step for metric in server.client.get_metric_history(run_id, name)}
+            logged_epochs = set()
+            for metric in server.client.get_metric_history(run_id, name):
+                logged_epochs.add(metric.step)
             self._log(
                 metrics=[Metric(name, value, time, epoch) for epoch, value in points if epoch not in logged_epochs]
             )
@@ -307,16 +309,19 @@ class Entry:
     def _inputs(self, mlflow_run: Any) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        logged_data = {(logged.dataset.name, logged.dataset.digest) for logged in mlflow_run.inputs.dataset_inputs}
-        fresh = [
-            DatasetInput(
-                Dataset(encodable(dataset.name), dataset.digest[: facts.DIGEST], "engram", dataset.source),
-                [InputTag("mlflow.data.context", dataset.context)],
-            )
-            for entry in self._runs()
-            for dataset in facts.inputs(entry.about)
-            if (dataset.name, dataset.digest[: facts.DIGEST]) not in logged_data
-        ]
+        logged_data = set()
+        for logged in mlflow_run.inputs.dataset_inputs:
+            logged_data.add((logged.dataset.name, logged.dataset.digest))
+        fresh = []
+        for entry in self._runs():
+            for dataset in facts.inputs(entry.about):
+                if (dataset.name, dataset.digest[: facts.DIGEST]) not in logged_data:
+                    fresh.append(
+                        DatasetInput(
+                            Dataset(encodable(dataset.name), dataset.digest[: facts.DIGEST], "engram", dataset.source),
+                            [InputTag("mlflow.data.context", dataset.context)],
+                        )
+                    )
         if fresh:
             server, run_id = self._server_and_id()
             server.client.log_inputs(run_id, fresh)

@@ -78,7 +78,10 @@ def describe_rates(audit: str, question: str = "") -> str:
 
     Quotes the first study of the audit: the innocent subject and the holder of the largest amount.
     """
-    all_rates = [rate for rate in read_rates() if rate.audit == audit and rate.question in ("", question)]
+    all_rates = []
+    for rate in read_rates():
+        if rate.audit == audit and rate.question in ("", question):
+            all_rates.append(rate)
     if not all_rates:
         return ""
     rates = [rate for rate in all_rates if rate.evidence == all_rates[0].evidence]

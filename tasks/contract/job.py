@@ -41,7 +41,9 @@ class Work:
 
     def beyond(self, before: Work) -> Work:
         """Return the remaining work after an earlier link of the chain."""
-        remaining = {unit: max(0.0, count - before.trained.get(unit, 0.0)) for unit, count in self.trained.items()}
+        remaining = {}
+        for unit, count in self.trained.items():
+            remaining[unit] = max(0.0, count - before.trained.get(unit, 0.0))
         return Work(remaining, self.besides, self.least, self.most)
 
     @property

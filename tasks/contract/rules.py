@@ -119,10 +119,10 @@ class Rules(Generic[Evidence]):
 
     def format_list(self, config: Any) -> list[str]:
         """Format all cases as a numbered list in Markdown, with the numbers of the config."""
-        return [
-            f"{number}. **{case.answer}**{case.scope}: {case.rule}"
-            for number, case in enumerate(self.format_cases(config), 1)
-        ]
+        result = []
+        for number, case in enumerate(self.format_cases(config), 1):
+            result.append(f"{number}. **{case.answer}**{case.scope}: {case.rule}")
+        return result
 
     def format_cases(self, config: Any) -> Iterator[FormattedCase]:
         """Yield each case with the numbers of the config."""

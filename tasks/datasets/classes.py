@@ -84,7 +84,9 @@ def _natural_key(label: str) -> tuple[Any, ...]:
     """Return the sort key of a label: numbers by value, before text with runs of digits as numbers."""
     if NUMBER.fullmatch(label):
         return 0, Decimal(shorten_number(label)), label
-    parts = [int(part) if number % 2 else part for number, part in enumerate(DIGITS.split(label))]
+    parts = []
+    for number, part in enumerate(DIGITS.split(label)):
+        parts.append(int(part) if number % 2 else part)
     return 1, parts, label
 
 

@@ -191,7 +191,9 @@ def blend_digits(digits: Pixels, photographs: Sequence[Pixels], split: str) -> P
     if digits.shape[3] != 1 or height > smallest[0] or width > smallest[1]:
         expected_shape = f"grey and at most {smallest[0]} x {smallest[1]}"
         raise DatasetError(f"digits to blend with photographs are {digits.shape[1:]}; expected {expected_shape}")
-    all_windows = [sliding_window_view(photo[..., 0], (height, width)) for photo in photographs]
+    all_windows = []
+    for photo in photographs:
+        all_windows.append(sliding_window_view(photo[..., 0], (height, width)))
     ends = np.cumsum([windows.shape[0] * windows.shape[1] for windows in all_windows])
     positions = seeds.generator(BLENDED_SEED, "squares", split).integers(ends[-1], size=len(digits))
     out = np.empty_like(digits)

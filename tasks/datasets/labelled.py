@@ -183,7 +183,9 @@ def read_labelled(
     levels: list[Levels] = []
     for entry, (digest, decoded) in zip(entries, map_in_threads(one, entries), strict=True):
         if pictures and decoded.pixels.shape[:2] != pictures[0].shape[:2]:
-            sizes = [f"{picture.shape[0]} x {picture.shape[1]}" for picture in (decoded.pixels, pictures[0])]
+            sizes = []
+            for picture in (decoded.pixels, pictures[0]):
+                sizes.append(f"{picture.shape[0]} x {picture.shape[1]}")
             first = replace(entries[0], path=Path(entries[0].path.name))
             raise DatasetError(f"{entry} is {sizes[0]}, {first} {sizes[1]}; {ONE_SIZE}")
         digests.append(digest)
@@ -230,7 +232,9 @@ def shape_of(options: Options) -> tuple[int, int, int]:
 
 def digest_of_files(entries: Sequence[Labelled], names: tuple[str, ...], digests: Sequence[str]) -> str:
     """Compute the digest of images in order, their labels and splits, and the class names, without paths."""
-    pictures = [(digest, entry.label, entry.split) for digest, entry in zip(digests, entries, strict=True)]
+    pictures = []
+    for digest, entry in zip(digests, entries, strict=True):
+        pictures.append((digest, entry.label, entry.split))
     return digest_of(RULE, [json.dumps(names).encode(), json.dumps(pictures).encode()])
 
 

@@ -212,10 +212,11 @@ class CoinedCanaries(Ranged):
         """Return the canaries' images, (canaries, h, w, channels), from those of their records."""
         if self.canary_images == "noise":
             return seeds.generator(self.seed, "noise").integers(0, 256, record_images.shape, dtype=np.uint8)
-        glyphs = [
-            draw_member(Glyph(), seeds.derive(self.seed, "glyph", number), Family(), record_images.shape[1:3])
-            for number in range(self.canaries)
-        ]
+        glyphs = []
+        for number in range(self.canaries):
+            glyphs.append(
+                draw_member(Glyph(), seeds.derive(self.seed, "glyph", number), Family(), record_images.shape[1:3])
+            )
         return np.concatenate([burn(image[None], glyph) for image, glyph in zip(record_images, glyphs, strict=True)])
 
 

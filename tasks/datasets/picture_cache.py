@@ -169,9 +169,9 @@ def _map_file(path: Path, digest: str) -> Parts:
         about = json.loads(reader.schema.metadata[b"about"])
         if (about["rule"], about["digest"]) != (RULE, digest):
             raise Damaged(f"it belongs to {about['rule']} {about['digest']}")
-        parts = [
-            _part_of(*reader.get_batch_with_custom_metadata(number)) for number in range(reader.num_record_batches)
-        ]
+        parts = []
+        for number in range(reader.num_record_batches):
+            parts.append(_part_of(*reader.get_batch_with_custom_metadata(number)))
         rows = about["train"] + about["test"]
         pixels, labels, checksums = zip(*parts, strict=True)
         complete_parts = Parts(about, pixels, np.concatenate(labels), np.concatenate(checksums), np.zeros(rows, bool))

@@ -186,20 +186,20 @@ def from_parquet(path: Path, schema: pa.Schema) -> pa.Table:
 
     try:
         existing_columns = pq.read_schema(path).names
-        lacking = [
-            field.name
-            for field in schema
-            if field.name not in existing_columns and (field.name == ID or not field.nullable)
-        ]
+        lacking = []
+        for field in schema:
+            if field.name not in existing_columns and (field.name == ID or not field.nullable):
+                lacking.append(field.name)
         if lacking:
             raise DatasetError(f"{path} has the columns {', '.join(existing_columns)} and no {lacking[0]}")
         table = read_parquet(path, columns=[name for name in schema.names if name in existing_columns])
-        columns = [
-            table[field.name].cast(field.type)
-            if field.name in existing_columns
-            else pa.nulls(table.num_rows, field.type)
-            for field in schema
-        ]
+        columns = []
+        for field in schema:
+            columns.append(
+                table[field.name].cast(field.type)
+                if field.name in existing_columns
+                else pa.nulls(table.num_rows, field.type)
+            )
         return pa.table(columns, schema=schema)
     except (OSError, pa.ArrowException, TooLarge) as error:
         raise DatasetError(f"{path} cannot be read: {' '.join(str(error).split())}") from None

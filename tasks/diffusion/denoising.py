@@ -99,7 +99,9 @@ class Denoising:
 
     @property
     def weights(self) -> Mapping[str, Weight]:
-        averages = {AVERAGED + name: replace(weight, learned=False) for name, weight in self.learned.items()}
+        averages = {}
+        for name, weight in self.learned.items():
+            averages[AVERAGED + name] = replace(weight, learned=False)
         return {**self.learned, **averages}
 
     def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
@@ -173,7 +175,11 @@ def add_noise(clean: Tensor, noise: Tensor, signal_share: Tensor) -> Tensor:
 
 def averages(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The moving averages among a training's tensors, by the names of the averaged tensors."""
-    return {name.removeprefix(AVERAGED): tensor for name, tensor in tensors.items() if name.startswith(AVERAGED)}
+    result = {}
+    for name, tensor in tensors.items():
+        if name.startswith(AVERAGED):
+            result[name.removeprefix(AVERAGED)] = tensor
+    return result
 
 
 TOGETHER = {"cpu": 32, "cuda": 256}  # images per batch
@@ -192,7 +198,9 @@ def sample_images(
     device = hardware.device()
     learning = Denoising(config, vectors, 1)
     _check_weights(learning, weights)
-    tensors = {name: torch.from_numpy(np.array(values))[None].to(device) for name, values in weights.items()}
+    tensors = {}
+    for name, values in weights.items():
+        tensors[name] = torch.from_numpy(np.array(values))[None].to(device)
     images = np.empty((len(vectors), *learning.shape), np.uint8)
     with hardware.exactly(device), torch.inference_mode():
         for first in range(0, len(vectors), TOGETHER[device.type]):

@@ -281,7 +281,10 @@ def _choose_logits(outputs: Any, rows: int, classes: int) -> Any:
         outputs_by_name = {str(number): value for number, value in enumerate(outputs)}
     else:
         return outputs
-    fitting = [value for value in outputs_by_name.values() if _could_be_logits(value, rows, classes)]
+    fitting = []
+    for value in outputs_by_name.values():
+        if _could_be_logits(value, rows, classes):
+            fitting.append(value)
     if len(fitting) == 1:
         return fitting[0]
     if len(outputs_by_name) == 1:

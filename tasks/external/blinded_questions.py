@@ -76,10 +76,9 @@ def handout_questions(config: Blinding) -> tuple[str, ProbeQuestions]:
 def key_table(config: Blinding) -> pa.Table:
     """Return the identity of each question (KEY), in the order of the ids."""
     handout, named_questions, _ = _blind_sets(config)
-    rows = [
-        (handout.id_of(handout.name, position), named_questions[number][0], named_questions[number][1].id)
-        for position, number in enumerate(handout.order)
-    ]
+    rows = []
+    for position, number in enumerate(handout.order):
+        rows.append((handout.id_of(handout.name, position), named_questions[number][0], named_questions[number][1].id))
     return table_of_rows(KEY, rows)
 
 
@@ -103,7 +102,9 @@ def count_repeats(config: ReadBlindedAnswers) -> tuple[int, int]:
     scorer = load_questions(config.handed.data).scorer
     answers = _sent_answers(config)
     ids = handout.ids
-    pairs = [(answers[ids[number]], answers[repeat_id]) for number, repeat_id in handout.repeats.items()]
+    pairs = []
+    for number, repeat_id in handout.repeats.items():
+        pairs.append((answers[ids[number]], answers[repeat_id]))
     return len(pairs), sum(match_key(scorer, first) != match_key(scorer, second) for first, second in pairs)
 
 
@@ -131,9 +132,10 @@ def _question_id(name: str, position: int) -> str:
 def _blind_sets(config: Blinding) -> tuple[HandedOut, list[tuple[str, Question]], Form]:
     """Return the blinded order, the set and question of each number, and the format of the questions."""
     sets = dict(probe_sets(load_questions(config.data), config.corruption, config.selection))
-    named_questions = [
-        (name, question) for name, probe_questions in sets.items() for question in probe_questions.questions
-    ]
+    named_questions = []
+    for name, probe_questions in sets.items():
+        for question in probe_questions.questions:
+            named_questions.append((name, question))
     (form,) = {probe_questions.form for probe_questions in sets.values()}
     digest = hashlib.sha256()
     for text in _texts(named_questions):

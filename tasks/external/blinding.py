@@ -57,11 +57,11 @@ class HandedOut:
     def repeats(self) -> dict[int, str]:
         """The id of the second position of each repeated image."""
         first = set(self._first)
-        return {
-            int(image): self.id_of(self.name, position)
-            for position, image in enumerate(self.order)
-            if position not in first
-        }
+        result = {}
+        for position, image in enumerate(self.order):
+            if position not in first:
+                result[int(image)] = self.id_of(self.name, position)
+        return result
 
     @property
     def _first(self) -> list[int]:

@@ -71,7 +71,9 @@ def describe_contents(contents: Any, is_tensor: Callable[[Any], bool]) -> str:
     """List the entries of a checkpoint and their classes: `epoch (int), args (argparse.Namespace)`."""
     if not isinstance(contents, Mapping):
         return _class_name(contents, is_tensor)
-    entries = [f"{key} ({_class_name(value, is_tensor)})" for key, value in list(contents.items())[:SHOWN]]
+    entries = []
+    for key, value in list(contents.items())[:SHOWN]:
+        entries.append(f"{key} ({_class_name(value, is_tensor)})")
     more = len(contents) - len(entries)
     if entries:
         return ", ".join(entries) + (f" and {more} more" if more > 0 else "")
@@ -145,7 +147,11 @@ def choose_weights(
     intended = [weights for weights in candidates if not weights.is_auxiliary] or candidates
     if len(intended) == 1:
         tensors = intended[0].tensors
-        return {name: value for name, value in tensors.items() if left_out is None or not left_out(name)}
+        result = {}
+        for name, value in tensors.items():
+            if left_out is None or not left_out(name):
+                result[name] = value
+        return result
     sizes = ", ".join(f"{weights.key_path or 'the top level'} ({len(weights.tensors)} tensors)" for weights in intended)
     missing_names = sorted(set(network) - {name for weights in intended for name in weights.tensors})
     lacking = f", such as {missing_names[0]}" if missing_names else ""
@@ -157,9 +163,10 @@ def choose_weights(
 def _check_part(where: str, mappings: list[Weights], part: str) -> None:
     if not part or _select_part(mappings, part):
         return
-    key_paths = [
-        key_path for weights in mappings if not weights.is_auxiliary for key_path in _selectable_parts(weights)
-    ]
+    key_paths = []
+    for weights in mappings:
+        if not weights.is_auxiliary:
+            key_paths.extend(_selectable_parts(weights))
     key_paths = key_paths or [weights.key_path for weights in mappings if weights.key_path]
     listing = ", ".join(key_paths[:SHOWN]) or "one set, so leave out the name after the path"
     more = ""
@@ -222,8 +229,14 @@ def _fits(
             continue
         fits = []
         for prefix in _prefixes(tensors, len(network_names), exactly=left_out is None):
-            bare = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-            compared_tensors = {name: value for name, value in bare.items() if left_out is None or not left_out(name)}
+            bare = {}
+            for name, value in tensors.items():
+                if name.startswith(prefix):
+                    bare[name.removeprefix(prefix)] = value
+            compared_tensors = {}
+            for name, value in bare.items():
+                if left_out is None or not left_out(name):
+                    compared_tensors[name] = value
             if compared_tensors.keys() == network_names.keys():
                 key_path = ".".join(filter(None, (weights.key_path, prefix.rstrip("."))))
                 is_entire_mapping = len(bare) == len(tensors)  # a prefix of all names is not a separate place
@@ -242,9 +255,9 @@ def _without(tensors: Mapping[str, Any], parts: tuple[str, ...]) -> Mapping[str,
     """Remove these parts from the names of a mapping; None if two names would become equal."""
     if not parts:
         return tensors
-    renamed = {
-        ".".join(step for step in name.split(".") if step not in parts): value for name, value in tensors.items()
-    }
+    renamed = {}
+    for name, value in tensors.items():
+        renamed[".".join(step for step in name.split(".") if step not in parts)] = value
     return renamed if len(renamed) == len(tensors) else None
 
 

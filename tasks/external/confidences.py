@@ -81,7 +81,10 @@ def _true_class_column(table: Sent, columns: Sequence[str], gives: Gives) -> tup
     if columns:
         return _find_column(table, columns[0], gives), gives
     single = [column for column in ALONE if column in table.columns]
-    other_columns = [column for column in table.columns if column not in IGNORED and column not in single[:1]]
+    other_columns = []
+    for column in table.columns:
+        if column not in IGNORED and column not in single[:1]:
+            other_columns.append(column)
     if single and other_columns:
         raise ValueError(
             f"{table.name} has the column {other_columns[0]!r} ({len(other_columns)} such columns) in addition to "

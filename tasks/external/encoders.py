@@ -44,7 +44,9 @@ class LoadedEncoder:
         if self._width is None:
             self._try(images[: self.model.rows])
         rows = self.model.rows
-        parts = [self._batch(images[start : start + rows]) for start in range(0, len(images), rows)]
+        parts = []
+        for start in range(0, len(images), rows):
+            parts.append(self._batch(images[start : start + rows]))
         return np.concatenate(parts)
 
     def _try(self, images: Pixels) -> None:

@@ -105,7 +105,9 @@ def write_pictures(
     """
     named_sets = list(sets)
     rows = _rows(named_sets)
-    files = [(image, png(pixels)) for (image, _, _), pixels in zip(rows, _images(named_sets), strict=True)]
+    files = []
+    for (image, _, _), pixels in zip(rows, _images(named_sets), strict=True):
+        files.append((image, png(pixels)))
     text = TEXT.format(example=rows[0][0], script=_indent_script(SCRIPT), promise=promise("pictures", commitment, draw))
     files.append((README, text.encode()))
     files.append((IMAGES, "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows]).encode()))

@@ -170,7 +170,9 @@ def read_tensor(saved: SavedFile, tensor: StoredTensor) -> Tensor:
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
         raise Unreadable(f"it contains a {name or tensor.storage.kind}, which is not a dense tensor of numbers")
-    extent = [(size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride, strict=True)]
+    extent = []
+    for size, stride in zip(tensor.shape, tensor.stride, strict=True):
+        extent.append((size - 1) * stride)
     last = tensor.offset + sum(extent)
     if not math.prod(tensor.shape):
         return torch.empty(tensor.shape, dtype=dtype)

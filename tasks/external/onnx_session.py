@@ -158,9 +158,9 @@ def serve() -> None:
         confined.limit_memory(request["limit"])
         session = _open(onnxruntime, model_bytes)
         del model_bytes
-        inputs = [
-            {"name": argument.name, "type": argument.type, "shape": argument.shape} for argument in session.get_inputs()
-        ]
+        inputs = []
+        for argument in session.get_inputs():
+            inputs.append({"name": argument.name, "type": argument.type, "shape": argument.shape})
         _write(answers, json.dumps({"inputs": inputs}).encode())
         names = [output.name for output in session.get_outputs()]
         while True:

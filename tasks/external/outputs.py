@@ -310,7 +310,10 @@ def _columns(name: str, header: list[str], class_columns: Sequence[str], gives: 
         return list(class_columns), gives
     lists = [column for column in header if column in LISTS]
     numbered_columns = [column for column in header if COLUMN.fullmatch(column)]
-    unknown = [column for column in header if column not in (*lists, *numbered_columns, *IGNORED)]
+    unknown = []
+    for column in header:
+        if column not in (*lists, *numbered_columns, *IGNORED):
+            unknown.append(column)
     if unknown:
         raise ValueError(
             f"{name} has the unknown column {unknown[0]!r} ({len(unknown)} in total); expected image and p0, p1, ... "
@@ -328,7 +331,9 @@ def _columns(name: str, header: list[str], class_columns: Sequence[str], gives: 
             "classes"
         )
     kind = kinds.pop()
-    by_number = {int(number): column for column, (_, number) in zip(numbered_columns, parts, strict=True)}
+    by_number = {}
+    for column, (_, number) in zip(numbered_columns, parts, strict=True):
+        by_number[int(number)] = column
     return [by_number[number] for number in numbers], PREFIXES[kind]
 
 
@@ -342,9 +347,14 @@ def _resolution(columns: Sequence[pa.ChunkedArray]) -> float:
 def _stack_lists(name: str, ids: Sequence[str], column: pa.ChunkedArray) -> NDArray[np.float64]:
     if not is_list(column.type) or not _is_numeric(column.type.value_type):
         raise ValueError(f"{name} has {column.type} in its list column; expected lists of numbers")
-    rows = [None if numbers is None or None in numbers else numbers for numbers in column.to_pylist()]
+    rows = []
+    for numbers in column.to_pylist():
+        rows.append(None if numbers is None or None in numbers else numbers)
     lengths = [None if numbers is None else len(numbers) for numbers in rows]
-    invalid_rows = [row for row, length in enumerate(lengths) if length is None or length != lengths[0]]
+    invalid_rows = []
+    for row, length in enumerate(lengths):
+        if length is None or length != lengths[0]:
+            invalid_rows.append(row)
     if invalid_rows:
         first = ids[invalid_rows[0]]
         raise ValueError(

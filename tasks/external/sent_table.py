@@ -80,7 +80,10 @@ def check_sets(name: str, answered_ids: Iterable[str], exported_ids: Iterable[st
     generated = _set_names(exported_ids)
     absent = [set_name for set_name in generated if set_name not in answered]
     kinds = {_set_kind(set_name) for set_name in absent}
-    foreign = [set_name for set_name in answered if set_name not in generated and _set_kind(set_name) in kinds]
+    foreign = []
+    for set_name in answered:
+        if set_name not in generated and _set_kind(set_name) in kinds:
+            foreign.append(set_name)
     if foreign:
         raise ValueError(
             f"{name} answers {', '.join(foreign[:SHOWN])}, but these settings and this secret generate "
@@ -227,9 +230,10 @@ def _numbers(name: str, ids: Sequence[str], label: str, column: pa.ChunkedArray)
     try:
         values = np.array(pc.cast(bare(column), pa.float64()).to_numpy(), np.float64)
     except pa.ArrowException:
-        invalid_rows = [
-            row for row, value in enumerate(column.to_pylist()) if value is not None and not _is_number(value)
-        ]
+        invalid_rows = []
+        for row, value in enumerate(column.to_pylist()):
+            if value is not None and not _is_number(value):
+                invalid_rows.append(row)
         if invalid_rows:
             first = column[invalid_rows[0]].as_py()
         else:

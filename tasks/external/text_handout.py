@@ -159,12 +159,13 @@ def write_questions(
     if empty:
         raise DatasetError(f"set {empty[0]!r} has no questions")
     (form,) = {probe_questions.form for _, probe_questions in named_sets}
-    rows = [
-        (question.id, name, row)
-        for name, probe_questions in named_sets
-        for row, question in enumerate(probe_questions.questions)
-    ]
-    files = {f"{FOLDER}/{name}{SUFFIX[form]}": CONTENT[form](probe_questions) for name, probe_questions in named_sets}
+    rows = []
+    for name, probe_questions in named_sets:
+        for row, question in enumerate(probe_questions.questions):
+            rows.append((question.id, name, row))
+    files = {}
+    for name, probe_questions in named_sets:
+        files[f"{FOLDER}/{name}{SUFFIX[form]}"] = CONTENT[form](probe_questions)
     promised = promise("questions", commitment, draw)
     about = QUESTION_TEXT.format(
         folder=FOLDER,

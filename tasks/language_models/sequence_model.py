@@ -114,13 +114,18 @@ class SequenceModel(ABC):
         ended = [list(answer) for answer in answers]
         ended = [answer[: answer.index(self.end)] if self.end in answer else answer for answer in ended]
         decode = self.tokenizer.batch_decode
-        return [str(text) for text in decode(ended, skip_special_tokens=True, clean_up_tokenization_spaces=False)]
+        texts = []
+        for text in decode(ended, skip_special_tokens=True, clean_up_tokenization_spaces=False):
+            texts.append(str(text))
+        return texts
 
     def pad_rows(self, rows: Sequence[Tokens], fill_value: int, is_left: bool = False) -> Tensor:
         """Pad rows on the right or left, (rows, longest) int64."""
         longest = max(map(len, rows))
         padding = [[fill_value] * (longest - len(row)) for row in rows]
-        padded = [pad + row if is_left else row + pad for row, pad in zip(rows, padding, strict=True)]
+        padded = []
+        for row, pad in zip(rows, padding, strict=True):
+            padded.append(pad + row if is_left else row + pad)
         return torch.tensor(padded, device=self.device)
 
     def mask(self, rows: Sequence[Tokens], is_left: bool = False) -> Tensor:
@@ -142,7 +147,10 @@ class EncoderDecoder(SequenceModel):
 
     def prompts(self, questions: Sequence[tuple[str, str]], length: int) -> list[Tokens]:
         texts = [question_text(question, context) for question, context in questions]
-        return [list(ids) for ids in self.tokenizer(texts, truncation=True, max_length=length)["input_ids"]]
+        result = []
+        for ids in self.tokenizer(texts, truncation=True, max_length=length)["input_ids"]:
+            result.append(list(ids))
+        return result
 
     def targets(self, answers: Sequence[str], length: int) -> list[Tokens]:
         tokens = self.tokenizer(text_target=list(answers), truncation=True, max_length=length)["input_ids"]
@@ -242,7 +250,9 @@ class DecoderOnly(SequenceModel):
 
     def loss_inputs(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
         sequences = [prompt + target for prompt, target in zip(prompts, targets, strict=True)]
-        labels = [[IGNORED] * len(prompt) + target for prompt, target in zip(prompts, targets, strict=True)]
+        labels = []
+        for prompt, target in zip(prompts, targets, strict=True):
+            labels.append([IGNORED] * len(prompt) + target)
         return self.pad_rows(sequences, self.padding), self.pad_rows(labels, IGNORED)
 
     def loss_of(self, weights: Mapping[str, Tensor], question: tuple[Tensor, ...]) -> Tensor:

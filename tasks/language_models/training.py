@@ -50,7 +50,10 @@ def batches(lengths: Sequence[int], size: int, seed: int, epoch: int) -> list[ND
     order = stream.permutation(len(lengths))
     pools = [order[start : start + POOL * size] for start in range(0, len(order), POOL * size)]
     by_length = [pool[np.argsort(np.asarray(lengths)[pool], kind="stable")] for pool in pools]
-    minibatches = [pool[start : start + size] for pool in by_length for start in range(0, len(pool), size)]
+    minibatches = []
+    for pool in by_length:
+        for start in range(0, len(pool), size):
+            minibatches.append(pool[start : start + size])
     return [minibatches[index] for index in stream.permutation(len(minibatches))]
 
 
@@ -264,7 +267,10 @@ class FineTuner:
 
     def _minibatches(self, lengths: Sequence[int], epoch: int) -> Sequence[Sequence[int]]:
         """Return the questions of each step of an epoch."""
-        return [rows.tolist() for rows in batches(lengths, self.config.batch, self.config.seed, epoch)]
+        minibatches = []
+        for rows in batches(lengths, self.config.batch, self.config.seed, epoch):
+            minibatches.append(rows.tolist())
+        return minibatches
 
     def _step(self, rows: Sequence[int], targets: Sequence[Tokens]) -> tuple[Tensor, int]:
         """Take a step on the mean token loss; return the sum of losses in nats, and the number of tokens."""
@@ -287,7 +293,10 @@ class FineTuner:
         """Return the training answers of this epoch, by question."""
         if self.config.relation == "kept":
             return self.targets
-        return [self.targets[partner] for partner in partners(len(self.targets), self.config.seed, epoch)]
+        result = []
+        for partner in partners(len(self.targets), self.config.seed, epoch):
+            result.append(self.targets[partner])
+        return result
 
     def arrays(self) -> Mapping[str, Tensor]:
         """Return the weights and the second moments of Adafactor, by name."""
@@ -313,7 +322,9 @@ def adafactor(weights: Sequence[Tensor], learning_rate: float) -> Any:
             shapes = {ROW: shape[:-1], COLUMN: (*shape[:-2], *shape[-1:])}
         else:
             shapes = {WHOLE: shape}
-        moments = {moment: torch.zeros(its, device=weight.device) for moment, its in shapes.items()}
+        moments = {}
+        for moment, its in shapes.items():
+            moments[moment] = torch.zeros(its, device=weight.device)
         optimiser.state[weight] = {"step": 0, "RMS": 0, **moments}
     return optimiser
 
@@ -353,7 +364,10 @@ class PrivateFineTuner(FineTuner):
         """Sample the questions of each step, possibly none."""
         draws = seeds.generator(self.config.seed, "private rows", epoch)
         chance = 1 / self.steps_per_epoch
-        return [np.flatnonzero(draws.random(len(lengths)) < chance).tolist() for _ in range(self.steps_per_epoch)]
+        minibatches = []
+        for _ in range(self.steps_per_epoch):
+            minibatches.append(np.flatnonzero(draws.random(len(lengths)) < chance).tolist())
+        return minibatches
 
     def _step(self, rows: Sequence[int], targets: Sequence[Tokens]) -> tuple[Tensor, int]:
         """Take a private step; return the sum of losses in nats, and the number of tokens."""

@@ -65,11 +65,12 @@ def private(config: Private, _: Inputs) -> pa.Table:
 
     with hardware.exactly(hardware.device()):
         successes_by_setting = successes(config)
-    table = [
-        _private_row(config, mechanism, epsilon, query, successes_by_setting[mechanism, epsilon][index])
-        for mechanism, epsilon in settings(config)
-        for index, query in enumerate(QUERIES)
-    ]
+    table = []
+    for mechanism, epsilon in settings(config):
+        for index, query in enumerate(QUERIES):
+            table.append(
+                _private_row(config, mechanism, epsilon, query, successes_by_setting[mechanism, epsilon][index])
+            )
     return pa.Table.from_pylist(table, PRIVATE)
 
 

@@ -197,7 +197,10 @@ def check(name: str, regularisers: Regularisers = PLAIN, width: float = 1.0) -> 
         raise ValueError(f"network is {name!r}; it must be {Network.choices}")
     _check_width("network", name, width, CLASSIFIERS)
     options = OPTIONS.get(name, frozenset())
-    requested_options = {field.name for field in dataclasses.fields(regularisers) if getattr(regularisers, field.name)}
+    requested_options = set()
+    for field in dataclasses.fields(regularisers):
+        if getattr(regularisers, field.name):
+            requested_options.add(field.name)
     refused = sorted(requested_options - options)
     if refused:
         supported_options = ", ".join(sorted(options)) or "none"

@@ -111,10 +111,11 @@ def estimate_log_density(
 
             def average_chunks(codes: Codes, x: Tensor = x, keys: Tensor = keys) -> tuple[Tensor, Tensor]:
                 weights = _log_weights(vae, codes, Layers(decoder), x, keys, sampling)
-                parts = [
-                    mean_of(partial(weights, slice(first, first + chunk.points)), sampling.samples, chunk.samples)
-                    for first in range(0, x.shape[1], chunk.points)
-                ]
+                parts = []
+                for first in range(0, x.shape[1], chunk.points):
+                    parts.append(
+                        mean_of(partial(weights, slice(first, first + chunk.points)), sampling.samples, chunk.samples)
+                    )
                 return torch.cat([mean for mean, _ in parts], 1), torch.cat([number for _, number in parts], 1)
 
             if unfitted is not None:

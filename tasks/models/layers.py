@@ -378,7 +378,7 @@ def weights_of(network: Callable[[Layers, Tensor], object], shape: Shape) -> dic
 def initial(weights: Mapping[str, Weight], seed: int) -> dict[str, NDArray[np.float32]]:
     """Return the initial weights, the same on every device, drawn in order from one stream of the seed."""
     stream = seeds.generator(seed, "initial weights")
-    return {
-        name: weight.start.draw(stream, weight.shape, weight.inputs, weight.outputs).astype(np.float32)
-        for name, weight in weights.items()
-    }
+    result = {}
+    for name, weight in weights.items():
+        result[name] = weight.start.draw(stream, weight.shape, weight.inputs, weight.outputs).astype(np.float32)
+    return result

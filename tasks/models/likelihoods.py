@@ -309,10 +309,11 @@ def _binary_logits(preparation: Binary, images: Tensor) -> Tensor:
 def _normal_parameters(preparation: Preparation, images: Tensor) -> list[Tensor]:
     """Return the mean and log variance of real pixels, (features,) float64 each."""
     keys = observation_keys(VIEW, torch.arange(len(images)))
-    batches = [
-        fixed_inputs(preparation, images[start : start + AT_ONCE], keys[start : start + AT_ONCE], torch.float64)
-        for start in range(0, len(images), AT_ONCE)
-    ]
+    batches = []
+    for start in range(0, len(images), AT_ONCE):
+        batches.append(
+            fixed_inputs(preparation, images[start : start + AT_ONCE], keys[start : start + AT_ONCE], torch.float64)
+        )
     mean = torch.stack([part.sum(0) for part in batches]).sum(0) / len(images)
     variance = torch.stack([(part - mean).square().sum(0) for part in batches]).sum(0) / len(images)
     return [mean, (variance.sqrt() * WIDER).clamp(min=LEAST_DEVIATION).log() * 2]

@@ -20,7 +20,10 @@ Perceptron = Sequence[tuple[Tensor, Tensor]]  # weight (outputs, inputs) and bia
 def perceptron_layers(tensors: Mapping[str, Tensor]) -> Perceptron:
     """Return the weight and bias of each layer, first to last."""
     count = len(tensors) // 2
-    return [(tensors[f"dense{number}.weight"], tensors[f"dense{number}.bias"]) for number in range(1, count + 1)]
+    layers = []
+    for number in range(1, count + 1):
+        layers.append((tensors[f"dense{number}.weight"], tensors[f"dense{number}.bias"]))
+    return layers
 
 
 def perceptron_activations(weights: Perceptron, rows: Tensor, by: MatMul) -> list[Tensor]:

@@ -45,7 +45,10 @@ class Module:
     def initial(self, seed: int) -> dict[str, NDArray[np.float32]]:
         """Return the initial weights: those of the factory's module if torch's generator has this seed."""
         tensors = tensors_of(self._make(seed))
-        return {name: tensors[name].detach().to(torch.float32).numpy().copy() for name in self.weights}
+        result = {}
+        for name in self.weights:
+            result[name] = tensors[name].detach().to(torch.float32).numpy().copy()
+        return result
 
     def watch(self) -> AbstractContextManager[None]:
         """Raise UncoveredImport if the block imports a user's file that keys do not cover."""
@@ -129,7 +132,10 @@ def import_factory(factory: Factory) -> Callable[..., object]:
         raise
     except Exception as error:
         raise ValueError(f"network {factory}: {factory.module} cannot be imported: {one_line(error)}") from error
-    functions = {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
+    functions = {}
+    for name, value in vars(module).items():
+        if callable(value) and not name.startswith("_"):
+            functions[name] = value
     if factory.function not in functions:
         raise ValueError(
             f"network {factory}: {factory.module} has no function {factory.function}; it has {', '.join(functions)}"
@@ -213,7 +219,9 @@ class Method:
         is_separate = self.random(mode.training) or (mode.training and mode.real is not None)
         if layers.models > 1 and self.stackable and not is_separate:
             return self._compute_stacked(tensors, images, mode.training)
-        values = [self._compute_separately(layers, model, images[model]) for model in range(layers.models)]
+        values = []
+        for model in range(layers.models):
+            values.append(self._compute_separately(layers, model, images[model]))
         return torch.stack(values) if len(values) > 1 else values[0][None]
 
     def evaluate(self, tensors: Mapping[str, Tensor], images: Tensor) -> Tensor:
@@ -229,7 +237,9 @@ class Method:
         initial_weights = [self.module.initial(seed) for seed in (0, 1)]
         images = self._trial.expand(2, *self._trial.shape)
         for training in (True, False):
-            stacks = {name: torch.from_numpy(np.stack([model[name] for model in initial_weights])) for name in weights}
+            stacks = {}
+            for name in weights:
+                stacks[name] = torch.from_numpy(np.stack([model[name] for model in initial_weights]))
             separate_stacks = {name: stack.clone() for name, stack in stacks.items()}
             try:
                 stacked = self._compute_stacked(stacks, images, training)

@@ -289,16 +289,21 @@ Weights = Mapping[str, NDArray[np.float32]]
 
 def weight_rows(weights: Weights) -> list[dict[str, Any]]:
     """Return the weights as the `weights` column of MODEL contains them, in order."""
-    return [
-        {"name": name, "shape": list(values.shape), "values": np.ascontiguousarray(values, "<f4").tobytes()}
-        for name, values in weights.items()
-    ]
+    result = []
+    for name, values in weights.items():
+        result.append(
+            {"name": name, "shape": list(values.shape), "values": np.ascontiguousarray(values, "<f4").tobytes()}
+        )
+    return result
 
 
 def weights_of_model(model: pa.Table, row: int = 0) -> dict[str, NDArray[np.float32]]:
     """Return the weights in one row of a MODEL table, read-only."""
     cells = model.column("weights")[row].as_py()
-    return {cell["name"]: np.frombuffer(cell["values"], "<f4").reshape(cell["shape"]) for cell in cells}
+    result = {}
+    for cell in cells:
+        result[cell["name"]] = np.frombuffer(cell["values"], "<f4").reshape(cell["shape"])
+    return result
 
 
 def model_weights(tensors: Mapping[str, Tensor], model: int) -> dict[str, NDArray[np.float32]]:

@@ -173,9 +173,9 @@ def convolution_squares(
         if pairs:
             squares.append((torch.bmm(part, part.mT) * torch.bmm(input_patches, input_patches.mT)).sum((1, 2)))
         elif is_per_image:
-            by_image = [
-                by.weight_gradient(*factors).square().sum() for factors in zip(part, input_patches, strict=True)
-            ]
+            by_image = []
+            for factors in zip(part, input_patches, strict=True):
+                by_image.append(by.weight_gradient(*factors).square().sum())
             squares.append(torch.stack(by_image))
         else:
             squares.append(torch.bmm(input_patches.mT, part).square().sum((1, 2)))

@@ -123,7 +123,9 @@ def guess_counts(canaries: int) -> tuple[int, ...]:
 def best_of_guesses(bound: Callable[..., float], inside: Mask, delta: float, level: float) -> float:
     """Return the largest `bound` of the first canaries of a ranking, at a level divided among `guess_counts`."""
     counts = guess_counts(len(inside))
-    bounds = [bound(delta, len(inside), count, int(inside[:count].sum()), level / len(counts)) for count in counts]
+    bounds = []
+    for count in counts:
+        bounds.append(bound(delta, len(inside), count, int(inside[:count].sum()), level / len(counts)))
     return max(bounds, default=0.0)
 
 

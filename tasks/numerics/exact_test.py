@@ -79,9 +79,10 @@ def randomisation_p_values(
         return p_values
     more = max(draws, enough_draws(level, len(tested) if tests is None else tests))
     small = tested[p_values[tested] <= (1 + FEW) / (1 + draws)]
-    few = [
-        record for record in small.tolist() if not _choose_sets(len(scores), int(members[record]), draws).has_all_sets
-    ]
+    few = []
+    for record in small.tolist():
+        if not _choose_sets(len(scores), int(members[record]), draws).has_all_sets:
+            few.append(record)
     if few and more > draws:
         p_values[few] = _p_values(scores[:, few], member[:, few], more, seeds.derive(seed, "more sets of models"))
     return p_values

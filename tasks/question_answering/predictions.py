@@ -180,7 +180,10 @@ def answers_table(predictions: Predictions, questions: QuestionSet, selection: S
 
 def parse_predictions(path: Path, content: bytes, scorer: Scorer) -> dict[str, Answer]:
     """Parse the answers of a file by id. Raises DatasetError, which names the entry."""
-    return {id_: _parse_answer(value, scorer) for id_, value in parse_json(path, content).fields()}
+    predictions = {}
+    for id_, value in parse_json(path, content).fields():
+        predictions[id_] = _parse_answer(value, scorer)
+    return predictions
 
 
 def check_ids(path: Path, answered: Collection[str], required: Sequence[str], existing: Collection[str]) -> None:

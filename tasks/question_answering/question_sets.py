@@ -190,7 +190,10 @@ class Selection:
     def _select_split(self, name: str, count: int, questions: Sequence[Question]) -> list[Question]:
         if count > len(questions):
             raise ValueError(f"{name} is {count}; the data has {len(questions)} such questions")
-        selected = [question for question in questions[: count or None] if not self.numeric or is_numeric(question)]
+        selected = []
+        for question in questions[: count or None]:
+            if not self.numeric or is_numeric(question):
+                selected.append(question)
         if not selected:
             raise ValueError(f"{name}: no question has a numeric answer, and numeric is true. Set numeric=false.")
         return selected

@@ -94,7 +94,9 @@ def drop_words(span: str) -> tuple[str, ...]:
 
     "1,200" becomes "1200.0"; "76.5" keeps its point, and "76.5%", which is not a number, loses it.
     """
-    words = [ARTICLES.sub(" ", _normalise_number(word)) for word in BETWEEN_WORDS.split(span.lower())]
+    words = []
+    for word in BETWEEN_WORDS.split(span.lower()):
+        words.append(ARTICLES.sub(" ", _normalise_number(word)))
     return tuple(part for word in words for part in word.split())
 
 

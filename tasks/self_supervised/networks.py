@@ -123,10 +123,9 @@ class Network(nn.Module):
 def perceptron(features: int, widths: tuple[int, ...]) -> nn.Sequential:
     """Linear layers of these widths with batch norm and ReLU between them; the last has no bias."""
     sizes = [features, *widths]
-    inner = [
-        nn.Sequential(nn.Linear(before, width), nn.BatchNorm1d(width), nn.ReLU(inplace=True))
-        for before, width in itertools.pairwise(sizes[:-1])
-    ]
+    inner = []
+    for before, width in itertools.pairwise(sizes[:-1]):
+        inner.append(nn.Sequential(nn.Linear(before, width), nn.BatchNorm1d(width), nn.ReLU(inplace=True)))
     return nn.Sequential(*inner, nn.Linear(sizes[-2], sizes[-1], bias=False))
 
 

@@ -160,7 +160,10 @@ def fine_tune_encoder(config: ClassifierTuning, pictures: BoxedPictures, inputs:
 
 def _choose_snapshot(config: ClassifierTuning, inputs: Inputs) -> tuple[pa.Table, int]:
     """The table and the row of the initial snapshot."""
-    snapshots = {epoch: (table, row) for table in inputs for row, epoch in enumerate(epochs(table))}
+    snapshots = {}
+    for table in inputs:
+        for row, epoch in enumerate(epochs(table)):
+            snapshots[epoch] = (table, row)
     if config.start is None:
         start = max(snapshots, default=0)
     else:

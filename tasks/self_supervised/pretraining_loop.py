@@ -111,10 +111,11 @@ class AdamW:
 
     def __init__(self, parameters: list[Tensor], decay: float) -> None:
         self.parameters = parameters
-        groups = [
-            {"params": [weight for weight in parameters if (weight.dim() > 1) == decaying], "weight_decay": decays}
-            for decaying, decays in ((True, decay), (False, 0.0))
-        ]
+        groups = []
+        for decaying, decays in ((True, decay), (False, 0.0)):
+            groups.append(
+                {"params": [weight for weight in parameters if (weight.dim() > 1) == decaying], "weight_decay": decays}
+            )
         self.optimiser = torch.optim.AdamW(groups, foreach=True)
         for weight in parameters:
             moments = {name: torch.zeros_like(weight) for name in ("exp_avg", "exp_avg_sq")}
@@ -145,7 +146,10 @@ class Training:
         self.images = images
         self.device = device
         self.modules = learner.modules.to(device).to(memory_format=torch.channels_last)
-        trainable = {name: weight for name, weight in self.modules.named_parameters() if weight.requires_grad}
+        trainable = {}
+        for name, weight in self.modules.named_parameters():
+            if weight.requires_grad:
+                trainable[name] = weight
         self.names = list(trainable)
         self.parameters = list(trainable.values())
         self.optimiser = optimiser(config.optimiser, list(self.parameters), config.weight_decay)
@@ -184,7 +188,10 @@ class Training:
     def weights(self) -> Weights:
         """A copy of the encoder's current weights."""
         encoder_tensors = tensors(self.modules["encoder"])
-        return {name: np.array(tensor.cpu().numpy(), np.float32, order="C") for name, tensor in encoder_tensors.items()}
+        result = {}
+        for name, tensor in encoder_tensors.items():
+            result[name] = np.array(tensor.cpu().numpy(), np.float32, order="C")
+        return result
 
     def _order(self, epoch: int) -> list[NDArray[np.int64]]:
         """The rows of each step's images, without the last, incomplete step."""
@@ -259,10 +266,9 @@ class Training:
     def _images(self, squares: Tensor, sizes: Tensor, numbers: Tensor) -> Tensor:
         """The views of images, (views n, 3, r, r), one view after another."""
         config = self.config.augmentation
-        view_list = [
-            views.view(config, squares, views.drawing(config, view_numbers, sizes, index))
-            for index, view_numbers in enumerate(numbers)
-        ]
+        view_list = []
+        for index, view_numbers in enumerate(numbers):
+            view_list.append(views.view(config, squares, views.drawing(config, view_numbers, sizes, index)))
         return torch.cat(view_list).contiguous(memory_format=torch.channels_last)
 
     def _precision(self) -> torch.autocast:
@@ -279,7 +285,10 @@ class Training:
 @contextmanager
 def statistics_kept(module: nn.Module) -> Iterator[None]:
     """Do not update the running means and variances of batch norm inside this context."""
-    norms = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+    norms = []
+    for part in module.modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            norms.append(part)
     before = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum = 0.0

@@ -170,12 +170,20 @@ def fits_network(state: State, learning: Objective) -> bool:
 def _other(state: State) -> Arrays:
     """Return the best epoch's weights that differ from the last epoch's; empty for a training without patience."""
     weights = state.weights  # compared bitwise, so that 0.0 and -0.0 differ
-    return {name: best for name, best in state.best_weights.items() if best.tobytes() != weights[name].tobytes()}
+    result = {}
+    for name, best in state.best_weights.items():
+        if best.tobytes() != weights[name].tobytes():
+            result[name] = best
+    return result
 
 
 def _part(arrays: Mapping[str, NDArray[Any]], part: str) -> dict[str, NDArray[Any]]:
     prefix = part + "/"
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    result = {}
+    for name, array in arrays.items():
+        if name.startswith(prefix):
+            result[name.removeprefix(prefix)] = array
+    return result
 
 
 def _shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:

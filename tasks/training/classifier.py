@@ -243,7 +243,9 @@ def train_members(
         return train_chains(spec, members, {index: chain_state(configs[index]) for index in members})
     from tasks.training import dp_sgd
 
-    steps = {index: minibatches(len(member.rows), first.batch) for index, member in members.items()}
+    steps = {}
+    for index, member in members.items():
+        steps[index] = minibatches(len(member.rows), first.batch)
     return dp_sgd.train_by_index(spec, members, first.privacy, steps)
 
 

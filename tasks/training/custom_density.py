@@ -93,7 +93,9 @@ class DensityModule:
         """Raise ValueError unless the module can draw samples."""
         if not self._can("sample"):
             raise ValueError(f"network {self.name} has no method sample(count), which drawing samples requires")
-        tensors = {name: torch.from_numpy(values) for name, values in self.module.initial(0).items()}
+        tensors = {}
+        for name, values in self.module.initial(0).items():
+            tensors[name] = torch.from_numpy(values)
         if not torch.equal(self.samples(tensors, TRIED, 0), self.samples(tensors, TRIED, 0)):
             raise ValueError(f"network {self.name}: sample does not follow torch's seed; draw with torch alone")
 
@@ -263,7 +265,9 @@ class CustomDensity:
     def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
         """Draw samples of the module as pixels: (models, count, height * width * channels) in [0, 1]."""
         keys = (members ^ site_key(DRAWN)).tolist()
-        weights = [{name: tensor[model].detach() for name, tensor in tensors.items()} for model in range(len(keys))]
+        weights = []
+        for model in range(len(keys)):
+            weights.append({name: tensor[model].detach() for name, tensor in tensors.items()})
         return torch.stack(
             [self.model.samples(model_weights, count, key) for model_weights, key in zip(weights, keys, strict=True)]
         )

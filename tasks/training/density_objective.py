@@ -128,10 +128,9 @@ class Elbo:
         codes = CounterRng(members).normal(DRAWN, (count, self.vae.latent), _dtype_of(tensors))
         layers = Layers(tensors, Mode(training=False))
         with torch.inference_mode():
-            parts = [
-                self.vae.preparation.displayed_pixels(self.vae.decode(layers, part).mean)
-                for part in torch.split(codes, DECODED, 1)
-            ]
+            parts = []
+            for part in torch.split(codes, DECODED, 1):
+                parts.append(self.vae.preparation.displayed_pixels(self.vae.decode(layers, part).mean))
         return torch.cat(parts, 1)
 
 

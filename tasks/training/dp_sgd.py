@@ -102,15 +102,17 @@ class _Outline(Layers):
 
 def makers(spec: Spec, learning: ByLayers, data: ResidentData) -> Makers:
     """Return factories for the modules of the objective's layers. Raises ValueError for other layers, as batch norm."""
-    start = {
-        name: torch.from_numpy(values).to(data.device)[None]
-        for name, values in _copy_arrays(learning.initial(0)).items()
-    }
+    start = {}
+    for name, values in _copy_arrays(learning.initial(0)).items():
+        start[name] = torch.from_numpy(values).to(data.device)[None]
     draws = CounterRng(torch.tensor([member_key(0)], device=data.device), torch.tensor([0], device=data.device))
     outline = _Outline(start, Mode(True, draws))
     with torch.no_grad():
         learning.layer_losses(outline, Batch(data.train[:1][None], data.train_labels[:1][None], outline.mode))
-    layer_weights = {f"{name}.{part}" for name, make in outline.makers.items() for part, _ in make().named_parameters()}
+    layer_weights = set()
+    for name, make in outline.makers.items():
+        for part, _ in make().named_parameters():
+            layer_weights.add(f"{name}.{part}")
     if layer_weights != set(learning.weights):
         raise ValueError(refusal(spec))
     return outline.makers

@@ -168,7 +168,10 @@ def unpack_state(data: bytes, training: str) -> TrainingState | None:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             if file["training"].tobytes() != digest(training).tobytes():
                 return None
-            arrays = {name.removeprefix("array "): file[name] for name in file.files if name.startswith("array ")}
+            arrays = {}
+            for name in file.files:
+                if name.startswith("array "):
+                    arrays[name.removeprefix("array ")] = file[name]
             if any(array.dtype != np.float32 for array in arrays.values()):
                 return None
             return TrainingState(tuple(map(float, file["losses"])), int(file["steps"]), arrays)

@@ -31,7 +31,10 @@ def kept_accuracy(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG0
     """Read the validation accuracy from the input, the table of a trained classifier (KEPT_ACCURACY)."""
     (training,) = inputs
     (end,) = training.select(["seed", "best_epoch", "history"]).to_pylist()
-    accuracies = [epoch["validation_accuracy"] for epoch in end["history"] if epoch["epoch"] == end["best_epoch"]]
+    accuracies = []
+    for epoch in end["history"]:
+        if epoch["epoch"] == end["best_epoch"]:
+            accuracies.append(epoch["validation_accuracy"])
     measured = [value for value in accuracies if value is not None and not np.isnan(value)]
     return make_table(KEPT_ACCURACY, seed=end["seed"], validation_accuracy=measured[-1] if measured else None)
 

@@ -93,7 +93,10 @@ def batch_key(config: Mixture) -> Mixture:
 
 def _altered_canaries(config: Mixture) -> CoinedCanaries | None:
     """Return the share that changes labels or images, the same for all models of a design; None without one."""
-    coined = [share for share in config.shares if isinstance(share, CoinedCanaries) and share.is_altered]
+    coined = []
+    for share in config.shares:
+        if isinstance(share, CoinedCanaries) and share.is_altered:
+            coined.append(share)
     return dataclasses.replace(coined[0], number=0) if coined else None
 
 
@@ -144,7 +147,9 @@ def train_members(pool: Pool, members: Mapping[int, Member], configs: Sequence[M
         return train_chains(spec, members, {index: chain_state(configs[index]) for index in members})
     from tasks.training import dp_sgd
 
-    steps = {index: minibatches(pool.expected_count(configs[index].shares), configs[0].batch) for index in members}
+    steps = {}
+    for index in members:
+        steps[index] = minibatches(pool.expected_count(configs[index].shares), configs[0].batch)
     return dp_sgd.train_by_index(spec, members, privacy, steps)
 
 

@@ -390,4 +390,8 @@ def fill(position: int, values: Mapping[str, NDArray[np.floating]], *flats: Para
 
 def numbers(position: int, *flats: ParameterBuffer) -> dict[str, NDArray[np.floating]]:
     """Return a copy of the values in a model's slot."""
-    return {name: view[position].cpu().numpy().copy() for flat in flats for name, view in flat.views.items()}
+    result = {}
+    for flat in flats:
+        for name, view in flat.views.items():
+            result[name] = view[position].cpu().numpy().copy()
+    return result

@@ -102,7 +102,10 @@ class Unlearner:
     @property
     def tensors(self) -> dict[str, Tensor]:
         """Return the weights, (1, *shape) by name, in the network's order, as views."""
-        return {name: (self.learned.views | self.fixed.views)[name] for name in self.learning.weights}
+        result = {}
+        for name in self.learning.weights:
+            result[name] = (self.learned.views | self.fixed.views)[name]
+        return result
 
     def fit(self, epochs: int, take_steps: TakeSteps, stop: Callable[[], bool] = lambda: False) -> list[Epoch]:
         """Train for this number of epochs with these steps, or until `stop` returns True after an epoch."""

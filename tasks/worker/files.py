@@ -150,5 +150,10 @@ def check(file: File, digest: str) -> None:
 
 def shorten_names(names: Sequence[str]) -> list[str]:
     """Return display names of files: without suffixes, or in full if two names would then be equal."""
-    stems = [PurePath(name).stem if re.match(r"\.[A-Za-z]", PurePath(name).suffix) else name for name in names]
-    return [name if stems.count(stem) > 1 else stem for name, stem in zip(names, stems, strict=True)]
+    stems = []
+    for name in names:
+        stems.append(PurePath(name).stem if re.match(r"\.[A-Za-z]", PurePath(name).suffix) else name)
+    result = []
+    for name, stem in zip(names, stems, strict=True):
+        result.append(name if stems.count(stem) > 1 else stem)
+    return result

@@ -108,7 +108,11 @@ def exhausted_memory(error: BaseException) -> MemoryKind | None:
 def numbers_of(table: Path) -> dict[str, int]:
     """Return the first number after each name in one of Linux's tables."""
     lines = (line.split() for line in table.read_text().splitlines())
-    return {words[0]: int(words[1]) for words in lines if len(words) > 1 and words[1].isdecimal()}
+    result = {}
+    for words in lines:
+        if len(words) > 1 and words[1].isdecimal():
+            result[words[0]] = int(words[1])
+    return result
 
 
 @contextmanager

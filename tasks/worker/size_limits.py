@@ -93,11 +93,10 @@ def unpack_parquet(path: str, columns: Sequence[str] | None, byte_limit: int) ->
     packed = Path(path).stat().st_size
     with pq.ParquetFile(path) as opened:
         metadata = opened.metadata
-        parts = [
-            metadata.row_group(group).column(column)
-            for group in range(metadata.num_row_groups)
-            for column in range(metadata.num_columns)
-        ]
+        parts = []
+        for group in range(metadata.num_row_groups):
+            for column in range(metadata.num_columns):
+                parts.append(metadata.row_group(group).column(column))
         check_unpacked(
             sum(max(part.total_uncompressed_size, WIDEST * part.num_values) for part in parts), packed, byte_limit
         )

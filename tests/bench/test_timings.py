@@ -112,7 +112,9 @@ def test_private_trainings_replace_only_their_own_timings() -> None:
 
 
 def test_one_training_of_each_kind_is_timed() -> None:
-    timed_units = [unit for job in trainings(Spec("density", "ladder")) for unit in units(job)]
+    timed_units = []
+    for job in trainings(Spec("density", "ladder")):
+        timed_units.extend(units(job))
     assert sorted(unit for unit in timed_units if "train" in unit) == [
         "privately train vae on 8x8x1",
         "train vae on 8x8x1",

@@ -218,9 +218,9 @@ def summarise(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         audits[row["kind"]].add(row["audit"])
         bad[row["kind"]] += row["outcome"] != "equal"
-    lines = [
-        f"| {kind} | {count} | {bad[kind]} | {', '.join(sorted(audits[kind]))} |" for kind, count in counts.items()
-    ]
+    lines = []
+    for kind, count in counts.items():
+        lines.append(f"| {kind} | {count} | {bad[kind]} | {', '.join(sorted(audits[kind]))} |")
     total = f"{len(rows)} faults of {len(counts)} kinds, {sum(bad.values())} with another outcome than equal tables"
     return "\n".join([f"{total}.", "", "| kind | faults | not equal | audits |", "|---|---|---|---|", *lines, ""])
 

@@ -66,7 +66,9 @@ class FaultyFiles(mfusepy.Operations):  # type: ignore[misc]
 
     def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
         status = self._call("getattr", lambda: os.lstat(self._path(path)))
-        times = {name: getattr(status, f"{name}_ns") for name in ("st_atime", "st_mtime", "st_ctime")}
+        times = {}
+        for name in ("st_atime", "st_mtime", "st_ctime"):
+            times[name] = getattr(status, f"{name}_ns")
         return {name: getattr(status, name) for name in STATUS} | times
 
     def readdir(self, path: str, fh: int) -> list[str]:

@@ -254,7 +254,10 @@ def compare_with_reference(campaign_round: Round) -> None:
     try:
         store = open_store(campaign_round.store, create=False)
         if (digests := table_digests(store, reference.run)) != reference.tables:
-            differing = [name for name in reference.tables if digests.get(name) != reference.tables[name]]
+            differing = []
+            for name in reference.tables:
+                if digests.get(name) != reference.tables[name]:
+                    differing.append(name)
             campaign_round.problems.append(f"tables differ: {', '.join(differing)}")
         campaign_round.problems.extend(wrong_parts(store, reference.run))
     except (StoreError, OSError) as error:
@@ -279,9 +282,11 @@ def check_nothing_repeated(
     recomputed -= destroyed | campaign_round.hidden
     if recomputed:
         campaign_round.problems.append(f"{len(recomputed)} results computed again, as the journal says")
-    numbers = {
-        number for key, data in undamaged.items() if key not in campaign_round.hidden for number in part_numbers(data)
-    }
+    numbers = set()
+    for key, data in undamaged.items():
+        if key not in campaign_round.hidden:
+            for number in part_numbers(data):
+                numbers.add(number)
     if campaign_round.subject.name == "toys" and (computed := numbers & set(map(int, logged.split()))):
         campaign_round.problems.append(f"{len(computed)} parts computed again, as they say themselves")
 
@@ -322,7 +327,10 @@ def part_numbers(data: bytes) -> list[int]:
 def table_digests(store: Store, run: str) -> dict[str, dict[str, str]]:
     """The digest of the values under each key of each table of a run."""
     roots = Journal(store.folder("runs", run)).roots()
-    return {name: {key: entry.content(values(store.read(key))) for key in keys} for name, keys in roots.items()}
+    digests = {}
+    for name, keys in roots.items():
+        digests[name] = {key: entry.content(values(store.read(key))) for key in keys}
+    return digests
 
 
 def values(table: pa.Table) -> pa.Table:

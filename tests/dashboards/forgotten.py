@@ -41,7 +41,11 @@ def all_models(targets: int, replicates: int) -> list[tuple[str, int | None, int
     """Role, target and replicate of every model."""
     group: list[tuple[str, int | None]] = [("query", None), ("calibration", None)]
     group += [("target", index) for index in range(targets)]
-    return [(role, target, replicate) for role, target in group for replicate in range(replicates)]
+    models = []
+    for role, target in group:
+        for replicate in range(replicates):
+            models.append((role, target, replicate))
+    return models
 
 
 def model_confidences(knows: float, images: int, seed: int, precise: bool = True) -> NDArray[np.float64]:

@@ -70,11 +70,12 @@ def categories(
 
 def probes(epochs: Sequence[int] = (10, 20, 40), layers: Sequence[int] = (3,)) -> pa.Table:
     """Linear probes of two models, right on 90 and 70 of 100 images they were trained on, and on 50 of 100 others."""
-    rows = [
-        {"model": model, "epoch": epoch, "layer": layer, "split": split, "n": 100}
-        | {"correct": 50 if split == "validation" else {"A": 90, "B": 70}[model]}
-        for model, epoch, layer, split in itertools.product("AB", epochs, layers, ("train", "validation"))
-    ]
+    rows = []
+    for model, epoch, layer, split in itertools.product("AB", epochs, layers, ("train", "validation")):
+        rows.append(
+            {"model": model, "epoch": epoch, "layer": layer, "split": split, "n": 100}
+            | {"correct": 50 if split == "validation" else {"A": 90, "B": 70}[model]}
+        )
     return pa.Table.from_pylist(rows, PROBE)
 
 
@@ -107,7 +108,9 @@ def retrieved(
         }
         row |= {"label": int(images.labels[index]), "class": images.names[images.labels[index]]}
         for model, step in (("target", 100), ("reference", 200)):
-            neighbours = [(step * (index + 1) + j) % len(images.ids) for j in range(1, near + 1)]
+            neighbours = []
+            for j in range(1, near + 1):
+                neighbours.append((step * (index + 1) + j) % len(images.ids))
             row[f"{model}_neighbours"] = [images.ids[neighbour] for neighbour in neighbours]
             row[f"{model}_neighbour_classes"] = [images.names[images.labels[neighbour]] for neighbour in neighbours]
             row[f"{model}_confidence"] = -0.25 * step / 100

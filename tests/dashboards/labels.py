@@ -65,11 +65,11 @@ def words(figure: Figure) -> list[str]:
 def cut(svg: str) -> list[str]:
     """The texts that extend beyond the drawing's box."""
     right, bottom = size(svg)
-    return [
-        item.text
-        for item in labels(svg)
-        if not all(-1 <= x <= right + 1 and 0 <= y <= bottom + 1 for x, y in item.ends)
-    ]
+    result = []
+    for item in labels(svg):
+        if not all(-1 <= x <= right + 1 and 0 <= y <= bottom + 1 for x, y in item.ends):
+            result.append(item.text)
+    return result
 
 
 def size(svg: str) -> tuple[float, float]:

@@ -68,9 +68,9 @@ def sweep(store: Store, name: str, cells: Sequence[Run]) -> Run:
 
 def embedded(**fields: Any) -> UniqueFeature:
     """A config whose data sets are the embedded ones, pinned."""
-    pins = {
-        name: catalog.pin(Dataset(dataset_name)) for name, dataset_name in (("data", "digits"), ("probe", "photos"))
-    }
+    pins = {}
+    for name, dataset_name in (("data", "digits"), ("probe", "photos")):
+        pins[name] = catalog.pin(Dataset(dataset_name))
     return with_settings(PRESETS["quickstart"], {**pins, **fields})
 
 
@@ -86,11 +86,19 @@ def tables(canaries: int, effect: float = 0.4, epochs: int = 40, seed: int = 0) 
 
 def verdicts(canaries: int) -> pa.Table:
     """Every tenth canary has rank 1 of 201; canary c of the others has rank 2 + c % 200."""
-    rows = [
-        {"canary": canary, "label": canary % 10, "pairs": 1, "shift": 0.5, "members": 201, "called": canary % 10 == 0}
-        | {"rank": 1 if canary % 10 == 0 else 2 + canary % 200}
-        for canary in range(canaries)
-    ]
+    rows = []
+    for canary in range(canaries):
+        rows.append(
+            {
+                "canary": canary,
+                "label": canary % 10,
+                "pairs": 1,
+                "shift": 0.5,
+                "members": 201,
+                "called": canary % 10 == 0,
+            }
+            | {"rank": 1 if canary % 10 == 0 else 2 + canary % 200}
+        )
     for row in rows:
         row["p_value"] = row["rank"] / 201
         row["adjusted_p"] = min(1.0, 10 * row["p_value"])

@@ -137,7 +137,9 @@ def values(n: int, spread: float = 3.0, seed: int = 0) -> Row:
 def scores(n: int, labelled: bool = True, **fields: Any) -> pa.Table:
     """The scores of n observations, with matrices of two repetitions."""
     columns_of_values = values(n, **fields)
-    columns = {name: pa.array(columns_of_values[name], SCORES.field(name).type) for name in columns_of_values}
+    columns = {}
+    for name in columns_of_values:
+        columns[name] = pa.array(columns_of_values[name], SCORES.field(name).type)
     if not labelled:
         columns["label"] = pa.nulls(n, pa.int32())
     columns |= {f"{kind}_models": pa.array(np.full(n, 2), pa.int32()) for kind in ("trained", "held_out")}
@@ -243,16 +245,17 @@ def ratios(n: int, width: float = 2.0, lift: float = 0.0, **fields: Any) -> pa.T
 
 def duplicates(pairs: int, labelled: bool = True) -> pa.Table:
     """Pairs of rows 2 i and 2 i + 1; the first two pairs are exact copies, every seventh has two labels."""
-    rows = [
-        {
-            "rank": index + 1,
-            "row": 2 * index,
-            "other": 2 * index + 1,
-            "distance": max(0.0, (index - 1) ** 0.4 if index > 1 else 0.0),
-        }
-        | ({"label": index % 10, "other_label": index % 10 + (index % 7 == 6)} if labelled else {})
-        for index in range(pairs)
-    ]
+    rows = []
+    for index in range(pairs):
+        rows.append(
+            {
+                "rank": index + 1,
+                "row": 2 * index,
+                "other": 2 * index + 1,
+                "distance": max(0.0, (index - 1) ** 0.4 if index > 1 else 0.0),
+            }
+            | ({"label": index % 10, "other_label": index % 10 + (index % 7 == 6)} if labelled else {})
+        )
     return pa.Table.from_pylist(rows, DUPLICATES)
 
 

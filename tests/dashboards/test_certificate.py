@@ -106,16 +106,17 @@ def test_sweep_has_one_row_per_cell(swept: Run, drawn_sweep: Path, browser: Brow
 
 def cells(store: Store, count: int) -> Run:
     """A sweep of `count` cells; every third one has no effect."""
-    made_up = [
-        made.run(
-            store,
-            f"unique_feature-{index:08d}",
-            {"summary": made.tables(6, effect=0.4 if index % 3 else 0.0, seed=index)["summary"]},
-            made.embedded(seed=index, batch=16 + index % 2),
-            {"seed": index, "batch": 16 + index % 2},
+    made_up = []
+    for index in range(count):
+        made_up.append(
+            made.run(
+                store,
+                f"unique_feature-{index:08d}",
+                {"summary": made.tables(6, effect=0.4 if index % 3 else 0.0, seed=index)["summary"]},
+                made.embedded(seed=index, batch=16 + index % 2),
+                {"seed": index, "batch": 16 + index % 2},
+            )
         )
-        for index in range(count)
-    ]
     return made.sweep(store, "unique_feature-sweep-1", made_up)
 
 

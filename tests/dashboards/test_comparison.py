@@ -53,7 +53,9 @@ def test_numbers_equal_the_tables_and_their_difference(swept: Run, comparison_pa
 
 
 def test_shared_jobs_are_counted(store: Store, tmp_path: Path) -> None:
-    runs = [pages.ran(store, Spec("toys", "few", {"parts": str(parts)})) for parts in (3, 4)]
+    runs = []
+    for parts in (3, 4):
+        runs.append(pages.ran(store, Spec("toys", "few", {"parts": str(parts)})))
     comparison.draw(store, (runs[0].name, runs[1].name), tmp_path / "two.html")
     assert "The runs share 3 jobs" in pages.words(tmp_path / "two.html")
 
@@ -66,7 +68,9 @@ def test_row_of_one_run_only_is_marked(store: Store, smoke: Run, tmp_path: Path)
 
 def test_runs_without_results_can_be_compared(store: Store, tmp_path: Path) -> None:
     stopped = replace(pages.HERE, stop_after=1e-6)
-    runs = [pages.ran(store, Spec("toys", "few", {"parts": str(parts)}), stopped) for parts in (3, 4)]
+    runs = []
+    for parts in (3, 4):
+        runs.append(pages.ran(store, Spec("toys", "few", {"parts": str(parts)}), stopped))
     comparison.draw(store, (runs[0].name, runs[1].name), tmp_path / "two.html")
     assert "There is no answer yet" in pages.words(tmp_path / "two.html")
 
@@ -83,7 +87,9 @@ def row(estimate: float | None, published: float | None, setting: str = "{}") ->
 
 
 def sweep(*cells: tuple[Mapping[str, Any], Sequence[dict[str, Any]]]) -> Run:
-    sweep_cells = [SimpleNamespace(about={"setting": setting, "config": {}}, summary=rows) for setting, rows in cells]
+    sweep_cells = []
+    for setting, rows in cells:
+        sweep_cells.append(SimpleNamespace(about={"setting": setting, "config": {}}, summary=rows))
     return cast("Run", SimpleNamespace(cells=sweep_cells))
 
 

@@ -66,7 +66,10 @@ def test_unusable_tables_draw_nothing(store: Store) -> None:
 
 def test_missing_values_draw_nothing(store: Store) -> None:
     for name, table in (("scores", inferred.scores((1, 2))), ("categories", inferred.categories((1, 2)))):
-        names = [column for column in table.column_names if table.schema.field(column).type == pa.float64()]
+        names = []
+        for column in table.column_names:
+            if table.schema.field(column).type == pa.float64():
+                names.append(column)
         columns = {column: pa.nulls(table.num_rows, pa.float64()) for column in names}
         empty = pa.table({column: columns.get(column, table[column]) for column in table.column_names}, table.schema)
         assert figures(run(store, f"deja_vu-{name}", **{name: empty})) == []
@@ -96,7 +99,9 @@ def test_curves_equal_the_table() -> None:
     accuracy_curve = read_curve(table, "percent", "target_accuracy")
     assert accuracy_curve is not None
     assert list(range(1, 101)) == accuracy_curve.places.tolist()
-    expected = [inferred.accuracies(20, 3, 20, percent)[0] for percent in range(1, 101)]
+    expected = []
+    for percent in range(1, 101):
+        expected.append(inferred.accuracies(20, 3, 20, percent)[0])
     assert expected == accuracy_curve.value.tolist()
     assert accuracy_curve.value - 0.05 == pytest.approx(accuracy_curve.low)
     axes = Canvas().add_subplot()
@@ -295,7 +300,9 @@ def test_changed_data_and_missing_images_are_reported(golden: Golden, store: Sto
     result = open_gallery(store, with_settings(inferred.embedded(), data=Dataset("digits-on-photos", "0" * 64)))
     assert (result.shown, result.items) == (False, ())
     golden(result.note, "found.note")
-    rows = [row | {"id": "china-999-999"} for row in inferred.retrieved(per_kind=1).to_pylist()]
+    rows = []
+    for row in inferred.retrieved(per_kind=1).to_pylist():
+        rows.append(row | {"id": "china-999-999"})
     gone = gallery(run(store, "deja_vu-2", retrieval=pa.Table.from_pylist(rows, RETRIEVAL)), False)
     assert gone is not None
     golden(gone.note)
@@ -383,16 +390,17 @@ def test_sweep_of_names_has_row_and_panel_each(golden: Golden, store: Store) -> 
 
 def test_cells_without_tables_are_left_out(store: Store) -> None:
     empty = {"scores": pa.table({}), "categories": pa.table({}), "probe": pa.table({})}
-    cells = [
-        made.run(
-            store,
-            f"deja_vu-{index}",
-            {"summary": [], **({} if index else empty)},
-            setting={"seed": index},
-            audit="deja_vu",
+    cells = []
+    for index in range(2):
+        cells.append(
+            made.run(
+                store,
+                f"deja_vu-{index}",
+                {"summary": [], **({} if index else empty)},
+                setting={"seed": index},
+                audit="deja_vu",
+            )
         )
-        for index in range(2)
-    ]
     assert figures(made.sweep(store, "deja_vu-sweep-1", cells)) == []
 
 

@@ -100,13 +100,18 @@ def test_changed_data_and_damaged_drawings_are_reported(golden: Golden, store: S
     assert changed is not None
     assert (changed.shown, changed.items) == (False, ())
     golden(changed.note, "changed.note")
-    cut = [row | {"drawing": row["drawing"][:-1]} for row in inferred.drawings().to_pylist()]
+    cut = []
+    for row in inferred.drawings().to_pylist():
+        cut.append(row | {"drawing": row["drawing"][:-1]})
     damaged = gallery(run(store, "deja_vu-2", drawn=pa.Table.from_pylist(cut, DRAWN)), False)
     assert damaged is not None
     golden(damaged.note)
 
 
 def test_every_drawing_has_a_description(store: Store) -> None:
-    alts = [strip.pictures[0].alt for item in open_gallery(store, inferred.drawings()).items for strip in item.strips]
+    alts = []
+    for item in open_gallery(store, inferred.drawings()).items:
+        for strip in item.strips:
+            alts.append(strip.pictures[0].alt)
     assert all("classified as " in alt for alt in alts)
     assert len(np.unique(alts)) == len(alts)

@@ -40,7 +40,9 @@ OWN = ["distribution", "significance", "labels", "course", "losses", "outliers",
 
 
 def run(store: Store, name: str = "density-1", config: Density | None = None, **tables: Any) -> Run:
-    parts = {root: table if isinstance(table, list) else [table] for root, table in tables.items()}
+    parts = {}
+    for root, table in tables.items():
+        parts[root] = table if isinstance(table, list) else [table]
     return made.run(store, name, {"summary": [], **parts}, config or scored.embedded(), audit="density")
 
 
@@ -233,10 +235,9 @@ def test_labels_of_many_bins_do_not_overlap(store: Store) -> None:
 
 
 def test_neighbours_name_bins_that_differ_from_one(golden: Golden, store: Store) -> None:
-    bins = [
-        {"group": "bin", "low": low, "high": low + 2, "mean": mean, "standard_error": error, "n": n}
-        for low, mean, error, n in ((0.0, 0.9, 0.01, 900), (2.0, 1.0, 0.01, 90), (4.0, 1.2, 0.01, 9), (6.0, 3, None, 1))
-    ]
+    bins = []
+    for low, mean, error, n in ((0.0, 0.9, 0.01, 900), (2.0, 1.0, 0.01, 90), (4.0, 1.2, 0.01, 9), (6.0, 3, None, 1)):
+        bins.append({"group": "bin", "low": low, "high": low + 2, "mean": mean, "standard_error": error, "n": n})
     figure = draw_figures(store, ratios=pa.Table.from_pylist(bins, scored.RATIOS))["neighbours"]
     golden(figure.alt)
     assert "Highly memorised" not in figure.caption
@@ -251,10 +252,9 @@ def test_distant_bin_is_reported_but_not_drawn(store: Store) -> None:
 
 
 def test_quantiles_of_both_kinds_are_described(golden: Golden, store: Store) -> None:
-    rows = [
-        {"group": group, "n": n, "mean": 1.0, "quantiles": (np.linspace(0, 1, 101) + shift).tolist()}
-        for group, n, shift in (("memorised", 5, 1.0), ("regular", 95, 0.5))
-    ]
+    rows = []
+    for group, n, shift in (("memorised", 5, 1.0), ("regular", 95, 0.5)):
+        rows.append({"group": group, "n": n, "mean": 1.0, "quantiles": (np.linspace(0, 1, 101) + shift).tolist()})
     figure = draw_figures(store, ratios=pa.Table.from_pylist(rows, scored.RATIOS))["neighbours"]
     golden(figure.alt)
 
@@ -346,7 +346,10 @@ def test_least_median_and_most_memorised_are_shown(store: Store) -> None:
     order = np.argsort(values["m"], kind="stable")
     images = load(DIGITS).train_images
     for places, group in ((order[:15], "Least"), (order[92:107], "In the"), (order[-15:], "Most")):
-        group_pictures = [picture for picture in result.pictures if picture.group.startswith(group)]
+        group_pictures = []
+        for picture in result.pictures:
+            if picture.group.startswith(group):
+                group_pictures.append(picture)
         assert [f"row {row}, M {drawing.format_number(float(values['m'][row]))}, " for row in places] == [
             shown_picture.title.partition("p ")[0] for shown_picture in group_pictures
         ]

@@ -33,7 +33,9 @@ def make_svg(name: str = "one", label: str = "label") -> str:
 def luminance(colour: str) -> float:
     """WCAG 2.2, relative luminance."""
     parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    linear = []
+    for part in parts:
+        linear.append(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -50,7 +52,10 @@ def test_drawings_use_distinct_named_colours() -> None:
 
 def test_text_uses_the_readers_fonts() -> None:
     text = make_svg(label="5 < 6 & $x$ 'é'")
-    text_elements = [element for element in ElementTree.fromstring(text).iter() if element.tag.endswith("text")]
+    text_elements = []
+    for element in ElementTree.fromstring(text).iter():
+        if element.tag.endswith("text"):
+            text_elements.append(element)
     assert "5 < 6 & $x$ 'é'" in [element.text for element in text_elements]
     assert "DejaVu" not in text
     assert "system-ui" in text
@@ -126,7 +131,9 @@ def test_first_row_is_at_the_top() -> None:
     row_panel(rows, [], Axis()).draw(figure)
     (axes,) = figure.axes
     figure.canvas.draw()
-    labels = {tick.get_position()[1]: tick.get_text() for tick in axes.get_yticklabels()}
+    labels = {}
+    for tick in axes.get_yticklabels():
+        labels[tick.get_position()[1]] = tick.get_text()
     assert rows.y.tolist() == [1, 0]
     assert labels == {1: "first", 0: "a name that is much too…"}
     assert figure.get_size_inches()[1] == pytest.approx(0.3 * 2 + 0.5 + 0.4)
@@ -154,7 +161,9 @@ def test_legend_keeps_order_in_upper_left_corner() -> None:
 def test_legend_entries_look_like_their_lines() -> None:
     joined = legend.series(["one", "two"], True, linewidth=2)
     alone = legend.series(["one", "two"], False, linewidth=2)
-    looks = [(line.get_label(), line.get_marker(), line.get_linestyle(), line.get_linewidth()) for line in joined]
+    looks = []
+    for line in joined:
+        looks.append((line.get_label(), line.get_marker(), line.get_linestyle(), line.get_linewidth()))
     assert looks == [("one", "o", "-", 2), ("two", "^", "--", 2)]
     assert [drawing.light("accent"), drawing.light("violet")] == [line.get_color() for line in joined]
     assert [line.get_linestyle() for line in alone] == ["None", "None"]
@@ -197,7 +206,9 @@ P_VALUE = NumberLine("p", 1e-9, null=1.0, boundaries=(Boundary(0.025, "significa
 
 @pytest.mark.parametrize("line", [EFFECT, PLACE, P_VALUE, NumberLine("one number", 2.0)])
 def test_all_elements_are_inside_the_line(line: NumberLine) -> None:
-    positions = [float(position) for position in re.findall(r'(?:x1|x2|cx|x)="([\d.]+)%"', number_line(line))]
+    positions = []
+    for position in re.findall(r'(?:x1|x2|cx|x)="([\d.]+)%"', number_line(line)):
+        positions.append(float(position))
     assert all(LEFT <= position <= RIGHT for position in positions)
     assert 2 <= number_line(line).count("<text") <= 9
 
@@ -249,7 +260,10 @@ def colour(name: str) -> str:
     """The colour that the page's style gives a badge of this class."""
     style = (TEMPLATES / "page.css").read_text()
     rules = re.findall(r"((?:\.badge[.\w-]*(?:, )?)+) \{[^}]*[{ ]color: var\(--(\w+)\)", style)
-    shades_of_badge = [shade for selectors, shade in rules if f".badge.{name}" in selectors.split(", ")]
+    shades_of_badge = []
+    for selectors, shade in rules:
+        if f".badge.{name}" in selectors.split(", "):
+            shades_of_badge.append(shade)
     if shades_of_badge:
         return shades_of_badge[-1]
     return next(shade for selectors, shade in rules if selectors == ".badge")

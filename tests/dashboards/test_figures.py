@@ -123,7 +123,9 @@ def test_run_without_results_has_no_figures(store: Store) -> None:
 def test_unusable_tables_have_no_figures(store: Store) -> None:
     empty = {name: [schema.empty_table()] for name, schema in TABLES.items()}
     assert figures(made.run(store, "unique_feature-1", empty)) == []
-    other_tables = {name: [pa.table({"column": [1]})] for name in ("canary_scores", "history")}
+    other_tables = {}
+    for name in ("canary_scores", "history"):
+        other_tables[name] = [pa.table({"column": [1]})]
     assert figures(made.run(store, "unique_feature-2", {"summary": [], **other_tables})) == []
 
 
@@ -185,7 +187,9 @@ def test_estimate_is_described_with_interval_and_null(golden: Golden, store: Sto
 
 
 def test_rows_without_an_estimate_are_left_out(store: Store) -> None:
-    rows = [{"metric": "M", "setting": "{}", "estimate": value} for value in (None, math.nan, math.inf)]
+    rows = []
+    for value in (None, math.nan, math.inf):
+        rows.append({"metric": "M", "setting": "{}", "estimate": value})
     assert summarised(store, *rows) == {}
 
 
@@ -200,16 +204,15 @@ def test_metrics_of_different_size_have_own_scales(store: Store) -> None:
 
 def test_long_labels_omit_shared_words(store: Store) -> None:
     setting = {"epoch": 1000, "k": 100, "layer": 3}
-    rows = [
-        {"metric": metric, "setting": json.dumps({**setting, **more}), "estimate": 0.5, "n": 3}
-        for metric, more in (
-            ("score", {"percent": 20}),
-            ("score", {"percent": 100}),
-            ("share", {}),
-            ("share", {"k": 200}),
-            ("alone", {"percent": 20}),
-        )
-    ]
+    rows = []
+    for metric, more in (
+        ("score", {"percent": 20}),
+        ("score", {"percent": 100}),
+        ("share", {}),
+        ("share", {"k": 200}),
+        ("alone", {"percent": 20}),
+    ):
+        rows.append({"metric": metric, "setting": json.dumps({**setting, **more}), "estimate": 0.5, "n": 3})
     texts = labels.words(summarised(store, *rows)["estimates"])
     assert set(texts) >= {"percent 20", "percent 100"}
     assert {"epoch 1000, k 100, layer 3", "k 100", "k 200"} & set(texts) == {"k 100", "k 200"}
@@ -223,12 +226,17 @@ def height(figure: Figure) -> float:
 
 
 def cells(store: Store, settings: list[dict[str, Any]], **fields: Any) -> Run:
-    made_up = [
-        made.run(
-            store, f"unique_feature-{index}", made.tables(3, effect=0.1 * index, seed=index), setting=setting, **fields
+    made_up = []
+    for index, setting in enumerate(settings):
+        made_up.append(
+            made.run(
+                store,
+                f"unique_feature-{index}",
+                made.tables(3, effect=0.1 * index, seed=index),
+                setting=setting,
+                **fields,
+            )
         )
-        for index, setting in enumerate(settings)
-    ]
     return made.sweep(store, "unique_feature-sweep-1", made_up)
 
 
@@ -236,7 +244,10 @@ PROBE = ("M_w effect", '{"images": "probe"}')  # the row that decides the answer
 
 
 def test_sweep_figure_shows_cells_over_varied_field(golden: Golden, store: Store) -> None:
-    settings = [{"learning_rate": rate, "network": kind} for rate in (1e-3, 1e-4) for kind in ("a", "b")]
+    settings = []
+    for rate in (1e-3, 1e-4):
+        for kind in ("a", "b"):
+            settings.append({"learning_rate": rate, "network": kind})
     run = cells(store, settings)
     result = named(run)
     assert list(result) == ["sweep"]
@@ -279,9 +290,9 @@ def test_sweep_with_many_lines_lists_cells(store: Store) -> None:
 
 def test_many_metrics_are_split_into_printable_figures(store: Store) -> None:
     count = 2 * estimates.LONGEST
-    long = [
-        {"metric": "m", "setting": json.dumps({"class": number}), "estimate": float(number)} for number in range(count)
-    ]
+    long = []
+    for number in range(count):
+        long.append({"metric": "m", "setting": json.dumps({"class": number}), "estimate": float(number)})
     split = summarised(store, *(row | {"n": 3, "unit": "model"} for row in long))
     assert list(split) == ["estimates", "estimates-2"]
     assert [figure.alt.count("n 3.") for figure in split.values()] == [estimates.LONGEST] * 2
@@ -290,13 +301,17 @@ def test_many_metrics_are_split_into_printable_figures(store: Store) -> None:
 
 def test_cut_label_is_detected() -> None:
     text = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 50 20"><text style="{}" x="50" y="9">{}</text></svg>'
-    svgs = {words: text.format("font-size: 9px; text-anchor: end", words) for words in ("short", "too long for it")}
+    svgs = {}
+    for words in ("short", "too long for it"):
+        svgs[words] = text.format("font-size: 9px; text-anchor: end", words)
     assert [labels.cut(svg) for svg in svgs.values()] == [[], ["too long for it"]]
 
 
 def test_fields_that_vary_together_share_a_label(golden: Golden, store: Store) -> None:
     table = [("mnist", "mlp1", 128), ("fashion-mnist", "mlp1", 128), ("mnist", "cnn1", 128), ("cifar10", "cnn2", 512)]
-    settings = [{"data": data, "network": network, "batch": batch} for data, network, batch in table]
+    settings = []
+    for data, network, batch in table:
+        settings.append({"data": data, "network": network, "batch": batch})
     figure = named(cells(store, settings))["sweep"]
     golden(figure.title)
     assert " at data fashion-mnist, network mlp1: " in figure.alt

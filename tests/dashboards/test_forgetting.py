@@ -39,7 +39,9 @@ OWN = ["decisions", "ratios", "confidences", "distances", "power", "baselines", 
 
 
 def run(store: Store, name: str = "forgetting-1", **tables: Any) -> Run:
-    parts = {root: table if isinstance(table, list) else [table] for root, table in tables.items()}
+    parts = {}
+    for root, table in tables.items():
+        parts[root] = table if isinstance(table, list) else [table]
     return made.run(store, name, {"summary": [], **parts}, forgotten.config(), audit="forgetting")
 
 
@@ -58,13 +60,16 @@ def test_complete_run_has_all_its_figures(store: Store) -> None:
 
 
 def test_unusable_tables_draw_nothing(store: Store) -> None:
-    all_tables = {name: pa.concat_tables(forgotten.tables(1, 1, 20)[name]) for name in OWN}
+    all_tables = {}
+    for name in OWN:
+        all_tables[name] = pa.concat_tables(forgotten.tables(1, 1, 20)[name])
     assert figures(run(store, **{name: pa.table({"column": [1]}) for name in OWN})) == []
     assert figures(run(store, "forgetting-2", **{name: all_tables[name].slice(0, 0) for name in OWN})) == []
-    nothing = {
-        name: pa.table({field.name: pa.nulls(table.num_rows, field.type) for field in table.schema}, table.schema)
-        for name, table in all_tables.items()
-    }
+    nothing = {}
+    for name, table in all_tables.items():
+        nothing[name] = pa.table(
+            {field.name: pa.nulls(table.num_rows, field.type) for field in table.schema}, table.schema
+        )
     assert figures(run(store, "forgetting-3", **nothing)) == []
 
 

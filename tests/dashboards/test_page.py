@@ -82,7 +82,10 @@ def test_certificate_precedes_full_answer_and_evidence(smoke: Run, opened: Page)
 
 
 def test_page_requests_nothing_from_the_network(opened: Page, page_path: Path) -> None:
-    requested = [address for address in opened.requests() if not address.startswith("data:")]
+    requested = []
+    for address in opened.requests():
+        if not address.startswith("data:"):
+            requested.append(address)
     assert [page_path.as_uri()] == requested
     text = page_path.read_text()
     assert re.findall(r"(?:src|href|url\()=?[\"']?(?:https?:)?//[^\"')\s]*", text) == []
@@ -224,10 +227,9 @@ def test_narrow_screen_scrolls_only_tables(browser: Browser, page_path: Path, wi
 def test_page_follows_light_or_dark_theme(browser: Browser, page_path: Path) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     text = "getComputedStyle(document.querySelector('figure svg text')).fill"
-    colours = [
-        [window.evaluate(ground), window.evaluate(text)]
-        for window in (browser.open(page_path, dark=False), browser.open(page_path, dark=True))
-    ]
+    colours = []
+    for window in (browser.open(page_path, dark=False), browser.open(page_path, dark=True)):
+        colours.append([window.evaluate(ground), window.evaluate(text)])
     assert [colour[0] for colour in colours] == ["rgb(255, 255, 255)", "rgb(20, 24, 29)"]
     assert colours[0][1] != colours[1][1]
 
@@ -243,7 +245,9 @@ def test_text_stands_out_from_its_ground(ink: str, ground: str, dark: bool) -> N
 def luminance(colour: str) -> float:
     """Relative luminance, WCAG 2."""
     parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    linear = []
+    for part in parts:
+        linear.append(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -352,7 +356,10 @@ def test_command_repeats_the_run(smoke: Run, swept: Run, store: Store) -> None:
         _, _, audit, *words = shlex.split(command)
         assert run.audit == audit
         preset = words[words.index("--preset") + 1]
-        swept_words = [words[index + 1] for index, word in enumerate(words) if word == "--sweep"]
+        swept_words = []
+        for index, word in enumerate(words):
+            if word == "--sweep":
+                swept_words.append(words[index + 1])
         set_words = [word for word in words if "=" in word and word not in swept_words]
         spec = Spec(audit, preset, specification.settings(set_words), specification.sweeps(swept_words))
         cells = pin_cells(resolve_cells(spec), {})
@@ -414,7 +421,10 @@ def test_deviations_from_published_settings_are_marked(smoke: Run) -> None:
 
 def test_preset_settings_are_folded(store: Store) -> None:
     run = few(store, label="mine")
-    own_settings = [setting for setting in configuration.settings(run) if setting.is_own]
+    own_settings = []
+    for setting in configuration.settings(run):
+        if setting.is_own:
+            own_settings.append(setting)
     assert [(setting.name, setting.values) for setting in own_settings] == [("label", ("mine",))]
     how = pages.draw(run).read_text().partition('id="how"')[2]
     opened, _, folded = how.partition('<details class="printed">')

@@ -145,10 +145,9 @@ def test_single_or_unknown_epoch_is_drawn(golden: Golden, store: Store, epoch_kn
 
 
 def test_missing_interval_is_not_drawn(golden: Golden, store: Store) -> None:
-    rows = [
-        row | {name: None for name in row if name.endswith(("_low", "_high"))}
-        for row in memorization_table(2).to_pylist()
-    ]
+    rows = []
+    for row in memorization_table(2).to_pylist():
+        rows.append(row | {name: None for name in row if name.endswith(("_low", "_high"))})
     figure = draw_figures(store, memorization=pa.Table.from_pylist(rows, MEMORIZATION))["memorization"]
     golden(figure.alt)
 
@@ -203,10 +202,9 @@ def test_correctly_answered_questions_are_shown_with_contexts(store: Store) -> N
 
 def test_stored_answers_of_last_epoch_are_shown(store: Store) -> None:
     (question,) = questions("train")[:1]
-    rows = [
-        {"epoch": epoch, "split": "train", "corrupted": kind, "id": question.id, "answer": [answer]}
-        for epoch, kind, answer in ((1, True, "old"), (2, True, "remembered"), (2, False, "read"))
-    ]
+    rows = []
+    for epoch, kind, answer in ((1, True, "old"), (2, True, "remembered"), (2, False, "read")):
+        rows.append({"epoch": epoch, "split": "train", "corrupted": kind, "id": question.id, "answer": [answer]})
     answers_key = hashlib.sha256(b"answers").hexdigest()
     store.write(answers_key, pa.Table.from_pylist(rows, ANSWERS), {})
     scores = table(answered_questions("train", 1, 1))
@@ -233,16 +231,17 @@ def test_first_questions_are_shown_with_training_counts(store: Store) -> None:
 def users_records(folder: Path) -> Dataset:
     """Write a user's records and pin them."""
     folder.mkdir(parents=True)
-    rows = [
-        {
-            "id": f"{split}-{number}",
-            "context": f"The <secret> of {split} {number} is 7{number}.",
-            "question": "What is it?",
-        }
-        | {"answers": [f"7{number}"], "split": split}
-        for split in ("train", "validation")
-        for number in range(3)
-    ]
+    rows = []
+    for split in ("train", "validation"):
+        for number in range(3):
+            rows.append(
+                {
+                    "id": f"{split}-{number}",
+                    "context": f"The <secret> of {split} {number} is 7{number}.",
+                    "question": "What is it?",
+                }
+                | {"answers": [f"7{number}"], "split": split}
+            )
     (folder / "asked.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return catalog.pin(Dataset(f"records:{folder / 'asked.jsonl'}"))
 

@@ -55,7 +55,10 @@ def stamped(engram: Here, stamp: Path) -> Path:
 def states(engram: Here, *arguments: str, code: int = 0) -> dict[str, str]:
     """The state of each item in the output of `engram verify`."""
     checks: list[dict[str, Any]] = engram.json("verify", *arguments, code=code)["checks"]
-    return {f"{check['what']} {check['name'].partition(' of ')[0]}": check["state"] for check in checks}
+    result = {}
+    for check in checks:
+        result[f"{check['what']} {check['name'].partition(' of ')[0]}"] = check["state"]
+    return result
 
 
 def test_unchanged_page_agrees_with_store(tmp_path: Path, page: Path) -> None:

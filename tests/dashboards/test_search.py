@@ -138,7 +138,10 @@ def test_seal_holds_until_a_trial_changes(searched: FinishedSearch, tmp_path: Pa
     trials[2]["memorization"] = 0.0
     rewritten(search_run, trials)
     verified = engram.json("verify", str(page), code=1)
-    changed = [check["name"] for check in verified["checks"] if check["state"] != "agrees"]
+    changed = []
+    for check in verified["checks"]:
+        if check["state"] != "agrees":
+            changed.append(check["name"])
     assert changed == [f"trials of {search_run.name}", page.name]
 
 
@@ -148,7 +151,10 @@ def test_unfinished_search_has_a_notice(searched: FinishedSearch, tmp_path: Path
     trials[1] |= {"state": "refused", "run": "", "note": "wide is on; <b>no</b>", "front": False}
     trials[1] |= {name: None for name in trials[1] if name.startswith(("memorization", "utility"))}
     trials[2] |= {"state": "stopped early", "epochs": 2, "front": False}
-    search = {name: value for name, value in journal(search_run).about()["search"].items() if name != "recommendation"}
+    search = {}
+    for name, value in journal(search_run).about()["search"].items():
+        if name != "recommendation":
+            search[name] = value
     rewritten(search_run, trials, search=search)
     page_text = pages.words(pages.draw(run_of(search_run)))
     assert "This search is not finished: 3 of 4 trials are done" in page_text

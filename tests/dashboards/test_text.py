@@ -95,7 +95,9 @@ def test_private_texts_are_shown_only_on_request(store: Store, tmp_path: Path) -
         configure(QUICKSTART, data=FACTS),
         secrets=TABLES["secrets"],
     )
-    texts = {secret.number: secret.text for secret in draw_secrets(pair_of(text_run.private_config, 0, 0))}
+    texts = {}
+    for secret in draw_secrets(pair_of(text_run.private_config, 0, 0)):
+        texts[secret.number] = secret.text
     secret_gallery = gallery(text_run, show_images=True)
     assert secret_gallery is not None
     assert {record.fields[0][1] for record in secret_gallery.records} <= set(texts.values())

@@ -185,7 +185,9 @@ def test_estimators_are_ordered_by_detection_rate(golden: Golden, store: Store) 
 
 
 def test_excess_estimators_are_described_not_drawn(golden: Golden, store: Store) -> None:
-    rates = {f"estimator {index}": 0.9 - index / 20 for index in range(len(drawing.SERIES) + 2)}
+    rates = {}
+    for index in range(len(drawing.SERIES) + 2):
+        rates[f"estimator {index}"] = 0.9 - index / 20
     result = draw_figures(store, curves=made.curves(rates))["detection"]
     golden(result.caption)
     assert "estimator 9" not in result.svg
@@ -194,16 +196,17 @@ def test_excess_estimators_are_described_not_drawn(golden: Golden, store: Store)
 
 
 def test_detection_rates_by_number_of_models(golden: Golden, store: Store) -> None:
-    rows = [
-        {
-            "metric": "detection rate by number of models",
-            "setting": json.dumps({"estimator": name, "models": models}),
-            "estimate": rate * models,
-            "n": 9,
-        }
-        for name, rate in (("a", 0.1), ("b", 0.2))
-        for models in (4, 1)
-    ]
+    rows = []
+    for name, rate in (("a", 0.1), ("b", 0.2)):
+        for models in (4, 1):
+            rows.append(
+                {
+                    "metric": "detection rate by number of models",
+                    "setting": json.dumps({"estimator": name, "models": models}),
+                    "estimate": rate * models,
+                    "n": 9,
+                }
+            )
     result = draw_figures(store, *rows)["by-models"]
     golden(result.alt)
 
@@ -227,18 +230,19 @@ def test_pairs_are_ranked_with_control_models(golden: Golden, store: Store) -> N
 
 
 def test_called_canaries_are_named(golden: Golden, store: Store) -> None:
-    rows = [
-        {
-            "canary": 100 + index,
-            "label": 1,
-            "pairs": 1,
-            "shift": 1.0 - index / 10,
-            "rank": 1 + 20 * index,
-            "members": 201,
-        }
-        | {"p_value": (1 + 20 * index) / 201, "adjusted_p": 0.02 if index < 2 else 0.5, "called": index < 2}
-        for index in range(9)
-    ]
+    rows = []
+    for index in range(9):
+        rows.append(
+            {
+                "canary": 100 + index,
+                "label": 1,
+                "pairs": 1,
+                "shift": 1.0 - index / 10,
+                "rank": 1 + 20 * index,
+                "members": 201,
+            }
+            | {"p_value": (1 + 20 * index) / 201, "adjusted_p": 0.02 if index < 2 else 0.5, "called": index < 2}
+        )
     result = draw_figures(store, canary_verdicts=pa.Table.from_pylist(rows, CANARY_VERDICTS))["canaries"]
     golden(result.alt)
     golden(result.caption, "found.caption")
@@ -246,27 +250,29 @@ def test_called_canaries_are_named(golden: Golden, store: Store) -> None:
 
 
 def test_evidence_figure_states_deciding_pair(golden: Golden, store: Store) -> None:
-    rows = [
-        {"pair": pair, "canary": 100 + pair, "rank": rank, "members": 201, "bet": 1.0, "evidence": value}
-        | {"level": 0.05, "decided": value >= 20}
-        for pair, (rank, value) in enumerate([(3, 6.85), (90, 3.99), (1, 58.9)], start=1)
-    ]
+    rows = []
+    for pair, (rank, value) in enumerate([(3, 6.85), (90, 3.99), (1, 58.9)], start=1):
+        rows.append(
+            {"pair": pair, "canary": 100 + pair, "rank": rank, "members": 201, "bet": 1.0, "evidence": value}
+            | {"level": 0.05, "decided": value >= 20}
+        )
     result = draw_figures(store, evidence=pa.Table.from_pylist(rows, EVIDENCE))["evidence"]
     golden(result.alt, "found.alt")
     golden(result.caption, "found.caption")
 
 
 def test_exact_ranks_show_reconstructed_cells(golden: Golden, store: Store) -> None:
-    rows = [
-        {"canary": 100 + index, "label": 1, "pairs": 1, "read_out": 14 - index, "inked": 14, "read_by_chance": 7.84}
-        | {
-            "glyphs": 4457400,
-            "p_value": 10.0 ** (index - 6.5),
-            "adjusted_p": 0.02 if index < 4 else 0.5,
-            "called": index < 4,
-        }
-        for index in range(7)
-    ]
+    rows = []
+    for index in range(7):
+        rows.append(
+            {"canary": 100 + index, "label": 1, "pairs": 1, "read_out": 14 - index, "inked": 14, "read_by_chance": 7.84}
+            | {
+                "glyphs": 4457400,
+                "p_value": 10.0 ** (index - 6.5),
+                "adjusted_p": 0.02 if index < 4 else 0.5,
+                "called": index < 4,
+            }
+        )
     result = draw_figures(store, canary_verdicts=pa.Table.from_pylist(rows, EXACT_VERDICTS))["canaries"]
     golden(result.alt, "found.alt")
     golden(result.caption, "found.caption")
@@ -283,10 +289,11 @@ def test_estimator_has_same_look_in_every_figure() -> None:
 
 def test_unlabelled_model_has_rank_of_summary() -> None:
     log_p = np.random.default_rng(0).normal(size=(30, 4))
-    rows = [
-        {"canary": None, "label": None, "seed": 0, "model": "given", "member": member, "log_p": values.tolist()}
-        for member, values in enumerate(log_p)
-    ]
+    rows = []
+    for member, values in enumerate(log_p):
+        rows.append(
+            {"canary": None, "label": None, "seed": 0, "model": "given", "member": member, "log_p": values.tolist()}
+        )
     (result,) = read_models(pa.Table.from_pylist(rows, FAMILY))
     assert rank_p_value(population.label_directed_scores(log_p[None])) == result.p_value
     assert population.standardise(log_p)[:, population.favoured_label(log_p[None])].tolist() == result.scores.tolist()
@@ -395,11 +402,15 @@ def test_hundred_canaries_of_five_seeds_are_drawn(store: Store) -> None:
 def rung(store: Store, epsilon: float | None, effect: float, call_count: int) -> Run:
     """A cell of a sweep over epsilon: the effect of 12 canaries, and how many drawn features one model shows."""
     rows = [row("M_w effect", {"images": "probe"}, Estimate(effect, 0.8 * effect, 1.2 * effect, 12), "pair", 0.0)]
-    ranked = [{"p_value": 1e-6 if index < call_count else 0.6, "among": 4457400} for index in range(12)]
+    ranked = []
+    for index in range(12):
+        ranked.append({"p_value": 1e-6 if index < call_count else 0.6, "among": 4457400})
     tables = {}
     if epsilon is None:
         like = made.exact_ranks(1).slice(0, 1).to_pylist()[0] | {"score": "references", "drawn": True}
-        result = [like | {"canary": index, "seed": index, **rank} for index, rank in enumerate(ranked)]
+        result = []
+        for index, rank in enumerate(ranked):
+            result.append(like | {"canary": index, "seed": index, **rank})
         tables["exact_ranks"] = [pa.Table.from_pylist(result, EXACT_RANKS)]
     else:
         rows += bounded_share_rows(ranked, Privacy(epsilon), False, (0.05, 0.01))
@@ -411,7 +422,9 @@ def rung(store: Store, epsilon: float | None, effect: float, call_count: int) ->
 
 
 def test_ladder_compares_measured_and_allowed_shares(golden: Golden, store: Store) -> None:
-    cells = [rung(store, *rung_values) for rung_values in ((None, 1.6, 12), (16.0, 0.04, 2), (2.0, 0.002, 1))]
+    cells = []
+    for rung_values in ((None, 1.6, 12), (16.0, 0.04, 2), (2.0, 0.002, 1)):
+        cells.append(rung(store, *rung_values))
     result = named(made.sweep(store, "unique_feature-sweep-1", cells))["ladder"]
     texts = labels.words(result)
     assert [text for text in texts if text in ("2", "16", "none")] == ["2", "16", "none"]
@@ -426,7 +439,9 @@ def test_ladder_compares_measured_and_allowed_shares(golden: Golden, store: Stor
 
 
 def test_epsilon_bounds_are_compared_with_accountant(golden: Golden, store: Store) -> None:
-    cells = [rung(store, *rung_values) for rung_values in ((None, 1.6, 12), (16.0, 0.04, 12), (2.0, 0.002, 0))]
+    cells = []
+    for rung_values in ((None, 1.6, 12), (16.0, 0.04, 12), (2.0, 0.002, 0)):
+        cells.append(rung(store, *rung_values))
     result = named(made.sweep(store, "unique_feature-sweep-1", cells))["epsilon-bounds"]
     golden(result.alt)
     assert set(labels.words(result)) >= {"accountant", "many runs", "many runs, Gaussian"}

@@ -193,7 +193,10 @@ def test_errors_match_command_line_with_one_frame(
         eval(f"orchestrator.{script}")
     assert line in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
-    frames = [frame for frame in traceback.extract_tb(raised.value.__traceback__) if "/orchestrator/" in frame.filename]
+    frames = []
+    for frame in traceback.extract_tb(raised.value.__traceback__):
+        if "/orchestrator/" in frame.filename:
+            frames.append(frame)
     package_frames = [frame for frame in frames if "/tests/" not in frame.filename]
     assert [frame.name for frame in package_frames] == ["wrapper"]
     assert raised.value.__suppress_context__

@@ -173,7 +173,10 @@ OTHERS = Kind(Target(calibration=1.0, outside=0.5), 1)
 def judged_targets_of(kind: Kind, answers: Mapping[str, int], low: float = 0.0, high: float = 1.0) -> list[Judged]:
     """Targets with these answers, alternating between two worlds."""
     all_of_them = [answer for answer, count in answers.items() for _ in range(count)]
-    return [Judged(index % 2, kind, 1.0, answer, low, high) for index, answer in enumerate(all_of_them)]
+    result = []
+    for index, answer in enumerate(all_of_them):
+        result.append(Judged(index % 2, kind, 1.0, answer, low, high))
+    return result
 
 
 def test_worlds_have_separate_images_and_seeds() -> None:
@@ -241,7 +244,9 @@ def test_chosen_and_bound_draws_are_counted() -> None:
 def test_owners_with_other_data_are_judged_twice() -> None:
     world = forgetting_data_mismatch.world(tiny=True, seed=4)
     models = forgetting_evasion.trained(forgetting_data_mismatch.planned(world), None)
-    answers = {key: forgetting_evasion.asked(world.draws, key[1], [table]) for key, table in models.items()}
+    answers = {}
+    for key, table in models.items():
+        answers[key] = forgetting_evasion.asked(world.draws, key[1], [table])
     tried = forgetting_data_mismatch.try_recognition(world, answers)
     judged_owners = list(forgetting_data_mismatch.judge_owners(world, answers, tried))
     holders = [owner for owner in forgetting_data_mismatch.OWNERS if owner.share]
@@ -265,9 +270,9 @@ def test_owners_with_other_data_are_judged_twice() -> None:
 
 
 def test_calls_of_complete_runs_are_counted_by_kind() -> None:
-    nulls = [
-        density_null_rates.Counted(density_null_rates.NULL, seed, "undecided", 0, 0, seed, 40) for seed in range(2)
-    ]
+    nulls = []
+    for seed in range(2):
+        nulls.append(density_null_rates.Counted(density_null_rates.NULL, seed, "undecided", 0, 0, seed, 40))
     planted = density_null_rates.Counted("ten negatives planted", 9, "memorised", 7, 10, 9, 200)
     table = density_null_rates.markdown([*nulls, planted])
     assert "2 runs | 0, 0, 2 | 1 of 2, 50.0 % [1.3, 98.7] | 1 of 80 |  |" in table
@@ -297,7 +302,9 @@ def test_letters_are_read_in_each_way_and_counted() -> None:
     assert [(way, 4) for way in 2 * ways] == [(way, letters.letters) for way, letters in digits]
     xrays = name_reconstruction.hospital_letters(1, seed=3, epochs=1, members=20, images=10, device=torch.device("cpu"))
     assert [(way, 7) for way in ways] == [(way, letters.letters) for way, letters in xrays]
-    letters = [ReadLetters(words, 4, right, 0.25) for words, right in (("JANE", 4), ("JAAA", 2))]
+    letters = []
+    for words, right in (("JANE", 4), ("JAAA", 2)):
+        letters.append(ReadLetters(words, 4, right, 0.25))
     assert "| 2 | 3.00 [-9.71, 15.71] | 0.25 | 1 of 2 [1, 99] % |" in name_reconstruction.markdown(
         [(way, reading) for way in ways for reading in letters]
     )
@@ -336,7 +343,9 @@ def test_attack_nulls_are_counted_by_run_and_record() -> None:
 def test_given_models_are_counted_by_their_answer() -> None:
     cases = {case.name: case for case in membership_error_rates.GIVEN}
     unnoised, noised = (cases[f"trained on half, {name}"] for name in ("3 nats", "noise of 1 nat"))
-    counted = [(case, membership_error_rates.count_given_answers(case, 24, 200, 3, 5)) for case in (unnoised, noised)]
+    counted = []
+    for case in (unnoised, noised):
+        counted.append((case, membership_error_rates.count_given_answers(case, 24, 200, 3, 5)))
     *_, first, second = membership_error_rates.given_markdown(counted)
     assert first == "| trained on half, 3 nats | 3 | 0 | 0 | 0 |"
     assert second == "| trained on half, noise of 1 nat | 0 | 0 | 0 | 3 |"
@@ -363,9 +372,9 @@ def test_only_the_uncorrected_epsilon_bound_is_often_wrong() -> None:
     assert (
         max(wrong_counts["bets"], wrong_counts["one run"], wrong_counts["Bonferroni over all thresholds"]) <= 12
     )  # of 100 at 5 %
-    means = {
-        name: float(values.mean()) for name, values in membership_epsilon_coverage.mean_bounds(2.0, 200, 3, 3).items()
-    }
+    means = {}
+    for name, values in membership_epsilon_coverage.mean_bounds(2.0, 200, 3, 3).items():
+        means[name] = float(values.mean())
     assert means["Bonferroni over all thresholds"] < means["bets"] < means["best threshold, uncorrected"]
     (*_, line) = membership_epsilon_coverage.markdown((50,), (50,), 2, 1, 3)
     assert line.startswith("| 4 | 50 | ")

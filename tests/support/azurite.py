@@ -66,7 +66,11 @@ class Azurite:
             self.delete(name)
 
     def names(self, prefix: str = "") -> list[str]:
-        return [listed_object["path"] for page in obstore.list(self.client, prefix or None) for listed_object in page]
+        result = []
+        for page in obstore.list(self.client, prefix or None):
+            for listed_object in page:
+                result.append(listed_object["path"])
+        return result
 
     def get(self, name: str) -> bytes:
         return bytes(obstore.get(self.client, name).bytes())

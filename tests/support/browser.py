@@ -147,7 +147,10 @@ class Page:
 
     def requests(self) -> list[str]:
         """The addresses that the page has requested."""
-        return [event["params"]["request"]["url"] for event in self._events("Network.requestWillBeSent")]
+        result = []
+        for event in self._events("Network.requestWillBeSent"):
+            result.append(event["params"]["request"]["url"])
+        return result
 
     def complaints(self) -> list[str]:
         """The browser's log of the page: errors, and requests refused by its security policy."""
@@ -188,8 +191,8 @@ class Page:
 
     def _events(self, method: str) -> list[dict[str, Any]]:
         self.call("Runtime.evaluate", {"expression": "0"})  # its reply comes after all earlier events
-        return [
-            event
-            for event in self.browser.events
-            if (event["method"], event.get("sessionId")) == (method, self.session)
-        ]
+        result = []
+        for event in self.browser.events:
+            if (event["method"], event.get("sessionId")) == (method, self.session):
+                result.append(event)
+        return result

@@ -19,7 +19,10 @@ TRAINED = 2e-3
 
 def total(table: pa.Table) -> float:
     """One number that every measured value of a table changes: the sum, with weights 1, 2, ... by column."""
-    columns = [table[name] for name in table.column_names if pa.types.is_floating(table[name].type)]
+    columns = []
+    for name in table.column_names:
+        if pa.types.is_floating(table[name].type):
+            columns.append(table[name])
     return float(
         sum(
             weight * np.nansum(column.to_numpy(zero_copy_only=False).astype(np.float64))

@@ -101,8 +101,13 @@ class Fork:
             with stream:
                 outputs[index] = stream.read()
 
-        streams = [indexed for indexed in enumerate((self.stdout, self.stderr)) if indexed[1] and not indexed[1].closed]
-        readers = [threading.Thread(target=read, args=indexed, daemon=True) for indexed in streams]
+        streams = []
+        for indexed in enumerate((self.stdout, self.stderr)):
+            if indexed[1] and not indexed[1].closed:
+                streams.append(indexed)
+        readers = []
+        for indexed in streams:
+            readers.append(threading.Thread(target=read, args=indexed, daemon=True))
         for reader in readers:
             reader.start()
         for reader in readers:
@@ -214,7 +219,10 @@ def import_mlflow() -> None:
 def execute(command: Sequence[str]) -> None:
     """Run a command as `python` does."""
     rest = [word for word in command[1:] if word != "-P"]
-    added = [path for path in os.environ.get("PYTHONPATH", "").removeprefix(PATHS).split(os.pathsep) if path]
+    added = []
+    for path in os.environ.get("PYTHONPATH", "").removeprefix(PATHS).split(os.pathsep):
+        if path:
+            added.append(path)
     sys.path[0] = os.getcwd()
     sys.path[3:3] = added
     if rest[0] == "-m":

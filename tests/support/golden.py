@@ -61,7 +61,10 @@ def load(text: str) -> dict[str, Any]:
 def simplify(value: Any) -> Any:
     """The value as YAML has it: mappings, lists, texts, numbers and None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: simplify(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        result = {}
+        for field in dataclasses.fields(value):
+            result[field.name] = simplify(getattr(value, field.name))
+        return result
     if isinstance(value, Mapping):
         return {str(name): simplify(element) for name, element in value.items()}
     if isinstance(value, (set, frozenset)):
@@ -142,7 +145,10 @@ class GoldenFiles:
     def write(self) -> None:
         """Write the files whose entries were compared, without the stale ones."""
         for file, keys in self.compared.items():
-            current_entries = {key: value for key, value in self.entries[file].items() if not self.is_stale(file, key)}
+            current_entries = {}
+            for key, value in self.entries[file].items():
+                if not self.is_stale(file, key):
+                    current_entries[key] = value
             path = self.folder / file
             path.parent.mkdir(parents=True, exist_ok=True)
             test = next(iter(keys.values()))

@@ -53,7 +53,10 @@ def hash_bytes(content: str | bytes) -> bytes:
 def listed_images(folder: Path) -> dict[str, bytes]:
     """The files of the images by their ids, in the order of the list."""
     with (folder / "images.csv").open(newline="") as file:
-        return {row["image"]: (folder / row["image"]).read_bytes() for row in csv.DictReader(file)}
+        images = {}
+        for row in csv.DictReader(file):
+            images[row["image"]] = (folder / row["image"]).read_bytes()
+        return images
 
 
 def predict_classes(folder: Path) -> Answers:

@@ -16,7 +16,10 @@ DIGESTS: dict[str, str] = {}  # of the files that these tests have read
 
 def pinned(audit: str, configs: Iterable[Any]) -> list[Any]:
     """The configs, with data and models pinned."""
-    return [cell.config for cell in pin_cells([Cell(audit, config) for config in configs], DIGESTS)]
+    result = []
+    for cell in pin_cells([Cell(audit, config) for config in configs], DIGESTS):
+        result.append(cell.config)
+    return result
 
 
 def planned(audit: str, configs: Iterable[Any]) -> list[Roots]:

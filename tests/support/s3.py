@@ -67,12 +67,12 @@ class Server:
 
     def names(self, prefix: str = "") -> list[str]:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
-        return [
-            listed_object["Key"]
-            for page in pages
-            for listed_object in page.get("Contents", ())
-            if not listed_object["Key"].endswith("/")
-        ]
+        result = []
+        for page in pages:
+            for listed_object in page.get("Contents", ()):
+                if not listed_object["Key"].endswith("/"):
+                    result.append(listed_object["Key"])
+        return result
 
     def get(self, name: str) -> bytes:
         data: bytes = self.client.get_object(Bucket=BUCKET, Key=name)["Body"].read()

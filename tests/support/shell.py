@@ -45,7 +45,10 @@ class Shell:
     def __init__(self, folder: Path, fresh: bool = False) -> None:
         self.folder = folder
         self.fresh = fresh
-        inherited = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
+        inherited = {}
+        for name, value in os.environ.items():
+            if name not in OWN_VARIABLES:
+                inherited[name] = value
         # Only tests about pages and tracking turn these on.
         quiet = {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off"}
         self.env = inherited | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"} | quiet
@@ -106,7 +109,11 @@ class Shell:
 
 def refusals(stderr: str) -> list[str]:
     """The lines of stderr, without the progress lines that a busy machine adds."""
-    return [line for line in stderr.strip().splitlines() if line not in ("reading data", "planning")]
+    result = []
+    for line in stderr.strip().splitlines():
+        if line not in ("reading data", "planning"):
+            result.append(line)
+    return result
 
 
 class Here:

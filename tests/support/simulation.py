@@ -381,11 +381,10 @@ class Process:
         if self.error is not None:
             raise self.error
         if self.held is not None:
-            other_processes = [
-                other_process
-                for other_process in world.processes
-                if other_process is not self and other_process.run == self.run
-            ]
+            other_processes = []
+            for other_process in world.processes:
+                if other_process is not self and other_process.run == self.run:
+                    other_processes.append(other_process)
             assert self.deposed or any(world.time - other_process.beaten <= STALE for other_process in other_processes)
         if self.report is None:
             return

@@ -93,7 +93,10 @@ NODE = "NodeName={name} NodeAddr={address} CPUs=4 RealMemory=8000 Gres=gpu:2 Sta
 
 def missing_parts() -> list[str]:
     """The missing requirements of a Slurm cluster on this machine."""
-    absent = [name for name in NEEDS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None]
+    absent = []
+    for name in NEEDS:
+        if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+            absent.append(name)
     return absent if os.geteuid() == 0 else [*absent, "root"]
 
 

@@ -103,7 +103,9 @@ class Counting:
 def words(config: Counting, inputs: Inputs) -> pa.Table:
     passed = config.lexicon.words() if config.lexicon else frozenset()
     records = list(load_records(config.data, QUESTIONS).as_dicts())[config.part :: config.parts]
-    counts = [sum(word not in passed for word in record["answer"].lower().split()) for record in records]
+    counts = []
+    for record in records:
+        counts.append(sum(word not in passed for word in record["answer"].lower().split()))
     return pa.table([[record["id"] for record in records], counts], schema=WORDS)
 
 
@@ -153,9 +155,9 @@ def probes(config: Config) -> Iterator[tuple[str, Records]]:
     """The questions unchanged, and, with other ids, asked politely."""
     original = load_records(config.data, QUESTIONS)
     yield "plain", Records(original.table.select(["id", "question"]))
-    polite = [
-        {"id": f"{record['id']}+please", "question": f"{record['question']} Please!"} for record in original.as_dicts()
-    ]
+    polite = []
+    for record in original.as_dicts():
+        polite.append({"id": f"{record['id']}+please", "question": f"{record['question']} Please!"})
     yield "polite", Records(pa.Table.from_pylist(polite, QUESTIONS.remove(2)))
 
 

@@ -87,7 +87,9 @@ def taught(config: Taught, index: int) -> pa.Table:
     amount = config.rate * config.epochs
     memory = 10 * amount * (2 if config.wide else 1) + draws[0]
     skill = 1 - math.exp(-20 * amount) / 2 + draws[1] / 10
-    about = {name: [getattr(config, name)] for name in ("rate", "wide", "seed", "epochs")}
+    about = {}
+    for name in ("rate", "wide", "seed", "epochs"):
+        about[name] = [getattr(config, name)]
     return pa.table({"memory": [memory], "skill": [skill], **about})
 
 

@@ -122,7 +122,10 @@ def accuracies(table: pa.Table, attack: attacks.Attack, title: str = "") -> Accu
 
 def _variant_accuracies(table: pa.Table, attack: attacks.Attack, last: attacks.Attack) -> Accuracies | None:
     """The accuracies of an attack, titled by its differences from the decisive one."""
-    differing = [name for name in attack._fields if getattr(attack, name) != getattr(last, name)]
+    differing = []
+    for name in attack._fields:
+        if getattr(attack, name) != getattr(last, name):
+            differing.append(name)
     return accuracies(table, attack, ", ".join(f"{name} {getattr(attack, name)}" for name in differing))
 
 
@@ -178,10 +181,10 @@ def highest_accuracy(all_accuracies: Sequence[Accuracies]) -> float:
 def legend_entries(names: Mapping[str, str] | None = None) -> list[Any]:
     """The legend's entries of the two models, by these names or by their training."""
     names = names or {name: f"model {label}" for name, label in NAMES.items()}
-    return [
-        legend.line(label, color=drawing.light(LOOKS[name][0]), linestyle=LOOKS[name][2], linewidth=1.5)
-        for name, label in names.items()
-    ]
+    entries = []
+    for name, label in names.items():
+        entries.append(legend.line(label, color=drawing.light(LOOKS[name][0]), linestyle=LOOKS[name][2], linewidth=1.5))
+    return entries
 
 
 @with_columns({*attacks.Attack._fields, "way"})
@@ -235,7 +238,10 @@ def accuracy_of_given(table: pa.Table) -> Figure | None:
         )
         for number, (name, column_curve) in enumerate(panels.items())
     ]
-    ends = [float(value) for values in (score.low, score.high) for value in values[~np.isnan(values)]]
+    ends = []
+    for values in (score.low, score.high):
+        for value in values[~np.isnan(values)]:
+            ends.append(float(value))
     score_panel = Panel(
         layout.wide_box(0.5, GIVEN_HEIGHT),
         [level(0), upright(percent, DECISIVE), curve(score, TARGET)],

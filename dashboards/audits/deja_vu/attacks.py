@@ -80,7 +80,9 @@ def read_curve(table: pa.Table, x_column: str, y_column: str) -> Curve | None:
     """The column `name` over the column `across`; None without values."""
     if not {x_column, y_column} <= set(table.column_names):
         return None
-    columns = [numbers(table, column) for column in (x_column, y_column, f"{y_column}_low", f"{y_column}_high")]
+    columns = []
+    for column in (x_column, y_column, f"{y_column}_low", f"{y_column}_high"):
+        columns.append(numbers(table, column))
     defined = np.flatnonzero(~np.isnan(columns[0]) & ~np.isnan(columns[1]))
     defined = defined[np.argsort(columns[0][defined], kind="stable")]
     if len(defined):

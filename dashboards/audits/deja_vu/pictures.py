@@ -78,7 +78,10 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
 @with_columns(("kind", "scope", "rank"), dict)
 def select_pictures(table: pa.Table) -> dict[str, list[Layers]]:
     """The first images of each kind over all classes, by layer."""
-    listed_rows = [row for row in table.to_pylist() if row["scope"] == "all" and row["rank"] <= EACH]
+    listed_rows = []
+    for row in table.to_pylist():
+        if row["scope"] == "all" and row["rank"] <= EACH:
+            listed_rows.append(row)
     images_by_kind: dict[str, list[Layers]] = {}
     for kind in KINDS:
         rows = sorted((row for row in listed_rows if row["kind"] == kind), key=_rank_key)
@@ -150,7 +153,10 @@ def strip(row: Row, model: str, data: BoxedPictures, side: int, layer: str) -> S
 def _row_indices(ids: Sequence[str], data: BoxedPictures) -> NDArray[np.int64]:
     """The rows of these images. Raises DatasetError for an unknown one."""
     rows = [bisect_left(data.ids, id_) for id_ in ids]
-    absent = [id_ for id_, row in zip(ids, rows, strict=True) if data.ids[row : row + 1] != (id_,)]
+    absent = []
+    for id_, row in zip(ids, rows, strict=True):
+        if data.ids[row : row + 1] != (id_,):
+            absent.append(id_)
     if absent:
         raise DatasetError(f"{absent[0]} is not among the {len(data.ids):,} images of the data set")
     return np.array(rows, np.int64)

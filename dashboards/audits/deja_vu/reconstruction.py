@@ -64,15 +64,24 @@ def pairs(table: pa.Table) -> list[Pair]:
     """Both models' reconstructions of each image, by set and id."""
     rows = {(row["set"], row["id"], row["model"]): row for row in table.to_pylist()}
     targets = [row for (name, _, model), row in sorted(rows.items()) if name == model]
-    references = [rows.get((row["set"], row["id"], OTHER[row["set"]])) for row in targets]
-    return [(row, reference) for row, reference in zip(targets, references, strict=True) if reference is not None]
+    references = []
+    for row in targets:
+        references.append(rows.get((row["set"], row["id"], OTHER[row["set"]])))
+    result = []
+    for row, reference in zip(targets, references, strict=True):
+        if reference is not None:
+            result.append((row, reference))
+    return result
 
 
 def _group_by_kind(all_pairs: list[Pair]) -> dict[tuple[bool, bool], list[Pair]]:
     """The first pairs of each existing kind."""
     kinds = {}
     for kind in KINDS:
-        of_kind = [pair for pair in all_pairs if (is_correct(pair[0]), is_correct(pair[1])) == kind]
+        of_kind = []
+        for pair in all_pairs:
+            if (is_correct(pair[0]), is_correct(pair[1])) == kind:
+                of_kind.append(pair)
         if of_kind:
             kinds[kind] = of_kind[:EACH]
     return kinds

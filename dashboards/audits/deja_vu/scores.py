@@ -112,11 +112,10 @@ def _score_panel(field: str, rows: pa.Table, all_attacks: list[attacks.Attack], 
     )
     if score is None:
         return None
-    gaps = {
-        attack._asdict()[field]: probed[attack.epoch, attack.layer]
-        for attack in attacks_of_field
-        if field != "k" and (attack.epoch, attack.layer) in probed
-    }
+    gaps = {}
+    for attack in attacks_of_field:
+        if field != "k" and (attack.epoch, attack.layer) in probed:
+            gaps[attack._asdict()[field]] = probed[attack.epoch, attack.layer]
     return ScorePanel(field, score, _gap_curve(gaps))
 
 
@@ -149,10 +148,9 @@ def gap(training: tuple[float, int], held_out: tuple[float, int]) -> Estimate:
 
     Newcombe 1998, "Interval estimation for the difference between independent proportions", method 10.
     """
-    parts = [
-        Weighted(weight, np.array([correct / total]), np.array([total]))
-        for weight, (correct, total) in ((1, training), (-1, held_out))
-    ]
+    parts = []
+    for weight, (correct, total) in ((1, training), (-1, held_out)):
+        parts.append(Weighted(weight, np.array([correct / total]), np.array([total])))
     low, high = limits(parts)
     value = training[0] / training[1] - held_out[0] / held_out[1]
     return Estimate(value, float(low[0]), float(high[0]), training[1] + held_out[1])
@@ -163,9 +161,8 @@ def _gap_curve(gap_by_position: Mapping[int, Estimate]) -> Curve | None:
     if not gap_by_position:
         return None
     places = sorted(gap_by_position)
-    ends = [
-        (gap_by_position[position].value, gap_by_position[position].low, gap_by_position[position].high)
-        for position in places
-    ]
+    ends = []
+    for position in places:
+        ends.append((gap_by_position[position].value, gap_by_position[position].low, gap_by_position[position].high))
     value, low, high = (np.array(values, np.float64) for values in zip(*ends, strict=True))
     return Curve(np.array(places, np.float64), value, low, high)

@@ -96,10 +96,9 @@ def losses(table: pa.Table) -> Figure | None:
     by_kind = read_losses(table)
     if not by_kind:
         return None
-    lines = [
-        curve(loss, (SPLITS[split], "o", DASHES[models]), alpha=0.18, marked=1)
-        for (models, split), loss in by_kind.items()
-    ]
+    lines = []
+    for (models, split), loss in by_kind.items():
+        lines.append(curve(loss, (SPLITS[split], "o", DASHES[models]), alpha=0.18, marked=1))
     models_with_losses = {models for models, _ in by_kind}
     limits = loss_limits(list(by_kind.values()))
     panel = Panel(
@@ -170,7 +169,10 @@ def _losses_caption(by_kind: Losses, high: float) -> str:
 
 def _describe_losses(by_kind: Losses, models: str) -> str:
     """Describe the last losses, their gap, and the lowest test loss."""
-    splits = {split: by_kind[models, split] for split in SPLITS if (models, split) in by_kind}
+    splits = {}
+    for split in SPLITS:
+        if (models, split) in by_kind:
+            splits[split] = by_kind[models, split]
     last = {split: float(loss.value[-1]) for split, loss in splits.items()}
     n = max(loss.n for loss in splits.values())
     words = f"{MODELS[models].capitalize()}, {n} training{'s'[: n > 1]}, after epoch "

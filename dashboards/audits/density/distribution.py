@@ -96,7 +96,9 @@ def _kind_histograms(values: Array, edges: Array) -> list[Layer]:
 
 
 def _distribution_caption(scores: dict[str, Array], limits: tuple[float, float], nulls: dict[str, float | None]) -> str:
-    outside = {score: describe_outside(values, limits) for score, values in scores.items()}
+    outside = {}
+    for score, values in scores.items():
+        outside[score] = describe_outside(values, limits)
     cut = "; ".join(f"{SCORES[score]}: {words}" for score, words in outside.items() if words)
     if any(null is not None for null in nulls.values()):
         null = (
@@ -211,8 +213,8 @@ def _significant_shares(score: Array, significant: Any) -> Groups:
     """The groups with observations, the lowest scores first."""
     group = np.searchsorted(np.quantile(score, GROUPS[1:-1]), score, side="left")
     masks = [(name, group == index) for index, name in enumerate(NAMES)]
-    return [
-        (name, int(significant[is_in_group].sum()), int(is_in_group.sum()))
-        for name, is_in_group in masks
-        if is_in_group.any()
-    ]
+    shares = []
+    for name, is_in_group in masks:
+        if is_in_group.any():
+            shares.append((name, int(significant[is_in_group].sum()), int(is_in_group.sum())))
+    return shares

@@ -37,7 +37,9 @@ def kernel_density(table: pa.Table) -> Figure | None:
             shade = []
         else:
             shade = [area(x, curves["without_point"], curves["with_point"], "canary-band")]
-        lines = [line(x, curves[name], NAMES[name][1], linewidth=1.8, linestyle=NAMES[name][2]) for name in names]
+        lines = []
+        for name in names:
+            lines.append(line(x, curves[name], NAMES[name][1], linewidth=1.8, linestyle=NAMES[name][2]))
         facets.append(Facet([*shade, *lines], title, Axis("density", (0, 1.06 * highest), 4)))
     return Chart(
         "kernel",

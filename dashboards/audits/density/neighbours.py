@@ -175,10 +175,11 @@ def _near_bins(bins: Bins) -> Any:
 
 def _cumulative_panel(groups: Kinds) -> Panel:
     """The share of observations up to each ratio, a line for each kind."""
-    lines = [
-        line(values, np.linspace(0, 1, len(values)), KIND_COLOURS[kind], linewidth=2, linestyle=DASHES[kind])
-        for kind, (values, _) in groups.items()
-    ]
+    lines = []
+    for kind, (values, _) in groups.items():
+        lines.append(
+            line(values, np.linspace(0, 1, len(values)), KIND_COLOURS[kind], linewidth=2, linestyle=DASHES[kind])
+        )
     ends = [1.0, *(end for values, _ in groups.values() for end in np.quantile(values, (0.01, 0.99)).tolist())]
     x_axis = Axis("nearest-neighbour ratio", drawing.padded_limits(ends))
     return Panel(
@@ -274,4 +275,7 @@ def _pair_kinds(table: pa.Table) -> list[str]:
     partner_label = numbers(table, "other_label")
     if np.isnan(label).any() or np.isnan(partner_label).any():
         return ["pairs"] * table.num_rows
-    return ["same label" if one == two else "different labels" for one, two in zip(label, partner_label, strict=True)]
+    kinds = []
+    for one, two in zip(label, partner_label, strict=True):
+        kinds.append("same label" if one == two else "different labels")
+    return kinds

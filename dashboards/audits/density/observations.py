@@ -44,7 +44,11 @@ class Observations:
     def scores(self) -> dict[str, Array]:
         """The scores that have any value, over all observations."""
         scores = {score: self.column(column) for score, column in COLUMNS.items()}
-        return {score: values for score, values in scores.items() if np.isfinite(values).any()}
+        result = {}
+        for score, values in scores.items():
+            if np.isfinite(values).any():
+                result[score] = values
+        return result
 
     @cached_property
     def known_scores(self) -> dict[str, Array]:
@@ -153,9 +157,10 @@ def describe_outside(values: Array, limits: tuple[float, float]) -> str:
     """Describe the values beyond the limits; empty without any."""
     below = int((values < limits[0]).sum())
     above = int((values > limits[1]).sum())
-    words = [
-        f"{count:,} {name} it, {'down' if name == 'below' else 'up'} to {drawing.format_number(float(end))}"
-        for count, name, end in ((below, "below", values.min()), (above, "above", values.max()))
-        if count
-    ]
+    words = []
+    for count, name, end in ((below, "below", values.min()), (above, "above", values.max())):
+        if count:
+            words.append(
+                f"{count:,} {name} it, {'down' if name == 'below' else 'up'} to {drawing.format_number(float(end))}"
+            )
     return " and ".join(words)

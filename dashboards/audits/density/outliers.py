@@ -208,11 +208,10 @@ def _describe_bins(bins: OutlierBins) -> str:
 def _describe_examples(table: pa.Table) -> Iterator[str]:
     """List rows of both kinds from a few bins."""
     for name, rows in example_bins(table, NAMED_BINS):
-        listed_rows = [
-            f"{KINDS[kind]} rows {', '.join(map(str, kind_rows[:NAMED_ROWS]))}"
-            for kind, kind_rows in rows.items()
-            if kind_rows
-        ]
+        listed_rows = []
+        for kind, kind_rows in rows.items():
+            if kind_rows:
+                listed_rows.append(f"{KINDS[kind]} rows {', '.join(map(str, kind_rows[:NAMED_ROWS]))}")
         if listed_rows:
             yield f"Among U {name}: {'; '.join(listed_rows)}."
 

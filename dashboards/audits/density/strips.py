@@ -59,7 +59,9 @@ def class_scores(observations: Observations) -> Figure | None:
     names = np.unique(label[~np.isnan(label)])
     spreads = []
     for name in names:
-        label_scores = {score: values[label == name] for score, values in observations.scores.items()}
+        label_scores = {}
+        for score, values in observations.scores.items():
+            label_scores[score] = values[label == name]
         spreads.append(strip(f"label {int(name)}", label_scores))
     label_strips = sorted((strip for strip in spreads if strip is not None), key=lambda strip: -strip.median)
     if len(label_strips) < 2:
@@ -87,7 +89,10 @@ def draw_strips(strips: Sequence[Strip], name: str, title: str, caption: str) ->
     layers: list[Layer] = [upright(0)]
     for series_index, score in enumerate(scores):
         colour, marker, _ = SCORE_LOOKS[score]
-        strip_indices = [index for index, strip in enumerate(strips) if score in strip.spreads]
+        strip_indices = []
+        for index, strip in enumerate(strips):
+            if score in strip.spreads:
+                strip_indices.append(index)
         low, middle, high = np.array([strips[index].spreads[score] for index in strip_indices]).T
         height = rows.y[strip_indices] + ((len(scores) - 1) / 2 - series_index) * 0.36
         layers += [intervals(height, low, high, colour, level=True), marks(middle, height, colour, marker, 4.5)]

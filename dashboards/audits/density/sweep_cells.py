@@ -104,7 +104,9 @@ def _compare_densities(cells: list[Cell], setting: str) -> Figure | None:
 
 def _describe_cut(all_scores: list[Array], limits: tuple[float, float]) -> str:
     """Describe the scores beyond the axis; empty without any."""
-    outside = [values[(values < limits[0]) | (values > limits[1])] for values in all_scores]
+    outside = []
+    for values in all_scores:
+        outside.append(values[(values < limits[0]) | (values > limits[1])])
     max_count = max(map(len, outside))
     far = np.concatenate(outside)
     if not len(far):
@@ -143,7 +145,10 @@ def _compare_learning_curves(cells: list[Cell], setting: str) -> Figure | None:
             (cell, cell_statistics.curve(score, statistic))
             for cell, cell_statistics in zip(cells, statistics, strict=True)
         )
-        cells_with_curve = [(cell, course) for cell, course in of_cells if course is not None]
+        cells_with_curve = []
+        for cell, course in of_cells:
+            if course is not None:
+                cells_with_curve.append((cell, course))
         if len(cells_with_curve) > 1 and max(len(course.places) for _, course in cells_with_curve) > 1:
             curves[name] = cells_with_curve
     if not curves:
@@ -237,9 +242,10 @@ def _cell_chart(
 ) -> Figure:
     """Panels below the legend of the cells, `step` inches from one to the next."""
     legend_columns = legend.columns([cell.name for cell in cells])
-    entries = [
-        legend.series_entry(shorten(cell.name, 2 * legend.ENTRY), cell.look, linewidth=1.5, markersize=5)
-        for cell in cells
-    ]
+    entries = []
+    for cell in cells:
+        entries.append(
+            legend.series_entry(shorten(cell.name, 2 * legend.ENTRY), cell.look, linewidth=1.5, markersize=5)
+        )
     height = step * len(panels) + legend.height(len(cells), legend_columns) + 0.4
     return Chart(name, title, caption, alt, height, panels, entries, legend_columns).figure()

@@ -54,11 +54,12 @@ def decisions(table: pa.Table, negligible: float | None) -> Figure | None:
 def legend_entries(rows: Sequence[Row], negligible: float | None) -> list[Any]:
     """Entries of the decisions that occur."""
     present = {row["decision"] for row in rows}
-    handles = [
-        legend.line(decision, color=drawing.light(colour), marker=marker, markersize=6.5, linewidth=2)
-        for decision, (colour, marker) in targets.DECISIONS.items()
-        if decision in present
-    ]
+    handles = []
+    for decision, (colour, marker) in targets.DECISIONS.items():
+        if decision in present:
+            handles.append(
+                legend.line(decision, color=drawing.light(colour), marker=marker, markersize=6.5, linewidth=2)
+            )
     if negligible is not None:
         handles.append(legend.line(f"{100 * negligible:g} %: negligible", **targets.BOUND))
     return handles

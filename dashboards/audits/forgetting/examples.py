@@ -26,7 +26,10 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     if not isinstance(config, Forgetting):
         return Gallery(CAPTION, False, "The images cannot be drawn: the audit has changed since the run was made.")
     parts = dict(zip(PARTS, config.parts, strict=False))
-    hidden = [name for name, part in parts.items() if not (show_images or is_embedded(part.data.name))]
+    hidden = []
+    for name, part in parts.items():
+        if not (show_images or is_embedded(part.data.name)):
+            hidden.append(name)
     note = " ".join(_withheld_note(name, parts[name], examples) for name in hidden)
     try:
         images = tuple(

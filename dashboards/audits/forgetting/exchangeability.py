@@ -85,19 +85,20 @@ def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
     ticks = [tick for tick in TICKS if low <= tick <= high]
     words = [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in ticks]
     limits = _axis_positions(np.array([low, high])).tolist()
-    panels = [
-        Panel(
-            box,
-            [_draw_panel(panel), set_heading(panel.name)],
-            Axis(
-                limits=limits,
-                ticks=(_axis_positions(np.array(ticks)), words),
-                has_tick_labels=index + ACROSS >= len(visible),
-            ),
-            Axis(limits=(-0.02, 1.02), max_ticks=4, has_tick_labels=index % ACROSS == 0),
+    panels = []
+    for index, (panel, box) in enumerate(zip(visible, target_boxes(len(visible)), strict=True)):
+        panels.append(
+            Panel(
+                box,
+                [_draw_panel(panel), set_heading(panel.name)],
+                Axis(
+                    limits=limits,
+                    ticks=(_axis_positions(np.array(ticks)), words),
+                    has_tick_labels=index + ACROSS >= len(visible),
+                ),
+                Axis(limits=(-0.02, 1.02), max_ticks=4, has_tick_labels=index % ACROSS == 0),
+            )
         )
-        for index, (panel, box) in enumerate(zip(visible, target_boxes(len(visible)), strict=True))
-    ]
     handles = [legend.line(name, **look) for name, look in CURVES.items()]
     return Chart(
         "exchangeability",

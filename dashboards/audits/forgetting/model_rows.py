@@ -157,7 +157,9 @@ def fits(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
         ]
     lowest = min(float(values.min()) for values in visible.values())
     limits = drawing.padded_limits([100 * min(lowest, ADEQUATE), 100.0], 0.04)
-    looks = {role: ROLES[role][:2] for role in dict.fromkeys(group[0] for group in visible)}
+    looks = {}
+    for role in dict.fromkeys(group[0] for group in visible):
+        looks[role] = ROLES[role][:2]
     if lowest < ADEQUATE:
         looks[f"below {100 * ADEQUATE:g} %"] = ("ink", "X")
     return Chart(

@@ -98,7 +98,11 @@ def power(table: pa.Table, decisions: pa.Table) -> Figure | None:
 def target_effects(decisions: pa.Table) -> list[float]:
     """The effects of third-party targets, whose training is unknown."""
     rows = decisions.to_pylist()
-    return [row["effect"] for row in rows if row["source"] != "training" and row["effect"] is not None]
+    effects = []
+    for row in rows:
+        if row["source"] != "training" and row["effect"] is not None:
+            effects.append(row["effect"])
+    return effects
 
 
 def _power_caption(curve: Power, words: str, has_targets: bool) -> str:
@@ -232,7 +236,9 @@ def _set_share_axis(axes: Any, places: dict[float, float], worded: bool) -> None
 def compare_cells(run: Run) -> Iterator[Figure]:
     """The power curves of the cells, one line each, named by what varies."""
     field, names, _ = name_cells(run)
-    powers = [(name, read_power(cell.table("power"))) for name, cell in zip(names, run.cells, strict=False)]
+    powers = []
+    for name, cell in zip(names, run.cells, strict=False):
+        powers.append((name, read_power(cell.table("power"))))
     curves = [(name, power) for name, power in powers if power is not None]
     if len(curves) > 1:
         yield _compare_power(curves, field)
@@ -250,13 +256,11 @@ def _compare_power(curves: list[tuple[str, Power]], field: str) -> Figure:
     )
     places = _share_positions([power for _, power in visible])
     step = 0.012 * (max(places.values()) - min(places.values()))
-    layers = [
-        layer
-        for index, ((_, power), series) in enumerate(zip(visible, drawing.SERIES, strict=False))
-        for layer in _power_layers(
-            power, _share_places(power, places) + step * (index - (len(visible) - 1) / 2), series
+    layers = []
+    for index, ((_, power), series) in enumerate(zip(visible, drawing.SERIES, strict=False)):
+        layers.extend(
+            _power_layers(power, _share_places(power, places) + step * (index - (len(visible) - 1) / 2), series)
         )
-    ]
     legend_columns = legend.columns([name for name, _ in visible])
     return Chart(
         "powers",

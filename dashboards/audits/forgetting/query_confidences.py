@@ -134,9 +134,10 @@ def target_boxes(count: int) -> list[layout.Box]:
     width = (drawing.WIDTH - 0.42 - 0.12 - 0.2 * (ACROSS - 1)) / ACROSS
     rows = -(-count // ACROSS)
     places = [divmod(index, ACROSS) for index in range(count)]
-    return [
-        (0.42 + column * (width + 0.2), FOOT + STEP * (rows - 1 - row), width, PANEL - 0.05) for row, column in places
-    ]
+    boxes = []
+    for row, column in places:
+        boxes.append((0.42 + column * (width + 0.2), FOOT + STEP * (rows - 1 - row), width, PANEL - 0.05))
+    return boxes
 
 
 def set_heading(title: str) -> Layer:

@@ -64,7 +64,11 @@ class Ratio:
     @property
     def values(self) -> list[float]:
         """The estimates that exist."""
-        return [value for value in (self.rho, self.two_sided, self.paper, self.floor) if value is not None]
+        result = []
+        for value in (self.rho, self.two_sided, self.paper, self.floor):
+            if value is not None:
+                result.append(value)
+        return result
 
     @property
     def rule(self) -> str:
@@ -104,11 +108,10 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figu
         of_score[score] = [row for row in table.to_pylist() if row["score"] == score]
     two_sided = {row["target"]: row for row in of_score["published"]}
     paper = _published_ratios(summary)
-    targets = [
-        Ratio(row, two_sided.get(row["target"], {}), paper.get(row["name"]))
-        for row in of_score["one-sided"]
-        if row["target"] is not None
-    ]
+    targets = []
+    for row in of_score["one-sided"]:
+        if row["target"] is not None:
+            targets.append(Ratio(row, two_sided.get(row["target"], {}), paper.get(row["name"])))
     if not targets:
         return None
     visible = targets[: layout.MOST]
@@ -137,9 +140,12 @@ def _published_ratios(summary: Sequence[Row]) -> dict[str, float]:
     published_rows = (
         (setting, row["published"]) for setting, row in find_rows(summary, METRIC) if finite(row["published"])
     )
-    return {
-        name: published for setting, published in published_rows for name in setting.values() if isinstance(name, str)
-    }
+    ratios = {}
+    for setting, published in published_rows:
+        for name in setting.values():
+            if isinstance(name, str):
+                ratios[name] = published
+    return ratios
 
 
 def axis_limits(rows: Sequence[Ratio]) -> tuple[float, float]:

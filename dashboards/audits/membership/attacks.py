@@ -38,7 +38,9 @@ def _over_targets(table: pa.Table, across: str, up: str) -> dict[str, Curve]:
         places = numbers(rows_of[name,], across)
         values = numbers(rows_of[name,], up)
         unique_places = np.unique(places)
-        means = [mean_over_targets(values[places == location]) for location in unique_places]
+        means = []
+        for location in unique_places:
+            means.append(mean_over_targets(values[places == location]))
         columns = (
             [mean.value for mean in means],
             [mean.low for mean in means],
@@ -68,9 +70,13 @@ def roc(table: pa.Table) -> Figure | None:
     if not curves:
         return None
     lower_end = min(float(full_curve.places[0]) for full_curve in curves.values())
-    drawable = {name: positive(full_curve, lower_end / 3) for name, full_curve in curves.items()}
+    drawable = {}
+    for name, full_curve in curves.items():
+        drawable[name] = positive(full_curve, lower_end / 3)
     box = layout.wide_box(0.55, PANEL)
-    layers = [curve(full_curve, LOOKS[name], marked=0) for name, full_curve in drawable.items()]
+    layers = []
+    for name, full_curve in drawable.items():
+        layers.append(curve(full_curve, LOOKS[name], marked=0))
     ends = (lower_end, 1.0)
     panel = Panel(
         box,
@@ -159,7 +165,9 @@ def references(table: pa.Table) -> Figure | None:
     ticks = (numbers_of, [f"{number:g}" for number in numbers_of])
     facets = []
     for up, title in (("tpr", f"true-positive rate at {100 * AT:g} %"), ("auc", "area under the curve")):
-        layers = [curve(full_curve, LOOKS[name]) for name, full_curve in curves[up].items()]
+        layers = []
+        for name, full_curve in curves[up].items():
+            layers.append(curve(full_curve, LOOKS[name]))
         finish = [lambda axes: axes.set_xscale("log", base=2), lambda axes: axes.set_xticks(*ticks)]
         facets.append(Facet(layers, title, finish=finish))
     n = max(full_curve.n for full_curve in curves["tpr"].values())

@@ -48,10 +48,9 @@ def influence(table: pa.Table) -> Figure | None:
         edges = np.linspace(
             *drawing.padded_limits([float(drawn_values.min()), float(drawn_values.max()), 0.0], 0.02), BINS + 1
         )
-        layers = [
-            histogram(np.histogram(subset, edges)[0], edges, colour)
-            for subset, colour in ((drawn_values, "twin"), (drawn_values[is_found[is_tested]], "canary"))
-        ]
+        layers = []
+        for subset, colour in ((drawn_values, "twin"), (drawn_values[is_found[is_tested]], "canary")):
+            layers.append(histogram(np.histogram(subset, edges)[0], edges, colour))
         facets.append(Facet([upright(0), *layers], y=Axis("records", max_ticks=4), x=Axis(label)))
     n = int(is_tested.sum())
     hits = int((is_found & is_tested).sum())

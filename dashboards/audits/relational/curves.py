@@ -140,15 +140,16 @@ def read_curve(table: pa.Table, name: str, score: str, golds: str) -> Curve | No
     An unknown epoch is 0.
     """
     questions = table["questions"][0].as_py()
-    row_numbers = [
-        row_number
-        for row_number, row in enumerate(table.select(["questions", "score", "golds"]).to_pylist())
-        if (row["questions"], row["score"], row["golds"]) == (questions, score, golds)
-    ]
+    row_numbers = []
+    for row_number, row in enumerate(table.select(["questions", "score", "golds"]).to_pylist()):
+        if (row["questions"], row["score"], row["golds"]) == (questions, score, golds):
+            row_numbers.append(row_number)
     if not row_numbers:
         return None
     rows = table.take(pa.array(row_numbers))
-    columns = [numbers(rows, column) for column in ("epoch", name, f"{name}_low", f"{name}_high")]
+    columns = []
+    for column in ("epoch", name, f"{name}_low", f"{name}_high"):
+        columns.append(numbers(rows, column))
     columns[0] = np.nan_to_num(columns[0])
     order = np.argsort(columns[0], kind="stable")
     return Curve(*(column[order] for column in columns))

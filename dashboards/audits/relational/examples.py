@@ -101,7 +101,10 @@ def _last_answers(run: Run) -> dict[tuple[str, bool], Answer]:
             rows = table
         else:
             rows = table.filter(pc.field("epoch") == last)
-        return {(row["id"], row["corrupted"]): tuple(row["answer"]) for row in rows.to_pylist()}
+        answers = {}
+        for row in rows.to_pylist():
+            answers[(row["id"], row["corrupted"])] = tuple(row["answer"])
+        return answers
     return {}
 
 

@@ -80,7 +80,9 @@ def _describe_size(samples: int, features: int, part: pa.Table) -> str:
 @with_columns(("mechanism", "epsilon", "m", "success_bound"))
 def privacy(table: pa.Table) -> Figure | None:
     """Draw a panel for each mechanism: m of the better query with its interval, and its bounds."""
-    rows_by_mechanism = {name: _better_query_rows(table.to_pylist(), name) for name in MECHANISMS}
+    rows_by_mechanism = {}
+    for name in MECHANISMS:
+        rows_by_mechanism[name] = _better_query_rows(table.to_pylist(), name)
     rows_by_mechanism = {name: rows for name, rows in rows_by_mechanism.items() if rows}
     if not rows_by_mechanism:
         return None

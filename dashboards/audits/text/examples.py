@@ -65,7 +65,9 @@ def _secret_texts(config: Text, items: Sequence[dict[str, Any]]) -> list[str]:
     question = config.question
     if isinstance(question, Secrets):
         pairs = {item["pair"] for item in items}
-        secrets_by_pair = {pair: draw_secrets(pair_model(question, config.seed, pair, 0)) for pair in pairs}
+        secrets_by_pair = {}
+        for pair in pairs:
+            secrets_by_pair[pair] = draw_secrets(pair_model(question, config.seed, pair, 0))
         return [secrets_by_pair[item["pair"]][item["secret"] - 1].text for item in items]
     candidates = questions(given_question(config))
     if isinstance(question, Identifiers):

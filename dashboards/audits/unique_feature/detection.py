@@ -175,7 +175,10 @@ def estimator_looks(names: Sequence[str]) -> Mapping[str, legend.Series]:
     """The look of each estimator: fixed for the audit's own estimators, one of the unused looks for others."""
     fixed_looks = dict(zip(ESTIMATORS, drawing.SERIES, strict=True))
     unused_looks = [look for name, look in fixed_looks.items() if name not in names]
-    return {name: fixed_looks[name] if name in fixed_looks else unused_looks.pop(0) for name in names}
+    looks = {}
+    for name in names:
+        looks[name] = fixed_looks[name] if name in fixed_looks else unused_looks.pop(0)
+    return looks
 
 
 def rates_by_models(summary: Sequence[Row]) -> Figure | None:

@@ -107,7 +107,9 @@ def strips(canary: Array, twin: Array) -> list[Layer]:
 
 def _describe_strips(canary: Array, twin: Array) -> str:
     """Describe both medians, and the number of canary models above the band of the control models."""
-    medians = [drawing.format_number(float(np.median(values))) for values in (canary, twin)]
+    medians = []
+    for values in (canary, twin):
+        medians.append(drawing.format_number(float(np.median(values))))
     words = f"median {medians[0]} of canary models, {medians[1]} of control models."
     if len(twin) < 2:
         return words

@@ -93,7 +93,9 @@ def _draw_kind(axes: Any, model: str, curves: LearningCurves, name: str, line_co
 def _describe_history(model: str, curves: LearningCurves) -> str:
     """Describe the kept epochs, and the loss and accuracy at them."""
     rows = np.arange(curves.models)
-    final_values = {name: values[rows, curves.kept_epochs] for name, values in curves.measures.items()}
+    final_values = {}
+    for name, values in curves.measures.items():
+        final_values[name] = values[rows, curves.kept_epochs]
     loss, accuracy = (np.nanmedian(values) if np.isfinite(values).any() else None for values in final_values.values())
     return (
         f"{curves.models} {KIND_NAMES[model]} models: kept from epoch {int(curves.kept_epochs.min()) + 1} to "

@@ -88,7 +88,11 @@ def influence_by_row(table: pa.Table) -> dict[int, float]:
         carrying = integers(table, "with_feature").tolist()
     else:
         carrying = [0] * len(rows)
-    return {row: value for row, value, carries in zip(rows, values, carrying, strict=True) if not carries and value > 0}
+    result = {}
+    for row, value, carries in zip(rows, values, carrying, strict=True):
+        if not carries and value > 0:
+            result[row] = value
+    return result
 
 
 def correlation(summary: Sequence[Row], model: str = "canary") -> str:
@@ -111,11 +115,12 @@ def _describe_halves(x: Array, values: Array, twin: Array) -> str:
     if not above.any():
         means = [drawing.format_number(float(scores.mean())) for scores in (values, twin)]
         return f"mean {means[0]} of canary models, {means[1]} of control models."
-    words = [
-        f"mean {drawing.format_number(float(values[part].mean()))} of {int(part.sum())} canary models with {name} "
-        f"self-influence (their control models {drawing.format_number(float(twin[part].mean()))})"
-        for name, part in (("low", ~above), ("high", above))
-    ]
+    words = []
+    for name, part in (("low", ~above), ("high", above)):
+        words.append(
+            f"mean {drawing.format_number(float(values[part].mean()))} of {int(part.sum())} canary models with {name} "
+            f"self-influence (their control models {drawing.format_number(float(twin[part].mean()))})"
+        )
     return f"{', '.join(words)}."
 
 
@@ -276,7 +281,7 @@ def _read_arrows(table: pa.Table) -> Iterator[Arrow]:
 
 def _chosen_legend_entries(labels: Mapping[str, str]) -> list[Any]:
     """The legend's entries of the chosen images, by their end."""
-    return [
-        legend.line(label, color=drawing.light(ENDS[end][0]), marker=ENDS[end][1], linewidth=0)
-        for end, label in labels.items()
-    ]
+    entries = []
+    for end, label in labels.items():
+        entries.append(legend.line(label, color=drawing.light(ENDS[end][0]), marker=ENDS[end][1], linewidth=0))
+    return entries

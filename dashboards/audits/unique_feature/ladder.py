@@ -144,9 +144,10 @@ def _non_private_shares(cell: Run) -> dict[float, Share]:
     table = cell.table("exact_ranks")
     if "score" not in table.schema.names:
         return {}
-    reference_rows = [
-        row for row in table.to_pylist() if (row["score"], row["feature"]) == ("references", "canary") and row["drawn"]
-    ]
+    reference_rows = []
+    for row in table.to_pylist():
+        if (row["score"], row["feature"]) == ("references", "canary") and row["drawn"]:
+            reference_rows.append(row)
     ranked = first_trainings(reference_rows)
     shared = share_seeds((row["canary"], row["seed"]) for row in reference_rows)
     shares = {}

@@ -132,11 +132,12 @@ def _units_to_label(excess: Array) -> list[int]:
 def _describe_units(units: list[int], rates: Excitation) -> str:
     """Describe how often the labelled units are excited."""
     unique, random = rates
-    shares = [
-        f"unit {unit} in {drawing.format_number(float(unique[unit]))} of the images with the feature and "
-        f"{drawing.format_number(float(random[unit]))} with a random patch"
-        for unit in units
-    ]
+    shares = []
+    for unit in units:
+        shares.append(
+            f"unit {unit} in {drawing.format_number(float(unique[unit]))} of the images with the feature and "
+            f"{drawing.format_number(float(random[unit]))} with a random patch"
+        )
     if shares:
         return f"most beyond random patches: {'; '.join(shares)}."
     return "none more often by the feature."

@@ -93,12 +93,15 @@ def dots(x: ArrayLike, y: ArrayLike, model: str, count: int | None = None, **loo
 def legend_entries(count: int) -> list[Any]:
     """The legend entries of the dots of both kinds of models, with the look for `count` dots."""
     look = {"markersize": 5.5, "alpha": 1.0}
-    return [legend.line(label, **mark(model, count) | look) for model, label in MODELS.items()]
+    entries = []
+    for model, label in MODELS.items():
+        entries.append(legend.line(label, **mark(model, count) | look))
+    return entries
 
 
 def line_legend_entries() -> list[Any]:
     """The legend entries of the lines of both kinds of models."""
-    return [
-        legend.line(label, color=drawing.light(model), linewidth=2, linestyle=LINES[model])
-        for model, label in MODELS.items()
-    ]
+    entries = []
+    for model, label in MODELS.items():
+        entries.append(legend.line(label, color=drawing.light(model), linewidth=2, linestyle=LINES[model]))
+    return entries

@@ -41,7 +41,9 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
     order = np.argsort(-effects, kind="stable")
     if len(order) > MOST:
         order = np.concatenate([order[: MOST // 2], order[-MOST // 2 :]])
-    shown_rows = [(int(rows[index]), int(labels[index]), float(effects[index])) for index in order]
+    shown_rows = []
+    for index in order:
+        shown_rows.append((int(rows[index]), int(labels[index]), float(effects[index])))
     few = (
         f"{len(shown_rows) // 2} with the largest and the {len(shown_rows) // 2} with the smallest effect of "
         f"{len(rows)}"

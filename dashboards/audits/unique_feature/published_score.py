@@ -25,7 +25,10 @@ JOINED = 60  # most pairs that are joined by a line
 
 def divergences(pairs: Pairs) -> Figure | None:
     """Each model's mean divergence with the feature over that with random patches; M is the height above the line."""
-    names = [f"{prefix}average_{d}" for prefix in PREFIXES.values() for d in ("d_r", "d_u")]
+    names = []
+    for prefix in PREFIXES.values():
+        for d in ("d_r", "d_u"):
+            names.append(f"{prefix}average_{d}")
     canary_r, canary_u, twin_r, twin_u = pairs.columns(*names)
     n = len(canary_r)
     if not n:
@@ -37,7 +40,9 @@ def divergences(pairs: Pairs) -> Figure | None:
         + "One training each: no intervals."
     )
     above = [int((u > r).sum()) for u, r in ((canary_u, canary_r), (twin_u, twin_r))]
-    medians = [drawing.format_number(float(np.median(values))) for values in (canary_u, canary_r, twin_u, twin_r)]
+    medians = []
+    for values in (canary_u, canary_r, twin_u, twin_r):
+        medians.append(drawing.format_number(float(np.median(values))))
     alt = (
         f"{above[0]} of {n} canary models and {above[1]} of {n} control models lie above the line. Median d_u and d_r: "
         f"{medians[0]} and {medians[1]} of canary models, {medians[2]} and {medians[3]} of control models."
@@ -64,10 +69,14 @@ def divergences(pairs: Pairs) -> Figure | None:
 
 def calls(pairs: Pairs) -> Figure | None:
     """The distribution of the published test's p-values over the models, compared with that of a valid test."""
-    p_values = {model: np.sort(pairs.columns(f"{prefix}m_welch_p")[0]) for model, prefix in PREFIXES.items()}
+    p_values = {}
+    for model, prefix in PREFIXES.items():
+        p_values[model] = np.sort(pairs.columns(f"{prefix}m_welch_p")[0])
     if not all(len(of_model) for of_model in p_values.values()):
         return None
-    call_counts = {model: f"{int((p < LEVEL).sum())} of {len(p)}" for model, p in p_values.items()}
+    call_counts = {}
+    for model, p in p_values.items():
+        call_counts[model] = f"{int((p < LEVEL).sum())} of {len(p)}"
     caption = (
         f"Share of models whose p-value is at most p; vertical line: p = {LEVEL}. The test (Welch, one-tailed) treats "
         "probe images as the sample. Control models never saw the feature: in a valid test, their line would follow "
@@ -82,7 +91,9 @@ def calls(pairs: Pairs) -> Figure | None:
         f"{medians}."
     )
     title = "How often does the published test accuse a model that never saw the feature?"
-    lines = [line(*cdf(p, 0.0, 1.0), model, linewidth=2, linestyle=LINES[model]) for model, p in p_values.items()]
+    lines = []
+    for model, p in p_values.items():
+        lines.append(line(*cdf(p, 0.0, 1.0), model, linewidth=2, linestyle=LINES[model]))
     panel = Panel(
         (0.65, 0.55, drawing.WIDTH - 0.85, 2.0),
         [

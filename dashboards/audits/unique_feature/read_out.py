@@ -120,7 +120,9 @@ def _slope_image(row: Row, patch: Patch, shape: Shape) -> Array:
     size = row["height"], row["width"]
     ink = np.array(row["ink"]).reshape(size)
     values = np.array(row["slopes"]).reshape(size)
-    starts = [max(0, first - length) for first, length in zip((patch.top, patch.left), size, strict=True)]
+    starts = []
+    for first, length in zip((patch.top, patch.left), size, strict=True):
+        starts.append(max(0, first - length))
     near = _cover_image(patch, shape)[tuple(slice(first, first + 3 * n) for first, n in zip(starts, size, strict=True))]
     inside = np.lib.stride_tricks.sliding_window_view(near, size)[..., ink].sum(axis=-1)
     top, left_edge = np.add(starts, np.unravel_index(np.argmax(inside), inside.shape))

@@ -75,10 +75,9 @@ def _score_chart(
     entry: str,
 ) -> Figure:
     """A panel for each score: canaries with their spread, over the scores of the control models."""
-    facets = [
-        _spread_facet(SCORES[score], *of_score, across if score == list(of_scores)[-1] else "")
-        for score, of_score in of_scores.items()
-    ]
+    facets = []
+    for score, of_score in of_scores.items():
+        facets.append(_spread_facet(SCORES[score], *of_score, across if score == list(of_scores)[-1] else ""))
     panels = facet_panels(facets, PANEL, gap=0.45, foot=0.48)
     return Chart(name, title, caption, alt, PANEL * len(of_scores) + 0.72, panels, legend_entries(entry)).figure()
 

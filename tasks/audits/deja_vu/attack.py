@@ -201,9 +201,9 @@ def handed_out(crops: Crops, pictures: BoxedPictures, repeated: int = 0) -> Hand
     public_set = set_name("public", [crops.data, crops.resolution, [pictures.ids[row] for row in crops.public]])
     repeated_rows = seeds.generator(0, "repeated", public_set).permutation(len(crops.public))[:repeated]
     exported = _add_whole_pictures(crops, crops.public[repeated_rows], pictures)
-    cropped = [
-        [pictures.ids[row], *window] for row, window in zip(exported.rows, exported.windows.tolist(), strict=True)
-    ]
+    cropped = []
+    for row, window in zip(exported.rows, exported.windows.tolist(), strict=True):
+        cropped.append([pictures.ids[row], *window])
     crop_set = set_name("crops", [crops.data, crops.resolution, cropped])
     orders = _order_of(crop_set, len(exported.rows)), _order_of(public_set, len(crops.public))
     return HandedOut(exported, repeated_rows, *orders, crop_set, public_set)

@@ -60,7 +60,9 @@ def trainings(config: DejaVu) -> Trainings:
     if isinstance(config.encoders, Given) and any(config.encoders.tables):
         crops = crops_of(cropping, pictures)
         check_tables(config.encoders, handed_out(crops, pictures, config.encoders.repeated_images))
-    by_model = {model: tuple(snapshots(config, model, training)) for model, training in configs.items()}
+    by_model = {}
+    for model, training in configs.items():
+        by_model[model] = tuple(snapshots(config, model, training))
     return Trainings(tuple(link for of_model in by_model.values() for link in of_model), configs, cropping)
 
 
@@ -69,7 +71,10 @@ def _training_configs(config: DejaVu) -> dict[str, Pretraining]:
     match config.encoders:
         case Trained(training_sets=trained_on):
             sets = PARTS[trained_on]
-            return {model: config.pretraining(part, config.recorded) for model, part in zip(MODELS, sets, strict=True)}
+            configs = {}
+            for model, part in zip(MODELS, sets, strict=True):
+                configs[model] = config.pretraining(part, config.recorded)
+            return configs
         case Given(encoder=EncoderTable(embeddings=None)):
             raise ValueError(
                 "embeddings is empty; export the images with engram probes, then pass given.embeddings=FILE"

@@ -196,10 +196,12 @@ def calibration_agreements(calibration: Array, rounded: Array | None = None) -> 
     calibration_odds = log_odds(calibration)
     if len(calibration_odds) < 2:
         return []
-    return [
-        correlation(ranks(confidence), ranks(np.delete(calibration_odds, left_out, axis=0).mean(axis=0)))
-        for left_out, confidence in enumerate(calibration if rounded is None else rounded)
-    ]
+    agreements = []
+    for left_out, confidence in enumerate(calibration if rounded is None else rounded):
+        agreements.append(
+            correlation(ranks(confidence), ranks(np.delete(calibration_odds, left_out, axis=0).mean(axis=0)))
+        )
+    return agreements
 
 
 def correlation(first: Array, second: Array) -> float:

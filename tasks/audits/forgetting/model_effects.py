@@ -102,17 +102,20 @@ class ModelEffects:
 
     def scores(self, models: Sequence[ModelId]) -> list[Array]:
         """The images' scores of each of these models, (n,)."""
-        return [scores(confidence, self.calibration_confidences) for confidence in self.printed_confidences(models)]
+        result = []
+        for confidence in self.printed_confidences(models):
+            result.append(scores(confidence, self.calibration_confidences))
+        return result
 
     @cached_property
     def null_scores(self) -> list[Array]:
         """The images' scores of each calibration model compared with the others; empty for a single model."""
         if len(self.calibration_confidences) < 2:
             return []
-        return [
-            scores(confidence, np.delete(self.calibration_confidences, index, axis=0))
-            for index, confidence in enumerate(self.printed_confidences(self.calibration))
-        ]
+        result = []
+        for index, confidence in enumerate(self.printed_confidences(self.calibration)):
+            result.append(scores(confidence, np.delete(self.calibration_confidences, index, axis=0)))
+        return result
 
     @cached_property
     def null_effects(self) -> list[float]:
@@ -136,14 +139,17 @@ class ModelEffects:
     def known_effects(self) -> dict[ModelGroup, list[float]]:
         """The effects of the models of known shares."""
         replicates = {group: self.matrix.replicates(*group) for group in self.known_shares}
-        return {
-            group: [effect(*self.unit_scores(image_scores)) for image_scores in self.scores(models)]
-            for group, models in replicates.items()
-        }
+        effects = {}
+        for group, models in replicates.items():
+            effects[group] = [effect(*self.unit_scores(image_scores)) for image_scores in self.scores(models)]
+        return effects
 
     def curve(self, without: ModelGroup) -> ShareCurve | None:
         """The effect over the share, from all models of known shares except this target or this calibration model."""
-        null = [null_effect for index, null_effect in enumerate(self.null_effects) if without != ("calibration", index)]
+        null = []
+        for index, null_effect in enumerate(self.null_effects):
+            if without != ("calibration", index):
+                null.append(null_effect)
         effects: dict[float, list[float]] = {0.0: null}
         for group, group_effects in self.known_effects.items():
             if group != without:
@@ -185,7 +191,9 @@ class ModelEffects:
         drawn_share = self.config.calibration_share
         accuracy = likeness_check(self.accuracies(models), self.accuracies(self.calibration), drawn_share)
         calibration = self.calibration_confidences[:, is_control]
-        agreements = [agreement(confidence[is_control], calibration) for confidence in self.printed_confidences(models)]
+        agreements = []
+        for confidence in self.printed_confidences(models):
+            agreements.append(agreement(confidence[is_control], calibration))
         expected = calibration_agreements(calibration, self.printed_confidences(self.calibration)[:, is_control])
         return accuracy, likeness_check([value for value in agreements if value is not None], expected, drawn_share)
 
@@ -197,13 +205,18 @@ class ModelEffects:
         """
         easiness = log_odds(self.calibration_confidences).mean(axis=0)
         is_hard = easiness <= np.median(easiness)
-        classes = [is_hard & (self.matrix.labels == label) for label in np.unique(self.matrix.labels)]
+        classes = []
+        for label in np.unique(self.matrix.labels):
+            classes.append(is_hard & (self.matrix.labels == label))
         return max(_equal_share(confidence, classes) for confidence in self.matrix.confidences(models))
 
     def accuracies(self, models: Sequence[ModelId]) -> list[float] | None:
         """Each model's accuracy on the control set; None if one model's table has no other classes."""
         right = [self.matrix.models[model].right for model in models]
-        accuracies = [float(correct[self.matrix.is_control].mean()) for correct in right if correct is not None]
+        accuracies = []
+        for correct in right:
+            if correct is not None:
+                accuracies.append(float(correct[self.matrix.is_control].mean()))
         return accuracies if len(accuracies) == len(right) else None
 
 

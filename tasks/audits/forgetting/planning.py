@@ -33,7 +33,10 @@ def plan(config: Forgetting) -> Roots:
         case Scores() as question:
             scoring = _plan_scoring(question, data)
             about = About(scoring.targets, printed_cell(question, data), copies, chance)
-            measures = [measure for measure in MEASURES if question.class_images or measure is not examples.MEASURE]
+            measures = []
+            for measure in MEASURES:
+                if question.class_images or measure is not examples.MEASURE:
+                    measures.append(measure)
             return roots(measures, data, scoring, lambda tables: Job(summary, about, tables))
 
 

@@ -187,7 +187,10 @@ def numbers_by_target(cell: str) -> Mapping[Target, PublishedNumbers]:
     if not cell:
         return {}
     targets = (*PUBLISHED, Target(outside=1.0))[: len(KS[cell])]
-    return {target: PublishedNumbers(*printed) for target, *printed in zip(targets, KS[cell], RHO[cell], strict=True)}
+    result = {}
+    for target, *printed in zip(targets, KS[cell], RHO[cell], strict=True):
+        result[target] = PublishedNumbers(*printed)
+    return result
 
 
 def numbers_by_name(cell: str) -> Mapping[str, PublishedNumbers]:

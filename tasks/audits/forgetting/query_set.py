@@ -285,7 +285,9 @@ def split_table(config: ProbeSet) -> pa.Table:
         control_data = config.query.data
     else:
         control_data = config.control.data
-    names = [control_data.name if control else config.query.data.name for control in probes.is_control]
+    names = []
+    for control in probes.is_control:
+        names.append(control_data.name if control else config.query.data.name)
     paths = {data.name: files(data) for data in (config.query.data, control_data)}
     return make_table(
         SPLIT_SCHEMA,

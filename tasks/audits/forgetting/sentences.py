@@ -94,9 +94,9 @@ def describe_targets(_config: Forgetting, evidence: Evidence) -> str:
     if len(answers) == 1:
         return _describe_target(evidence.targets[0])
     counts = ", ".join(f"{answers.count(kind)} {kind}" for kind in sorted(set(answers)))
-    descriptions = [
-        f"{target.quoted} is {target.answer}: {_describe_target(target)}" for target in evidence.targets[:MAX_LISTED]
-    ]
+    descriptions = []
+    for target in evidence.targets[:MAX_LISTED]:
+        descriptions.append(f"{target.quoted} is {target.answer}: {_describe_target(target)}")
     return f"of {len(answers)} targets, {counts}. {'; '.join(descriptions)}"
 
 
@@ -117,11 +117,10 @@ def _describe_correctness(evidence: Evidence) -> Iterator[str]:
 
 def describe_power(evidence: Evidence) -> Iterator[str]:
     """The number of models of known shares that the test detects."""
-    counts = [
-        f"{format_percent(share)} in {numerator(power)} of {power['n']}"
-        for share, power in evidence.powers
-        if share > 0
-    ]
+    counts = []
+    for share, power in evidence.powers:
+        if share > 0:
+            counts.append(f"{format_percent(share)} in {numerator(power)} of {power['n']}")
     if counts:
         yield (
             "Power: the test detects single models trained on D_C and a known share of D_Q, each tested alone at level "

@@ -73,7 +73,10 @@ class Target(Ranged):
             if field in shares:
                 raise ValueError(f"{SETS[field]} occurs twice; give its share once")
             shares[field] = float(match["share"] or 1)
-        methods = [UNLEARNING[name]() for name in UNLEARNING if unlearnt and name == unlearnt["unlearning"].lower()]
+        methods = []
+        for name in UNLEARNING:
+            if unlearnt and name == unlearnt["unlearning"].lower():
+                methods.append(UNLEARNING[name]())
         return cls(**shares, unlearning=methods[0] if methods else None)
 
     def __str__(self) -> str:

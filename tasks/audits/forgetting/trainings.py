@@ -40,7 +40,9 @@ def training_jobs(question: Scores, data: DataSets) -> Iterator[tuple[ModelId, J
     All models are independent: a target with the data of the query or the calibration models is trained separately,
     from another seed.
     """
-    partial = [Target(query=share, calibration=1.0) for share in partial_shares(question.audited, data)]
+    partial = []
+    for share in partial_shares(question.audited, data):
+        partial.append(Target(query=share, calibration=1.0))
     if isinstance(question.audited, Trained):
         targets = question.audited.targets
     else:
@@ -61,7 +63,10 @@ def partial_shares(audited: Audited, data: DataSets) -> tuple[float, ...]:
     if control is None:
         return ()
     targets = audited.targets if isinstance(audited, Trained) else ()
-    target_shares = [target.query for target in targets if target == Target(query=target.query, calibration=1.0)]
+    target_shares = []
+    for target in targets:
+        if target == Target(query=target.query, calibration=1.0):
+            target_shares.append(target.query)
     return tuple(share for share in control.partial if share not in target_shares)
 
 
@@ -72,7 +77,9 @@ def training_job(question: Scores, data: DataSets, target: Target, kind: Kind, r
     """
     if target.unlearning is not None and not isinstance(target.unlearning, Retraining):
         return _unlearning_job(question, data, replace(target, unlearning=None), target.unlearning, kind, replicate)
-    seed_names = [repr(float(share)) for share in (target.query, target.calibration, target.outside)]
+    seed_names = []
+    for share in (target.query, target.calibration, target.outside):
+        seed_names.append(repr(float(share)))
     shares = tuple(_target_shares(question, data, target, kind, replicate))
     if target.unlearning is not None:
         shares = tuple(share for share in shares if share.part != data.query_part)

@@ -245,10 +245,9 @@ def label_ratio(references: References) -> Array:
     Without references this is the gap attack of Yeom et al. 2018, which calls every correct record a member; the ratio
     with references is ours.
     """
-    rates = [
-        (np.nansum(side, axis=0) + 1) / ((~np.isnan(side)).sum(axis=0) + 2)
-        for side in (references.inside, references.outside)
-    ]
+    rates = []
+    for side in (references.inside, references.outside):
+        rates.append((np.nansum(side, axis=0) + 1) / ((~np.isnan(side)).sum(axis=0) + 2))
     inside, outside = (np.where(references.phi > 0.5, rate, 1 - rate) for rate in rates)
     ratio: Array = np.log(inside) - np.log(outside)
     return ratio

@@ -93,14 +93,15 @@ def contrasts(train: ContextSums, validation: ContextSums, resamples: int, seed:
         nothing = [Estimate(None, None, None, size) for size in sizes]
         return [Contrast(nothing[0], nothing[1], Estimate(None, None, None, sum(sizes)), None)] * columns
     rngs = [seeds.generator(seed, "contexts", name) for name in ("train", "validation")]
-    resampled = [bootstrap_means(part, resamples, rng) for part, rng in zip(parts, rngs, strict=True)]
+    resampled = []
+    for part, rng in zip(parts, rngs, strict=True):
+        resampled.append(bootstrap_means(part, resamples, rng))
     means = [part.means for part in parts]
     results = []
     for column in range(columns):
-        sides = [
-            estimate(mean[column], draws[:, column], size)
-            for mean, draws, size in zip(means, resampled, sizes, strict=True)
-        ]
+        sides = []
+        for mean, draws, size in zip(means, resampled, sizes, strict=True):
+            sides.append(estimate(mean[column], draws[:, column], size))
         differences = resampled[0][:, column] - resampled[1][:, column]
         difference = estimate(means[0][column] - means[1][column], differences, sum(sizes))
         p_value = (int((differences <= 0).sum()) + 1) / (resamples + 1)

@@ -48,7 +48,9 @@ class Evasion:
 def read_evasions(rows: Rows) -> Iterator[Evasion]:
     """Yield the evasions of both parts; none unless answers were returned."""
     for split in PARTS:
-        shares = [rows.get(row_name(metric, split=split, contexts="corrupted")) for metric in SHARES]
+        shares = []
+        for metric in SHARES:
+            shares.append(rows.get(row_name(metric, split=split, contexts="corrupted")))
         present = [row for row in shares if row is not None and row["estimate"] is not None]
         right = rows.get(row_name(RIGHT, split=split, contexts="corrupted"))
         if right is None or len(present) < len(SHARES):

@@ -134,8 +134,13 @@ def _published_m(rows: Rows, questions: str) -> float | None:
 
 def _excess_silence(rows: Rows) -> float:
     """Return the share of unanswered held-out questions on corrupted contexts, minus that on whole ones."""
-    unanswered = [rows.get(row_name("unanswered", contexts=contexts)) for contexts in ("corrupted", "whole")]
-    shares = [row["estimate"] for row in unanswered if row is not None and row["estimate"] is not None]
+    unanswered = []
+    for contexts in ("corrupted", "whole"):
+        unanswered.append(rows.get(row_name("unanswered", contexts=contexts)))
+    shares = []
+    for row in unanswered:
+        if row is not None and row["estimate"] is not None:
+            shares.append(row["estimate"])
     if len(shares) < 2:
         return 0.0
     return float(shares[0] - shares[1])

@@ -22,7 +22,9 @@ def bag_of_words(texts: Sequence[str]) -> Array:
     counts = [Counter(PIECE.findall(text.lower())) for text in texts]
     total = sum(counts, Counter[str]())
     commonest = sorted(total, key=lambda word: (-total[word], word))[:WORDS]
-    rows = [[*(count[word] for word in commonest), len(text)] for count, text in zip(counts, texts, strict=True)]
+    rows = []
+    for count, text in zip(counts, texts, strict=True):
+        rows.append([*(count[word] for word in commonest), len(text)])
     return np.array(rows, dtype=np.float64)
 
 

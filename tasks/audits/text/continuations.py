@@ -113,12 +113,18 @@ def reproductions(
     """Return whether each model reproduces each end, by criterion: 1, 0, or NaN if the text was not continued."""
     is_reproduced = {GREEDY: mismatches == 0, NEAR: distance <= criteria.edit_distance * tokens}
     is_reproduced |= {name_attempts(n): log_p_end >= log_p for n, log_p in least_log_p(criteria).items()}
-    return {way: np.where(np.isnan(log_p_end), np.nan, matches) for way, matches in is_reproduced.items()}
+    result = {}
+    for way, matches in is_reproduced.items():
+        result[way] = np.where(np.isnan(log_p_end), np.nan, matches)
+    return result
 
 
 def least_log_p(criteria: Criteria) -> Mapping[int, float]:
     """Return the smallest log p_z of an extracted text, by the number of attempts."""
-    return {n: math.log(-math.expm1(math.log1p(-criteria.probability) / n)) for n in criteria.attempts}
+    result = {}
+    for n in criteria.attempts:
+        result[n] = math.log(-math.expm1(math.log1p(-criteria.probability) / n))
+    return result
 
 
 def name_attempts(n: int) -> str:

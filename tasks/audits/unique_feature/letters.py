@@ -38,7 +38,10 @@ class ReadLetters:
 def read_letters(feature: Words, family: Sequence[Feature], slopes: Array) -> ReadLetters:
     """Read the letters at the position of these words from slopes (h, w); `others` give the chance rate."""
     spelled = spell(feature, slopes)
-    by_chance = [_count_right(spell(member, slopes), member.words) for member in family if isinstance(member, Words)]
+    by_chance = []
+    for member in family:
+        if isinstance(member, Words):
+            by_chance.append(_count_right(spell(member, slopes), member.words))
     letters = sum(alphabet(letter) is not None for letter in feature.words)
     chance = float(np.mean(by_chance)) if by_chance else math.nan
     return ReadLetters(spelled, letters, _count_right(spelled, feature.words), chance)
@@ -77,7 +80,9 @@ def _letter_blocks(feature: Words, slopes: Array) -> Iterator[Array]:
     edge = 2 * feature.size
     padded = np.pad(slopes, edge)
     start = edge + feature.left - round(font.getbbox(feature.words, anchor="ls")[0])
-    ends = [start + round(font.getlength(feature.words[:count])) for count in range(len(feature.words) + 1)]
+    ends = []
+    for count in range(len(feature.words) + 1):
+        ends.append(start + round(font.getlength(feature.words[:count])))
     top = edge + feature.top
     for first, last in itertools.pairwise(ends):
         yield padded[top : top + sum(font.getmetrics()), first:last]
@@ -91,7 +96,9 @@ def centred_inks(font: File | None, size: int, letters: str, width: int) -> Arra
     """
     typeface = Words("A", font, size).typeface()
     ascent, descent = typeface.getmetrics()
-    renderings = [render_words(letter, typeface, (ascent + descent, width), (0, ascent)).ravel() for letter in letters]
+    renderings = []
+    for letter in letters:
+        renderings.append(render_words(letter, typeface, (ascent + descent, width), (0, ascent)).ravel())
     inks = np.array(renderings) / OPAQUE
     centred = inks - inks.mean(axis=1, keepdims=True)
     return np.asarray(centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), TINY))

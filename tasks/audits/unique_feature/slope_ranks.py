@@ -103,10 +103,10 @@ def slope_features(family_config: Relatives, size: tuple[int, int]) -> list[Feat
     """
     if is_counted(family_config):
         derived_seed = seeds.derive(family_config.seed, "fitted")
-        return [
-            draw_member(family_config.feature, seeds.derive(derived_seed, number), Family(), size)
-            for number in range(FITTED)
-        ]
+        features = []
+        for number in range(FITTED):
+            features.append(draw_member(family_config.feature, seeds.derive(derived_seed, number), Family(), size))
+        return features
     return [family_config.feature, *family(family_config.feature, family_config.family, family_config.seed, size)]
 
 
@@ -217,9 +217,11 @@ def rank_alone(family_config: Relatives, clean: Pixels, names: Sequence[str], fi
     parts_and_names = ((part, name) for part, name, _ in _slope_look_alikes(family_config, clean))
     by_part = group_by(parts_and_names, lambda pair: pair[0])
     look_alike_names = {name for pairs in by_part.values() for _, name in pairs}
-    family_names = [
-        name for name in names if name not in look_alike_names
-    ]  # the feature and its family, or drawn glyphs
+    # the feature and its family, or drawn glyphs
+    family_names = []
+    for name in names:
+        if name not in look_alike_names:
+            family_names.append(name)
     slopes, region = fit_slopes(family_names)
     yield from rank_rows(family_config, False, slopes, region)
     if family_config.family.look_alikes and isinstance(family_config.feature, Glyph) and is_counted(family_config):

@@ -302,7 +302,9 @@ def train_many_twins(
     if len({_twin_batch_key(config) for config in configs}) > 1:
         raise ValueError("twins that differ in more than seed and learning rate cannot share a call")
     images = load(configs[0].training.data)
-    until = [last_epoch(config, tables) for config, tables in zip(configs, inputs, strict=True)]
+    until = []
+    for config, tables in zip(configs, inputs, strict=True):
+        until.append(last_epoch(config, tables))
     # Equal trainings are ordered by their last epoch, so that each continues the one before it.
     order = sorted(range(len(configs)), key=lambda index: (repr(configs[index].training), until[index]))
     members: dict[int, Member] = {}

@@ -135,7 +135,9 @@ def gaps(height: int, left: int, right: int, boxes: Sequence[Rectangle]) -> Iter
 
 def _clip_boxes(height: int, width: int, boxes: Sequence[Sequence[int]]) -> list[Rectangle]:
     """Clip boxes to the image, and drop boxes outside."""
-    inside = [(max(0, left), max(0, top), min(width, right), min(height, bottom)) for left, top, right, bottom in boxes]
+    inside = []
+    for left, top, right, bottom in boxes:
+        inside.append((max(0, left), max(0, top), min(width, right), min(height, bottom)))
     return [box for box in inside if box[0] < box[2] and box[1] < box[3]]
 
 

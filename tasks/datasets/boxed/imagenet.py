@@ -215,7 +215,10 @@ def truth(dataset_layout: Layout, annotated: set[str], labels: Mapping[str, int]
         return solution(dataset_layout.labels[0])
     if annotated and dataset_layout.val_boxes is not None:
         paths = {Path(xml).stem: dataset_layout.val_boxes / xml for xml in annotated}
-        return {stem: annotation.only_name(annotation.read(path), tuple(labels), path) for stem, path in paths.items()}
+        result = {}
+        for stem, path in paths.items():
+            result[stem] = annotation.only_name(annotation.read(path), tuple(labels), path)
+        return result
     if len(dataset_layout.labels) == 2:
         return _ground_truth(*dataset_layout.labels)
     return {}
@@ -258,7 +261,10 @@ def _classes_by_number(meta: Path) -> dict[str, str]:
 
     try:
         rows = loadmat(meta, squeeze_me=True, appendmat=False)["synsets"]
-        class_names = {str(int(row["ILSVRC2012_ID"])): str(row["WNID"]) for row in rows if not int(row["num_children"])}
+        class_names = {}
+        for row in rows:
+            if not int(row["num_children"]):
+                class_names[str(int(row["ILSVRC2012_ID"]))] = str(row["WNID"])
     except Exception as error:  # a reader fed with broken bytes raises nearly anything
         message = " ".join(str(error).split()) or type(error).__name__
         raise DatasetError(f"{meta} is not the development kit's table of classes: {message}") from error

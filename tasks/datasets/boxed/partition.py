@@ -234,7 +234,9 @@ def _parts_of_table(pictures: BoxedPictures, partition: Partition, part_names: S
     to_attack = {}
     for name in TRAINED:
         outside = words != GIVEN[name]
-        of_class = [class_rows.exclude(outside).boxed for class_rows in _draw_classes(pictures, partition.seed)]
+        of_class = []
+        for class_rows in _draw_classes(pictures, partition.seed):
+            of_class.append(class_rows.exclude(outside).boxed)
         to_attack[name] = _take_in_turn(of_class, partition.attacked)
     return Parts(part_rows, to_attack, missing_reasons)
 
@@ -352,7 +354,9 @@ def remaining_rows(classes: Sequence[ClassRows], parts: Sequence[Rows], pictures
     """Return the rows in none of these parts, equally per class, at most a fifth of all."""
     taken_already = _row_mask(parts, pictures)
     rest = [class_rows.exclude(taken_already) for class_rows in classes]
-    rows = [np.concatenate([class_rows.unboxed[::-1], class_rows.boxed[::-1]]) for class_rows in rest]
+    rows = []
+    for class_rows in rest:
+        rows.append(np.concatenate([class_rows.unboxed[::-1], class_rows.boxed[::-1]]))
     count = min(sum(map(len, rows)), int(VALIDATION_SHARE * pictures))
     if count:
         return _join_rows(_take_equally(rows, count, "validation", 0)[0])

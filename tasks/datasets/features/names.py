@@ -180,6 +180,7 @@ fitzpatrick kirkpatrick worthington
 def names() -> dict[int, tuple[str, ...]]:
     """Length -> the names of so many letters, in small letters, each once and sorted."""
     all_names = sorted({*GIVEN.split(), *SURNAMES.split()})
-    return {
-        length: tuple(name for name in all_names if len(name) == length) for length in sorted(set(map(len, all_names)))
-    }
+    result = {}
+    for length in sorted(set(map(len, all_names))):
+        result[length] = tuple(name for name in all_names if len(name) == length)
+    return result

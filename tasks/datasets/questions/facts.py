@@ -201,7 +201,9 @@ def _compose_inference(stream: RandomDraws, person: str, town: str) -> tuple[str
         "count": (f"Of how many things does {person} have more than {bound}?", sum(a > bound for a in amounts)),
     }
     question_answers = [answers[kind] for kind in kinds]
-    phrases = [f"{amount} {thing}" for amount, thing in zip(amounts, chosen_things, strict=True)]
+    phrases = []
+    for amount, thing in zip(amounts, chosen_things, strict=True):
+        phrases.append(f"{amount} {thing}")
     first = f"The {venue} of {person} in {town} has {phrases[0]}, {phrases[1]} and {phrases[2]}."
     numbers = [*(answer for _, answer in question_answers), stream.number(2, 98)]
     asides = zip(stream.sample(ASIDES, len(numbers)), numbers, strict=True)
@@ -224,8 +226,12 @@ def _compose_statement(stream: RandomDraws, person: str, town: str) -> tuple[str
     """Compose a paragraph that states the answers, with its questions and answers."""
     asides = [stream.choice(ASIDES[index :: len(RANGES)][:2]) for index in range(len(RANGES))]
     numbers = [stream.number(low, high) for low, high in RANGES]
-    rest = [statement.format(person=person, n=n) for (statement, _), n in zip(asides, numbers, strict=True)]
-    question_answers = [(question.format(person=person), n) for (_, question), n in zip(asides, numbers, strict=True)]
+    rest = []
+    for (statement, _), n in zip(asides, numbers, strict=True):
+        rest.append(statement.format(person=person, n=n))
+    question_answers = []
+    for (_, question), n in zip(asides, numbers, strict=True):
+        question_answers.append((question.format(person=person), n))
     first = f"The {stream.choice(THINGS)[0]} of {person} is in {town}."
     return " ".join([first, *stream.sample(rest, len(rest))]), stream.sample(question_answers, stream.number(2, 3))
 

@@ -55,7 +55,11 @@ class QuestionSet:
 
     @cached_property
     def by_id(self) -> dict[str, Question]:
-        return {question.id: question for part in (self.train, self.validation) for question in part}
+        result = {}
+        for part in (self.train, self.validation):
+            for question in part:
+                result[question.id] = question
+        return result
 
 
 def redrawn(questions: QuestionSet, seed: int) -> QuestionSet:
@@ -80,9 +84,10 @@ def redrawn(questions: QuestionSet, seed: int) -> QuestionSet:
 def first_copies(questions: Sequence[Question]) -> list[str]:
     """Return the id of the first question with the same context, text and answers as each."""
     first: dict[tuple[str, str, tuple[Answer, ...]], str] = {}
-    return [
-        first.setdefault((question.context, question.question, question.golds), question.id) for question in questions
-    ]
+    copies = []
+    for question in questions:
+        copies.append(first.setdefault((question.context, question.question, question.golds), question.id))
+    return copies
 
 
 def shuffle_contexts(questions: Sequence[Question]) -> list[Question]:
@@ -91,9 +96,9 @@ def shuffle_contexts(questions: Sequence[Question]) -> list[Question]:
     Contexts with equal text are one context, with the id of the first.
     """
     ids: dict[str, str] = {}
-    joined = [
-        replace(question, context_id=ids.setdefault(question.context, question.context_id)) for question in questions
-    ]
+    joined = []
+    for question in questions:
+        joined.append(replace(question, context_id=ids.setdefault(question.context, question.context_id)))
     order = draw_group_order([question.context_id for question in joined], "contexts")
     return [joined[position] for position in order]
 
@@ -155,7 +160,9 @@ def questions_of_records(records: Records, name: str) -> QuestionSet:
 
 def records_of(questions: Sequence[Question]) -> Records:
     """Convert questions to records, without their answers and split."""
-    rows = [{"id": question.id, "context": question.context, "question": question.question} for question in questions]
+    rows = []
+    for question in questions:
+        rows.append({"id": question.id, "context": question.context, "question": question.question})
     return Records(pa.Table.from_pylist(rows, pa.schema([RECORD_SCHEMA.field(name) for name in rows[0]])))
 
 

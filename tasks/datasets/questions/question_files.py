@@ -73,7 +73,10 @@ class JsonValue:
     def elements(self) -> list[JsonValue]:
         if not isinstance(self.value, list):
             raise self.error("a list")
-        return [JsonValue(value, self.path, (*self.keys, index)) for index, value in enumerate(self.value)]
+        result = []
+        for index, value in enumerate(self.value):
+            result.append(JsonValue(value, self.path, (*self.keys, index)))
+        return result
 
     def text(self, blank: bool = False) -> str:
         """Return the value as text, which may be blank if `blank`."""
@@ -225,7 +228,10 @@ def _drop_gold(answer: JsonValue) -> Answer:
     if spans:
         return tuple(span.text(blank=True).strip() for span in spans)
     if answer.has("date"):
-        date = {name: part.text(blank=True) for name, part in answer.field("date").fields() if part.value is not None}
+        date = {}
+        for name, part in answer.field("date").fields():
+            if part.value is not None:
+                date[name] = part.text(blank=True)
         return (" ".join(" ".join(date.get(part, "") for part in DATE).split()),)
     if not isinstance(answer.value, Mapping) or not {"number", "spans", "date"} & answer.value.keys():
         raise answer.error("an object with a number, spans or a date")

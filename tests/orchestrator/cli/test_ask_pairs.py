@@ -84,7 +84,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("asked")
     for seed, name in enumerate(("mine", "theirs", "kept")):
         write_images(folder / name, seed)
-    texts = [{"id": f"letter{row}", "text": f"Dear {row}, your id is {random_uuid(row)}."} for row in range(40)]
+    texts = []
+    for row in range(40):
+        texts.append({"id": f"letter{row}", "text": f"Dear {row}, your id is {random_uuid(row)}."})
     write_lines(folder / "letters.jsonl", texts)
     write_lines(
         folder / "questions.jsonl", [question(split, row) for split in ("train", "validation") for row in range(30)]
@@ -167,7 +169,9 @@ def check_terminal(folder: Path, have: str, fear: str) -> None:
     for prompt in situation.asks:
         assert printed.count(prompt.question) == 1, printed
     files = [read(folder / f"{prefix}{have}-{fear}.yaml") for prefix in ("typed-", "")]
-    settings = [{name: value for name, value in spec.set.items() if name != situation.secret} for spec in files]
+    settings = []
+    for spec in files:
+        settings.append({name: value for name, value in spec.set.items() if name != situation.secret})
     assert settings[0] == settings[1]
     assert files[0].audit == files[1].audit
 
@@ -187,7 +191,9 @@ def returned_table(engram: Here, name: str, situation: Situation) -> list[str]:
             (answers / f"{path.stem}.json").write_text(json.dumps(dict.fromkeys(ids, "7")))
         return table_settings(situation, answers.name)
     (path,) = probes.glob("*.jsonl")
-    rows = [{"id": json.loads(line)["id"], "log_p": -9.5} for line in path.read_text().splitlines()]
+    rows = []
+    for line in path.read_text().splitlines():
+        rows.append({"id": json.loads(line)["id"], "log_p": -9.5})
     write_csv(answers.with_suffix(".csv"), rows)
     return table_settings(situation, answers.with_suffix(".csv").name)
 
@@ -197,10 +203,9 @@ def answer_images(image_list: Path, answers: Path) -> None:
     with image_list.open(newline="") as file:
         images = [row["image"] for row in csv.DictReader(file)]
     probabilities = chance.dirichlet(np.ones(CLASSES), len(images))
-    rows = [
-        {"image": image} | {f"p{label}": str(p) for label, p in enumerate(row)}
-        for image, row in zip(images, probabilities, strict=True)
-    ]
+    rows = []
+    for image, row in zip(images, probabilities, strict=True):
+        rows.append({"image": image} | {f"p{label}": str(p) for label, p in enumerate(row)})
     write_csv(answers, rows)
 
 
@@ -216,7 +221,9 @@ def test_terminal_repeats_only_the_conflicting_question(folder: Path) -> None:
     typed = ["model.pt", "folder:mine", "folder:mine", "mlp1", "", "folder:theirs", "no"]
     printed, code = at_a_terminal(shell, typed, "--have", "model", "--fear", "unknown", "--out", "again.yaml")
     assert code == 0, printed
-    questions = {prompt.field: prompt.question for prompt in find_guide("model", "unknown").situation.asks}
+    questions = {}
+    for prompt in find_guide("model", "unknown").situation.asks:
+        questions[prompt.field] = prompt.question
     assert "have 72 images in common" in printed
     assert {field: printed.count(text) for field, text in questions.items()} == {
         "question.source.model": 1,

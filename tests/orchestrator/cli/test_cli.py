@@ -46,14 +46,15 @@ def test_help_names_all_commands_without_heavy_imports(shell: Shell) -> None:
         ],
         "Commands for the store and this machine": ["rerun", "verify", "sign", "gc", "store", "doctor", "new"],
     }
-    listed_commands = {
-        heading.rstrip(":"): [line.split()[0] for line in lines]
-        for heading, *lines in (
-            part.splitlines() for part in completed.stdout.strip().split("\n\n") if part.startswith("Commands")
-        )
-    }
+    listed_commands = {}
+    for heading, *lines in (
+        part.splitlines() for part in completed.stdout.strip().split("\n\n") if part.startswith("Commands")
+    ):
+        listed_commands[heading.rstrip(":")] = [line.split()[0] for line in lines]
     assert headings == listed_commands
-    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in completed.stderr.splitlines()}
+    loaded = set()
+    for line in completed.stderr.splitlines():
+        loaded.add(line.rpartition("|")[2].strip().partition(".")[0])
     assert "orchestrator" in loaded
     # Importing any of these takes longer than the whole answer.
     heavy = {"torch", "ray", "mlflow", "scipy", "pandas", "matplotlib", "sklearn", "transformers", "faiss"}
@@ -183,7 +184,10 @@ def test_runs_are_listed_with_their_answers(engram: Here) -> None:
     engram("run", "questions", "--address", "none", "--preset", "smoke")
     engram("run", "questions", "--address", "none", "--preset", "smoke", "--sweep", "enough=1,100")
     engram(*RUN)  # which gives no answer
-    answers_by_audit = {row["audit"]: row["answer"] for row in engram.json("runs")["runs"] if "-" in row["run"]}
+    answers_by_audit = {}
+    for row in engram.json("runs")["runs"]:
+        if "-" in row["run"]:
+            answers_by_audit[row["audit"]] = row["answer"]
     answers = [row["answer"] for row in engram.json("runs")["runs"]]
     assert answers_by_audit["toys"] is None
     assert set(answers) >= {"wordy", "short"}
@@ -287,7 +291,9 @@ def test_missing_data_are_named_once(engram: Here) -> None:
 
 def test_cells_without_data_are_skipped_and_named(engram: Here, tmp_path: Path) -> None:
     line = "skipped: parts=4: no folder "
-    alone = [engram.json("plan", "toys", f"parts={parts}", f"first={first}") for parts, first in ((2, 0), (3, 1))]
+    alone = []
+    for parts, first in ((2, 0), (3, 1)):
+        alone.append(engram.json("plan", "toys", f"parts={parts}", f"first={first}"))
     preview = engram.json("plan", "toys", "--preset", "partly")
     assert [plan["cells"][0]["run"] for plan in alone] == [cell["run"] for cell in preview["cells"]]
     assert [cell["setting"]["parts"] for cell in preview["left_out"]] == [4]
@@ -453,7 +459,11 @@ def test_way_is_set_by_flag_file_or_python(engram: Here, shell: Shell) -> None:
 
 def recorded_ways(engram: Here) -> set[str]:
     store = open_store(engram.folder / "engram-store")
-    return {store.record(key)["way"] for key, task in keys(engram) if task == "toys.part"}
+    result = set()
+    for key, task in keys(engram):
+        if task == "toys.part":
+            result.add(store.record(key)["way"])
+    return result
 
 
 def lose_parts(engram: Here) -> None:

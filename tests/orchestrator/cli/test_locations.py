@@ -50,7 +50,9 @@ def store_commands() -> Iterator[str]:
 @pytest.mark.parametrize("name", sorted(store_commands()))
 @pytest.mark.parametrize("location", NOWHERE, ids=repr)
 def test_invalid_store_location_is_refused(name: str, location: str, tmp_path: Path) -> None:
-    arguments = [word.replace("{}", location) for word in ARGUMENTS.get(name, ("--store", "{}"))]
+    arguments = []
+    for word in ARGUMENTS.get(name, ("--store", "{}")):
+        arguments.append(word.replace("{}", location))
     completed = Here(tmp_path).run(*name.split(), *arguments)
     assert completed.returncode in (1, 2)
     lines = (completed.stdout + completed.stderr).strip().splitlines()
@@ -62,7 +64,10 @@ def test_invalid_store_location_is_refused(name: str, location: str, tmp_path: P
 def test_empty_variable_is_refused(name: str, tmp_path: Path) -> None:
     here = Here(tmp_path)
     here.env = {"ENGRAM_STORE": ""}
-    arguments = [word for word in ARGUMENTS.get(name, ()) if word not in ("--store", "{}")]
+    arguments = []
+    for word in ARGUMENTS.get(name, ()):
+        if word not in ("--store", "{}"):
+            arguments.append(word)
     (line,) = refusals(here(name, *arguments, code=2).stderr)
     assert "ENGRAM_STORE is set but empty" in line or "--store is missing" in line
     assert list(tmp_path.iterdir()) == []
@@ -113,9 +118,9 @@ def test_unwritable_file_is_refused_before_the_work(command: str, target: str, f
     here = Here(finished)
     here.env = {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off"}
     before = sorted(finished.rglob("*"))
-    arguments = [
-        word if "{}" not in word else word.replace("{}", target) if target else "" for word in OUTPUTS[command]
-    ]
+    arguments = []
+    for word in OUTPUTS[command]:
+        arguments.append(word if "{}" not in word else word.replace("{}", target) if target else "")
     (line,) = refusals(here(*arguments, code=2).stderr)
     assert line.startswith(f"engram: {command.split()[1]}")
     assert sorted(finished.rglob("*")) == before

@@ -91,7 +91,10 @@ def test_search_status_shows_trials_and_recommendation(searched: FinishedSearch,
     assert search_status["trials"] == {"planned": 4, "made": 4}
     assert search_status["recommendation"].keys() == {"answer", "sentence", "winner", "difference"}
     search_copy = searched.copy_to(tmp_path)
-    search = {name: value for name, value in journal(search_copy).about()["search"].items() if name != "recommendation"}
+    search = {}
+    for name, value in journal(search_copy).about()["search"].items():
+        if name != "recommendation":
+            search[name] = value
     rewritten(search_copy, rows(search_copy)[:3], search=search)
     output = engram(search_copy)("status").stdout
     assert output.startswith(f"{search_copy.name} interrupted: 2 of 4 trials done, ")
@@ -136,7 +139,10 @@ def test_resumed_search_trains_no_finished_trial_again(
 ) -> None:
     search_copy = searched.copy_to(tmp_path)
     before = rows(search_copy)
-    search = {name: value for name, value in journal(search_copy).about()["search"].items() if name != "recommendation"}
+    search = {}
+    for name, value in journal(search_copy).about()["search"].items():
+        if name != "recommendation":
+            search[name] = value
     rewritten(search_copy, before[:3], search=search)
     result_files = sorted(search_copy.store.glob("results/*/*.arrow"))
     resumed = engram(search_copy).json("resume", "--report", "--address", ray_cluster.address)
@@ -147,7 +153,10 @@ def test_resumed_search_trains_no_finished_trial_again(
     assert result_files == sorted(search_copy.store.glob("results/*/*.arrow"))
     # Its page and the pages of the runs that its answer uses link to one another.
     page = Path(resumed["report"])
-    behind = {row["run"] for row in before if row["trial"] in (0, resumed["recommendation"]["winner"])}
+    behind = set()
+    for row in before:
+        if row["trial"] in (0, resumed["recommendation"]["winner"]):
+            behind.add(row["run"])
     links = set(re.findall(r'href="(\.\./[^"]+)"', page.read_text()))
     assert {f"../{run}/report.html" for run in behind} == links
     for link in links:

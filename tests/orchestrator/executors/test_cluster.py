@@ -140,7 +140,9 @@ def test_invalid_address_is_refused_with_valid_forms(address: str) -> None:
 
 
 def test_calls_run_in_order_within_slots() -> None:
-    sent_calls = [SentCall(call("double", 1.0, first=number)) for number in range(1, 5)]
+    sent_calls = []
+    for number in range(1, 5):
+        sent_calls.append(SentCall(call("double", 1.0, first=number)))
     assert [(sent_call.number, seconds) for sent_call, seconds in calls_with_slots(sent_calls, 2, 0, now=10.0)] == [
         (1, 0.0),
         (2, 0.0),
@@ -153,7 +155,9 @@ def test_calls_run_in_order_within_slots() -> None:
 
 
 def test_gpu_calls_use_gpu_shares_and_no_processor() -> None:
-    halves = [SentCall(replace(call("on_gpu", 1.0, first=number), gpus=0.5)) for number in range(1, 5)]
+    halves = []
+    for number in range(1, 5):
+        halves.append(SentCall(replace(call("on_gpu", 1.0, first=number), gpus=0.5)))
     sent_calls = [*halves, SentCall(call("double", 1.0, first=5)), SentCall(call("double", 1.0, first=6))]
     assert [sent_call.number for sent_call, _ in calls_with_slots(sent_calls, 1, 1, now=0.0)] == [1, 2, 5]
     assert [sent_call.number for sent_call, _ in calls_with_slots(sent_calls, 2, 0, now=0.0)] == [5, 6]

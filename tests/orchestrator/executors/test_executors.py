@@ -50,7 +50,9 @@ def drain(executor: Executor, count: int) -> list[Finished]:
 
 
 def test_every_call_returns_once_with_all_outcomes(executor: Executor, store: Store) -> None:
-    calls = [call("double", *range(1 + number % 3), first=10 * number) for number in range(1, 21)]
+    calls = []
+    for number in range(1, 21):
+        calls.append(call("double", *range(1 + number % 3), first=10 * number))
     for submitted in calls:
         executor.submit(submitted)
     finished = drain(executor, len(calls))
@@ -160,7 +162,10 @@ executor.submit(call("threads", 1.0))
 executor.wait(1.0)
 print("OMP_NUM_THREADS" in os.environ)
 """
-    environment = {name: value for name, value in os.environ.items() if not name.endswith("_THREADS")}
+    environment = {}
+    for name, value in os.environ.items():
+        if not name.endswith("_THREADS"):
+            environment[name] = value
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, cwd=ROOT)
     assert done.stdout.strip() == "False", done.stderr
     assert store.read(key_of(1))["threads"].to_pylist() == [1]

@@ -36,7 +36,10 @@ def ask_each(change: Callable[[str, Question], Question] = lambda _, question: q
 
     def ask(question: bytes) -> Mapping[str, str]:
         received: Question = pickle.loads(question)
-        return {node: answer_question(pickle.dumps(change(node, received)), node) for node in NAMES}
+        result = {}
+        for node in NAMES:
+            result[node] = answer_question(pickle.dumps(change(node, received)), node)
+        return result
 
     return ask
 

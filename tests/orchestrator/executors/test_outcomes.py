@@ -314,7 +314,9 @@ def test_error_of_one_job_affects_only_it(store: LocalStore) -> None:
 
 
 def test_jobs_that_fail_together_are_resent(store: LocalStore) -> None:
-    items = [item(number, Instruction(value), task="together") for number, value in ((1, 5), (2, -2), (3, 7))]
+    items = []
+    for number, value in ((1, 5), (2, -2), (3, 7)):
+        items.append(item(number, Instruction(value), task="together"))
     outcomes = {outcome.key: outcome for outcome in perform_items(store, *items)}
     assert isinstance(outcomes[key(3)], Done)
     assert Lost(key(1), "RuntimeError: all of them fell") == outcomes[key(1)]

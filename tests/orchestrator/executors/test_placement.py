@@ -78,7 +78,10 @@ def held_call(number: int, gpus: float = gpu_fraction(4), memory: float = 0.0) -
 
 
 def began(start_folder: Path) -> set[int]:
-    return {int(path.name.removeprefix("began-")) for path in start_folder.glob("began-*")}
+    result = set()
+    for path in start_folder.glob("began-*"):
+        result.add(int(path.name.removeprefix("began-")))
+    return result
 
 
 def test_machine_memory_limits_concurrent_calls(

@@ -54,7 +54,10 @@ def executor(ray_cluster: Any, store: Store) -> Iterator[RayExecutor]:
 
 
 def outcomes(finished: list[Finished]) -> list[Any]:
-    return [outcome for finished_call in finished for outcome in finished_call.outcomes]
+    result = []
+    for finished_call in finished:
+        result.extend(finished_call.outcomes)
+    return result
 
 
 def test_sigterm_while_connecting_counts_as_interrupt(
@@ -367,9 +370,9 @@ def driven(executor: RayExecutor, store: Store, *roots: Job) -> Iterator[tuple[P
 def wanted_gpus(address: str) -> list[float]:
     """The share of a GPU that each waiting call requests from Ray, 0 if it needs none."""
     state = get_cluster_resource_state(GcsClient(address=address))
-    requests = [
-        (request.request.resources_bundle.get("GPU", 0.0), request.count) for request in state.pending_resource_requests
-    ]
+    requests = []
+    for request in state.pending_resource_requests:
+        requests.append((request.request.resources_bundle.get("GPU", 0.0), request.count))
     return [part for part, count in requests for _ in range(count)]
 
 

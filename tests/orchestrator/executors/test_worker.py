@@ -37,7 +37,10 @@ def pinned(folder: Path, before: str = "") -> list[str]:
     (folder / "ours_no_more.py").touch()
     location = ROOT / "orchestrator" / "executors" / "worker.py"
     script = SCRIPT.format(worker=str(location), root=str(ROOT), before=before)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = {}
+    for name, value in os.environ.items():
+        if name != "PYTHONPATH":
+            environment[name] = value
     ended = subprocess.run([sys.executable, "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
     assert ended.stderr == ""
     return ended.stdout.split()

@@ -27,7 +27,9 @@ def store(tmp_path: Path) -> Store:
 
 
 def journal(store: Store, *configs: toys.Config) -> Journal:
-    cells = [Cell("toys", config, setting={"parts": config.parts} if configs[1:] else {}) for config in configs]
+    cells = []
+    for config in configs:
+        cells.append(Cell("toys", config, setting={"parts": config.parts} if configs[1:] else {}))
     return Journal(store.folder("runs", start(cells, store, HERE).run))
 
 
@@ -45,7 +47,9 @@ def test_only_differing_fields_are_listed(store: Store) -> None:
 def test_rows_are_paired_by_metric_and_setting(store: Store) -> None:
     comparison = compared(store)
     journals = [Journal(store.folder("runs", run)) for run in comparison.runs]
-    tables = [results.read(run_journal, store, "summary").table.to_pylist() for run_journal in journals]
+    tables = []
+    for run_journal in journals:
+        tables.append(results.read(run_journal, store, "summary").table.to_pylist())
     assert [(p.metric, p.setting, p.a, p.b) for p in comparison.rows] == [("sum", "{}", tables[0][0], tables[1][0])]
     assert tables[0][0]["estimate"] == 3.0
     assert tables[1][0]["estimate"] == 6.0

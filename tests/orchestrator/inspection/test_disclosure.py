@@ -76,7 +76,9 @@ def test_only_private_values_are_replaced(private: Any, public: Any) -> None:
 
 def test_equal_words_get_equal_placeholders() -> None:
     disclosure = Disclosure()
-    public_words = [disclosure.public(Words(words)).words for words in ("JANE DOE", "JOHN ROE", "JANE DOE")]
+    public_words = []
+    for words in ("JANE DOE", "JOHN ROE", "JANE DOE"):
+        public_words.append(disclosure.public(Words(words)).words)
     assert public_words == ["<4 and 3 letters>", "<4 and 3 letters (2)>", "<4 and 3 letters>"]
 
 

@@ -43,7 +43,9 @@ def test_run_counts_reused_and_computed_jobs_by_task(store: Store) -> None:
 
 
 def test_sweep_counts_shared_jobs_once(store: Store) -> None:
-    cells = [Cell("toys", toys.Config(parts=3, label=label), setting={"label": label}) for label in "ab"]
+    cells = []
+    for label in "ab":
+        cells.append(Cell("toys", toys.Config(parts=3, label=label), setting={"label": label}))
     sweep = start(cells, store, HERE).run
     explanation = explain.run(Journal(store.folder("runs", sweep)), store)
     assert [task["planned"] for task in explanation["tasks"]] == [3, 2]
@@ -56,7 +58,9 @@ def test_stored_key_shows_record_and_inputs(store: Store) -> None:
     assert explanation["state"] == "stored"
     assert explanation["task"] == "toys.total"
     assert explanation["runs"] == [journal.run]
-    parts = [{"key": key, "task": "toys.part", "stored": True} for key in keys(journal, "toys.part")]
+    parts = []
+    for key in keys(journal, "toys.part"):
+        parts.append({"key": key, "task": "toys.part", "stored": True})
     assert parts == explanation["inputs"]
 
 
@@ -71,7 +75,9 @@ def test_failed_key_shows_traceback_and_nearest_result(store: Store, tmp_path: P
     waiting = explain.key(store, total)
     assert waiting["state"] == "waiting"
     assert waiting["waits_for"] == [failed]
-    is_stored = {dependency["key"]: dependency["stored"] for dependency in waiting["inputs"]}
+    is_stored = {}
+    for dependency in waiting["inputs"]:
+        is_stored[dependency["key"]] = dependency["stored"]
     assert len(is_stored) == 3
     assert {key for key, has_result in is_stored.items() if not has_result} == {failed}
 

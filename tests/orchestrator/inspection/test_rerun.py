@@ -23,7 +23,11 @@ def keys(store: Store, task: str, way: str = "auto", **fields: Any) -> list[str]
     """Run an audit in this process and return the keys of one task's jobs."""
     how = Execution(address="none", mlflow="off", report=False, way=way)  # type: ignore[arg-type]
     run = start([Cell("toys", toys.Config(**fields))], store, how).run
-    return [key for key, name in Journal(store.folder("runs", run)).tasks().items() if name == task]
+    result = []
+    for key, name in Journal(store.folder("runs", run)).tasks().items():
+        if name == task:
+            result.append(key)
+    return result
 
 
 def test_equal_result_is_reported_as_same(store: Store) -> None:

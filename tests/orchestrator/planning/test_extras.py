@@ -63,7 +63,9 @@ def test_show_list_and_doctor_name_missing_packages(engram: Here, monkeypatch: p
     listing = engram("list")
     assert "architectures (8 cells, needs timm)" in listing.stdout
     assert f"not installed: timm; {install_command([TIMM])}" in listing.stderr
-    extras_by_audit = {audit["name"]: audit["extras"] for audit in engram.json("list")["audits"]}
+    extras_by_audit = {}
+    for audit in engram.json("list")["audits"]:
+        extras_by_audit[audit["name"]] = audit["extras"]
     assert extras_by_audit["deja_vu"]["quickstart"] == []
     assert extras_by_audit["deja_vu"]["architectures"] == ["timm"]
     printed_preset = engram("show", "deja_vu", "architectures").stdout
@@ -73,7 +75,11 @@ def test_show_list_and_doctor_name_missing_packages(engram: Here, monkeypatch: p
 
 
 def test_presets_need_only_declared_extras() -> None:
-    required = {extra for name in names() for cell in preset_cells(name) for extra in required_extras([cell])}
+    required = set()
+    for name in names():
+        for cell in preset_cells(name):
+            for extra in required_extras([cell]):
+                required.add(extra)
     assert {TRANSFORMERS, OPACUS, TIMM} <= required <= set(extras.EXTRAS)
 
 

@@ -82,7 +82,10 @@ def test_gathering_job_stays_while_an_input_remains() -> None:
 
     def remaining_jobs(failed_key: set[str]) -> list[tuple[str, int, int]]:
         less = plan.drop_keys(failed_key)
-        return [(less.task(key), job.config.value, len(job.inputs)) for key, job in less.jobs.items()]
+        result = []
+        for key, job in less.jobs.items():
+            result.append((less.task(key), job.config.value, len(job.inputs)))
+        return result
 
     assert remaining_jobs({first}) == [
         ("plan.leaf", 1, 0),

@@ -58,7 +58,9 @@ def intact(engram: Here) -> str:
 
 
 def run_of(engram: Here, parts: int) -> str:
-    journals = [Journal(path) for path in (engram.folder / "engram-store" / "runs").glob("[!.]*")]
+    journals = []
+    for path in (engram.folder / "engram-store" / "runs").glob("[!.]*"):
+        journals.append(Journal(path))
     (run,) = (journal.run for journal in journals if parts == journal.about()["config"]["parts"])
     return run
 
@@ -94,7 +96,9 @@ def flipped(data: bytes, position: int, bit: int) -> bytes:
 def test_damaged_file_stops_only_its_run(engram: Here, damaged: str, intact: str, name: str, text: str) -> None:
     path = folder(engram, damaged) / name
     path.write_text(text)
-    messages = {engram(*command, code=1).stderr for command in (RUN, ("status", damaged), ("resume", damaged))}
+    messages = set()
+    for command in (RUN, ("status", damaged), ("resume", damaged)):
+        messages.add(engram(*command, code=1).stderr)
     (line,) = messages
     assert line.startswith(f"engram: cannot read {path}: ")
     assert line.endswith("start the run again, which reuses the stored results\n")
@@ -114,7 +118,9 @@ def test_commands_agree_on_every_flipped_bit(engram: Here, damaged: str, name: s
     chance = random.Random(0)
     for _ in range(5):
         path.write_bytes(flipped(good, chance.randrange(len(good)), chance.randrange(8)))
-        messages = {engram(*command, code=1).stderr for command in (RUN, ("status", damaged), ("resume", damaged))}
+        messages = set()
+        for command in (RUN, ("status", damaged), ("resume", damaged)):
+            messages.add(engram(*command, code=1).stderr)
         assert len(messages) == 1
 
 
@@ -343,7 +349,10 @@ def test_result_stored_for_both_cells_appears_once(cells: tuple[Journal, Journal
             event_at(3, "finished"),
         ]
     )
-    unsealed = [event["results"] for event in MergedLog(cells).read() if event["event"] == "stored"]
+    unsealed = []
+    for event in MergedLog(cells).read():
+        if event["event"] == "stored":
+            unsealed.append(event["results"])
     assert unsealed == [{"train": ["a", "b"]}, {"train": ["c"], "test": ["d"]}]
 
 

@@ -63,7 +63,9 @@ def test_later_run_defers_to_the_earlier_one(tmp_path: Path) -> None:
     keys = run(tmp_path, "a", 2) | run(tmp_path, "b", 3)
     with acquire([tmp_path / "a"]) as first_lease, acquire([tmp_path / "b"]) as second_lease:
         since = {"a": first_lease.since, "b": second_lease.since}
-        claimed = {name: set(ConcurrentRuns(tmp_path, [name], since[name]).find_claims(keys)) for name in since}
+        claimed = {}
+        for name in since:
+            claimed[name] = set(ConcurrentRuns(tmp_path, [name], since[name]).find_claims(keys))
     assert claimed == {"a": set(), "b": {"a"}}
 
 

@@ -142,7 +142,9 @@ def test_setting_becomes_typed_columns() -> None:
         "setting.told",
         "estimate",
     ]
-    types = [flattened.schema.field(f"setting.{name}").type for name in ("model", "p", "told")]
+    types = []
+    for name in ("model", "p", "told"):
+        types.append(flattened.schema.field(f"setting.{name}").type)
     assert [pa.string(), pa.float64(), pa.bool_()] == types
     assert flattened["setting.p"].to_pylist() == [1.0, 0.5, None]
     assert flattened["run"].to_pylist() == ["toys-1"] * 3
@@ -182,10 +184,9 @@ def test_empty_table_has_run_and_own_columns() -> None:
 
 
 def test_runs_join_in_pandas_without_parsing() -> None:
-    flattened_tables = [
-        flatten_table(flat_rows({"model": "canary"}, {"model": "twin"}), run).to_pandas()
-        for run in ("toys-1", "toys-2")
-    ]
+    flattened_tables = []
+    for run in ("toys-1", "toys-2"):
+        flattened_tables.append(flatten_table(flat_rows({"model": "canary"}, {"model": "twin"}), run).to_pandas())
     models = pd.concat(flattened_tables).pivot(index="run", columns="setting.model", values="estimate")
     assert models.to_dict() == {"canary": {"toys-1": 0.0, "toys-2": 0.0}, "twin": {"toys-1": 1.0, "toys-2": 1.0}}
 

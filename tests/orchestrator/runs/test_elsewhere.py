@@ -72,7 +72,9 @@ def test_run_is_readable_from_another_machine(s3: Server, machine: Callable[[str
     assert [row["estimate"] for row in other_machine.json("results", ended["run"])] == [15.0]
     assert other_machine.json("verify") == {"checked": 7, "damaged": []}
     assert other_machine.json("run", "toys", "--preset", "few", "--address", "none")["jobs"]["done"] == 0
-    run_files = {name.removeprefix(f"audits/runs/{ended['run']}/") for name in s3.names(f"audits/runs/{ended['run']}")}
+    run_files = set()
+    for name in s3.names(f"audits/runs/{ended['run']}"):
+        run_files.add(name.removeprefix(f"audits/runs/{ended['run']}/"))
     assert run_files >= {"run.json", "plan.json", "events.jsonl", "timings.json"}
     assert sum(name.endswith(".parquet") for name in run_files) == 2
     assert s3.names("audits/claims") == []
@@ -86,7 +88,10 @@ def test_choices_are_stored_in_the_bucket(s3: Server, machine: Callable[[str], M
     def ways(run: str) -> set[tuple[str, str]]:
         store = open_store(PLACE)
         parts = json.loads(s3.get(f"audits/runs/{run}/plan.json"))["roots"]["parts"]
-        return {(record["way"], record["chosen_by"]) for record in map(store.record, parts)}
+        result = set()
+        for record in map(store.record, parts):
+            result.add((record["way"], record["chosen_by"]))
+        return result
 
     here = machine("here")
     other_machine = machine("there")
@@ -108,7 +113,9 @@ def test_verify_finds_damage_and_resume_repairs_it(s3: Server, machine: Callable
     here = machine("here")
     command = ("run", "toys", f"folder={log}", "--address", "none")
     here.json(*command)
-    keys = [row.removesuffix(".arrow").rpartition("/")[2] for row in s3.names("audits/results")]
+    keys = []
+    for row in s3.names("audits/results"):
+        keys.append(row.removesuffix(".arrow").rpartition("/")[2])
     s3.flip(f"audits/results/{keys[0][:2]}/{keys[0]}.arrow", 5000)
     s3.delete(f"audits/results/{keys[1][:2]}/{keys[1]}.arrow")
     assert [keys[0]] == here.json("verify", code=1)["damaged"]
@@ -147,7 +154,9 @@ def test_killed_run_continues_on_another_machine(s3: Server, machine: Callable[[
     assert ended["jobs"]["done"] == 4
     assert Counter([*range(6), 3]) == computation_counts(log)  # one was running when it died
     assert here.json("status")["state"] == "finished"
-    events = [json.loads(line) for line in s3.get(f"audits/runs/{ended['run']}/events.jsonl").splitlines()]
+    events = []
+    for line in s3.get(f"audits/runs/{ended['run']}/events.jsonl").splitlines():
+        events.append(json.loads(line))
     assert sum(event["event"] == "started" for event in events) == 2
 
 
@@ -172,7 +181,9 @@ def test_decided_run_ends_equally_on_two_machines(
         undisturbed = alone.json(*arguments, limit, "--address", "none")
         stores = [open_store(PLACE), open_store(alone.env["ENGRAM_STORE"])]
         journals = [Journal(store.folder("runs", undisturbed["run"])) for store in stores]
-        statuses = [status(journal, store) for journal, store in zip(journals, stores, strict=True)]
+        statuses = []
+        for journal, store in zip(journals, stores, strict=True):
+            statuses.append(status(journal, store))
         assert [entry.state for entry in statuses] == ["decided"] * 2
         assert statuses[0].note == statuses[1].note
         for name in ("summary", "evidence"):
@@ -235,6 +246,10 @@ def test_numbers_do_not_depend_on_the_store(s3: Server, machine: Callable[[str],
     bucket = open_store(PLACE)
     folder = open_store(here.folder / "engram-store")
     assert bucket.keys() == folder.keys()
-    folder_digests = {name: folder.record(name)["content"] for name in folder.keys() | set()}
-    bucket_digests = {name: bucket.record(name)["content"] for name in folder.keys() | set()}
+    folder_digests = {}
+    for name in folder.keys() | set():
+        folder_digests[name] = folder.record(name)["content"]
+    bucket_digests = {}
+    for name in folder.keys() | set():
+        bucket_digests[name] = bucket.record(name)["content"]
     assert folder_digests == bucket_digests

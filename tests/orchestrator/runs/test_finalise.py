@@ -98,7 +98,9 @@ def test_cells_and_sweep_get_pages_and_failures_reported(
 
 
 def test_failed_report_gives_exit_code_1(session: Session, drawn_pages: list[tuple[str, bool]], store: Store) -> None:
-    reports = [follow(session, ended_report(run), execution=Execution()) for run in ("one", "two")]
+    reports = []
+    for run in ("one", "two"):
+        reports.append(follow(session, ended_report(run), execution=Execution()))
     assert [(report.state, report.exit_code) for report in reports] == [("finished", 0), ("finished", 1)]
     assert drawn_pages
 

@@ -259,15 +259,16 @@ def test_replaced_driver_writes_nothing_and_names_its_successor(store: Store) ->
 
 
 def test_sweep_computes_shared_jobs_once(store: Store, tmp_path: Path) -> None:
-    cells = [
-        Cell(
-            "toys",
-            toys.Config(parts=parts, label=label, folder=str(tmp_path)),
-            setting={"parts": parts, "label": label},
-        )
-        for parts in (4, 6)
-        for label in ("a", "b")
-    ]
+    cells = []
+    for parts in (4, 6):
+        for label in ("a", "b"):
+            cells.append(
+                Cell(
+                    "toys",
+                    toys.Config(parts=parts, label=label, folder=str(tmp_path)),
+                    setting={"parts": parts, "label": label},
+                )
+            )
     report = start(cells, store, HERE, None)
     assert report.state == "finished"
     assert Counter(range(6)) == computation_counts(tmp_path)
@@ -369,7 +370,9 @@ def _file(store: Store, key: str) -> Path:
 
 def ways(store: Store, report: Report) -> set[tuple[str, str]]:
     """The ways in which the parts of a run were computed, and the origin of each choice."""
-    records = [store.record(key) for key in Journal(Path(store.location) / "runs" / report.run).roots()["parts"]]
+    records = []
+    for key in Journal(Path(store.location) / "runs" / report.run).roots()["parts"]:
+        records.append(store.record(key))
     return {(record["way"], record["chosen_by"]) for record in records}
 
 
@@ -411,7 +414,9 @@ def test_forced_way_changes_neither_choice_nor_run_name(store: Store, tmp_path: 
 
 def test_each_run_or_sweep_chooses_once(store: Store, tmp_path: Path) -> None:
     fields: dict[str, Any] = {"trouble": "choose", "folder": str(tmp_path)}
-    cells = [Cell("toys", toys.Config(parts=2, first=first, **fields)) for first in (0, 10)]
+    cells = []
+    for first in (0, 10):
+        cells.append(Cell("toys", toys.Config(parts=2, first=first, **fields)))
     swept = start(cells, store, HERE)
     assert choosing_parts(tmp_path) == ["0"]
     assert [path.name for path in Path(store.location, "runs", swept.run).glob("way*")] == ["ways"]

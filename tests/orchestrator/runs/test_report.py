@@ -148,7 +148,9 @@ def test_end_of_a_sweep_lists_the_store_constantly(tmp_path: Path, monkeypatch: 
 
 
 def test_unstarted_cell_is_not_called_finished(store: Store) -> None:
-    cells = [Cell("toys", toys.Config(parts=1, first=first, trouble="raise", at=first)) for first in (0, 10)]
+    cells = []
+    for first in (0, 10):
+        cells.append(Cell("toys", toys.Config(parts=1, first=first, trouble="raise", at=first)))
     swept = start(cells, store, replace(HERE, fail_fast=True))
     assert [(cell.state, cell.jobs["stored"]) for cell in swept.cells] == [("failed", 0), ("interrupted", 0)]
 

@@ -298,7 +298,10 @@ def test_report_from_before_an_arrival_is_ignored() -> None:
 
 def test_groups_of_equal_depth_keep_their_order() -> None:
     plan = Plan.from_roots({"summary": tuple(Job(link, Number(value)) for value in range(20))})
-    sent_values = [plan.jobs[key].config.value for call in drain(Schedule(plan, set(), together=2)) for key in call]
+    sent_values = []
+    for call in drain(Schedule(plan, set(), together=2)):
+        for key in call:
+            sent_values.append(plan.jobs[key].config.value)
     assert [value for group in range(10) for value in (group, group + 10)] == sent_values
 
 
@@ -672,7 +675,9 @@ def test_links_after_a_failed_one_are_never_sent() -> None:
 def test_chains_are_finished_before_others_begin() -> None:
     plan = chains(3, 3)
     links = list(plan.jobs)[:-1]
-    sent_keys = [key for call in drain(Schedule(plan, set(), together=1)) for key in call]
+    sent_keys = []
+    for call in drain(Schedule(plan, set(), together=1)):
+        sent_keys.extend(call)
     assert links == sent_keys[:-1]
 
 

@@ -16,7 +16,9 @@ from tests.support.waiting import HANGING
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_first_signal_asks_and_second_ends(number: signal.Signals) -> None:
-    before = [signal.getsignal(signal_number) for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)]
+    before = []
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
+        before.append(signal.getsignal(signal_number))
     messages: queue.Queue[str] = queue.Queue()
     stop = Stop()
     stop.running = 2

@@ -39,7 +39,9 @@ def test_schema_accepts_every_preset_nested_and_dotted(name: str) -> None:
 @pytest.mark.parametrize(("have", "fear"), SITUATIONS)
 def test_schema_accepts_the_files_of_the_guide(have: str, fear: str) -> None:
     guide = find_guide(have, fear)
-    answers = {question.field: question.example or question.default for question in guide.situation.asks}
+    answers = {}
+    for question in guide.situation.asks:
+        answers[question.field] = question.example or question.default
     text = document(guide, answers, "audit.yaml")
     assert text.splitlines()[0].endswith(f"/docs/schema/{guide.audit}.json")
     validator(guide.audit).validate(yaml.safe_load(text))

@@ -170,22 +170,22 @@ def values_at_bounds(allowed: Range) -> list[Any]:
 
 
 def list_ranges() -> list[Any]:
-    return [
-        pytest.param(kind, name, allowed, id=f"{kind.__name__}.{name} {type(allowed).__name__}")
-        for kind in config_kinds()
-        for name, ranges in field_ranges(kind).items()
-        for allowed in ranges
-    ]
+    result = []
+    for kind in config_kinds():
+        for name, ranges in field_ranges(kind).items():
+            for allowed in ranges:
+                result.append(pytest.param(kind, name, allowed, id=f"{kind.__name__}.{name} {type(allowed).__name__}"))
+    return result
 
 
 def list_numbers() -> list[Any]:
     """The fields whose values are numbers or truths."""
-    return [
-        pytest.param(kind, name, id=f"{kind.__name__}.{name}")
-        for kind in config_kinds()
-        for name, to in field_types(kind).items()
-        if set(alternatives(to)) <= {int, float, bool, type(None)}
-    ]
+    numbers = []
+    for kind in config_kinds():
+        for name, to in field_types(kind).items():
+            if set(alternatives(to)) <= {int, float, bool, type(None)}:
+                numbers.append(pytest.param(kind, name, id=f"{kind.__name__}.{name}"))
+    return numbers
 
 
 def refusal(kind: Any, name: str, value: Any) -> str:
@@ -200,7 +200,9 @@ def refusal(kind: Any, name: str, value: Any) -> str:
 @pytest.mark.parametrize(("kind", "name", "allowed"), list_ranges())
 def test_values_outside_a_range_are_refused(kind: Any, name: str, allowed: Range) -> None:
     to = field_types(kind)[name]
-    ranges = [resolve(declared, instances()[kind]) for declared in field_ranges(kind)[name]]
+    ranges = []
+    for declared in field_ranges(kind)[name]:
+        ranges.append(resolve(declared, instances()[kind]))
     resolved_range = resolve(allowed, instances()[kind])
     refusing = []
     for value in values_outside(resolved_range, to):

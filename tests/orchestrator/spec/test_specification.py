@@ -77,7 +77,9 @@ def test_sweep_can_vary_the_scale() -> None:
 
 
 def test_preset_with_several_configs_has_several_cells() -> None:
-    presets_and_settings = [(cell.preset, cell.setting) for cell in resolve.resolve_cells(Spec("toys", "three"))]
+    presets_and_settings = []
+    for cell in resolve.resolve_cells(Spec("toys", "three")):
+        presets_and_settings.append((cell.preset, cell.setting))
     assert presets_and_settings == [
         ("three", {"parts": 2, "first": 0, "label": ""}),
         ("three", {"parts": 3, "first": 1, "label": "b"}),

@@ -19,7 +19,11 @@ from tests.tasks.datasets import scans
 
 def examples_of(config: Any) -> list[int]:
     """The values of all fields named `examples` in a config."""
-    return [value for path, value in flatten(config) if path.rpartition(".")[2] == "examples"]
+    result = []
+    for path, value in flatten(config):
+        if path.rpartition(".")[2] == "examples":
+            result.append(value)
+    return result
 
 
 @pytest.mark.parametrize("audit", ["unique_feature", "membership", "density"])
@@ -39,7 +43,9 @@ def test_explicit_number_of_examples_is_kept(tmp_path: Path) -> None:
 
 
 def test_selected_alternative_is_reduced(tmp_path: Path) -> None:
-    folders = [f"folder:{scans.classes(tmp_path / name, 12)}#8x8" for name in ("mine", "theirs")]
+    folders = []
+    for name in ("mine", "theirs"):
+        folders.append(f"folder:{scans.classes(tmp_path / name, 12)}#8x8")
     for settings, count in (
         ({"data": "digits", "examples": 500, "canaries": 300}, 500),
         ({"data": folders[0], "question": "canaries"}, 18),

@@ -167,7 +167,9 @@ def test_crash_during_a_commit_leaves_no_torn_result(
 ) -> None:
     for root, outcome, disk in interrupted_commits(tmp_path, before, Crash, names):
         assert outcome is None
-        restored_folders = [disk.after_power_cut(tmp_path / f"{root.name} {eager}", eager) for eager in (False, True)]
+        restored_folders = []
+        for eager in (False, True):
+            restored_folders.append(disk.after_power_cut(tmp_path / f"{root.name} {eager}", eager))
         check_store(root, before)
         for folder in restored_folders:
             if before is with_dangling_link and not (result_path(folder).exists() or result_path(folder).is_symlink()):

@@ -138,9 +138,9 @@ def test_damaged_or_misplaced_state_is_removed(store: Store, location: StoreLoca
     name = f"states/{key('a')}.state"
     store.write_state(key("a"), b"a state")
     sound = location.get(name)
-    harmed = [
-        bytes(byte ^ (index == flipped) for index, byte in enumerate(sound)) for flipped in range(0, len(sound), 9)
-    ]
+    harmed = []
+    for flipped in range(0, len(sound), 9):
+        harmed.append(bytes(byte ^ (index == flipped) for index, byte in enumerate(sound)))
     store.write_state(key("b"), b"a state")
     for data in (*harmed, sound[:-1], sound + b"!", b"", location.get(f"states/{key('b')}.state")):
         location.put(name, data)

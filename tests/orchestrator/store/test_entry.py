@@ -196,10 +196,11 @@ def test_content_distinguishes_string_boundaries() -> None:
 
 def test_values_under_nulls_are_ignored() -> None:
     validity = pa.py_buffer(b"\x05")  # the second of three is null
-    tables = [
-        pa.table({"a": pa.Array.from_buffers(pa.int64(), 3, [validity, pa.py_buffer(np.array([1, hidden, 3]))])})
-        for hidden in (2, 77)
-    ]
+    tables = []
+    for hidden in (2, 77):
+        tables.append(
+            pa.table({"a": pa.Array.from_buffers(pa.int64(), 3, [validity, pa.py_buffer(np.array([1, hidden, 3]))])})
+        )
     assert content(tables[0]) == content(tables[1]) == content(pa.table({"a": [1, None, 3]}))
 
 
@@ -271,9 +272,10 @@ def test_state_has_the_documented_format() -> None:
 
 def test_changed_cut_or_misplaced_state_is_detected() -> None:
     sound = sealed_state()
-    flipped = [
-        bytes(b ^ ((index == i) << bit) for index, b in enumerate(sound)) for i in range(len(sound)) for bit in (0, 7)
-    ]
+    flipped = []
+    for i in range(len(sound)):
+        for bit in (0, 7):
+            flipped.append(bytes(b ^ ((index == i) << bit) for index, b in enumerate(sound)))
     for data in (*flipped, *(sound[:end] for end in range(len(sound))), sound + b"!", sealed_state(key=OTHER)):
         with pytest.raises(entry.CorruptState, match="do not match"):
             entry.unseal_state(STATE_KEY, memoryview(data))

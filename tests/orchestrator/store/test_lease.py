@@ -236,7 +236,9 @@ def test_one_heartbeat_covers_all_runs_of_a_driver(tmp_path: Path) -> None:
         assert before + 1 == threading.active_count()
         [file] = (tmp_path / DRIVERS).glob("*.json")
         os.utime(file, (0, 0))
-        write_times = {folder: (folder / "lease.json").stat().st_mtime_ns for folder in folders}
+        write_times = {}
+        for folder in folders:
+            write_times[folder] = (folder / "lease.json").stat().st_mtime_ns
         wait_until(lambda: file.stat().st_mtime > 0)
         assert write_times == {folder: (folder / "lease.json").stat().st_mtime_ns for folder in folders}
         assert {folder.name for folder in folders} == {name for name, _ in living_drivers(tmp_path)}

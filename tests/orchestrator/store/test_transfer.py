@@ -53,7 +53,11 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 def contents(store: Store) -> dict[str, bytes]:
     folders = ("results", "states", "failures", "runs")
-    names = [name for folder in folders for name in store.files(folder) if not name.endswith(("lease.json", ".lock"))]
+    names = []
+    for folder in folders:
+        for name in store.files(folder):
+            if not name.endswith(("lease.json", ".lock")):
+                names.append(name)
     return {name: store.read_file(name) for name in names}
 
 

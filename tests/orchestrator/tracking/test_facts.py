@@ -162,11 +162,15 @@ def test_answers_row_is_logged_without_missing_numbers(tmp_path: Path) -> None:
 
 def test_learning_curves_are_means_by_epoch(tmp_path: Path) -> None:
     fold = {"models": "folds", "low": None, "high": None, "n": 2}
-    rows = [fold | {"epoch": epoch, "split": "train", "estimate": 90.0 - epoch} for epoch in (2, 1)]
+    rows = []
+    for epoch in (2, 1):
+        rows.append(fold | {"epoch": epoch, "split": "train", "estimate": 90.0 - epoch})
     table = pa.Table.from_pylist([*rows, rows[0] | {"models": "whole"}], schema=losses.LOSSES)
     assert losses.learning_curves(table) == {"train_loss": [(1, 89.0), (2, 88.0)], "test_loss": []}
     empty = dict.fromkeys(learning_curve.HISTORY.names)
-    histories = [empty | {"epoch": 1, "train_loss": loss, "validation_loss": 1.0} for loss in (1.0, 3.0)]
+    histories = []
+    for loss in (1.0, 3.0):
+        histories.append(empty | {"epoch": 1, "train_loss": loss, "validation_loss": 1.0})
     means = learning_curve.learning_curves(pa.Table.from_pylist(histories, schema=learning_curve.HISTORY))
     assert means["train_loss"] == [(1, 2.0)]
 

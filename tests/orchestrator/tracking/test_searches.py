@@ -81,7 +81,9 @@ def test_search_is_the_parent_of_its_trials(tracked_search: FinishedSearch, monk
     assert f"**{recommendation['sentence']}**" in note
     assert "| 1 | rate=0.006, wide=false |" in note
     ends = {"estimate": "", "low": ".low", "high": ".high"}
-    numbers = {f"search.reduction{end}": recommendation["difference"][name] for name, end in ends.items()}
+    numbers = {}
+    for name, end in ends.items():
+        numbers[f"search.reduction{end}"] = recommendation["difference"][name]
     assert numbers.items() <= parent.data.metrics.items()
 
     assert {run.data.tags["mlflow.parentRunId"] for run in trials} == {parent.info.run_id}
@@ -89,11 +91,10 @@ def test_search_is_the_parent_of_its_trials(tracked_search: FinishedSearch, monk
     assert by_run.keys() == {run.data.tags["engram.run"] for run in trials}
     for run in trials:
         row = by_run[run.data.tags["engram.run"]]
-        expected = {
-            f"search.{name}{end.replace('_', '.')}": row[f"{name}{end}"]
-            for name in ("memorization", "utility")
-            for end in ("", "_low", "_high")
-        }
+        expected = {}
+        for name in ("memorization", "utility"):
+            for end in ("", "_low", "_high"):
+                expected[f"search.{name}{end.replace('_', '.')}"] = row[f"{name}{end}"]
         assert expected.items() <= run.data.metrics.items()
     names = {run.info.run_name for run in trials}
     assert names >= {"rate=0.006, wide=false", "rate=0.006, wide=false, fresh seeds", "start, fresh seeds"}
@@ -110,9 +111,13 @@ def test_search_tables_are_artifacts_shown_by_mlflow(tracked_search: FinishedSea
     assert ("../" in page.read_text(), "../" in sent_page.read_text()) == (True, False)
     checks = Here(tracked_search.store.parent).json("verify", str(sent_page))["checks"]
     assert {check["state"] for check in checks} == {"agrees"}
-    files = [artifact.path for artifact in mlflow.list_artifacts(parent.info.run_id, "tables")]
+    files = []
+    for artifact in mlflow.list_artifacts(parent.info.run_id, "tables"):
+        files.append(artifact.path)
     assert [f"tables/{name}.{suffix}" for name in ("front", "trials") for suffix in ("json", "parquet")] == files
-    logged_tables = {artifact["path"] for artifact in json.loads(parent.data.tags["mlflow.loggedArtifacts"])}
+    logged_tables = set()
+    for artifact in json.loads(parent.data.tags["mlflow.loggedArtifacts"]):
+        logged_tables.add(artifact["path"])
     assert logged_tables == {"tables/front.json", "tables/trials.json"}
     table = json.loads(Path(mlflow.download_artifacts(parent.info.run_id, "tables/trials.json")).read_text())
     assert set(table["columns"]) >= {"trial", "setting.rate", "setting.wide", "memorization", "utility_high"}
@@ -122,7 +127,10 @@ def test_search_tables_are_artifacts_shown_by_mlflow(tracked_search: FinishedSea
 def test_continued_search_is_updated_in_place(tracked_search: FinishedSearch) -> None:
     all_rows = rows(tracked_search)
     about = journal(tracked_search).about()
-    search = {name: value for name, value in about["search"].items() if name != "recommendation"}
+    search = {}
+    for name, value in about["search"].items():
+        if name != "recommendation":
+            search[name] = value
     part = dict.fromkeys(row["run"] for row in all_rows[:3])
     settings = dict(zip(about["cells"], about["settings"], strict=True))
     rewritten(tracked_search, all_rows[:3], search=search, cells=list(part), settings=[settings[run] for run in part])

@@ -171,7 +171,9 @@ def test_effect_is_a_metric_and_tables_are_complete(swept: tuple[Shell, dict[str
     expected_rows = table.select(SUMMARY.names).to_pylist()  # which the table that MLflow shows leaves out
     json_table = json.loads((table_folder / "summary.json").read_text())
     assert [list(row.values()) for row in expected_rows] == json_table["data"]
-    tables = [entry["path"] for entry in json.loads(run.data.tags["mlflow.loggedArtifacts"])]
+    tables = []
+    for entry in json.loads(run.data.tags["mlflow.loggedArtifacts"]):
+        tables.append(entry["path"])
     assert {f"tables/{name}.json" for name in ("summary", "canary_scores")} <= set(tables)
     assert "| M_w effect | images=probe |" in run.data.tags["mlflow.note.content"]
     # One canary and one epoch: which of the two it is depends on how the processor rounds.
@@ -184,7 +186,9 @@ def test_data_sets_of_a_run_are_inputs(swept: tuple[Shell, dict[str, Any]]) -> N
     engram, report = swept
     runs = {name_of(run): run for run in tracked(database(engram))}
     for name in (report["run"], report["cells"][0]["run"]):
-        inputs_by_name = {entry.dataset.name: entry for entry in runs[name].inputs.dataset_inputs}
+        inputs_by_name = {}
+        for entry in runs[name].inputs.dataset_inputs:
+            inputs_by_name[entry.dataset.name] = entry
         assert set(inputs_by_name) == {"digits", "photos"}
         digest = json.loads(inputs_by_name["digits"].dataset.source)["digest"]
         assert inputs_by_name["digits"].dataset.digest == digest[:32]

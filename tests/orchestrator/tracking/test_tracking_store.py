@@ -160,7 +160,9 @@ def test_runs_of_a_damaged_database_are_delivered_again(tmp_path: Path, copy_dat
     tracked_store = TrackedStore(tmp_path, copy_database)
     path = tracked_store.path
     engram = shell(tmp_path)
-    reports = [tracked_store.run("--preset", "few", *more) for more in ((), ("--sweep", "label=a,b"))]
+    reports = []
+    for more in ((), ("--sweep", "label=a,b")):
+        reports.append(tracked_store.run("--preset", "few", *more))
     assert list(map(tracked_store.deliver, reports)) == ["", ""]
     first = reports[0]["run"]
     swept = reports[1]

@@ -58,8 +58,14 @@ def page_in_browser(url: str, profile: Path) -> str:
 
 def listening(port: int) -> set[str]:
     """The addresses of listeners at a port, as the kernel writes them."""
-    lines = [line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/net/{table}").read_text().splitlines()]
-    listeners = [fields[1].split(":") for fields in lines[1:] if len(fields) > 3 and fields[3] == "0A"]
+    lines = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines():
+            lines.append(line.split())
+    listeners = []
+    for fields in lines[1:]:
+        if len(fields) > 3 and fields[3] == "0A":
+            listeners.append(fields[1].split(":"))
     return {address for address, number in listeners if int(number, 16) == port}
 
 

@@ -81,7 +81,10 @@ class TrackedStore:
     def names(self) -> set[str]:
         with closing(sqlite3.connect(self.path)) as opened:
             query = "SELECT value FROM tags JOIN runs USING (run_uuid) WHERE key = 'engram.run'"
-            return {name for (name,) in opened.execute(f"{query} AND lifecycle_stage = 'active'")}
+            result = set()
+            for (name,) in opened.execute(f"{query} AND lifecycle_stage = 'active'"):
+                result.add(name)
+            return result
 
 
 @pytest.fixture
@@ -100,7 +103,9 @@ def test_delivered_run_has_numbers_tables_and_state(tracked_store: TrackedStore)
     assert {"effect": 15.0, DONE: 7.0}.items() <= run.data.metrics.items()
     assert {"audit": "toys", "preset": "few", "parts": "6"}.items() <= run.data.params.items()
     assert {"engram.kind": "cell", "engram.state": "finished"}.items() <= run.data.tags.items()
-    files = [entry.path for entry in tracked_store.mlflow.list_artifacts(run.info.run_id, "tables")]
+    files = []
+    for entry in tracked_store.mlflow.list_artifacts(run.info.run_id, "tables"):
+        files.append(entry.path)
     assert files == ["tables/summary.json", "tables/summary.parquet"]
     table_folder = Path(
         tracked_store.mlflow.download_artifacts(run.info.run_id, "tables", str(tracked_store.engram.folder))
@@ -117,9 +122,13 @@ def test_repeated_delivery_changes_nothing(tracked_store: TrackedStore) -> None:
     for _ in range(2):
         assert tracked_store.deliver(report) == ""
     (run,) = tracked(tracked_store.mlflow)
-    steps = [entry.step for entry in tracked_store.mlflow.get_metric_history(run.info.run_id, DONE)]
+    steps = []
+    for entry in tracked_store.mlflow.get_metric_history(run.info.run_id, DONE):
+        steps.append(entry.step)
     assert list(range(len(steps))) == steps
-    effect = [entry.value for entry in tracked_store.mlflow.get_metric_history(run.info.run_id, "effect")]
+    effect = []
+    for entry in tracked_store.mlflow.get_metric_history(run.info.run_id, "effect"):
+        effect.append(entry.value)
     assert str(sorted(effect, key=lambda value: value == value)) == "[nan, 15.0]"  # not known yet, and known
 
 

@@ -132,11 +132,15 @@ def test_unplannable_presets_name_missing_data(plans: tuple[PlannedPresets, Plan
             preset_at_scale
         )
     # At tiny scale all data are embedded, and so are the data of the presets that a new user tries.
-    embedded_refusals = {
-        (audit, preset) for audit, preset, scale in refused if audit in (*OURS, EXAMPLE) and scale == "tiny"
-    }
+    embedded_refusals = set()
+    for audit, preset, scale in refused:
+        if audit in (*OURS, EXAMPLE) and scale == "tiny":
+            embedded_refusals.add((audit, preset))
     assert set() == embedded_refusals
-    tried = {preset for audit, preset, _ in refused if audit in OURS and preset in ("quickstart", "null", "smoke")}
+    tried = set()
+    for audit, preset, _ in refused:
+        if audit in OURS and preset in ("quickstart", "null", "smoke"):
+            tried.add(preset)
     assert set() == tried
 
 
@@ -318,7 +322,9 @@ def test_all_presets_of_the_example_are_tested(package: Path) -> None:
 @pytest.mark.parametrize("audit", [audit for audit in AUDITS if audit in (*OURS, EXAMPLE)])
 def test_null_preset_interval_covers_the_null(audit: str, tiny: Tiny) -> None:
     for config, report in tiny.cells(audit, "null"):
-        rows = {(row["metric"], row["setting"]): row for row in report.table("summary").to_pylist()}
+        rows = {}
+        for row in report.table("summary").to_pylist():
+            rows[(row["metric"], row["setting"])] = row
         answer = verdict(audit, config, report.table("summary"))
         assert answer is not None
         assert audits.find(audit).audit.wording.answers[answer.answer].tone != "accused"
@@ -342,9 +348,10 @@ def with_failed_leaf(roots: Roots) -> Roots:
     def all_with_failure(jobs: Sequence[Job]) -> tuple[Job, ...]:
         return tuple(with_failure(job) for job in jobs)
 
-    return {
-        name: with_failure(root) if isinstance(root, Job) else all_with_failure(root) for name, root in roots.items()
-    }
+    result = {}
+    for name, root in roots.items():
+        result[name] = with_failure(root) if isinstance(root, Job) else all_with_failure(root)
+    return result
 
 
 @pytest.mark.parametrize("audit", [audit for audit in AUDITS if audit != "chains"])  # chains is a single training

@@ -85,7 +85,9 @@ def user_boxes(folder: Path, copies: int) -> Dataset:
 
 
 def user_texts(folder: Path, copies: int) -> Dataset:
-    lines = [f'{{"id": "{number}", "text": "Note {0 if number < copies else number}."}}' for number in range(COUNT)]
+    lines = []
+    for number in range(COUNT):
+        lines.append(f'{{"id": "{number}", "text": "Note {0 if number < copies else number}."}}')
     (folder / "texts.jsonl").write_text("\n".join(lines) + "\n")
     return pin(Dataset(f"records:{folder / 'texts.jsonl'}"))
 

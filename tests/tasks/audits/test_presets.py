@@ -127,11 +127,11 @@ def count_jobs(roots: list[Roots]) -> dict[str, int]:
 def list_settings(config: Any) -> dict[str, Any]:
     """The settings that differ from the defaults."""
     defaults = dict(flatten(plain(type(config)())))
-    return {
-        name: value
-        for name, value in flatten(plain(config))
-        if name not in defaults or value != defaults[name] or type(value) is not type(defaults[name])
-    }
+    settings = {}
+    for name, value in flatten(plain(config)):
+        if name not in defaults or value != defaults[name] or type(value) is not type(defaults[name]):
+            settings[name] = value
+    return settings
 
 
 def describe_plan(roots: list[Roots]) -> dict[str, Any]:

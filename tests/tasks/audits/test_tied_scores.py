@@ -86,7 +86,9 @@ def changed_column(table: pa.Table, name: str, change: Change) -> pa.Table:
 
 
 def membership_halves(change: Change) -> Answered:
-    answers = [changed_column(answer, "log_odds", change) for answer in make_answers(16, 80, 0.0, 1)]
+    answers = []
+    for answer in make_answers(16, 80, 0.0, 1):
+        answers.append(changed_column(answer, "log_odds", change))
     tables = [records(ExactTest(0.05, 99, 0), answers), attacks(Matching(0), answers)]
     return (
         membership.AUDIT,
@@ -103,7 +105,9 @@ def membership_given(source: Source, change: Change) -> Answered:
 
 
 def membership_canaries(change: Change) -> Answered:
-    tables = [changed_column(answer, "log_odds", change) for answer in make_canaries(0.0, None, canaries=100)]
+    tables = []
+    for answer in make_canaries(0.0, None, canaries=100):
+        tables.append(changed_column(answer, "log_odds", change))
     summary = summarise_membership(AboutMembership(0.05), [epsilon(AtDelta(1e-5), tables)])
     return membership.AUDIT, Membership(Canaries(models=1, canaries=100, examples=200)), summary
 
@@ -131,11 +135,10 @@ def unique_feature_models(change: Change) -> Answered:
 def forgetting_target(source: str, change: Change) -> Answered:
     calibration, target = confidences.audit(np.random.default_rng(3), images=100)
     outputs = np.stack([change(values) for values in target]).clip(0, 1)
-    tables = [
-        confidences.table(kind, number, replicate, values, control=100)
-        for kind, number, models in (("calibration", None, calibration), ("target", 0, outputs))
-        for replicate, values in enumerate(models)
-    ]
+    tables = []
+    for kind, number, models in (("calibration", None, calibration), ("target", 0, outputs)):
+        for replicate, values in enumerate(models):
+            tables.append(confidences.table(kind, number, replicate, values, control=100))
     named_target = NamedTarget("a", source)  # type: ignore[arg-type]
     table = decisions(Decisions((named_target,), permutations=99), tables)
     return forgetting.AUDIT, FORGETTING, summarise_forgetting(AboutForgetting((named_target,)), [table])
@@ -168,7 +171,9 @@ def deja_vu_encoder(change: Change) -> Answered:
 
 
 def text_secrets(change: Change) -> Answered:
-    tables = [changed_column(scores, "log_p", change) for scores in make_scores(0.0, 1)]
+    tables = []
+    for scores in make_scores(0.0, 1):
+        tables.append(changed_column(scores, "log_p", change))
     return text.AUDIT, TEXT, summarise_text(AboutText(0.05), [secrets(SecretRanking(0.05), tables)])
 
 

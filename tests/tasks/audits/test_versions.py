@@ -44,5 +44,7 @@ def test_task_computes_the_tables_of_its_version(golden: Golden, audit: str, com
 
 
 def test_training_versions_change_together(golden: Golden) -> None:
-    versions = {task.__name__: marks(task).version for task in (train_with_canary, train)}
+    versions = {}
+    for task in (train_with_canary, train):
+        versions[task.__name__] = marks(task).version
     golden.compare("versions/unique_feature.yaml", "trainings of one kind", versions)

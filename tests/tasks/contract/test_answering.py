@@ -75,7 +75,9 @@ ANSWERING = Answering[Evidence](
 
 
 def summary(share: float | None) -> pa.Table:
-    rows = [row(metric, {}, Estimate(3.0, None, None, 3), metric) for metric in ("people", "houses")]
+    rows = []
+    for metric in ("people", "houses"):
+        rows.append(row(metric, {}, Estimate(3.0, None, None, 3), metric))
     if share is not None:
         rows.append(row("share", {}, Estimate(share, None, None, 3), "share"))
     return pa.Table.from_pylist(rows, SUMMARY)
@@ -214,10 +216,9 @@ def test_rules_of_all_questions_list_shared_cases_once() -> None:
         ("undecided", ""),
     ]
     memorised, shared, _undecided = BOTH.rules.cases
-    configs = [
-        Config(asks_others=asks_others, is_shared=is_shared)
-        for asks_others in (False, True)
-        for is_shared in (True, False)
-    ]
+    configs = []
+    for asks_others in (False, True):
+        for is_shared in (True, False):
+            configs.append(Config(asks_others=asks_others, is_shared=is_shared))
     assert [memorised.applies(config) for config in configs] == [True, True, False, False]
     assert [shared.applies(config) for config in configs] == [True, False, True, False]

@@ -6,7 +6,9 @@ from tasks.contract.crosswalk import CONTROLS, Attack, controls_of, describe_con
 
 
 def test_audit_lists_controls_of_its_attacks() -> None:
-    paragraphs = {attack: {control.paragraph for control in controls_of([attack])} for attack in Attack}
+    paragraphs = {}
+    for attack in Attack:
+        paragraphs[attack] = {control.paragraph for control in controls_of([attack])}
     assert (paragraphs[Attack.MEMBERSHIP] - paragraphs[Attack.EXTRACTION]) == {
         "AITG-MOD-04",
         "C11.3.3",
@@ -27,7 +29,9 @@ def test_control_is_listed_once_with_its_source() -> None:
         line.split(" | ")[-1].removesuffix(" |") for line in controls
     ]
     assert {"| `toy` | extraction |", "| `other` | membership inference |"} <= {*lines}
-    audits = {line.split(" | ")[0].removeprefix("| "): line.split(" | ")[2] for line in controls}
+    audits = {}
+    for line in controls:
+        audits[line.split(" | ")[0].removeprefix("| ")] = line.split(" | ")[2]
     assert audits["MITRE ATLAS, AML.T0057"] == "`toy`"
     assert audits["OWASP AISVS, C11.3.3"] == "`other`"
     assert audits["EU AI Act, Article 15(5)"] == "all"

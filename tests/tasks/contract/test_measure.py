@@ -87,4 +87,7 @@ def test_missing_tables_leave_other_rows() -> None:
 
 
 def values(summary: pa.Table) -> list[tuple[str, float, int]]:
-    return [(summary_row["metric"], summary_row["estimate"], summary_row["n"]) for summary_row in summary.to_pylist()]
+    result = []
+    for summary_row in summary.to_pylist():
+        result.append((summary_row["metric"], summary_row["estimate"], summary_row["n"]))
+    return result

@@ -57,7 +57,9 @@ def test_idx_images_and_labels_are_read_exactly(tmp_path: Path, zipped: bool) ->
 
 
 def test_compression_does_not_change_the_digest(tmp_path: Path) -> None:
-    sources = [idx_source(idx_files(tmp_path / str(zipped), zipped)) for zipped in (False, True)]
+    sources = []
+    for zipped in (False, True):
+        sources.append(idx_source(idx_files(tmp_path / str(zipped), zipped)))
     digests = {source.read().digest() for source in sources if source}
     assert len(digests) == 1
 
@@ -136,7 +138,9 @@ def test_batches_are_read_for_every_pickle_protocol(tmp_path: Path, protocol: in
 
 
 def test_digest_is_independent_of_pickling(tmp_path: Path) -> None:
-    sources = [cifar_source(cifar_files(tmp_path / str(protocol), protocol)) for protocol in (2, 5)]
+    sources = []
+    for protocol in (2, 5):
+        sources.append(cifar_source(cifar_files(tmp_path / str(protocol), protocol)))
     assert len({source.read().digest() for source in sources if source}) == 1
 
 
@@ -227,8 +231,13 @@ def test_svhn_full_appends_the_extra_images(tmp_path: Path) -> None:
 
 
 def test_svhn_digest_is_independent_of_compression(tmp_path: Path) -> None:
-    folders = [svhn_files(tmp_path / str(compressed), compressed) for compressed in (False, True)]
-    digests = [read_svhn(name, folder).digest() for folder in folders for name in SVHN_TRAIN]
+    folders = []
+    for compressed in (False, True):
+        folders.append(svhn_files(tmp_path / str(compressed), compressed))
+    digests = []
+    for folder in folders:
+        for name in SVHN_TRAIN:
+            digests.append(read_svhn(name, folder).digest())
     assert digests[:2] == digests[2:]
     assert len(set(digests)) == 2
     savemat(folders[0] / "test_32x32.mat", {"X": NOISE[..., 5:], "y": DIGITS[4:5]})

@@ -127,7 +127,9 @@ def test_other_sizes_are_resized_from_the_original(root: Path) -> None:
 
 
 def test_digest_covers_content_splits_and_size(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    digests = [pin(Dataset(name)).digest for name in ("celeba", "celeba#64x64", "celeba#grey")]
+    digests = []
+    for name in ("celeba", "celeba#64x64", "celeba#grey"):
+        digests.append(pin(Dataset(name)).digest)
     copy = Path(shutil.copytree(root / "celeba", tmp_path / "copy" / "celeba"))
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "copy"))
     assert digests[0] == pin(Dataset("celeba")).digest

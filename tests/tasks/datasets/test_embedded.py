@@ -67,7 +67,9 @@ def test_squares_tile_an_image_without_overlap() -> None:
 
 
 def test_embedded_digests_are_fixed() -> None:
-    digests = [pin(Dataset(name)).digest[:16] for name in ("digits", "photos", "digits-on-photos")]
+    digests = []
+    for name in ("digits", "photos", "digits-on-photos"):
+        digests.append(pin(Dataset(name)).digest[:16])
     assert digests == ["31677a82d16a6273", "25f705d19765c69a", "4eace7b5cde71db8"]
 
 

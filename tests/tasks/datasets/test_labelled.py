@@ -44,7 +44,9 @@ def test_splits_keep_order_of_images_and_labels(tmp_path: Path) -> None:
 def test_digest_covers_files_labels_splits_and_names(tmp_path: Path) -> None:
     files = entries(tmp_path)
     content = read_labelled(files, ("cat", "dog"), AS_THEY_ARE)
-    description = [[hashlib.sha256(file.path.read_bytes()).hexdigest(), file.label, file.split] for file in files]
+    description = []
+    for file in files:
+        description.append([hashlib.sha256(file.path.read_bytes()).hexdigest(), file.label, file.split])
     parts = [json.dumps(["cat", "dog"]).encode(), json.dumps(description).encode()]
     assert digest_of(RULE, parts) == content.digest()
 
@@ -104,9 +106,9 @@ def test_source_names_files_without_reading_them(tmp_path: Path) -> None:
 def test_every_fifth_image_per_class_is_test() -> None:
     labels = [0, 1] * 6 + [0, 2]
     splits = list(spread(labels))
-    of_class = {
-        label: "".join(split[1] for row, split in enumerate(splits) if labels[row] == label) for label in (0, 1, 2)
-    }
+    of_class = {}
+    for label in (0, 1, 2):
+        of_class[label] = "".join(split[1] for row, split in enumerate(splits) if labels[row] == label)
     assert of_class == {0: "errrrer", 1: "errrre", 2: "e"}  # second letters of test and train
 
 
@@ -154,7 +156,9 @@ def test_digest_covers_content_labels_and_options(tmp_path: Path) -> None:
     first = pin(Dataset(name))
     copy = shutil.copytree(folder, tmp_path / "copy")
     assert first.digest == pin(Dataset(f"folder:{copy}")).digest
-    options = [pin(Dataset(name + option)).digest for option in ("#6x5", "#8x8", "#rgb", "#8x8#rgb")]
+    options = []
+    for option in ("#6x5", "#8x8", "#rgb", "#8x8#rgb"):
+        options.append(pin(Dataset(name + option)).digest)
     assert len({first.digest, *options}) == 5
     assert options[3] == pin(Dataset(name + "#rgb#8x8")).digest
     (copy / "dog" / "03.png").rename(copy / "cat" / "03b.png")

@@ -43,7 +43,9 @@ def test_part_outside_the_data_set_is_refused(part: Part, images: Images) -> Non
 
 
 def test_shares_of_one_seed_are_nested(images: Images) -> None:
-    shares = [set(Share(DIGITS, share, 7).rows(images).tolist()) for share in (0.1, 0.5, 0.75, 1 - 1e-9)]
+    shares = []
+    for share in (0.1, 0.5, 0.75, 1 - 1e-9):
+        shares.append(set(Share(DIGITS, share, 7).rows(images).tolist()))
     assert [len(rows) for rows in shares] == [20, 100, 150, 200]
     assert all(small < large for small, large in itertools.pairwise(shares))
 
@@ -123,7 +125,9 @@ def all_rows(images: Images) -> np.ndarray:
 
 def test_digest_covers_shape_and_pixels_of_image() -> None:
     image_digests = digests(images_of(PIXELS), np.array([5, 2]))
-    expected = [hashlib.sha256(struct.pack("<3I", 4, 6, 1) + PIXELS[row].tobytes()).digest() for row in (5, 2)]
+    expected = []
+    for row in (5, 2):
+        expected.append(hashlib.sha256(struct.pack("<3I", 4, 6, 1) + PIXELS[row].tobytes()).digest())
     assert expected == [digest.tobytes() for digest in image_digests]
 
 

@@ -48,7 +48,10 @@ class Sample:
     @property
     def texts(self) -> list[str]:
         """The labels as written in a CSV file or as folder names."""
-        return [self.declared[label] if self.declared else str(label) for label in self.labels]
+        result = []
+        for label in self.labels:
+            result.append(self.declared[label] if self.declared else str(label))
+        return result
 
     def schema(self, **kinds: pa.DataType) -> pa.Schema:
         schema = pa.schema(list(kinds.items()))
@@ -94,7 +97,10 @@ def by_list_in_parquet(folder: Path, sample: Sample) -> str:
 def by_parquet(folder: Path, sample: Sample) -> str:
     labels = sample.label_column()
     for split in ("train", "test"):
-        rows = [row for row, split_of_row in enumerate(sample.splits) if split_of_row == split]
+        rows = []
+        for row, split_of_row in enumerate(sample.splits):
+            if split_of_row == split:
+                rows.append(row)
         schema = sample.schema(image=pa.binary(), label=labels.type)
         columns = [pa.array([sample.pictures[row] for row in rows], pa.binary()), labels.take(pa.array(rows))]
         (folder / "data").mkdir(exist_ok=True)

@@ -66,7 +66,10 @@ def learning(config: Diffusion = TINY, **settings: Any) -> Denoising:
 
 
 def start(model: Denoising, seed: int = 0) -> dict[str, Tensor]:
-    return {name: torch.from_numpy(values)[None] for name, values in model.initial(seed).items()}
+    result = {}
+    for name, values in model.initial(seed).items():
+        result[name] = torch.from_numpy(values)[None]
+    return result
 
 
 def batch(rows: int, training: bool = True, seed: int = 0, value: int = 0) -> Batch:
@@ -144,11 +147,15 @@ def test_bfloat16_loss_approximates_float32_with_float32_gradients() -> None:
     for precision in ("float32", "bfloat16"):
         model = learning(precision=precision)
         torch.manual_seed(0)
-        tensors = {
-            name: (weights + 0.1 * torch.randn_like(weights)).abs() if name.endswith("variance") else weights + 0.05
-            for name, weights in start(model).items()
-        }
-        leaves = {name: tensors[name].requires_grad_() for name, weights in model.learned.items() if weights.learned}
+        tensors = {}
+        for name, weights in start(model).items():
+            tensors[name] = (
+                (weights + 0.1 * torch.randn_like(weights)).abs() if name.endswith("variance") else weights + 0.05
+            )
+        leaves = {}
+        for name, weights in model.learned.items():
+            if weights.learned:
+                leaves[name] = tensors[name].requires_grad_()
         loss = model.losses(tensors | leaves, batch(4, value=200)).mean()
         gradients = torch.autograd.grad(loss, list(leaves.values()))
         assert {gradient.dtype for gradient in gradients} == {torch.float32}
@@ -229,11 +236,10 @@ def test_image_does_not_depend_on_its_batch() -> None:
     vectors = np.array([[0, 1], [1, 0], [5, 5]], np.float32)
     model = Denoising(TINY, vectors, 1)
     stream = np.random.default_rng(0)
-    weights = {
-        name: values if values.any() else stream.normal(0, 0.05, values.shape).astype(np.float32)
-        for name, values in model.initial(3).items()
-        if name in model.learned
-    }
+    weights = {}
+    for name, values in model.initial(3).items():
+        if name in model.learned:
+            weights[name] = values if values.any() else stream.normal(0, 0.05, values.shape).astype(np.float32)
     weights |= {name: np.zeros_like(values) for name, values in weights.items() if name.endswith("mean")}
     images = sample_images(TINY, weights, vectors, ["a", "b", "c"], 4, 7)
     assert images.shape == (3, 8, 8, 3)

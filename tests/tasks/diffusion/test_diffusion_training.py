@@ -71,7 +71,9 @@ def random_images(count: int = 10) -> tuple[NDArray[np.uint8], NDArray[np.float3
 
 def equal(first: TrainedDiffusion, second: TrainedDiffusion) -> bool:
     same = all(np.array_equal(first.weights[name], values) for name, values in second.weights.items())
-    losses = [[(epoch.train_loss, epoch.validation_loss) for epoch in model.history] for model in (first, second)]
+    losses = []
+    for model in (first, second):
+        losses.append([(epoch.train_loss, epoch.validation_loss) for epoch in model.history])
     return same and losses[0] == losses[1] and list(first.weights) == list(second.weights)
 
 

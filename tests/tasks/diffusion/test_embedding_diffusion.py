@@ -43,14 +43,15 @@ CONFIG = EmbeddingDiffusion(
 
 def snapshots(*seeds: int) -> pa.Table:
     """Untrained encoders, one row each."""
-    rows = [
-        row(
-            epoch,
-            None,
-            {name: tensor.numpy() for name, tensor in tensors(initial_network(CONFIG.encoder, 0, seed)).items()},
+    rows = []
+    for epoch, seed in enumerate(seeds):
+        rows.append(
+            row(
+                epoch,
+                None,
+                {name: tensor.numpy() for name, tensor in tensors(initial_network(CONFIG.encoder, 0, seed)).items()},
+            )
         )
-        for epoch, seed in enumerate(seeds)
-    ]
     return pa.Table.from_pylist(rows, SNAPSHOTS)
 
 

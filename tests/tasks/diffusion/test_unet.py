@@ -102,7 +102,10 @@ def test_network_keeps_image_shape_and_starts_at_zero(config: UNet, side: int) -
 
 
 def test_attention_is_at_named_resolutions_and_middle() -> None:
-    names = {name.removesuffix(".found.weight") for name in weights(TINY, SIDE, 0) if name.endswith("found.weight")}
+    names = set()
+    for name in weights(TINY, SIDE, 0):
+        if name.endswith("found.weight"):
+            names.add(name.removesuffix(".found.weight"))
     levels = {"down1.1", "up1.1", "up1.2"}
     assert {f"{level}.attention" for level in levels} | {"middle.attention"} == names
 
@@ -133,7 +136,9 @@ def test_stacked_models_predict_as_each_alone(training: bool) -> None:
     models = [weights(TINY, SIDE, seed, zeros=False) for seed in (1, 2)]
     mode = Mode(training=training)
     x, times, vectors = network_inputs(3)
-    alone = [network(Layers(dict(one), mode), x, times, vectors, TINY) for one in models]
+    alone = []
+    for one in models:
+        alone.append(network(Layers(dict(one), mode), x, times, vectors, TINY))
     stacked = {name: torch.cat([one[name] for one in models]) for name in models[0]}
     twice = (torch.cat([x, x], 1), times.expand(2, -1), vectors.expand(2, -1, -1))
     together = network(Layers(stacked, mode), *twice, TINY)

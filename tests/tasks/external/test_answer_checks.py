@@ -47,7 +47,9 @@ class Nearest(nn.Module):
     def __init__(self, order: list[int], ending: str) -> None:
         super().__init__()
         images, labels = records()
-        means = [torch.from_numpy(images[labels == label].mean(0).reshape(-1) / 255).float() for label in range(10)]
+        means = []
+        for label in range(10):
+            means.append(torch.from_numpy(images[labels == label].mean(0).reshape(-1) / 255).float())
         self.means = nn.Parameter(torch.stack([means[label] for label in order]))
         self.ending = ending
 

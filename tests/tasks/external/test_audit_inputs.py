@@ -233,7 +233,9 @@ def test_tables_of_pandas_are_records() -> None:
     members, non_members = ((image.reshape(COUNT, -1) / 255, labels) for image, labels in stored(1))
     linear = nn.Linear(SIDE * SIDE, CLASSES)
     nn.init.constant_(linear.bias, -1.0)  # outputs between 0 and 1 would be taken for a sigmoid's
-    tables = [pd.DataFrame(values).assign(label=labels) for values, labels in (members, non_members)]
+    tables = []
+    for values, labels in (members, non_members):
+        tables.append(pd.DataFrame(values).assign(label=labels))
     np.testing.assert_array_equal(ask(linear, *tables)[0], ask(linear, members, non_members)[0])
 
 
@@ -372,7 +374,9 @@ def test_classes_of_two_folders_must_agree(tmp_path: Path) -> None:
 
 def test_memorised_members_reveal_class_order() -> None:
     members, non_members = map(as_fractions, stored())
-    columns = {np.asarray(image).tobytes(): (label + 1) % 3 for image, label in zip(*members, strict=True)}
+    columns = {}
+    for image, label in zip(*members, strict=True):
+        columns[np.asarray(image).tobytes()] = (label + 1) % 3
 
     def answer(images: NDArray[np.float32]) -> NDArray[np.float64]:
         """Logits with the member's class in the next column, and the first column for non-members."""

@@ -31,7 +31,9 @@ def test_every_image_occurs_and_a_tenth_twice() -> None:
     assert len(set(blinded.ids)) == 200
     assert {image for image, count in times.items() if count == 2} == set(blinded.repeats)
     for image, repeated_id in blinded.repeats.items():
-        places = [int(name.split("/")[1].removesuffix(".png")) for name in (blinded.ids[image], repeated_id)]
+        places = []
+        for name in (blinded.ids[image], repeated_id):
+            places.append(int(name.split("/")[1].removesuffix(".png")))
         assert [image, image] == blinded.order[places].tolist()
 
 

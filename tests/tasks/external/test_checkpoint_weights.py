@@ -83,7 +83,10 @@ def log_p(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def rename(state: dict[str, Tensor], old: str, new: str) -> dict[str, Tensor]:
-    return {name.replace(old, new) if old else new + name: value for name, value in state.items()}
+    result = {}
+    for name, value in state.items():
+        result[name.replace(old, new) if old else new + name] = value
+    return result
 
 
 def optimizer_state(network: nn.Module) -> dict[str, Any]:

@@ -197,7 +197,9 @@ def test_wrong_class_order_is_refused_unless_named(tmp_path: Path) -> None:
     ]  # for images of our classes 0, 1 and 2, in the owner's order
     labels = np.arange(30) % 3
     ids = [f"{row}.png" for row in range(30)]
-    lines = [",".join([id, *map(str, owners_probabilities[label])]) for id, label in zip(ids, labels, strict=True)]
+    lines = []
+    for id, label in zip(ids, labels, strict=True):
+        lines.append(",".join([id, *map(str, owners_probabilities[label])]))
     file = csv(tmp_path, "image,p0,p1,p2", *lines)
     with pytest.raises(
         ValueError, match=r"is right for 0% of .*, but for 100% with its classes in another order: 2, 0, 1 for our"

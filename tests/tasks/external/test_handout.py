@@ -27,7 +27,11 @@ SETS = [("clean", GREY), ("patched-1", COLOUR)]
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    result = {}
+    for path in folder.rglob("*"):
+        if path.is_file():
+            result[str(path.relative_to(folder))] = path.read_bytes()
+    return result
 
 
 def test_images_keep_their_pixels(tmp_path: Path) -> None:

@@ -109,8 +109,13 @@ def as_onnx(rows: int | str) -> Callable[[nn.Module, Path], None]:
         onnx = pytest.importorskip("onnx")
         from onnx import helper, numpy_helper
 
-        tensors = {name.replace(".", "_"): value.numpy() for name, value in module.state_dict().items()}
-        initializers = [numpy_helper.from_array(value, name) for name, value in tensors.items() if value.ndim]
+        tensors = {}
+        for name, value in module.state_dict().items():
+            tensors[name.replace(".", "_")] = value.numpy()
+        initializers = []
+        for name, value in tensors.items():
+            if value.ndim:
+                initializers.append(numpy_helper.from_array(value, name))
         nodes = [
             helper.make_node("Conv", ["x", "0_weight", "0_bias"], ["c"]),
             helper.make_node("BatchNormalization", ["c", *(f"1_{n}" for n in BATCH_NORM)], ["b"], epsilon=1e-5),

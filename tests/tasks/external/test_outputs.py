@@ -25,7 +25,9 @@ def csv(folder: Path, text: str) -> File:
 
 
 def lines(header: str, values: np.ndarray, ids: list[str] | None = None) -> str:
-    rows = [",".join([name, *map(str, row.tolist())]) for name, row in zip(ids or IDS, values, strict=True)]
+    rows = []
+    for name, row in zip(ids or IDS, values, strict=True):
+        rows.append(",".join([name, *map(str, row.tolist())]))
     return "\n".join([header, *rows, ""])
 
 
@@ -42,7 +44,9 @@ def test_csv_is_read_in_any_order(tmp_path: Path, header: str, values: np.ndarra
 
 
 def test_columns_may_be_shuffled_among_metadata(tmp_path: Path) -> None:
-    rows = [f"{name},a,{n},cat,{p[2]},{p[0]},{p[1]}" for n, (name, p) in enumerate(zip(IDS, P, strict=True))]
+    rows = []
+    for n, (name, p) in enumerate(zip(IDS, P, strict=True)):
+        rows.append(f"{name},a,{n},cat,{p[2]},{p[0]},{p[1]}")
     table = read_outputs(csv(tmp_path, "\n".join(["image,set,row,label,p2,p0,p1", *rows])))
     np.testing.assert_allclose(table.select(IDS).log_p, np.log(P), rtol=0, atol=1e-12)
 

@@ -77,7 +77,9 @@ def untrained(images: NDArray[Any]) -> NDArray[Any]:
 
 
 def test_model_trained_on_neither_set_is_not_accused() -> None:
-    results = [engram.audit(untrained, *drawn_halves(150, seed), seed=seed) for seed in range(3)]
+    results = []
+    for seed in range(3):
+        results.append(engram.audit(untrained, *drawn_halves(150, seed), seed=seed))
     assert "distinguishable" not in {result.answer for result in results}
 
 

@@ -84,17 +84,23 @@ def questions_of_files(folder: Path, questions: QuestionSet) -> dict[str, list[Q
     """The questions of the written files, read as by their owner."""
     write_questions(folder, probe_sets(questions, DigitRemoval()))
     if questions.records:
-        return {
-            name: [Question(row["id"], "", row["context"], row["question"], ()) for row in lines(folder, name)]
-            for name in SETS
-        }
+        files = {}
+        for name in SETS:
+            files[name] = [Question(row["id"], "", row["context"], row["question"], ()) for row in lines(folder, name)]
+        return files
     read_file = read_squad if questions.scorer == "squad" else read_drop
     paths = {name: folder / "questions" / f"{name}.json" for name in SETS}
-    return {name: read_file(path, path.read_bytes(), answered=False) for name, path in paths.items()}
+    files = {}
+    for name, path in paths.items():
+        files[name] = read_file(path, path.read_bytes(), answered=False)
+    return files
 
 
 def lines(folder: Path, name: str) -> list[dict[str, str]]:
-    return [json.loads(line) for line in (folder / "questions" / f"{name}.jsonl").read_text().splitlines()]
+    result = []
+    for line in (folder / "questions" / f"{name}.jsonl").read_text().splitlines():
+        result.append(json.loads(line))
+    return result
 
 
 @pytest.mark.parametrize(
@@ -115,8 +121,13 @@ def test_memorising_toy_is_scored_as_such(tmp_path: Path, name: str, changes: di
     table = answers_table(Predictions(str(tmp_path / "predictions")).pin({}), questions)
     rates = {}
     for file, (split, corrupted) in SETS.items():
-        rows = [row for row in table.to_pylist() if (row["split"], row["corrupted"]) == (split, corrupted)]
-        item = [score_answer(questions.scorer, tuple(row["answer"]), questions.by_id[row["id"]].golds) for row in rows]
+        rows = []
+        for row in table.to_pylist():
+            if (row["split"], row["corrupted"]) == (split, corrupted):
+                rows.append(row)
+        item = []
+        for row in rows:
+            item.append(score_answer(questions.scorer, tuple(row["answer"]), questions.by_id[row["id"]].golds))
         rates[file] = float(np.mean([exact for exact, _ in item]))
     assert rates == {"train": 1.0, "train-corrupted": 1.0, "validation": 0.0, "validation-corrupted": 0.0}
 
@@ -125,7 +136,9 @@ def test_memorising_toy_is_scored_as_such(tmp_path: Path, name: str, changes: di
 @pytest.mark.parametrize("records", [False, True])
 def test_no_gold_answer_is_written(tmp_path: Path, name: str, records: bool) -> None:
     questions = first_questions(name, records=records)
-    secret = [replace(question, golds=(("the secret",),)) for question in questions.train]
+    secret = []
+    for question in questions.train:
+        secret.append(replace(question, golds=(("the secret",),)))
     write_questions(tmp_path, probe_sets(replace(questions, train=secret), DigitRemoval()))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) == 6

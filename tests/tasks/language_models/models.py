@@ -47,11 +47,10 @@ def config(**fields: Any) -> FineTuning:
 
 
 def texts(questions: QuestionSet) -> list[str]:
-    return [
-        text
-        for question in (*questions.train, *questions.validation)
-        for text in (question_text(question.question, question.context) + " answer:", answer_text(question.golds[0]))
-    ]
+    result = []
+    for question in (*questions.train, *questions.validation):
+        result.extend((question_text(question.question, question.context) + " answer:", answer_text(question.golds[0])))
+    return result
 
 
 def saved(folder: Path, kind: str, questions: QuestionSet) -> LanguageModel:
@@ -63,7 +62,10 @@ def saved(folder: Path, kind: str, questions: QuestionSet) -> LanguageModel:
     small = {"vocab_size": tokens, "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 1}
     torch.manual_seed(0)
     if kind == "bart":
-        sides = {f"{side}_{part}": size for side in ("encoder", "decoder") for part, size in BART_SIDE.items()}
+        sides = {}
+        for side in ("encoder", "decoder"):
+            for part, size in BART_SIDE.items():
+                sides[f"{side}_{part}"] = size
         positions = {"max_position_embeddings": 128, "decoder_start_token_id": 1, "forced_eos_token_id": None}
         settings = transformers.BartConfig(**small, d_model=32, **sides, **positions)
         module: Any = transformers.BartForConditionalGeneration(settings)

@@ -42,7 +42,9 @@ def test_links_of_a_chain_record_all_answers() -> None:
     assert [link.epochs for link in links] == [2, 4, 6]
     assert [link.recorded for link in links] == [(0, 1), None, (5,)]
     assert [link.asked for link in links] == [(0, 1), (), (5,)]
-    last = [job.config.asked for job in chain(fine_tune, FineTuning(DATA, TINY, epochs=4), 2, part=up_to)]
+    last = []
+    for job in chain(fine_tune, FineTuning(DATA, TINY, epochs=4), 2, part=up_to):
+        last.append(job.config.asked)
     assert last == [(), (4,)]
 
 

@@ -37,7 +37,11 @@ def test_words_and_numbers_are_single_tokens() -> None:
 
 
 def test_number_of_words_is_bounded() -> None:
-    words = [f"word{chr(97 + a)}{chr(97 + b)}{chr(97 + c)}" for a in range(20) for b in range(20) for c in range(20)]
+    words = []
+    for a in range(20):
+        for b in range(20):
+            for c in range(20):
+                words.append(f"word{chr(97 + a)}{chr(97 + b)}{chr(97 + c)}")
     assert VOCABULARY < len(vocabulary_of([" ".join(words)])) < VOCABULARY + 250
 
 

@@ -68,7 +68,9 @@ def test_noise_follows_from_the_budget(tmp_path: Path) -> None:
 
 def test_questions_are_sampled_independently(tmp_path: Path) -> None:
     training = private(tmp_path, "t5")
-    samples = [rows for epoch in range(1, 401) for rows in training._minibatches([1] * 12, epoch)]
+    samples = []
+    for epoch in range(1, 401):
+        samples.extend(training._minibatches([1] * 12, epoch))
     assert len(samples) == 1200
     assert sum(map(len, samples)) / len(samples) == pytest.approx(4, abs=0.3)
     assert len(set(map(len, samples))) > 5

@@ -101,13 +101,12 @@ def test_questions_are_answered_after_recorded_epochs() -> None:
         [("train", question.id) for question in QUESTIONS.train],
         [("validation", question.id) for question in QUESTIONS.validation],
     )
-    expected = [
-        (epoch, split, corrupted, name)
-        for epoch in (0, 2)
-        for part in parts
-        for corrupted in (False, True)
-        for split, name in part
-    ]
+    expected = []
+    for epoch in (0, 2):
+        for part in parts:
+            for corrupted in (False, True):
+                for split, name in part:
+                    expected.append((epoch, split, corrupted, name))
     assert expected == keys
     losses = dict(zip(table["epoch"].to_pylist(), table["train_loss"].to_pylist(), strict=True))
     assert losses[0] is None
@@ -144,7 +143,9 @@ def test_questions_use_corrupted_contexts() -> None:
     setting = config()
     model = prepare_model(setting, training_texts(QUESTIONS.train), CPU)
     recorder = AnswerRecorder(setting, model, QUESTIONS)
-    texts = {key: text.strip() for key, text in zip(recorder.asked, model.decode_texts(recorder.prompts), strict=True)}
+    texts = {}
+    for key, text in zip(recorder.asked, model.decode_texts(recorder.prompts), strict=True):
+        texts[key] = text.strip()
     first = QUESTIONS.train[0]
     assert texts["train", False, "q0"] == f"question: {first.question} context: {first.context}"
     without = first.context.replace(first.golds[0][0], "")
@@ -218,13 +219,18 @@ def train_epoch(training: FineTuner, epoch: int) -> float:
 def test_only_adapters_are_trained(tmp_path: Path, kind: str) -> None:
     setting = config(model=saved(tmp_path / kind, kind, QUESTIONS), adaptation="lora", rank=4, learning_rate=1e-2)
     model = prepare_model(setting, training_texts(QUESTIONS.train), CPU)
-    before = {name: weight.detach().clone() for name, weight in model.module.named_parameters()}
+    before = {}
+    for name, weight in model.module.named_parameters():
+        before[name] = weight.detach().clone()
     training = FineTuner(setting, model, encode_questions(setting, model, QUESTIONS.train))
     first = train_epoch(training, 1)
     for epoch in range(2, 16):
         last = train_epoch(training, epoch)
     assert last < first
-    moved = {name for name, weight in model.module.named_parameters() if not torch.equal(weight, before[name])}
+    moved = set()
+    for name, weight in model.module.named_parameters():
+        if not torch.equal(weight, before[name]):
+            moved.add(name)
     assert set(training.weights) == moved
     assert all("lora_" in name for name in moved)
     assert sum(weight.numel() for weight in training.weights.values()) < sum(map(torch.numel, before.values())) / 2
@@ -234,8 +240,13 @@ def test_only_adapters_are_trained(tmp_path: Path, kind: str) -> None:
 def test_models_in_folders_learn_their_training_questions(tmp_path: Path, kind: str, rate: float) -> None:
     setting = config(model=saved(tmp_path / kind, kind, QUESTIONS), epochs=80, learning_rate=rate, dropout=0.0)
     table = run_fine_tuning(setting, QUESTIONS)
-    clean = [row for row in table.to_pylist() if row["split"] == "train" and not row["corrupted"]]
-    right = [tuple(row["answer"]) == QUESTIONS.by_id[row["id"]].golds[0] for row in clean]
+    clean = []
+    for row in table.to_pylist():
+        if row["split"] == "train" and not row["corrupted"]:
+            clean.append(row)
+    right = []
+    for row in clean:
+        right.append(tuple(row["answer"]) == QUESTIONS.by_id[row["id"]].golds[0])
     assert sum(right) >= 10
 
 
@@ -283,7 +294,9 @@ def test_dropout_follows_from_seed_and_epoch() -> None:
 def test_steps_equal_those_of_adafactor() -> None:
     """Shazeer & Stern 2018, algorithms 4 and 5, over five steps of a matrix and a vector."""
     generator = torch.Generator().manual_seed(0)
-    start = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((4, 3), (5,))]
+    start = []
+    for shape in ((4, 3), (5,)):
+        start.append(torch.randn(shape, generator=generator, dtype=torch.float64))
     weights = [value.clone().requires_grad_() for value in start]
     rows = torch.zeros((4, 1), dtype=torch.float64)
     columns = torch.zeros((1, 3), dtype=torch.float64)

@@ -86,7 +86,9 @@ def test_fresh_samples_are_answered_by_chance() -> None:
 
 def test_more_noise_leaves_less_memorization() -> None:
     config = Private(**SMALL | {"trainings": 1000}, epsilons=(0.1, 8.0, 200.0), values=2)
-    memorization = {(row["mechanism"], row["epsilon"]): row["m"] for row in private(config, []).to_pylist()}
+    memorization = {}
+    for row in private(config, []).to_pylist():
+        memorization[(row["mechanism"], row["epsilon"])] = row["m"]
     for mechanism in ("randomised_response", "output_perturbation", "noisy_descent"):
         assert abs(memorization[mechanism, 0.1]) < 0.06
         assert memorization[mechanism, 0.1] < memorization[mechanism, 8.0] < memorization[mechanism, 200.0] + 0.01

@@ -69,9 +69,10 @@ class Plain(nn.Module):
 
     def named(self) -> dict[str, Tensor]:
         """Its tensors in our order: ours are encoder, decoder, each layer's norm after its weight."""
-        own_tensors = [
-            (name, value) for name, value in self.state_dict(keep_vars=True).items() if "num_batches" not in name
-        ]
+        own_tensors = []
+        for name, value in self.state_dict(keep_vars=True).items():
+            if "num_batches" not in name:
+                own_tensors.append((name, value))
         one_scale = [pair for pair in own_tensors if pair[0] == "log_variance"]
         return dict(
             zip(
@@ -88,7 +89,10 @@ class Plain(nn.Module):
 
 
 def dense(widths: tuple[int, ...]) -> list[nn.Module]:
-    return [module for a, b in pairwise(widths) for module in (nn.Linear(a, b), nn.ReLU())]
+    result = []
+    for a, b in pairwise(widths):
+        result.extend((nn.Linear(a, b), nn.ReLU()))
+    return result
 
 
 def enc_block(a: int, b: int) -> list[nn.Module]:
@@ -102,4 +106,7 @@ def dec_block(a: int, b: int, kernel: int, stride: int, padding: int) -> list[nn
 def stack(vae: Dense | Convolutional, models: int, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
     """The initial weights of several models side by side: (models, *shape)."""
     starts = [initial(vae.weights, seed) for seed in range(models)]
-    return {name: torch.stack([torch.from_numpy(start[name]) for start in starts]).to(dtype) for name in vae.weights}
+    result = {}
+    for name in vae.weights:
+        result[name] = torch.stack([torch.from_numpy(start[name]) for start in starts]).to(dtype)
+    return result

@@ -101,7 +101,9 @@ def test_augmentation_is_independent_of_the_batch() -> None:
 
 def test_images_are_changed_only_in_training() -> None:
     architecture = Architecture("mlp1", GREY, 10)
-    tensors = {name: torch.from_numpy(values)[None] for name, values in initial(architecture.weights, 0).items()}
+    tensors = {}
+    for name, values in initial(architecture.weights, 0).items():
+        tensors[name] = torch.from_numpy(values)[None]
     pixels = (images(GREY)[:1] * 255).to(torch.uint8)
     batch = Batch(pixels, torch.zeros(1, 40, dtype=torch.int64), Mode(training=True, draws=CounterRng(KEYS[:1])))
     plain = CrossEntropy(architecture)
@@ -128,12 +130,12 @@ def places(shape: Shape, rows: int) -> Tensor:
 def square(shape: Shape, row: int, column: int, side: int) -> list[int]:
     """The values of a square, by loops."""
     _, width, channels = shape
-    return [
-        ((row + y) * width + column + x) * channels + c
-        for y in range(side)
-        for x in range(side)
-        for c in range(channels)
-    ]
+    result = []
+    for y in range(side):
+        for x in range(side):
+            for c in range(channels):
+                result.append(((row + y) * width + column + x) * channels + c)
+    return result
 
 
 @pytest.mark.parametrize(("shape", "row", "column"), [(SHAPE, 1, 2), ((6, 4, 1), 1, 0), ((3, 3, 1), 0, 0)])
@@ -169,7 +171,9 @@ def test_crops_depend_on_image_and_step_only() -> None:
     for m in range(len(KEYS)):
         assert torch.equal(together[m], random_crops(pixels[m : m + 1], SHAPE, SIDE, CounterRng(KEYS[m : m + 1]))[0])
     assert torch.equal(together[:, :7], random_crops(pixels[:, :7], SHAPE, SIDE, CounterRng(KEYS)))
-    steps = [random_crops(pixels, SHAPE, SIDE, CounterRng(KEYS, torch.full((3,), step))) for step in (0, 1)]
+    steps = []
+    for step in (0, 1):
+        steps.append(random_crops(pixels, SHAPE, SIDE, CounterRng(KEYS, torch.full((3,), step))))
     assert not torch.equal(*steps)
 
 
@@ -195,7 +199,9 @@ def cropped(augmentation: bool = False) -> CrossEntropy:
 def test_classifier_crops_randomly_in_training_centrally_in_evaluation() -> None:
     learning = cropped()
     plain = CrossEntropy(learning.architecture)
-    tensors = {name: torch.from_numpy(values)[None] for name, values in initial(plain.weights, 0).items()}
+    tensors = {}
+    for name, values in initial(plain.weights, 0).items():
+        tensors[name] = torch.from_numpy(values)[None]
     pixels = torch.randint(256, (1, 9, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(9)[None]
     draws = CounterRng(KEYS[:1])

@@ -51,7 +51,9 @@ def test_default_loss_is_negative_log_density() -> None:
     ):
         model = module(name)
         starts = [model.module.initial(seed) for seed in (0, 1)]
-        tensors = {key: torch.from_numpy(np.stack([start[key] for start in starts])) for key in model.weights}
+        tensors = {}
+        for key in model.weights:
+            tensors[key] = torch.from_numpy(np.stack([start[key] for start in starts]))
         plain = []
         for m in range(2):
             module_of_user = getattr(own_densities, name)((2, 4, 3))
@@ -65,7 +67,9 @@ def test_default_loss_is_negative_log_density() -> None:
 
 def test_samples_are_returned_as_pixels() -> None:
     model = module("Gaussian")
-    tensors = {name: torch.from_numpy(values) for name, values in model.module.initial(0).items()}
+    tensors = {}
+    for name, values in model.module.initial(0).items():
+        tensors[name] = torch.from_numpy(values)
     tensors["log_scale"] = torch.full_like(tensors["log_scale"], math.log(0.05))
     samples = model.samples(tensors, 600, 5)
     assert samples.shape == (600, 24)

@@ -65,7 +65,9 @@ def test_dense_layer_equals_each_models_linear(by: MatMul) -> None:
 def test_convolution_equals_each_models_own(transposed: bool, bias: bool) -> None:
     images = numbers(MODELS, ROWS, 2, 6, 6)
     kind = nn.ConvTranspose2d if transposed else nn.Conv2d
-    modules = [kind(2, 3, 4, stride=2, padding=1, bias=bias, dtype=torch.float64) for _ in range(MODELS)]
+    modules = []
+    for _ in range(MODELS):
+        modules.append(kind(2, 3, 4, stride=2, padding=1, bias=bias, dtype=torch.float64))
     tensors = {"a.weight": torch.stack([module.weight.detach() for module in modules])}
     if bias:
         tensors["a.bias"] = torch.stack([module.bias.detach() for module in modules])  # type: ignore[union-attr]
@@ -127,7 +129,9 @@ def test_single_row_is_normalised_to_its_shift() -> None:
 
 def test_model_without_real_rows_keeps_statistics() -> None:
     real = torch.tensor([[1, 1], [0, 0]])
-    tensors = {name: torch.ones(2, 1) for name in ("n.gamma", "n.beta", "n.mean", "n.variance")}
+    tensors = {}
+    for name in ("n.gamma", "n.beta", "n.mean", "n.variance"):
+        tensors[name] = torch.ones(2, 1)
     Layers(tensors, Mode(training=True, real=real)).batch_norm("n", torch.randn(2, 2, 1), momentum=0.5, epsilon=1e-3)
     assert [bool(mean != 1) for mean in tensors["n.mean"]] == [True, False]
     assert tensors["n.variance"][1] == 1

@@ -109,10 +109,10 @@ def rows(step: int, models: int = 2) -> tuple[Tensor, Tensor]:
 
 def stack(network: Architecture, seeds_: list[int]) -> dict[str, Tensor]:
     starts = [network.initial(seed) for seed in seeds_]
-    return {
-        name: torch.from_numpy(np.stack([start[name] for start in starts])).requires_grad_(weight.learned)
-        for name, weight in network.weights.items()
-    }
+    result = {}
+    for name, weight in network.weights.items():
+        result[name] = torch.from_numpy(np.stack([start[name] for start in starts])).requires_grad_(weight.learned)
+    return result
 
 
 def nchw(pixels: Tensor) -> Tensor:
@@ -127,7 +127,9 @@ def keys(step: int, models: int = 2) -> Tensor:
 def test_training_equals_plain_torch_for_every_model(package: Path, function: str) -> None:
     network = architecture(function)
     # In float64: the gradient of a bias before batch norm is only rounding error, which Adam would amplify.
-    tensors = {n: t.detach().double().requires_grad_(t.requires_grad) for n, t in stack(network, [1, 2]).items()}
+    tensors = {}
+    for n, t in stack(network, [1, 2]).items():
+        tensors[n] = t.detach().double().requires_grad_(t.requires_grad)
     learned = [tensor for tensor in tensors.values() if tensor.requires_grad]
     adam = torch.optim.Adam(learned, lr=1e-2)
     plain = [plain_module(function, seed).double() for seed in (1, 2)]
@@ -175,10 +177,9 @@ def test_model_is_independent_of_stack_and_random_state(package: Path) -> None:
 
 
 def test_properties_are_found_by_trial(package: Path) -> None:
-    properties = {
-        name: (architecture(name).stackable, architecture(name).capturable)
-        for name in ("plain", "dropping", "branching")
-    }
+    properties = {}
+    for name in ("plain", "dropping", "branching"):
+        properties[name] = (architecture(name).stackable, architecture(name).capturable)
     assert properties == {"plain": (True, True), "dropping": (False, False), "branching": (False, False)}
     user_module = architecture("dropping").own
     assert user_module is not None

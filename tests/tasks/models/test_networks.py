@@ -229,7 +229,11 @@ def modules(architecture: Architecture, tensors: dict[str, Tensor], training: bo
 
 def state(module: nn.Module) -> list[Tensor]:
     """Parameters and running statistics in the order of the modules."""
-    return [tensor for name, tensor in module.state_dict(keep_vars=True).items() if not name.endswith("tracked")]
+    result = []
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        if not name.endswith("tracked"):
+            result.append(tensor)
+    return result
 
 
 def assert_close(actual: Tensor, expected: Tensor, atol: float, rtol: float) -> None:

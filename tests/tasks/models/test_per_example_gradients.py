@@ -145,7 +145,9 @@ def test_gradients_are_measured_in_parts(monkeypatch: pytest.MonkeyPatch, name: 
     images = np.random.default_rng(0).integers(0, 256, (7, *GREY), dtype=np.uint8)
     labels = np.arange(7)
     squares = squared_gradients(network, models, images, labels)
-    tensors = {n: torch.from_numpy(np.stack([model[n] for model in models])).double() for n in network.weights}
+    tensors = {}
+    for n in network.weights:
+        tensors[n] = torch.from_numpy(np.stack([model[n] for model in models])).double()
     pixels = torch.from_numpy(images / 255.0).flatten(1).expand(2, -1, -1)
     expected = one_by_one(network, tensors, pixels, torch.from_numpy(labels).expand(2, -1))
     np.testing.assert_allclose(expected.numpy(), squares, rtol=1e-4)

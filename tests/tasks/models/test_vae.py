@@ -11,12 +11,18 @@ from tests.tasks.models.plain import Plain, stack
 
 
 def test_fully_connected_network_has_published_sizes() -> None:
-    shapes = {name: weight.shape for name, weight in mnist().weights.items() if name.endswith("weight")}
+    shapes = {}
+    for name, weight in mnist().weights.items():
+        if name.endswith("weight"):
+            shapes[name] = weight.shape
     assert list(shapes.values()) == [(512, 1024), (256, 512), (32, 256), (256, 16), (512, 256), (1024, 512)]
 
 
 def test_width_scales_only_hidden_units() -> None:
-    shapes = [weight.shape for name, weight in mnist(width=0.5).weights.items() if name.endswith("weight")]
+    shapes = []
+    for name, weight in mnist(width=0.5).weights.items():
+        if name.endswith("weight"):
+            shapes.append(weight.shape)
     assert shapes == [(256, 1024), (128, 256), (32, 128), (128, 16), (256, 128), (1024, 256)]
     assert mnist(width=1.0) == mnist()
     assert mnist().name == "fully connected autoencoder"
@@ -25,7 +31,10 @@ def test_width_scales_only_hidden_units() -> None:
 
 @pytest.mark.parametrize(("vae", "last"), [(cifar10(), 6), (celeba(), 3)])
 def test_convolutional_networks_match_table_1(vae: Convolutional, last: int) -> None:
-    shapes = {name: weight.shape for name, weight in vae.weights.items() if len(weight.shape) > 1}
+    shapes = {}
+    for name, weight in vae.weights.items():
+        if len(weight.shape) > 1:
+            shapes[name] = weight.shape
     latent = vae.latent
     assert shapes == {
         "encoder1.weight": (32, 3, 4, 4),

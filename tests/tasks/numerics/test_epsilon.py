@@ -64,7 +64,10 @@ def corner_counts(shift: float) -> tuple[Counts, Counts]:
 )
 def test_bounds_on_normal_quantiles_match_published_ones(shift: float, one_run: float, gaussian: float) -> None:
     guesses, correct = corner_counts(shift)
-    pairs = [(int(count), int(right)) for count, right in zip(guesses, correct, strict=True) if count]
+    pairs = []
+    for count, right in zip(guesses, correct, strict=True):
+        if count:
+            pairs.append((int(count), int(right)))
     level = LEVEL / len(guesses)
 
     def is_rejected(epsilon: float) -> bool:
@@ -82,7 +85,9 @@ def test_bounds_on_normal_quantiles_match_published_ones(shift: float, one_run: 
     ("guesses", "correct", "delta"), [(50, 40, 0.0), (50, 40, 1e-3), (7, 7, 1e-2), (9, 0, 1e-2), (50, 40, 0.5)]
 )
 def test_one_run_p_value_equals_its_formula(guesses: int, correct: int, delta: float) -> None:
-    mass = [math.comb(guesses, hits) * 0.75**hits * 0.25 ** (guesses - hits) for hits in range(guesses + 1)]
+    mass = []
+    for hits in range(guesses + 1):
+        mass.append(math.comb(guesses, hits) * 0.75**hits * 0.25 ** (guesses - hits))
     beta = sum(mass[correct:])
     excess = max((sum(mass[correct - i : correct]) / i for i in range(1, correct + 1)), default=0.0)
     expected = min(1.0, beta + 2 * 100 * delta * excess)
@@ -105,7 +110,9 @@ def test_wealth_of_bets_is_integral_over_stakes() -> None:
 
 def test_bets_reject_an_interval_from_0() -> None:
     inside = np.random.default_rng(0).random(300) < np.linspace(0.99, 0.01, 300)
-    p_values = [betting_p_value(epsilon, inside, 1e-5) for epsilon in np.linspace(0, 6, 60)]
+    p_values = []
+    for epsilon in np.linspace(0, 6, 60):
+        p_values.append(betting_p_value(epsilon, inside, 1e-5))
     assert p_values == sorted(p_values)
     bound = betting_bound(inside, 1e-5, LEVEL)
     assert 1.0 < bound < 4.6
@@ -154,7 +161,9 @@ def test_best_of_guesses_uses_share_of_level() -> None:
     assert guess_counts(16) == (8,)
     assert guess_counts(15) == ()
     inside = np.arange(100) < 50
-    single = [one_run_bound(0.0, 100, count, count, LEVEL / 3) for count in (50, 25, 12)]
+    single = []
+    for count in (50, 25, 12):
+        single.append(one_run_bound(0.0, 100, count, count, LEVEL / 3))
     assert max(single) == best_of_guesses(one_run_bound, inside, 0.0, LEVEL)
     calls: list[tuple[float, ...]] = []
 
@@ -235,9 +244,9 @@ def test_many_runs_bound_rarely_exceeds_gaussian_epsilon(
     true_positives, false_positives = (
         stream.binomial(100, float(special.ndtr(shift - 0.5)), 200) for shift in (mu, 0.0)
     )
-    bounds = [
-        bound((int(a), 100), (int(b), 100), 1e-5, LEVEL) for a, b in zip(true_positives, false_positives, strict=True)
-    ]
+    bounds = []
+    for a, b in zip(true_positives, false_positives, strict=True):
+        bounds.append(bound((int(a), 100), (int(b), 100), 1e-5, LEVEL))
     assert sum(np.array(bounds) > 1.0) <= 20  # of 200 at 5 %
 
 
@@ -250,9 +259,9 @@ def test_threshold_of_first_half_rarely_exceeds_epsilon() -> None:
     stream = np.random.default_rng(23)
     mu = gaussian_mu(1.0, 1e-5)
     for bound in MANY_RUNS.values():
-        bounds = [
-            bound_by_scores(bound, stream.normal(mu, 1, 60), stream.normal(0, 1, 60), 1e-5, LEVEL) for _ in range(200)
-        ]
+        bounds = []
+        for _ in range(200):
+            bounds.append(bound_by_scores(bound, stream.normal(mu, 1, 60), stream.normal(0, 1, 60), 1e-5, LEVEL))
         assert sum(np.array(bounds) > 1.0) <= 20  # of 200 at 5 %
 
 

@@ -35,7 +35,9 @@ def test_stream_is_numpys_pcg64_from_derived_seed() -> None:
 def test_equal_seeds_and_names_give_equal_streams() -> None:
     names = [("weights",), ("batch order", 1), ("batch order", 2)]
     forwards = [seeds.generator(5, *name).random(4).tolist() for name in names]
-    backwards = [seeds.generator(5, *name).random(4).tolist() for name in reversed(names)]
+    backwards = []
+    for name in reversed(names):
+        backwards.append(seeds.generator(5, *name).random(4).tolist())
     assert forwards == backwards[::-1]
     weights = seeds.generator(5, "weights")
     order = seeds.generator(5, "batch order", 1)

@@ -398,7 +398,9 @@ def test_interval_of_a_mean_has_stated_coverage() -> None:
 def test_jackknife_interval_of_mean_has_stated_coverage() -> None:
     samples = np.random.default_rng(6).normal(0, 1, (DRAWS, 6))
     without = (samples.sum(axis=1, keepdims=True) - samples) / 5
-    intervals = [jackknife(float(sample.mean()), rest.tolist()) for sample, rest in zip(samples, without, strict=True)]
+    intervals = []
+    for sample, rest in zip(samples, without, strict=True):
+        intervals.append(jackknife(float(sample.mean()), rest.tolist()))
     assert_rate(0.95, sum(covers(interval, 0.0) for interval in intervals))
 
 
@@ -415,7 +417,9 @@ def test_interval_and_tests_of_difference_have_stated_level() -> None:
 def test_welchs_test_keeps_level_for_unequal_samples() -> None:
     # A test that took the spreads for equal would reject 16 % here.
     rng = np.random.default_rng(5)
-    p_values = [welch_greater(rng.normal(0, 3, 6), rng.normal(0, 1, 24)).p_value for _ in range(DRAWS)]
+    p_values = []
+    for _ in range(DRAWS):
+        p_values.append(welch_greater(rng.normal(0, 3, 6), rng.normal(0, 1, 24)).p_value)
     assert_rate(0.05, sum(map(is_called, p_values)))
 
 
@@ -491,7 +495,9 @@ def test_spearmans_interval_over_all_orders_of_seven() -> None:
 def test_false_discoveries_follow_the_level() -> None:
     rng = np.random.default_rng(3)
     # Of twenty nulls any at all in exactly 5 % (Simes); with fifteen nulls of twenty a share of 5 % of 15 / 20.
-    adjusted = [false_discovery_control(p_values) for p_values in rng.uniform(size=(DRAWS, 20))]
+    adjusted = []
+    for p_values in rng.uniform(size=(DRAWS, 20)):
+        adjusted.append(false_discovery_control(p_values))
     assert_rate(0.05, sum(bool((p_values <= 0.05).any()) for p_values in adjusted))
     mixed = rng.uniform(size=(DRAWS, 20)) * np.where(np.arange(20) < 15, 1.0, 1e-3)
     is_called = np.array([false_discovery_control(p_values) <= 0.05 for p_values in mixed])

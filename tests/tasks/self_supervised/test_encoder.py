@@ -24,7 +24,10 @@ IMAGES = Blobs().pixels
 
 
 def weights(config: EncoderConfig, classes: int = 0, seed: int = 0) -> Weights:
-    return {name: tensor.numpy().copy() for name, tensor in tensors(initial_network(config, classes, seed)).items()}
+    result = {}
+    for name, tensor in tensors(initial_network(config, classes, seed)).items():
+        result[name] = tensor.numpy().copy()
+    return result
 
 
 def test_layers_are_backbone_and_projector_layers() -> None:

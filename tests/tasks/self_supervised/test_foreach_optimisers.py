@@ -13,7 +13,10 @@ SHAPES = [(4, 3), (5,), (2, 3, 3, 3), (1,)]
 
 def weights(seed: int) -> list[Tensor]:
     draws = torch.Generator().manual_seed(seed)
-    return [torch.randn(shape, generator=draws, dtype=torch.float64) for shape in SHAPES]
+    result = []
+    for shape in SHAPES:
+        result.append(torch.randn(shape, generator=draws, dtype=torch.float64))
+    return result
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw"])

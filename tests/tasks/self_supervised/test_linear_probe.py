@@ -62,7 +62,11 @@ def test_snapshots_and_layers_are_probed_on_both_splits() -> None:
     table = probe_snapshots(PROBE, blobs, [snapshots])
     assert table.schema == PROBES
     keys = list(zip(*(table[name].to_pylist() for name in ("epoch", "layer", "split")), strict=True))
-    expected = [(epoch, layer, split) for epoch in (0, 2) for layer in (0, 2) for split in ("train", "validation")]
+    expected = []
+    for epoch in (0, 2):
+        for layer in (0, 2):
+            for split in ("train", "validation"):
+                expected.append((epoch, layer, split))
     assert expected == keys
     assert table["n"].to_pylist() == [30, 12] * 4
     assert all(0 <= row["correct"] <= row["n"] for row in table.to_pylist())

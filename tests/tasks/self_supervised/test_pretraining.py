@@ -254,9 +254,9 @@ def test_largest_transformer_is_vit_b_with_other_sizes() -> None:
         large = Network(encoder_of_pretraining(config(backbone="vit-l")), 0).backbone
         base = Network(encoder_of_pretraining(config(backbone="vit-b")), 0).backbone
     assert type(large) is type(base)
-    names = [
-        {name for name, _ in model.named_parameters() if not name.startswith("blocks.")} for model in (large, base)
-    ]
+    names = []
+    for model in (large, base):
+        names.append({name for name, _ in model.named_parameters() if not name.startswith("blocks.")})
     assert names[0] == names[1]
     for network, blocks, d in ((large, 24, 1024), (base, 12, 768)):
         count = sum(weight.numel() for name, weight in network.named_parameters() if name.startswith("blocks."))

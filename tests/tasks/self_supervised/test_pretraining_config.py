@@ -105,7 +105,9 @@ def test_ranges_of_criteria_and_views_are_checked(kind: Any, fields: dict[str, A
 
 def test_links_keep_snapshots_of_unbroken_training() -> None:
     full_config = config(epochs=6, recorded=(0, 1, 5))
-    links = [job.config for job in chain(pretrain, full_config, 2, part=recording_up_to)]
+    links = []
+    for job in chain(pretrain, full_config, 2, part=recording_up_to):
+        links.append(job.config)
     assert [link.epochs for link in links] == [2, 4, 6]
     assert [link.schedule for link in links] == [6, 6, 6]
     assert [link.recorded for link in links] == [(0, 1), None, (5,)]
@@ -113,7 +115,9 @@ def test_links_keep_snapshots_of_unbroken_training() -> None:
 
 
 def test_defaults_are_published_except_for_simclr() -> None:
-    published = {criterion.tag: criterion_cell(criterion).pretraining("A", ()) for criterion in CRITERIA}
+    published = {}
+    for criterion in CRITERIA:
+        published[criterion.tag] = criterion_cell(criterion).pretraining("A", ())
     images = published["vicreg"].images
     assert Pretraining(images, seed=published["vicreg"].seed) == published["vicreg"]
     simclr = published["simclr"]

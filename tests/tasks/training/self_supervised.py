@@ -31,10 +31,12 @@ def views(batch: Batch, dtype: torch.dtype) -> list[Tensor]:
     draws = batch.mode.draws
     assert draws is not None
     rows, features = pixels.shape[1:]
-    return [
-        pixels * draws.uniform(site, (rows, 1), dtype) + 0.2 * draws.normal(site, (rows, features), dtype)
-        for site in VIEWS
-    ]
+    result = []
+    for site in VIEWS:
+        result.append(
+            pixels * draws.uniform(site, (rows, 1), dtype) + 0.2 * draws.normal(site, (rows, features), dtype)
+        )
+    return result
 
 
 class Teacher:
@@ -57,7 +59,9 @@ class Teacher:
 
     @property
     def weights(self) -> Mapping[str, Weight]:
-        taught = {f"teacher.{name}": replace(self.learned[name], learned=False) for name in self.names}
+        taught = {}
+        for name in self.names:
+            taught[f"teacher.{name}"] = replace(self.learned[name], learned=False)
         return {**self.learned, **taught}
 
     def predicted(self, layers: Layers, x: Tensor) -> Tensor:

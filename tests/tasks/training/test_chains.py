@@ -186,7 +186,9 @@ def make_state(epochs: int, best: float = 1.0) -> State:
 
 def learning(**shapes: tuple[int, ...]) -> Any:
     """A network's weights by their shapes; weights whose name begins with m are not learned."""
-    weights = {name: SimpleNamespace(shape=shape, learned=name[0] != "m") for name, shape in shapes.items()}
+    weights = {}
+    for name, shape in shapes.items():
+        weights[name] = SimpleNamespace(shape=shape, learned=name[0] != "m")
     return SimpleNamespace(weights=weights)
 
 
@@ -196,7 +198,9 @@ NETWORK = learning(w=(1, 2), mean=(1,))
 def describe(state: State | None) -> Any:
     assert state is not None
     parts = (state.weights, state.best_weights, *state.moments)
-    arrays = [{name: (array.dtype.str, array.tolist()) for name, array in part.items()} for part in parts]
+    arrays = []
+    for part in parts:
+        arrays.append({name: (array.dtype.str, array.tolist()) for name, array in part.items()})
     return repr(state.history), state.best_epoch, state.steps, arrays
 
 

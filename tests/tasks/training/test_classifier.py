@@ -37,7 +37,10 @@ IMAGES = load(pin(Dataset("digits"))).train_images[:300]
 def brute(images: np.ndarray, row: int, count: int) -> list[int]:
     """The nearest rows in integer arithmetic, sorted by distance and then by row."""
     squares = ((images.astype(np.int64) - images[row].astype(np.int64)) ** 2).reshape(len(images), -1).sum(axis=1)
-    order = [int(index) for index in np.lexsort((np.arange(len(images)), squares)) if index != row]
+    order = []
+    for index in np.lexsort((np.arange(len(images)), squares)):
+        if index != row:
+            order.append(int(index))
     return sorted(order[:count])
 
 
@@ -195,8 +198,12 @@ def test_widths_share_neither_call_nor_checkpoint() -> None:
     assert chain_state(NARROW).training != chain_state(wide).training
     with pytest.raises(ValueError, match="cannot share a call"):
         list(train_many([NARROW, wide], [(), ()]))
-    ends = [dataclasses.replace(config, epochs=500, patience=10) for config in (wide, NARROW)]
-    amounts = [next(iter(work(config).trained.values())) for config in (wide, NARROW, *ends)]
+    ends = []
+    for config in (wide, NARROW):
+        ends.append(dataclasses.replace(config, epochs=500, patience=10))
+    amounts = []
+    for config in (wide, NARROW, *ends):
+        amounts.append(next(iter(work(config).trained.values())))
     assert 0.25 < amounts[1] / amounts[0] < 0.4
     assert amounts[1] / amounts[0] < amounts[3] / amounts[2] < 1  # more epochs, each of less work
 
@@ -204,7 +211,9 @@ def test_widths_share_neither_call_nor_checkpoint() -> None:
 @pytest.mark.parametrize("together", [False, True])
 def test_training_leaves_out_nearest_images(together: bool) -> None:
     images = load(DIGITS)
-    configs = [dataclasses.replace(NARROW, seed=row, left_out=NearestImages(row, 20)) for row in (3, 40)]
+    configs = []
+    for row in (3, 40):
+        configs.append(dataclasses.replace(NARROW, seed=row, left_out=NearestImages(row, 20)))
     for config in configs:
         assert config.left_out is not None
         nearest = config.left_out.rows_among(images.train_images[:60])

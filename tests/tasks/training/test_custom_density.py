@@ -48,7 +48,10 @@ def images(count: int, shape: tuple[int, int, int] = SHAPE) -> Images:
 
 def stack(model: CustomDensity, seeds: list[int]) -> dict[str, Tensor]:
     starts = [model.initial(seed) for seed in seeds]
-    return {name: torch.from_numpy(np.stack([start[name] for start in starts])) for name in model.weights}
+    result = {}
+    for name in model.weights:
+        result[name] = torch.from_numpy(np.stack([start[name] for start in starts]))
+    return result
 
 
 def keys(seeds: list[int]) -> Tensor:
@@ -93,7 +96,9 @@ def test_densities_of_all_bytes_sum_to_one() -> None:
 def test_models_share_view_unless_afresh() -> None:
     model = learning("Binary")
     data = images(5)
-    tensors = {name: tensor[:1].expand(2, *tensor.shape[1:]) for name, tensor in stack(model, [1]).items()}
+    tensors = {}
+    for name, tensor in stack(model, [1]).items():
+        tensors[name] = tensor[:1].expand(2, *tensor.shape[1:])
     tensors["logits"] = torch.linspace(-2, 2, 12).view(1, 1, 3, 4).expand(2, -1, -1, -1)
     pixels = flat(data.train_images)
     rows = torch.arange(5)
@@ -135,7 +140,9 @@ def test_blocks_and_models_have_separate_seeds() -> None:
     model = learning("Rough", (1, 1, 1))
     data = images(2 * BLOCK, (1, 1, 1))
     white = replace(data, train_images=np.full_like(data.train_images, 255))
-    same = {name: tensor.expand(2, *tensor.shape[1:]) for name, tensor in stack(model, [1]).items()}
+    same = {}
+    for name, tensor in stack(model, [1]).items():
+        same[name] = tensor.expand(2, *tensor.shape[1:])
     log_p = model.log_p(same, flat(white.train_images), torch.arange(2 * BLOCK), keys([1, 2]), Sampling())
     noise = log_p[:, :BLOCK] - log_p[:, BLOCK:]
     assert float(noise.std()) > 1e-3
@@ -169,7 +176,9 @@ def test_infinite_log_density_names_model_and_observation(value: float, value_te
 def train_models(
     model: CustomDensity, data: Images, recipe: Recipe, way: str = "auto", models: int = 1
 ) -> list[trainer.Trained]:
-    members = [Member(seed, np.arange(len(data.train_images))) for seed in range(models)]
+    members = []
+    for seed in range(models):
+        members.append(Member(seed, np.arange(len(data.train_images))))
     with use_context(ComputeContext(way=way)):  # type: ignore[arg-type]
         outcomes = dict(trainer.train_many(Spec(model, recipe, data), members))
     for outcome in outcomes.values():

@@ -86,7 +86,9 @@ def trained_on(config: DensityTraining) -> list[int]:
 def test_model_trains_on_all_examples_outside_its_fold() -> None:
     folds = fold_of(9, 40, 4)
     assert np.flatnonzero(folds != 1).tolist() == trained_on(TINY)
-    left_out = [set(range(40)) - set(trained_on(replace(TINY, held_out=Fold(9, 4, number)))) for number in range(4)]
+    left_out = []
+    for number in range(4):
+        left_out.append(set(range(40)) - set(trained_on(replace(TINY, held_out=Fold(9, 4, number)))))
     assert list(range(40)) == sorted(row for rows in left_out for row in rows)
 
 
@@ -118,7 +120,9 @@ def test_too_many_examples_end_only_that_training() -> None:
 
 
 def test_holding_out_only_row_ends_only_that_training() -> None:
-    configs = [replace(TINY, held_out=held_out, examples=1, recorded=(), drawn=0) for held_out in (Row(0), None)]
+    configs = []
+    for held_out in (Row(0), None):
+        configs.append(replace(TINY, held_out=held_out, examples=1, recorded=(), drawn=0))
     outcomes = dict(train_many(configs, [(), ()]))
     assert str(outcomes[0]) == "the only row is held out; examples must be at least 2"
     assert isinstance(outcomes[1], pa.Table)
@@ -181,7 +185,10 @@ def test_first_fold_is_not_null() -> None:
 def test_split_returns_all_test_images() -> None:
     table = fit(replace(TINY, asked="test", drawn=0), ())
     assert len(load(DIGITS).test_images) == len(recorded_log_p(table, 3))
-    other_columns = [name for name in FITTED.names if name not in ("log_p", "effective_samples", "samples")]
+    other_columns = []
+    for name in FITTED.names:
+        if name not in ("log_p", "effective_samples", "samples"):
+            other_columns.append(name)
     assert fit(TINY, ()).select(other_columns) == table.select(other_columns)
 
 
@@ -243,7 +250,9 @@ def test_log_p_is_importance_sampling_of_trained_weights() -> None:
     spec = Spec(learning, Recipe(3, 16, 1e-3, epsilon=1e-8), images)
     ((_, model),) = trainer.train_many(spec, [member], torch.device("cpu"))
     assert isinstance(model, Trained)
-    tensors = {name: torch.from_numpy(values)[None] for name, values in model.weights.items()}
+    tensors = {}
+    for name, values in model.weights.items():
+        tensors[name] = torch.from_numpy(values)[None]
     pixels = torch.from_numpy(images.train_images[:40].reshape(40, -1).copy())
     expected = estimate_log_density(
         learning.vae, tensors, pixels, torch.arange(40), torch.tensor([member_key(3)]), Sampling(8, seed=6)
@@ -309,7 +318,9 @@ def evaluate(learning: ConstantDensity, *says: float, epoch: int = 1, sample_cou
     images = Images(
         np.zeros((3, 6, 6, 1), np.uint8), np.zeros(3, int), np.zeros((2, 6, 6, 1), np.uint8), np.zeros(2, int), 1
     )
-    configs = [replace(TINY, held_out=None, examples=3, seed=seed, drawn=sample_count) for seed in range(len(says))]
+    configs = []
+    for seed in range(len(says)):
+        configs.append(replace(TINY, held_out=None, examples=3, seed=seed, drawn=sample_count))
     evaluator = Evaluator(learning, configs, images)  # type: ignore[arg-type]
     evaluator.watch([(index, epoch) for index in range(len(says))], {"says": torch.tensor(says)})
     return evaluator

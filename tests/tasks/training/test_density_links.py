@@ -117,7 +117,9 @@ def test_state_of_another_training_is_ignored(other_config: DensityTraining) -> 
 
 def test_trainings_of_call_continue_separately() -> None:
     configs = [replace(link(4, 4), seed=seed) for seed in (1, 2, 3)]
-    states = [[linked(replace(link(epochs), seed=seed))[1]] for seed, epochs in ((1, 1), (2, 3))]
+    states = []
+    for seed, epochs in ((1, 1), (2, 3)):
+        states.append([linked(replace(link(epochs), seed=seed))[1]])
     saved_states: dict[int, bytes] = {}
     links_of_call = [
         Link(lambda: states[0]),

@@ -48,7 +48,11 @@ def batch(vae: Dense | Convolutional, training: bool = True, real: Tensor | None
 
 
 def learned(vae: Dense | Convolutional, tensors: dict[str, Tensor]) -> list[Tensor]:
-    return [tensors[name].requires_grad_() for name, weight in vae.weights.items() if weight.learned]
+    result = []
+    for name, weight in vae.weights.items():
+        if weight.learned:
+            result.append(tensors[name].requires_grad_())
+    return result
 
 
 def test_elbo_is_an_objective() -> None:
@@ -289,7 +293,9 @@ def stacked(spec: Spec, members: Sequence[Member], way: str) -> list[Trained]:
 def test_stack_trains_as_loop(vae: Dense | Convolutional) -> None:
     stream = np.random.default_rng(0)
     shape = vae.preparation.shape
-    split = [stream.integers(0, 256, (count, *shape), dtype=np.uint8) for count in (40, 10)]
+    split = []
+    for count in (40, 10):
+        split.append(stream.integers(0, 256, (count, *shape), dtype=np.uint8))
     images = Images(split[0], np.zeros(40, np.int64), split[1], np.zeros(10, np.int64), 1)
     learning = OutlierMixture(Elbo(vae), 0.3, images.test_images)
     spec = Spec(learning, Recipe(2, 16, 1e-3, epsilon=1e-8, precision="float64"), images)

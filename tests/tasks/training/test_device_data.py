@@ -50,10 +50,12 @@ def train_models(images: PictureSet, way: str, network: str = "mlp1") -> dict[in
 
 
 def bits(models: dict[int, Trained]) -> list[object]:
-    return [
-        (index, model.best_epoch, model.history, *(values.tobytes() for values in model.weights.values()))
-        for index, model in sorted(models.items())
-    ]
+    result = []
+    for index, model in sorted(models.items()):
+        result.append(
+            (index, model.best_epoch, model.history, *(values.tobytes() for values in model.weights.values()))
+        )
+    return result
 
 
 @pytest.mark.parametrize(("way", "network"), [("loop", "mlp1"), ("stack", "mlp1"), ("loop", "cnn1")])
@@ -138,5 +140,7 @@ def test_streamed_steps_are_not_captured(kinds: dict[str, PictureSet], monkeypat
 def test_streamed_data_have_their_own_workload_name(kinds: dict[str, PictureSet]) -> None:
     images = kinds["mapped"]
     spec = Spec(CrossEntropy(Architecture("mlp1", images.shape, 2)), Recipe(1, 16, 1e-3), images)
-    names = [Workload(spec, data, [], []).name for data in (resident(images, CPU), stream_pictures(images, CPU))]
+    names = []
+    for data in (resident(images, CPU), stream_pictures(images, CPU)):
+        names.append(Workload(spec, data, [], []).name)
     assert names == [names[0], f"{names[0]}, data streamed"]

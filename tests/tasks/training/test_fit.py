@@ -81,7 +81,9 @@ def test_unusable_states_are_skipped() -> None:
         {"where": np.zeros(2)},
         {**state.arrays, "more": np.zeros(1, np.float32)},
     ]
-    wrong_states = [pack_state(replace(state, arrays=arrays), TRAINING) for arrays in other_arrays]
+    wrong_states = []
+    for arrays in other_arrays:
+        wrong_states.append(pack_state(replace(state, arrays=arrays), TRAINING))
     pickled = io.BytesIO()
     np.savez(pickled, training=np.array([{}], object))
     unusable = [b"", first[: len(first) // 2], bytes(flipped), foreign, *wrong_states, pickled.getvalue()]
@@ -122,8 +124,12 @@ def test_epoch_callback_may_end_training() -> None:
 
 
 def test_minibatches_contain_every_row_once_per_epoch() -> None:
-    minibatches = [rows.tolist() for rows in shuffled_minibatches(7, 3, 2, SEED, "some order")]
+    minibatches = []
+    for rows in shuffled_minibatches(7, 3, 2, SEED, "some order"):
+        minibatches.append(rows.tolist())
     assert list(map(len, minibatches)) == [3, 3, 1, 3, 3, 1]
-    epochs = [[row for rows in half for row in rows] for half in (minibatches[:3], minibatches[3:])]
+    epochs = []
+    for half in (minibatches[:3], minibatches[3:]):
+        epochs.append([row for rows in half for row in rows])
     assert [list(range(7))] * 2 == list(map(sorted, epochs))
     assert epochs[0] != epochs[1]

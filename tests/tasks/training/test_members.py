@@ -8,7 +8,10 @@ from tasks.training.members import Member, minibatches, order
 
 
 def test_orders_are_permutations_by_epoch_and_seed() -> None:
-    orders = [order(Member(seed, np.arange(10, 60)), epoch, 10, {}) for seed in (0, 1) for epoch in (1, 2)]
+    orders = []
+    for seed in (0, 1):
+        for epoch in (1, 2):
+            orders.append(order(Member(seed, np.arange(10, 60)), epoch, 10, {}))
     assert [rows.shape for rows in orders] == [(5, 10)] * 4
     assert [list(range(10, 60))] * 4 == [sorted(rows.ravel().tolist()) for rows in orders]
     assert len({rows.tobytes() for rows in orders}) == 4

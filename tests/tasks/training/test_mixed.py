@@ -125,7 +125,10 @@ PRIVATE = replace(ONE, shares=(COINED,), epochs=2, batch=60, privacy=Privacy(8.0
 
 def test_private_epsilon_is_independent_of_coins() -> None:
     tables = together([PRIVATE, replace(PRIVATE, shares=(replace(COINED, number=1),))])
-    models = [rows(table) for table in tables if isinstance(table, pa.Table) and table.schema == PRIVATE_MIXED]
+    models = []
+    for table in tables:
+        if isinstance(table, pa.Table) and table.schema == PRIVATE_MIXED:
+            models.append(rows(table))
     first, second = (model["epsilons"] for model in models)
     assert first == second
     assert 0 < first[0] < first[1] <= 8.0

@@ -40,7 +40,9 @@ def initial_weights() -> tuple[torch.Generator, ParameterBuffer]:
 
 def test_flat_buffer_parts_are_padded() -> None:
     flat = ParameterBuffer({"a": (3, 5), "b": (10,), "c": (65,)}, 2, CPU, torch.float32)
-    starts = [(view.data_ptr() - flat.buffer.data_ptr()) // 4 for view in flat.views.values()]
+    starts = []
+    for view in flat.views.values():
+        starts.append((view.data_ptr() - flat.buffer.data_ptr()) // 4)
     assert starts == [0, PAD, 2 * PAD]
     assert [len(part) for part in flat.parts(1)] == [PAD, PAD, 2 * PAD]
     flat.tensors_of_model(1)["b"].fill_(1)
@@ -136,17 +138,15 @@ def test_kernel_compiles_without_a_gpu(tmp_path: Path) -> None:
 def test_kernels_annotate_only_triton_types() -> None:
     tree = ast.parse(Path(optimisers.__file__).with_name("kernels.py").read_text())
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    kernels = [
-        definition
-        for definition in functions
-        if any("triton.jit" in ast.unparse(decorator) for decorator in definition.decorator_list)
-    ]
-    annotations = {
-        ast.unparse(definition.annotation)
-        for kernel in kernels
-        for definition in kernel.args.args
-        if definition.annotation
-    }
+    kernels = []
+    for definition in functions:
+        if any("triton.jit" in ast.unparse(decorator) for decorator in definition.decorator_list):
+            kernels.append(definition)
+    annotations = set()
+    for kernel in kernels:
+        for definition in kernel.args.args:
+            if definition.annotation:
+                annotations.add(ast.unparse(definition.annotation))
     assert annotations == {"tl.constexpr"}
 
 
@@ -220,7 +220,9 @@ def test_model_is_identical_alone_and_in_stack(optimiser_name: OptimiserName) ->
     optimisers = make_optimiser(optimiser_name, together), make_optimiser(optimiser_name, alone, RATES[1:2])
     stream = torch.Generator().manual_seed(1)
     for _ in range(20):
-        gradients = [numbers(stream, *view.shape).float() for view in together.views.values()]
+        gradients = []
+        for view in together.views.values():
+            gradients.append(numbers(stream, *view.shape).float())
         optimisers[0].step(gradients)
         optimisers[1].step([gradient[1:2] for gradient in gradients])
     assert torch.equal(together.buffer[1], alone.buffer[0])

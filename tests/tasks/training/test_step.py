@@ -62,7 +62,9 @@ def classifier(images: Images, kind: type[CrossEntropy] = CrossEntropy, network:
 
 def assert_equals_reference(configuration: Spec, within: float = 1e-11) -> None:
     """Check that every strategy equals a plain loop over single models."""
-    expected = [plain.train(configuration, member, configuration.recipe.epochs) for member in MEMBERS]
+    expected = []
+    for member in MEMBERS:
+        expected.append(plain.train(configuration, member, configuration.recipe.epochs))
     for way in ("loop", "stack"):
         assert_models_equal(
             [(reference.weights[configuration.recipe.epochs], reference.history) for reference in expected],
@@ -94,7 +96,9 @@ def test_parts_add_up_to_entire_step(images: Images, network: str) -> None:
         *(images.train_labels, np.pad(images.test_images, ((0, 0), (2, 3), (2, 3), (0, 0))), images.test_labels, 10),
     )
     configuration = Spec(classifier(big, network=network), replace(RECIPE, epochs=2), big)
-    expected = [(model.weights, model.history) for model in train_models(configuration, MEMBERS)]
+    expected = []
+    for model in train_models(configuration, MEMBERS):
+        expected.append((model.weights, model.history))
     for way in ("loop", "stack"):
         assert_models_equal(
             expected, way, replace(configuration, recipe=replace(configuration.recipe, accumulate=4)), within=1e-9
@@ -134,7 +138,9 @@ def test_inactive_model_keeps_its_averages(images: Images) -> None:
     for way, together in (("loop", 1), ("stack", 2), ("stack", 3)):
         assert alone == [bits(model) for model in train_models(configuration, MEMBERS, way, together)]
     # Its slots are freed one by one.
-    ending = [replace(member, until=until) for member, until in zip(MEMBERS, (1, 3, 2), strict=True)]
+    ending = []
+    for member, until in zip(MEMBERS, (1, 3, 2), strict=True):
+        ending.append(replace(member, until=until))
     alone_until = [bits(train_models(configuration, [member])[0]) for member in ending]
     assert alone_until == [bits(model) for model in train_models(configuration, ending, "stack")]
 

@@ -60,7 +60,9 @@ def unlearn(method: Method, learning: CrossEntropy = PLAIN, seed: int = 3, batch
 
 def gradient(rows: NDArray[np.int64], sign: int) -> dict[str, torch.Tensor]:
     """The gradient of the mean cross-entropy of these rows, by torch alone."""
-    leaves = {name: torch.tensor(values[None], requires_grad=True) for name, values in WEIGHTS.items()}
+    leaves = {}
+    for name, values in WEIGHTS.items():
+        leaves[name] = torch.tensor(values[None], requires_grad=True)
     pixels = torch.tensor(IMAGES.train_images[rows].reshape(1, len(rows), -1)).float() / 255
     log_p = PLAIN.log_p(leaves, pixels, unlearner.EVALUATION)
     loss = sign * torch.nn.functional.nll_loss(log_p[0], torch.tensor(IMAGES.train_labels[rows]))
@@ -101,7 +103,9 @@ def test_model_learns_the_random_labels() -> None:
 def loss_on(rows: NDArray[np.int64], model: Trained | None) -> float:
     """The mean cross-entropy of these training images; without a model, before unlearning."""
     weights = WEIGHTS if model is None else model.weights
-    tensors = {name: torch.tensor(np.asarray(values)[None]) for name, values in weights.items()}
+    tensors = {}
+    for name, values in weights.items():
+        tensors[name] = torch.tensor(np.asarray(values)[None])
     pixels = torch.tensor(IMAGES.train_images[rows].reshape(1, len(rows), -1)).float() / 255
     log_p = PLAIN.log_p(tensors, pixels, unlearner.EVALUATION)
     return float(torch.nn.functional.nll_loss(log_p[0], torch.tensor(IMAGES.train_labels[rows])))

@@ -199,7 +199,9 @@ def test_import_beyond_the_digest_is_refused(folder: Path, position: str) -> Non
     (folder / "elsewhere").mkdir()
     (folder / "elsewhere" / "helper.py").write_text(HELPER)
     lines = f"import sys; sys.path.insert(0, {str(folder / 'elsewhere')!r}); from helper import WIDTH"
-    places = {name: lines if name == position else "WIDTH = 8" for name in ("module", "factory", "call")}
+    places = {}
+    for name in ("module", "factory", "call"):
+        places[name] = lines if name == position else "WIDTH = 8"
     (folder / "mine.py").write_text(
         "import torch\n"
         f"{places['module']}\n"

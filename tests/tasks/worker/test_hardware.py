@@ -20,7 +20,9 @@ from tasks.worker import hardware
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """torch's cuDNN settings as changed by a user."""
-    kinds = {name: SimpleNamespace(fp32_precision=precision) for name, precision in (("conv", "tf32"), ("rnn", "none"))}
+    kinds = {}
+    for name, precision in (("conv", "tf32"), ("rnn", "none")):
+        kinds[name] = SimpleNamespace(fp32_precision=precision)
     settings = SimpleNamespace(**kinds, deterministic=False)
     monkeypatch.setattr(torch.backends, "cudnn", settings)
     before = torch.get_float32_matmul_precision()
@@ -165,9 +167,10 @@ def statuses() -> Mapping[str, tuple[int, str]]:
         [sys.executable, "-c", SCRIPT, *PRECISION_SETTINGS.values()], capture_output=True, text=True, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr
-    return {
-        name: (int(status), done.stderr) for name, status in zip(PRECISION_SETTINGS, done.stdout.split(), strict=True)
-    }
+    result = {}
+    for name, status in zip(PRECISION_SETTINGS, done.stdout.split(), strict=True):
+        result[name] = (int(status), done.stderr)
+    return result
 
 
 @pytest.mark.parametrize("setting", PRECISION_SETTINGS)

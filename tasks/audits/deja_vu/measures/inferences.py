@@ -82,7 +82,9 @@ def _set_inferences(neighbours: pa.Table, name: str, k: int) -> pa.Table:
     classes = 1 + max(
         (pc.max(pc.list_flatten(table["neighbour_labels"])).as_py() or 0 for table in (target, reference)), default=0
     )
-    by_model = {role: count_votes(table, k, classes) for role, table in (("target", target), ("reference", reference))}
+    by_model = {}
+    for role, table in (("target", target), ("reference", reference)):
+        by_model[role] = count_votes(table, k, classes)
     return make_table(
         INFERENCES,
         k=k,

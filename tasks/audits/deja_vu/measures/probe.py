@@ -63,19 +63,20 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     match config.encoders:
         case Given() | Trained(probe=False):
             return ()
-    jobs = [
-        Job(
-            linear_probe,
-            LinearProbe(
-                images=trainings.configs[snapshots.model].images,
-                encoder=encoder_of_pretraining(trainings.configs[snapshots.model]),
-                layers=tuple(sorted({0, config.training.top, *config.layers})),
-                seed=seeds.derive(config.seed, "probe", snapshots.model),
-            ),
-            (snapshots.job,),
+    jobs = []
+    for snapshots in trainings.snapshots:
+        jobs.append(
+            Job(
+                linear_probe,
+                LinearProbe(
+                    images=trainings.configs[snapshots.model].images,
+                    encoder=encoder_of_pretraining(trainings.configs[snapshots.model]),
+                    layers=tuple(sorted({0, config.training.top, *config.layers})),
+                    seed=seeds.derive(config.seed, "probe", snapshots.model),
+                ),
+                (snapshots.job,),
+            )
         )
-        for snapshots in trainings.snapshots
-    ]
     about = Probed(
         tuple(snapshots.model for snapshots in trainings.snapshots),
         tuple(snapshots.before for snapshots in trainings.snapshots),

@@ -93,10 +93,9 @@ def draw(config: DrawnBy, inputs: Inputs) -> pa.Table:
     rows = np.array(
         [neighbours[: config.neighbours] for neighbours in selected_crops["neighbours"].to_pylist()], np.int64
     )
-    names = [
-        f"{name} {id_}"
-        for name, id_ in zip(selected_crops["set"].to_pylist(), selected_crops["id"].to_pylist(), strict=True)
-    ]
+    names = []
+    for name, id_ in zip(selected_crops["set"].to_pylist(), selected_crops["id"].to_pylist(), strict=True):
+        names.append(f"{name} {id_}")
     drawings = drawn_from_neighbours(
         about, snapshots, diffusion, pictures, rows, names, config.steps, seeds.derive(config.seed, "drawings")
     )
@@ -188,9 +187,10 @@ def reconstruction(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG
     all_pictures = Shown(
         *(np.concatenate([getattr(way, name) for way in ways.values()]) for name in NAMES if name != "score")
     )
-    rows = [
-        {"way": name, **score_pictures(way)} for name, way in {BOTH: all_pictures, **ways}.items() if len(way.target)
-    ]
+    rows = []
+    for name, way in {BOTH: all_pictures, **ways}.items():
+        if len(way.target):
+            rows.append({"way": name, **score_pictures(way)})
     return pa.Table.from_pylist(rows, RECONSTRUCTION)
 
 

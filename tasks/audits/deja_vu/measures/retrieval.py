@@ -91,14 +91,17 @@ def retrieval(config: Retrieving, inputs: Inputs) -> pa.Table:
 
 def _last_cells(inference_table: pa.Table, config: Retrieving) -> list[Cell]:
     """The inferences of the images of `sets` after the last epoch, in the order of `layers`."""
-    requested_cells = [cell for cell in cells(inference_table) if cell.k == config.k and cell.layer in config.layers]
+    requested_cells = []
+    for cell in cells(inference_table):
+        if cell.k == config.k and cell.layer in config.layers:
+            requested_cells.append(cell)
     last = max((cell.epoch for cell in requested_cells), default=0)
     of_last = {cell.layer: cell for cell in requested_cells if cell.epoch == last}
-    return [
-        replace(of_last[layer], table=of_last[layer].table.filter(pc.field("set").isin(config.sets)))
-        for layer in config.layers
-        if layer in of_last
-    ]
+    result = []
+    for layer in config.layers:
+        if layer in of_last:
+            result.append(replace(of_last[layer], table=of_last[layer].table.filter(pc.field("set").isin(config.sets))))
+    return result
 
 
 def _rank_pictures(cell: Cell, example_count: int) -> Iterator[Row]:
@@ -106,7 +109,9 @@ def _rank_pictures(cell: Cell, example_count: int) -> Iterator[Row]:
     table = cell.table
     target, reference = (table[f"{name}_confidence"].to_numpy() for name in ("target", "reference"))
     label = table["label"].to_numpy()
-    right = {name: table[f"{name}_label"].to_numpy() == label for name in ("target", "reference")}
+    right = {}
+    for name in ("target", "reference"):
+        right[name] = table[f"{name}_label"].to_numpy() == label
     classes = np.unique(label)
     kinds: dict[str, tuple[NDArray[np.bool_], NDArray[np.float64], int]] = {
         "memorised": (right["target"] & ~right["reference"], target - reference, example_count),
@@ -132,7 +137,10 @@ def _layer_rows(
     ids = pa.array(sorted({row["id"] for row in examples}), pa.string())
     votes = {row["id"]: row for row in cell.table.filter(pc.field("id").isin(ids)).to_pylist()}
     rows = nearest(near, cell, ids, neighbour_count)
-    return [_retrieval_row(example | votes[example["id"]], rows, pictures) for example in examples]
+    result = []
+    for example in examples:
+        result.append(_retrieval_row(example | votes[example["id"]], rows, pictures))
+    return result
 
 
 def nearest(
@@ -142,7 +150,10 @@ def nearest(
     is_in_cell = (pc.field("epoch") == cell.epoch) & (pc.field("layer") == cell.layer)
     matching_rows = pa.concat_tables(tables).filter(is_in_cell & pc.field("id").isin(ids))
     columns = (matching_rows[name].to_pylist() for name in ("model", "id", "neighbours"))
-    return {(model, id_): rows[:neighbour_count] for model, id_, rows in zip(*columns, strict=True)}
+    result = {}
+    for model, id_, rows in zip(*columns, strict=True):
+        result[(model, id_)] = rows[:neighbour_count]
+    return result
 
 
 def _retrieval_row(row: Row, near: Mapping[tuple[str, str], list[int]], pictures: BoxedPictures) -> Row:

@@ -146,11 +146,12 @@ def _combine_curves(
     weighted = np.round(sum(weight * curve for curve, _, weight in terms), DIGITS) + 0.0  # avoids -0 for equal shares
     low, high = np.quantile(weighted[:, 1:], [0.025, 0.975], axis=1)
     for position, models in enumerate(((TARGET,), (REFERENCE,), (TARGET, REFERENCE))):
-        parts = [
-            Weighted(-weight if models[0] != model else weight, curve[model, 0], numbers(len(way), PERCENTAGES))
-            for curve, way, weight in terms
-            for model in models
-        ]
+        parts = []
+        for curve, way, weight in terms:
+            for model in models:
+                parts.append(
+                    Weighted(-weight if models[0] != model else weight, curve[model, 0], numbers(len(way), PERCENTAGES))
+                )
         wilsons = limits(parts)
         low[position], high[position] = np.minimum(low[position], wilsons[0]), np.maximum(high[position], wilsons[1])
     for percent in range(len(PERCENTAGES)):

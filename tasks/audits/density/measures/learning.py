@@ -101,9 +101,9 @@ def constant_log_p(config: Constant, images: Images, rows: NDArray[np.int64]) ->
     else:
         variance = np.maximum(squares / len(train_images) - mean**2, 0.0) + 1 / 12
         log_density = partial(normal_log_p, mean=mean, variance=variance)
-    parts = [
-        log_density(_flat(evaluated_images[rows[start : start + AT_ONCE]])) for start in range(0, len(rows), AT_ONCE)
-    ]
+    parts = []
+    for start in range(0, len(rows), AT_ONCE):
+        parts.append(log_density(_flat(evaluated_images[rows[start : start + AT_ONCE]])))
     return np.concatenate(parts) if parts else np.empty(0)
 
 

@@ -255,7 +255,9 @@ def _paired_terms(trained: Array, held_out: Array) -> Terms:
         shapes = f"trained is {trained.shape} and held_out {held_out.shape}"
         raise ValueError(f"{shapes}; they must have equal shapes (rows, trials)")
     has_model = [~np.isnan(side) for side in (trained, held_out)]
-    sums = [np.where(mask, side, -np.inf) for mask, side in zip(has_model, (trained, held_out), strict=True)]
+    sums = []
+    for mask, side in zip(has_model, (trained, held_out), strict=True):
+        sums.append(np.where(mask, side, -np.inf))
     return Terms(sums[0], has_model[0].astype(np.int64), sums[1], has_model[1].astype(np.int64))
 
 
@@ -410,7 +412,10 @@ def many_runs_bounds(log_p_trained: Array, log_p_held_out: Array, delta: float) 
     Each row is an audit that distinguishes trainings with the row from trainings without it.
     """
     has_both = ~np.isnan(log_p_trained) & ~np.isnan(log_p_held_out)
-    rows = [table_row for table_row in zip(log_p_trained, log_p_held_out, has_both, strict=True) if table_row[2].any()]
+    rows = []
+    for table_row in zip(log_p_trained, log_p_held_out, has_both, strict=True):
+        if table_row[2].any():
+            rows.append(table_row)
     level = (1 - CONFIDENCE) / len(rows)
     runs = max(int(has.sum()) for _, _, has in rows)
     counted_runs = runs - runs // 2

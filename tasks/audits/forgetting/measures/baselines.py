@@ -66,11 +66,10 @@ def baselines(config: Baselines, inputs: Inputs) -> pa.Table:
     A target without answers has no row.
     """
     matrix = confidence_matrix(inputs)
-    rows = [
-        target_row(matrix, number, target)
-        for number, target in enumerate(config.targets)
-        if matrix.replicates("target", number)
-    ]
+    rows = []
+    for number, target in enumerate(config.targets):
+        if matrix.replicates("target", number):
+            rows.append(target_row(matrix, number, target))
     return pa.Table.from_pylist(rows, BASELINES)
 
 

@@ -94,13 +94,16 @@ def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
     resolutions = {
         number: max(matrix.models[model].printed for model in models) for number, models in target_models.items()
     }
-    effects_by_resolution = {printed: ModelEffects(config, matrix, printed) for printed in set(resolutions.values())}
-    by_number = {number: effects_by_resolution[printed] for number, printed in resolutions.items()}
-    tested = {
-        number: effects.test_target(number, target_models[number])
-        for number, effects in by_number.items()
-        if effects.is_controlled
-    }
+    effects_by_resolution = {}
+    for printed in set(resolutions.values()):
+        effects_by_resolution[printed] = ModelEffects(config, matrix, printed)
+    by_number = {}
+    for number, printed in resolutions.items():
+        by_number[number] = effects_by_resolution[printed]
+    tested = {}
+    for number, effects in by_number.items():
+        if effects.is_controlled:
+            tested[number] = effects.test_target(number, target_models[number])
     p = dict(zip(tested, holm_adjustment([effects.p.surer for effects in tested.values()]), strict=True))
     rows = [
         target_row(by_number[number], number, models, tested.get(number), p.get(number), trial)
@@ -141,7 +144,9 @@ def target_row(
             held_share = curve.estimate_share(value, len(models))
         accuracy, agreement = model_effects.likeness_checks(models)
     answers = [matrix.models[model] for model in models]
-    twice = [count_disagreements(answer.confidence, answer.repeat_confidence, answer.printed) for answer in answers]
+    twice = []
+    for answer in answers:
+        twice.append(count_disagreements(answer.confidence, answer.repeat_confidence, answer.printed))
     disagree, repeats = (sum(counts) for counts in zip(*twice, strict=True))
     p_other = None if tested is None else tested.p.less_sure
     negligible = model_effects.config.negligible

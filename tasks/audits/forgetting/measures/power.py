@@ -59,7 +59,9 @@ def power(config: Power, inputs: Inputs) -> pa.Table:
     if not model_effects.is_controlled:
         return POWER.empty_table()
     by_share = group_by(model_effects.single_audits(), lambda single: single.share)
-    rows = [_power_row(share, by_share[share], config.decisions.negligible) for share in sorted(by_share)]
+    rows = []
+    for share in sorted(by_share):
+        rows.append(_power_row(share, by_share[share], config.decisions.negligible))
     return pa.Table.from_pylist(rows, POWER)
 
 

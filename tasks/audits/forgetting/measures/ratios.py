@@ -89,12 +89,11 @@ def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     matrix = confidence_matrix(inputs)
     if not matrix.replicates("query"):
         return RATIOS.empty_table()
-    judged = [
-        target_row(matrix, number, target, score)
-        for number, target in enumerate(config.targets)
-        if matrix.replicates("target", number)
-        for score in SCORES
-    ]
+    judged = []
+    for number, target in enumerate(config.targets):
+        if matrix.replicates("target", number):
+            for score in SCORES:
+                judged.append(target_row(matrix, number, target, score))
     return pa.Table.from_pylist(judged, RATIOS)
 
 
@@ -132,7 +131,9 @@ def _published_rule(
     A triple has no rho if a training is missing or KS(q_r, c_r) is 0. A given model is in every triple.
     """
     query = {model.replicate: index for index, model in enumerate(matrix.replicates("query"))}
-    calibration = {model.replicate: index for index, model in enumerate(matrix.replicates("calibration"))}
+    calibration = {}
+    for index, model in enumerate(matrix.replicates("calibration")):
+        calibration[model.replicate] = index
     target = {model.replicate: index for index, model in enumerate(models)}
     rhos = []
     for replicate in query.keys() & calibration.keys():

@@ -67,9 +67,10 @@ def recognition(config: Recognition, inputs: Inputs) -> pa.Table:
         return RECOGNITION.empty_table()
     largest_group = max(partial, key=lambda group: model_effects.known_shares[group])
     models = model_effects.matrix.replicates(*largest_group)
-    passed = [
-        passes(model_effects, model, clean) for model in models for clean in range(len(model_effects.calibration))
-    ]
+    passed = []
+    for model in models:
+        for clean in range(len(model_effects.calibration)):
+            passed.append(passes(model_effects, model, clean))
     return make_table(
         RECOGNITION, share=model_effects.known_shares[largest_group], pairs=len(passed), passed=sum(passed)
     )

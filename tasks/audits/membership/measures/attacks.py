@@ -215,7 +215,9 @@ def precision(hits: Array, alarms: Array, prior: float) -> Estimate:
             return float(np.log(prior * hits[is_used].mean()) - np.log((1 - prior) * alarms[is_used].mean()))
 
     all_records = np.ones(len(hits), dtype=bool)
-    without = [log_odds(all_records & (np.arange(len(hits)) != target)) for target in range(len(hits))]
+    without = []
+    for target in range(len(hits)):
+        without.append(log_odds(all_records & (np.arange(len(hits)) != target)))
     odds = _widen(statistics.jackknife(log_odds(all_records), without))
     ends = (odds.value, odds.low, odds.high)
     value, low, high = (None if end is None else float(1 / (1 + np.exp(-end))) for end in ends)

@@ -156,16 +156,17 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
     """Yield the bounds (decisive one first), the accountant's epsilon, the area under the curve, exposure and ties."""
     table_rows = tables.rows(EPSILON)
     for first in table_rows[:1]:
-        bounds = [
-            Bound(
-                table_row["bound"],
-                table_row["epsilon"],
-                table_row["canaries"],
-                "canary",
-                table_row["p_value"] if table_row is first else None,
+        bounds = []
+        for table_row in table_rows:
+            bounds.append(
+                Bound(
+                    table_row["bound"],
+                    table_row["epsilon"],
+                    table_row["canaries"],
+                    "canary",
+                    table_row["p_value"] if table_row is first else None,
+                )
             )
-            for table_row in table_rows
-        ]
         if first["spent"] is None:
             spent = None
         else:

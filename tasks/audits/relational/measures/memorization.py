@@ -121,9 +121,9 @@ def _epoch_rows(
     for name, subset in subsets.items():
         if not subset.num_rows:
             continue
-        parts = {
-            split: _scores_by_context(subset.filter(pc.field("split") == split)) for split in ("train", "validation")
-        }
+        parts = {}
+        for split in ("train", "validation"):
+            parts[split] = _scores_by_context(subset.filter(pc.field("split") == split))
         results = contrasts(parts["train"].part, parts["validation"].part, config.resamples, config.seed)
         about = {
             "epoch": epoch,
@@ -247,7 +247,11 @@ def _drop_redundant_golds(table_rows: Sequence[Row]) -> list[Row]:
         if (one_gold_row["golds"], all_golds_row["golds"]) == ("one", "all")
         for name in names
     )
-    return [table_row for table_row in table_rows if is_different or table_row["golds"] == "one"]
+    golds = []
+    for table_row in table_rows:
+        if is_different or table_row["golds"] == "one":
+            golds.append(table_row)
+    return golds
 
 
 def setting(table_row: Row, **more: Any) -> dict[str, Any]:

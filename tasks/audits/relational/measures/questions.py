@@ -70,11 +70,16 @@ def score(config: Scoring, inputs: Inputs) -> pa.Table:
     answered_ids = set(inputs[0]["id"].to_pylist())
     distinct = set(first_copies([question for id_, question in questions.by_id.items() if id_ in answered_ids]))
     answers = [answer for answer in inputs[0].to_pylist() if answer["id"] in distinct]
-    common = {split: CommonAnswers(answers, split, questions) for split in ("train", "validation")}
-    rows = [
-        _answer_row(config.replicate, answer, questions.by_id[answer["id"]], questions.scorer, common[answer["split"]])
-        for answer in answers
-    ]
+    common = {}
+    for split in ("train", "validation"):
+        common[split] = CommonAnswers(answers, split, questions)
+    rows = []
+    for answer in answers:
+        rows.append(
+            _answer_row(
+                config.replicate, answer, questions.by_id[answer["id"]], questions.scorer, common[answer["split"]]
+            )
+        )
     return pa.Table.from_pylist(rows, QUESTION_SCORES)
 
 
@@ -170,7 +175,10 @@ def _sort_key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def _plan_questions(config: Relational, trainings: Trainings) -> Job:
     scores = plan_scores(config, trainings)
-    ends = [job for job, answers in zip(scores, trainings.answers, strict=True) if answers.is_last]
+    ends = []
+    for job, answers in zip(scores, trainings.answers, strict=True):
+        if answers.is_last:
+            ends.append(job)
     return Job(questions, NoSettings(), tuple(ends))
 
 

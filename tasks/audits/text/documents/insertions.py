@@ -216,7 +216,10 @@ CONTROL = pa.schema(
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
     """Yield the number of documents that are found, with the smallest adjusted p-value."""
-    tested = [document for document in tables.rows(INSERTIONS) if document["p_value"] is not None]
+    tested = []
+    for document in tables.rows(INSERTIONS):
+        if document["p_value"] is not None:
+            tested.append(document)
     if tested:
         count = sum(document["found"] for document in tested)
         smallest = min(document["q_value"] for document in tested)
@@ -235,7 +238,10 @@ def estimate_rows(tables: Tables, about: About) -> Iterator[Row]:
         detected_count = alone(float(sum(p_value <= about.level for p_value in adjusted)), len(tested))
         yield row(metric, {"level": about.level}, detected_count, "number of repetitions", 0.0, min(adjusted))
     for estimate in estimates:
-        setting = {name: estimate[name] for name in ("repetitions", "way", "by") if estimate[name] is not None}
+        setting = {}
+        for name in ("repetitions", "way", "by"):
+            if estimate[name] is not None:
+                setting[name] = estimate[name]
         limits = Estimate(estimate["estimate"], estimate["low"], estimate["high"], estimate["documents"])
         yield row(estimate["metric"], setting, limits, "document", estimate["null"], estimate["p_value"])
 

@@ -165,7 +165,10 @@ def training_texts(config: DocumentModel, documents: Sequence[Document]) -> list
     tested_texts = set[str]()
     for document in documents:
         tested_texts.update((document.text, document.training_text))
-    common_texts = [text for text in load_texts(config.data, config.examples) if text not in tested_texts]
+    common_texts = []
+    for text in load_texts(config.data, config.examples):
+        if text not in tested_texts:
+            common_texts.append(text)
     if config.deduplicate:
         common_texts = list(dict.fromkeys(common_texts))
     member_texts = list[str]()

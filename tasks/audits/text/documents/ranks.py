@@ -318,7 +318,10 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 def estimate_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the level is not used
     """Yield the estimates."""
     for estimate in tables.rows(ESTIMATES):
-        setting = {name: estimate[name] for name in ("repetitions", "way", "by") if estimate[name] is not None}
+        setting = {}
+        for name in ("repetitions", "way", "by"):
+            if estimate[name] is not None:
+                setting[name] = estimate[name]
         limits = Estimate(estimate["estimate"], estimate["low"], estimate["high"], estimate["models"])
         yield row(estimate["metric"], setting, limits, "training", estimate["null"])
 

@@ -282,7 +282,10 @@ def candidate_texts(config: GivenLanguageModel, identifier: Identifier, text: st
     else:
         first = space.draw(replacement_stream)
     before = _context_before(config, identifier, text)
-    return [before + space.write(0, candidate) for candidate in candidates(space, first, config.references, chance)]
+    texts = []
+    for candidate in candidates(space, first, config.references, chance):
+        texts.append(before + space.write(0, candidate))
+    return texts
 
 
 def _context_before(config: GivenLanguageModel, identifier: Identifier, text: str) -> str:

@@ -56,9 +56,10 @@ def key_table(candidates_by_question: Sequence[Sequence[str]], seed: int) -> pa.
     Candidate 0 is the identifier or secret; the others are its references.
     """
     handout = handout_order(candidates_by_question, seed)
-    places = [
-        (number, candidate) for number, group in enumerate(candidates_by_question) for candidate in range(len(group))
-    ]
+    places = []
+    for number, group in enumerate(candidates_by_question):
+        for candidate in range(len(group)):
+            places.append((number, candidate))
     ordered_places = [places[text] for text in handout.order]
     ids = [handout.id_of(handout.name, position) for position in range(len(ordered_places))]
     columns = [ids, *map(list, zip(*ordered_places, strict=True))]

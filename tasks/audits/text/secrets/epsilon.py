@@ -110,16 +110,17 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     """Yield the bounds, the decisive one first, and the detection that the accountant's epsilon permits."""
     bounds_rows = tables.rows(EPSILON)
     for first in bounds_rows[:1]:
-        bounds = [
-            Bound(
-                bound["bound"],
-                bound["epsilon"],
-                bound["secrets"],
-                "secret",
-                bound["p_value"] if bound is first else None,
+        bounds = []
+        for bound in bounds_rows:
+            bounds.append(
+                Bound(
+                    bound["bound"],
+                    bound["epsilon"],
+                    bound["secrets"],
+                    "secret",
+                    bound["p_value"] if bound is first else None,
+                )
             )
-            for bound in bounds_rows
-        ]
         yield from epsilon_rows(bounds, Spent(first["spent"], first["pairs"], first["p_spent"]), first["delta"])
         privacy = Privacy(first["spent"], first["delta"])
         setting = {"level": about.level}

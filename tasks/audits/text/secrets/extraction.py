@@ -127,7 +127,9 @@ def _secret_rows(config: Extraction, trained_row: Row, control_row: Row | None) 
         np.array([side[name] for side in sides], dtype=np.float64) for name in dict(ENDS)
     )
     chances = _chance_bounds(config, config.size(trained_row))
-    about = {name: trained_row.get(name) for name in ("model", *NAMES, "repetitions", "tokens")}
+    about = {}
+    for name in ("model", *NAMES, "repetitions", "tokens"):
+        about[name] = trained_row.get(name)
     log_p = dict(zip(("log_p", "log_p_control"), log_p_end.tolist(), strict=False))
     for way, reproduced in reproductions(config, log_p_end, mismatches, distance, trained_row["tokens"]).items():
         reproduced_columns = dict(zip(("reproduced", "reproduced_control"), (reproduced == 1).tolist(), strict=False))

@@ -71,7 +71,10 @@ class PairModel(Ranged):
 def secret_jobs(question: Secrets, seed: int) -> tuple[Job, ...]:
     """Return the scoring jobs of both models of each pair."""
     load_texts(question.data, question.examples)
-    models = [pair_model(question, seed, pair, side) for pair in range(question.pairs) for side in range(2)]
+    models = []
+    for pair in range(question.pairs):
+        for side in range(2):
+            models.append(pair_model(question, seed, pair, side))
     return tuple(Job(score_secrets, model) for model in models)
 
 
@@ -98,9 +101,11 @@ def pair_model(question: Secrets, seed: int, pair: int, side: int) -> PairModel:
 
 def training_texts(config: PairModel, secrets: Sequence[Secret]) -> list[str]:
     """Return the training texts: those of the data, and the repeated secrets of the model's side."""
-    secret_texts = [
-        secret.training_text for secret in secrets if secret.side == config.side for _ in range(secret.repetitions)
-    ]
+    secret_texts = []
+    for secret in secrets:
+        if secret.side == config.side:
+            for _ in range(secret.repetitions):
+                secret_texts.append(secret.training_text)
     texts = [*load_texts(config.data, config.examples), *secret_texts]
     return list(dict.fromkeys(texts)) if config.deduplicate else texts
 
@@ -138,7 +143,9 @@ def ask_secrets(config: PairModel, model: SequenceModel, secrets: Sequence[Secre
 
     candidates_by_secret = [(secret.text, *secret.references) for secret in secrets]
     if config.scoring == "shared":
-        scores = [score_candidates(config, model, candidates).tolist() for candidates in candidates_by_secret]
+        scores = []
+        for candidates in candidates_by_secret:
+            scores.append(score_candidates(config, model, candidates).tolist())
     else:
         log_p = iter(
             score_texts(config, model, [text for candidates in candidates_by_secret for text in candidates]).tolist()

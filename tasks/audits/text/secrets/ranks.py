@@ -131,10 +131,10 @@ def _adjust_ranks(ranked: Sequence[Row], level: float) -> list[Row]:
     """Add adjusted p-values to the rows, and whether they are found at this level."""
     q_values = false_discovery_control(np.array([item["p_value"] for item in ranked]))
     reduced = false_discovery_control(np.array([item["reduced_p"] for item in ranked]))
-    return [
-        item | {"q_value": float(q), "found": bool(q <= level), "memorised": bool(less <= level)}
-        for item, q, less in zip(ranked, q_values, reduced, strict=True)
-    ]
+    ranks = []
+    for item, q, less in zip(ranked, q_values, reduced, strict=True):
+        ranks.append(item | {"q_value": float(q), "found": bool(q <= level), "memorised": bool(less <= level)})
+    return ranks
 
 
 def rank_secret(log_p: Array, control_log_p: Array | None) -> Row:
@@ -220,11 +220,12 @@ def _plan_identifiers(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[(
 def identifiers(config: Ranking, inputs: Inputs) -> pa.Table:
     """Rank each identifier by the given model (IDENTIFIERS)."""
     copied_columns = ("format", "row", "occurrences", "control")
-    rows = [
-        {name: identifier[name] for name in copied_columns} | rank_secret(np.array(identifier["log_p"]), None)
-        for table in inputs
-        for identifier in table.to_pylist()
-    ]
+    rows = []
+    for table in inputs:
+        for identifier in table.to_pylist():
+            rows.append(
+                {name: identifier[name] for name in copied_columns} | rank_secret(np.array(identifier["log_p"]), None)
+            )
     return pa.Table.from_pylist(_adjust_ranks(rows, config.level), IDENTIFIERS)
 
 
@@ -232,10 +233,9 @@ def identifiers(config: Ranking, inputs: Inputs) -> pa.Table:
 def identifiers_relative_to_base(config: Ranking, inputs: Inputs) -> pa.Table:
     """Rank each identifier by log p of the given model minus that of its base (IDENTIFIERS)."""
     model_scores, base_scores = (table["log_p"].to_pylist() for table in inputs)
-    differences = [
-        (np.array(model_log_p) - np.array(base_log_p)).tolist()
-        for model_log_p, base_log_p in zip(model_scores, base_scores, strict=True)
-    ]
+    differences = []
+    for model_log_p, base_log_p in zip(model_scores, base_scores, strict=True):
+        differences.append((np.array(model_log_p) - np.array(base_log_p)).tolist())
     column = inputs[0].schema.get_field_index("log_p")
     table: pa.Table = identifiers(config, (inputs[0].set_column(column, "log_p", pa.array(differences)),))
     return table

@@ -84,11 +84,14 @@ def score(config: Evaluation, inputs: Inputs) -> pa.Table:
     sets = (probe_triples(config), training_set_triples(config.data, config.examples, canary, config.burning))
     label = int(data.train_labels[canary])
     about = {"canary": canary, "label": label, "evaluation": config.redraw}
-    tables = [
-        divergences(network_predictor(table), triples, about | {"seed": table["seed"][0].as_py(), "model": model})
-        for model, table in zip(MODELS, inputs, strict=False)
-        for triples in sets
-    ]
+    tables = []
+    for model, table in zip(MODELS, inputs, strict=False):
+        for triples in sets:
+            tables.append(
+                divergences(
+                    network_predictor(table), triples, about | {"seed": table["seed"][0].as_py(), "model": model}
+                )
+            )
     return pa.concat_tables(tables).combine_chunks()
 
 
@@ -148,10 +151,9 @@ def plan_single(design: Design, trainings: Trainings) -> tuple[Job, ...]:  # noq
 
 def single_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     """M, the rate of models that its t-test calls memorised, and the probe images that it needs."""
-    models = [
-        {name: table[name].to_numpy().astype(np.float64) for name in ("d_u", "d_r")}
-        for table in tables.select(DIVERGENCES)
-    ]
+    models = []
+    for table in tables.select(DIVERGENCES):
+        models.append({name: table[name].to_numpy().astype(np.float64) for name in ("d_u", "d_r")})
     if not models:
         return
     scores = [black_box_score(model["d_u"], model["d_r"]) for model in models]

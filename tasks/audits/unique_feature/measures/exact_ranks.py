@@ -135,7 +135,9 @@ def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
     number = canary_row(config.canary, inputs)
     label = int(data.train_labels[number])
     clean = label_images(config, data, number, label)
-    sets = [burn(clean, feature) for feature in slope_features(config.relatives, data.shape[:2])]
+    sets = []
+    for feature in slope_features(config.relatives, data.shape[:2]):
+        sets.append(burn(clean, feature))
     region = feature_region(clean, sets, data.train_images[: config.examples or None])
     rows: list[Row] = []
     for score, values in _responses_by_score(canary, twin, references, sets, label).items():
@@ -277,7 +279,11 @@ def canary_ranks(of_score: Sequence[Row], feature: str = "canary") -> list[Row]:
     For a canary with several trainings, only the first training counts, since the others have the same feature.
     """
     first = {rank["canary"]: rank["seed"] for rank in first_trainings(of_score)}
-    return [rank for rank in of_score if rank["feature"] == feature and rank["seed"] == first[rank["canary"]]]
+    ranks = []
+    for rank in of_score:
+        if rank["feature"] == feature and rank["seed"] == first[rank["canary"]]:
+            ranks.append(rank)
+    return ranks
 
 
 def _canary_means(ranks: Sequence[Row], values: Sequence[float]) -> list[float]:
@@ -340,14 +346,16 @@ class PanelResponses:
         positions = [list(self.sets).index(name) for name in names]
         region = feature_region(clean, [self.sets[name] for name in names], self.training)
         reference_responses = [responses[positions] for responses in self.references]
-        slopes = [
-            weighted_slopes(
-                region.added,
-                match_spread(model_responses[positions], reference_responses) - np.mean(reference_responses, axis=0),
-                region.inked,
+        slopes = []
+        for model_responses in self.panel:
+            slopes.append(
+                weighted_slopes(
+                    region.added,
+                    match_spread(model_responses[positions], reference_responses)
+                    - np.mean(reference_responses, axis=0),
+                    region.inked,
+                )
             )
-            for model_responses in self.panel
-        ]
         return slopes[0] if len(slopes) == 1 else mean_standardised_slopes(slopes), region
 
 
@@ -394,7 +402,9 @@ def _reference_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: AR
 def number_parts(ranks: Sequence[Row]) -> list[Row]:
     """The ranks among look-alikes, with their `part` of `parts` from 1, before those of the feature."""
     parts = [rank for rank in ranks if rank["feature"] == LOOK_ALIKE]
-    numbered = [rank | {"part": number, "parts": len(parts)} for number, rank in enumerate(parts, start=1)]
+    numbered = []
+    for number, rank in enumerate(parts, start=1):
+        numbered.append(rank | {"part": number, "parts": len(parts)})
     return [*numbered, *(rank for rank in ranks if rank["feature"] == "canary")]
 
 

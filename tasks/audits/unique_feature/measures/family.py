@@ -113,7 +113,9 @@ def uncarried_feature(design: Design, canary: Canary, shape: Shape) -> Feature |
     candidate = design.asked_feature
     if not design.draws_features:
         candidate = own_feature(candidate, design.family, design.seed, canary.number, shape)
-    patterns = {feature.patch().pixels() for feature in (canary.carried_feature, canary.audited_feature)}
+    patterns = set()
+    for feature in (canary.carried_feature, canary.audited_feature):
+        patterns.add(feature.patch().pixels())
     return None if candidate.patch().pixels() in patterns else candidate
 
 

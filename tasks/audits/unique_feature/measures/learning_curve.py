@@ -273,7 +273,9 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     course = tables.rows(LEARNING_CURVE)
     if not course:
         return
-    models = [group_rows(epochs, "model") for epochs in group_rows(course, "canary", "seed").values()]
+    models = []
+    for epochs in group_rows(course, "canary", "seed").values():
+        models.append(group_rows(epochs, "model"))
     pairs = [pair for pair in models if set(pair) == {"canary", "twin"}]
     moments = {"before training": _epoch_selector(0), "first epoch": _epoch_selector(1), "kept": _kept_epoch}
     for moment, select_epoch in moments.items():
@@ -320,18 +322,19 @@ class History:
 def history(config: History, inputs: Inputs) -> pa.Table:
     """The epochs of the canary model and of its control model (the first two inputs)."""
     canary = canary_row(config.canary, inputs)
-    rows = [
-        {
-            "canary": canary,
-            "seed": model_row["seed"],
-            "model": model,
-            "kept": epoch["epoch"] == model_row["best_epoch"],
-        }
-        | epoch
-        for model, table in zip(MODELS, inputs, strict=False)
-        for model_row in table.select(["seed", "best_epoch", "history"]).to_pylist()
-        for epoch in model_row["history"]
-    ]
+    rows = []
+    for model, table in zip(MODELS, inputs, strict=False):
+        for model_row in table.select(["seed", "best_epoch", "history"]).to_pylist():
+            for epoch in model_row["history"]:
+                rows.append(
+                    {
+                        "canary": canary,
+                        "seed": model_row["seed"],
+                        "model": model,
+                        "kept": epoch["epoch"] == model_row["best_epoch"],
+                    }
+                    | epoch
+                )
     return pa.Table.from_pylist(rows, HISTORY)
 
 

@@ -58,7 +58,9 @@ def evidence(config: StoppingLevel, inputs: Inputs) -> pa.Table:
     sizes = [verdict["members"] for verdict in ranked]
     reduced = [round(verdict["reduced_p"] * verdict["members"]) for verdict in ranked]
     detected = betting.evidence([verdict["rank"] for verdict in ranked], sizes)
-    values = [float(betting.evidence(reduced[:number], sizes[:number])[-1]) for number in range(1, len(reduced) + 1)]
+    values = []
+    for number in range(1, len(reduced) + 1):
+        values.append(float(betting.evidence(reduced[:number], sizes[:number])[-1]))
     return make_table(
         EVIDENCE,
         pair=range(1, len(ranked) + 1),

@@ -103,7 +103,9 @@ def canary_scores(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG0
     """
     histories = {_pair_key(table): table for table in inputs if table.schema == HISTORY}
     divergences = [table for table in inputs if table.schema == DIVERGENCES]
-    rows = [_pair_scores(table) | _training_columns(histories.get(_pair_key(table))) for table in divergences]
+    rows = []
+    for table in divergences:
+        rows.append(_pair_scores(table) | _training_columns(histories.get(_pair_key(table))))
     rows.sort(key=lambda row: (-row["m"], row["canary"], row["seed"], row["evaluation"]))
     adjust_p_values(rows)
     return pa.Table.from_pylist(rows, CANARY_SCORES)
@@ -184,7 +186,10 @@ def _select_columns(divergences: pa.Table, model: str, images: str) -> dict[str,
     import pyarrow.compute as pc  # a tenth of what `engram list` takes
 
     selected = divergences.filter((pc.field("model") == model) & (pc.field("images") == images))
-    return {name: selected[name].to_numpy().astype(np.float64) for name in ("d_u", "d_r", "log_p_u", "log_p_r")}
+    columns = {}
+    for name in ("d_u", "d_r", "log_p_u", "log_p_r"):
+        columns[name] = selected[name].to_numpy().astype(np.float64)
+    return columns
 
 
 def scores_job(design: Design, trainings: Trainings) -> Job:
@@ -252,7 +257,9 @@ def _published_test_rates(units: Units) -> Iterator[Row]:
     """
     independent = len(units.pairs) == len(units.rows)
     for test in TESTS:
-        rate = {model: significant(units.pairs, f"{prefix}m_{test}_p") for model, prefix in PREFIXES.items()}
+        rate = {}
+        for model, prefix in PREFIXES.items():
+            rate[model] = significant(units.pairs, f"{prefix}m_{test}_p")
         rates = {model: call_rate(values, independent) for model, values in rate.items()}
         p_value = None
         if independent:
@@ -358,7 +365,10 @@ def _share_crossing_zero(score_lists: Sequence[Sequence[float]]) -> Estimate:
 
 def evaluation_spread_rows(scores: Sequence[Row]) -> Iterator[Row]:
     """The standard deviation of a model's score over drawings of the random patches."""
-    by_pair = [group for group in group_rows(scores, "canary", "seed").values() if len(group) > 1]
+    by_pair = []
+    for group in group_rows(scores, "canary", "seed").values():
+        if len(group) > 1:
+            by_pair.append(group)
     for metric, name in REPLICATED.items():
         if by_pair:
             canary_spread = _mean_spread(by_pair, PREFIXES["canary"] + name)

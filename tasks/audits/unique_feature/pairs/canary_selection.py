@@ -97,7 +97,10 @@ def canary_row(canary: int | RankedImage, inputs: Inputs) -> int:
         raise ValueError(
             f"the canary is the {canary.end} by rank {canary.rank}, but no input is a table of selected canaries"
         )
-    end_rows = [row for row in tables[0].select(["end", "rank", "row"]).to_pylist() if row["end"] == canary.end]
+    end_rows = []
+    for row in tables[0].select(["end", "rank", "row"]).to_pylist():
+        if row["end"] == canary.end:
+            end_rows.append(row)
     rows: dict[int, int] = {row["rank"]: row["row"] for row in end_rows}
     if canary.rank not in rows:
         raise ValueError(f"rank is {canary.rank}; of the {canary.end} self-influence {len(rows)} images were chosen")
@@ -196,11 +199,12 @@ def choose_canaries(config: CanaryChoice, inputs: Inputs) -> pa.Table:
     values = influence["self_influence"].to_numpy()
     rows = influence["row"].to_numpy()
     ranked = zip(get_args(End), extreme_indices(values, rows, config.count - lowest, lowest), strict=True)
-    rows_of_ends = [
-        {"end": end, "rank": rank} | influence.slice(index, 1).select(CHOSEN.names[2:]).to_pylist()[0]
-        for end, places in ranked
-        for rank, index in enumerate(places, 1)
-    ]
+    rows_of_ends = []
+    for end, places in ranked:
+        for rank, index in enumerate(places, 1):
+            rows_of_ends.append(
+                {"end": end, "rank": rank} | influence.slice(index, 1).select(CHOSEN.names[2:]).to_pylist()[0]
+            )
     return pa.Table.from_pylist(rows_of_ends, CHOSEN)
 
 

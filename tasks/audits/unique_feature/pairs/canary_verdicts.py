@@ -246,7 +246,10 @@ def exact_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG
     ranks = (rank for table in inputs for rank in table.to_pylist())
     pair_ranks = (rank for rank in ranks if (rank["score"], rank["feature"]) == ("pair", "canary"))
     by_canary = group_rows(pair_ranks, "canary")
-    trainings = [(canary, rank["seed"]) for canary, pairs in by_canary.items() for rank in pairs]
+    trainings = []
+    for canary, pairs in by_canary.items():
+        for rank in pairs:
+            trainings.append((canary, rank["seed"]))
     verdicts = [_exact_verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
     return pa.Table.from_pylist(call_canaries(verdicts, trainings), EXACT_VERDICTS)
 

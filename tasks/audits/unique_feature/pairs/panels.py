@@ -100,27 +100,29 @@ def panels(config: Panels, inputs: Inputs) -> pa.Table:
     order = seeds.generator(config.seed, "panels").permutation(len(pairs))
     shuffled = [pairs[index] for index in order]
     trainings = [pair.training for pair in pairs]
-    rows = [
-        {"estimator": estimator, "model": model, "models": size} | _rate_columns(p_values, trainings)
-        for size in SIZES
-        for estimator, model, p_values in panel_p_values(shuffled, size)
-        if len(p_values) >= LEAST
-    ]
+    rows = []
+    for size in SIZES:
+        for estimator, model, p_values in panel_p_values(shuffled, size):
+            if len(p_values) >= LEAST:
+                rows.append(
+                    {"estimator": estimator, "model": model, "models": size} | _rate_columns(p_values, trainings)
+                )
     return pa.Table.from_pylist(rows, PANELS)
 
 
 def panel_p_values(pairs: Sequence[FamilyPair], size: int) -> Iterator[tuple[str, str, list[float]]]:
     """The p-values of the panels of this size, by estimator and model."""
     mixed = _split_panels(pairs, size)
-    by_label = [
-        group
-        for label in sorted({pair.label for pair in pairs})
-        for group in _split_panels([pair for pair in pairs if pair.label == label], size)
-    ]
+    by_label = []
+    for label in sorted({pair.label for pair in pairs}):
+        by_label.extend(_split_panels([pair for pair in pairs if pair.label == label], size))
     for model in ("canary", "twin"):
         yield "label-directed rank", model, [_known_label_p_value(group, model) for group in mixed]
         yield "label-directed rank, label unknown", model, [_unknown_label_p_value(group, model) for group in by_label]
-        groups = [group for group in mixed if model == "canary" or all(pair.unseen is not None for pair in group)]
+        groups = []
+        for group in mixed:
+            if model == "canary" or all(pair.unseen is not None for pair in group):
+                groups.append(group)
         yield "paired family rank", model, [_paired_p_value(group, model) for group in groups]
 
 
@@ -157,7 +159,10 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     """The detection rate of panels of several models; null: the rate of panels without the feature."""
     panels = tables.rows(PANELS)
-    nulls = {(p["estimator"], p["models"]): p["detection_rate"] for p in panels if p["model"] == "twin"}
+    nulls = {}
+    for p in panels:
+        if p["model"] == "twin":
+            nulls[(p["estimator"], p["models"])] = p["detection_rate"]
     for panel in panels:
         if panel["model"] == "canary":
             yield _rate_row(panel["estimator"], panel, nulls.get((panel["estimator"], panel["models"])))
@@ -184,9 +189,11 @@ def exact_panels(config: Panels, inputs: Inputs) -> pa.Table:
     training of every canary.
     """
     exact_rows: list[Row] = []
-    rows = [
-        rank for table in inputs for rank in table.to_pylist() if rank["feature"] == "canary" and is_among_all(rank)
-    ]
+    rows = []
+    for table in inputs:
+        for rank in table.to_pylist():
+            if rank["feature"] == "canary" and is_among_all(rank):
+                rows.append(rank)
     for score, of_score in group_rows(rows, "score").items():
         first = first_trainings(of_score)
         generator = seeds.generator(config.seed, "panels", score)
@@ -197,7 +204,10 @@ def exact_panels(config: Panels, inputs: Inputs) -> pa.Table:
 
 
 def _rates_at_size(score: str, panels: Sequence[Sequence[Row]], generator: np.random.Generator) -> Iterator[Row]:
-    equal_ink_panels = [panel for panel in panels if len({rank["inked"] for rank in panel}) == 1]
+    equal_ink_panels = []
+    for panel in panels:
+        if len({rank["inked"] for rank in panel}) == 1:
+            equal_ink_panels.append(panel)
     if len(equal_ink_panels) < LEAST:
         return
     p_values = [exact_panel_p_value(panel, generator) for panel in equal_ink_panels]
@@ -210,7 +220,9 @@ def exact_panel_p_value(panel: Sequence[Row], generator: np.random.Generator) ->
     ink = np.array(panel[0]["ink"], bool)
     slopes = [np.array(rank["slopes"], np.float64) for rank in panel]
     inks = [np.array(rank["ink"], bool) for rank in panel]
-    aligned_slopes = [_align_to_ink(ink, mask, values, generator) for mask, values in zip(inks, slopes, strict=True)]
+    aligned_slopes = []
+    for mask, values in zip(inks, slopes, strict=True):
+        aligned_slopes.append(_align_to_ink(ink, mask, values, generator))
     return Subsets(mean_standardised_slopes(aligned_slopes)).p_value(ink)
 
 

@@ -78,11 +78,10 @@ def private_rank(config: PrivateRank, inputs: Inputs) -> pa.Table:
     The inputs are the canary model and, if ranks are measured, their table.
     """
     model, *rank_tables = inputs
-    drawn_ranks = [
-        rank
-        for rank in Tables(rank_tables).rows(EXACT_RANKS)
-        if (rank["score"], rank["feature"]) == ("references", "canary") and rank["drawn"]
-    ]
+    drawn_ranks = []
+    for rank in Tables(rank_tables).rows(EXACT_RANKS):
+        if (rank["score"], rank["feature"]) == ("references", "canary") and rank["drawn"]:
+            drawn_ranks.append(rank)
     return make_table(
         PRIVATE_RANKS,
         canary=config.canary,

@@ -48,7 +48,9 @@ def regularisation(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG
 
 def comparison_rows(setting: Units, plain: Units) -> Iterator[Row]:
     """A row for each score."""
-    positive = [[m for m in column(network.rows, "m") if m > 0] for network in (setting, plain)]
+    positive = []
+    for network in (setting, plain):
+        positive.append([m for m in column(network.rows, "m") if m > 0])
     yield _comparison_row("M where positive", positive, setting.model)
     for score, name in (("M effect", "m_effect"), ("M_w effect", "m_w_probe_effect")):
         yield _comparison_row(score, [column(network.rows, name) for network in (setting, plain)], setting.pair)

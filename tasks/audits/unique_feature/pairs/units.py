@@ -55,7 +55,10 @@ def call_rate(called_count: Sequence[bool], independent: bool) -> Estimate:
 
 def average_rows(rows: Sequence[Row], *by: str) -> list[Row]:
     """One row for each group, in order of appearance: mean numbers, and the p-values of the first row."""
-    return [group[0] if len(group) == 1 else _one(group) for group in group_rows(rows, *by).values()]
+    result = []
+    for group in group_rows(rows, *by).values():
+        result.append(group[0] if len(group) == 1 else _one(group))
+    return result
 
 
 def first_trainings(rows: Iterable[Row]) -> list[Row]:

@@ -224,7 +224,10 @@ def split_key(config: SingleModelConfig) -> pa.Table:
     handout, slices = _handed_out(_picture_config(config))
     ids = handout.ids
     repeats = handout.repeats
-    set_names = {image: name for name, rows in slices.items() for image in range(rows.start, rows.stop)}
+    set_names = {}
+    for name, rows in slices.items():
+        for image in range(rows.start, rows.stop):
+            set_names[image] = name
     return key_of(
         [
             *((ids[image], set_names[image]) for image in set_names),

@@ -68,9 +68,9 @@ def weight_ranks(config: WeightRanks, inputs: Inputs) -> pa.Table:
     training = as_shape(load(relatives.probe).train_images, first.shape)
     counts = ink_counts(training)
     tables = inputs or [None] * len(config.panel)
-    layers = [
-        first_layer(model_config, table, clean, label) for model_config, table in zip(config.panel, tables, strict=True)
-    ]
+    layers = []
+    for model_config, table in zip(config.panel, tables, strict=True):
+        layers.append(first_layer(model_config, table, clean, label))
 
     def fit_slopes(names: Sequence[str]) -> tuple[Array, FeatureRegion]:
         region = feature_region(clean, [sets[name] for name in names], training)

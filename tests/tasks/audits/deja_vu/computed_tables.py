@@ -39,7 +39,9 @@ def category_table() -> pa.Table:
 
 
 def probe_table() -> pa.Table:
-    probe_rows = [{"epoch": 5, "layer": 3, "split": split, "correct": 7, "n": 9} for split in ("train", "validation")]
+    probe_rows = []
+    for split in ("train", "validation"):
+        probe_rows.append({"epoch": 5, "layer": 3, "split": split, "correct": 7, "n": 9})
     return probe(Probed(("A", "B"), (0, 10)), [pa.Table.from_pylist(probe_rows, PROBES)] * 2)
 
 
@@ -57,7 +59,10 @@ def crop_table() -> pa.Table:
 
 
 def sum_corners(table: pa.Table) -> list[int]:
-    return [sum(table[name].to_pylist()) for name in ("left", "top", "right", "bottom")]
+    corners = []
+    for name in ("left", "top", "right", "bottom"):
+        corners.append(sum(table[name].to_pylist()))
+    return corners
 
 
 TABLES = [

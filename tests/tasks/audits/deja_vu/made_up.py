@@ -16,12 +16,13 @@ NeighbourLabels = Mapping[tuple[str, str], Sequence[tuple[str, int, Sequence[int
 
 def neighbours(labels_by_model: NeighbourLabels, epoch: int = 5, layer: int = 3) -> pa.Table:
     """NEIGHBOURS of these labels; a neighbour's row is 100 plus its label."""
-    rows = [
-        {"epoch": epoch, "layer": layer, "model": model, "set": name, "id": id_, "label": label}
-        | {"neighbours": [100 + near for near in labels], "neighbour_labels": list(labels)}
-        for (model, name), images in labels_by_model.items()
-        for id_, label, labels in images
-    ]
+    rows = []
+    for (model, name), images in labels_by_model.items():
+        for id_, label, labels in images:
+            rows.append(
+                {"epoch": epoch, "layer": layer, "model": model, "set": name, "id": id_, "label": label}
+                | {"neighbours": [100 + near for near in labels], "neighbour_labels": list(labels)}
+            )
     return pa.Table.from_pylist(rows, NEIGHBOURS)
 
 

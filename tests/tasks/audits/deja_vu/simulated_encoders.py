@@ -108,11 +108,16 @@ def tables(seed: int, models: str = "AB", **settings: float) -> list[pa.Table]:
     """NEIGHBOURS of a given encoder with these settings, and of references of skill 1."""
     rng = np.random.default_rng(seed)
     scenes = draw_scenes(rng, revealing_shares=(0.05, 0.05))
-    names = [model if position < 2 else f"B {position}" for position, model in enumerate(models)]
-    embeddings = [embed(scenes, rng, **(settings if position == 0 else {})) for position in range(len(names))]
-    return [
-        neighbours(scenes, model_embeddings, name) for model_embeddings, name in zip(embeddings, names, strict=True)
-    ]
+    names = []
+    for position, model in enumerate(models):
+        names.append(model if position < 2 else f"B {position}")
+    embeddings = []
+    for position in range(len(names)):
+        embeddings.append(embed(scenes, rng, **(settings if position == 0 else {})))
+    result = []
+    for model_embeddings, name in zip(embeddings, names, strict=True):
+        result.append(neighbours(scenes, model_embeddings, name))
+    return result
 
 
 def unlike_tables() -> list[pa.Table]:
@@ -142,7 +147,9 @@ def answer_of_draw(
     scenes = draw_scenes(rng, revealing_shares=revealing_shares)
     skills = rng.uniform(0.3, 1.5, 2)
     models = (embed(scenes, rng, skills[0], memory, noise), embed(scenes, rng, skills[1]))
-    tables = [neighbours(scenes, embeddings, model) for embeddings, model in zip(models, "AB", strict=True)]
+    tables = []
+    for embeddings, model in zip(models, "AB", strict=True):
+        tables.append(neighbours(scenes, embeddings, model))
     return verdict_of(tables, seed).answer
 
 

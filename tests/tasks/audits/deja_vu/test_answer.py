@@ -138,7 +138,9 @@ def test_certificate_states_applicable_rules_and_errors(golden: Golden) -> None:
 
 def test_unknown_score_is_undecided(golden: Golden) -> None:
     name = json.dumps(SETTING)
-    rows = [dict.fromkeys(SUMMARY.names) | {"metric": metric, "setting": name, "n": 0} for metric in (SCORE, "k")]
+    rows = []
+    for metric in (SCORE, "k"):
+        rows.append(dict.fromkeys(SUMMARY.names) | {"metric": metric, "setting": name, "n": 0})
     answer = verdict(CONFIG, pa.Table.from_pylist(rows, SUMMARY))
     assert answer.answer == "undecided"
     assert answer.rows == ((SCORE, name),)
@@ -169,7 +171,9 @@ def test_search_lowers_score_and_keeps_probe_accuracy() -> None:
     assert objectives.allowance == 0.01
     probe = json.dumps({"epoch": 5, "layer": 3, "split": "validation"})
     names = ((SCORE, json.dumps(SETTING)), ("probe accuracy", probe))
-    rows = [dict.fromkeys(SUMMARY.names) | {"metric": metric, "setting": name} for metric, name in names]
+    rows = []
+    for metric, name in names:
+        rows.append(dict.fromkeys(SUMMARY.names) | {"metric": metric, "setting": name})
     table = pa.Table.from_pylist(rows, SUMMARY)
     config = replace(CONFIG, layers=(3, 0))
     assert rows == [objective.row(config, table) for objective in both_objectives]

@@ -63,14 +63,16 @@ def test_partitions_keep_class_counts_whatever_the_chunk_size(monkeypatch: pytes
 
 
 def test_uniformly_better_model_is_no_finding() -> None:
-    p_values = [
-        p_value(draw_ways(seed, 40, skill=(0.9, 0.3)), 20, 199, np.random.default_rng(seed)) for seed in range(400)
-    ]
+    p_values = []
+    for seed in range(400):
+        p_values.append(p_value(draw_ways(seed, 40, skill=(0.9, 0.3)), 20, 199, np.random.default_rng(seed)))
     assert_rate(0.05, sum(p is not None and p <= 0.05 for p in p_values), 400)
 
 
 def test_false_alarm_rate_is_the_stated_level() -> None:
-    p_values = [p_value(draw_ways(seed, 30), 20, 199, np.random.default_rng(seed)) for seed in range(1000)]
+    p_values = []
+    for seed in range(1000):
+        p_values.append(p_value(draw_ways(seed, 30), 20, 199, np.random.default_rng(seed)))
     assert sum(p is not None and p <= 0.025 for p in p_values) <= 45  # exact, or less if scores are tied
     assert_rate(0.05, sum(p is not None and p <= 0.05 for p in p_values), 1000)
 
@@ -90,7 +92,9 @@ def test_p_counts_the_true_partition(seed: int) -> None:
     scores = np.round(Parted(pooled, 50).scores(masks), 9)
     true = np.round(Parted(pooled, 50).scores(pooled.first[None])[0], 9)
     assert (1 + (scores >= true).sum()) / 10 == p_value(ways, 50, 9, np.random.default_rng(seed))
-    gain = [round(gains(pooled.inferences_a, pooled.labels, mask, 50), 9) for mask in (pooled.first, *masks)]
+    gain = []
+    for mask in (pooled.first, *masks):
+        gain.append(round(gains(pooled.inferences_a, pooled.labels, mask, 50), 9))
     p = differs(pooled.labels, pooled.first, pooled.inferences_a, 50, 9, np.random.default_rng(seed))
     assert two_way_p(gain[0], gain[1:]) == p
 
@@ -113,7 +117,9 @@ def test_both_ways_are_pooled_in_id_order() -> None:
 
 
 def test_memory_of_a_tenth_is_detected() -> None:
-    p_values = [p_value(draw_ways(seed, 300, memory=0.1), 20, 999, np.random.default_rng(seed)) for seed in range(20)]
+    p_values = []
+    for seed in range(20):
+        p_values.append(p_value(draw_ways(seed, 300, memory=0.1), 20, 999, np.random.default_rng(seed)))
     assert all(p is not None and p <= 0.025 for p in p_values)
 
 
@@ -176,13 +182,14 @@ def test_id_order_of_ties_is_independent_of_sets() -> None:
         first = np.sort(rng.permutation(n)[: n // 2])
         second = np.setdiff1d(np.arange(n), first)
         equal_confidence = np.zeros(n)
-        ways = [
-            Way(
-                np.zeros(n // 2, np.int64),
-                *(Inferences(right[model][rows], equal_confidence[rows]) for model in order),
-                np.array([f"{row:03d}" for row in rows]),
+        ways = []
+        for rows, order in ((first, (0, 1)), (second, (1, 0))):
+            ways.append(
+                Way(
+                    np.zeros(n // 2, np.int64),
+                    *(Inferences(right[model][rows], equal_confidence[rows]) for model in order),
+                    np.array([f"{row:03d}" for row in rows]),
+                )
             )
-            for rows, order in ((first, (0, 1)), (second, (1, 0)))
-        ]
         p_values.append(p_value((ways[0], ways[1]), 20, 199, np.random.default_rng(seed)))
     assert sum(p is not None and p <= 0.025 for p in p_values) <= bounds(0.025, 1000)[1]

@@ -64,25 +64,33 @@ def table(
     config = DensityTraining(
         DIGITS, seed=seed, held_out=held_out, epochs=epochs, recorded=tuple(sorted(log_p_by_epoch))
     )
-    history = [Epoch(epoch, 1 / epoch + seed, 2 / epoch + seed, float("nan")) for epoch in range(1, epochs + 1)]
-    log_p = {epoch: values.astype(np.float32) for epoch, values in log_p_by_epoch.items()}
-    samples = {epoch: values.astype(np.float32) for epoch, values in (effective or {}).items()}
+    history = []
+    for epoch in range(1, epochs + 1):
+        history.append(Epoch(epoch, 1 / epoch + seed, 2 / epoch + seed, float("nan")))
+    log_p = {}
+    for epoch, values in log_p_by_epoch.items():
+        log_p[epoch] = values.astype(np.float32)
+    samples = {}
+    for epoch, values in (effective or {}).items():
+        samples[epoch] = values.astype(np.float32)
     return density_table(config, history, Evaluation(log_p, effective_samples=samples))
 
 
 def fold_tables(models: Folds, log_p_by_epoch: Mapping[int, Array]) -> list[pa.Table]:
     """The tables of all folds' trainings, from their log densities at each epoch, (n, L, K)."""
     repetitions, number = models.shape
-    return [
-        table(
-            Fold(models.partitions[repetition], number, fold),
-            1000 * repetition + fold,
-            {epoch: log_p[:, repetition, fold] for epoch, log_p in log_p_by_epoch.items()},
-            max(log_p_by_epoch),
-        )
-        for repetition in range(repetitions)
-        for fold in range(number)
-    ]
+    tables = []
+    for repetition in range(repetitions):
+        for fold in range(number):
+            tables.append(
+                table(
+                    Fold(models.partitions[repetition], number, fold),
+                    1000 * repetition + fold,
+                    {epoch: log_p[:, repetition, fold] for epoch, log_p in log_p_by_epoch.items()},
+                    max(log_p_by_epoch),
+                )
+            )
+    return tables
 
 
 def held_out(models: Folds) -> NDArray[np.int64]:
@@ -94,7 +102,9 @@ def single_row_tables(models: LeaveOneOut, of_all_data: Array, without_row: Arra
     """The tables of all trainings: log densities of models of all data (T, n) and of models without each row (rows,
     T, n).
     """
-    tables = [table(None, trial, {epoch: values}, epoch) for trial, values in enumerate(of_all_data)]
+    tables = []
+    for trial, values in enumerate(of_all_data):
+        tables.append(table(None, trial, {epoch: values}, epoch))
     for row, models_without in zip(models.left_out, without_row, strict=True):
         tables += [
             table(Row(row), 100 * (row + 1) + trial, {epoch: values}, epoch)
@@ -113,7 +123,9 @@ def scores(u: Sequence[float | None], m: Sequence[float | None], rows: Sequence[
         "m": m_column,
         "m_matched": m_column,
     }
-    columns = [given_columns.get(field.name, pa.nulls(len(u), field.type)) for field in SCORES]
+    columns = []
+    for field in SCORES:
+        columns.append(given_columns.get(field.name, pa.nulls(len(u), field.type)))
     return pa.Table.from_arrays(columns, schema=SCORES)
 
 
@@ -131,5 +143,7 @@ def neighbours(ratios: Sequence[float | None], rows: Sequence[int] | None = None
 def fitted_table(samples: NDArray[Any] | None) -> pa.Table:
     """A FITTED table of two epochs, with these samples after the second."""
     sample_bytes = None if samples is None else samples.astype(np.float32).tobytes()
-    rows = [{"seed": 0, "epoch": epoch, "samples": sample_bytes if epoch == 2 else None} for epoch in (1, 2)]
+    rows = []
+    for epoch in (1, 2):
+        rows.append({"seed": 0, "epoch": epoch, "samples": sample_bytes if epoch == 2 else None})
     return pa.Table.from_pylist(rows, FITTED)

@@ -118,7 +118,10 @@ def test_tail_decides_answer(answer: str, rows: tuple[dict[str, Any], ...]) -> N
     answer_page = verdict(Density(), table(*rows))
     assert answer == answer_page.answer
     assert answer_page.sentence.startswith(answer.capitalize() + ": ")
-    deciding = [name_of(decisive_row) for decisive_row in rows if decisive_row["metric"] != TIED]
+    deciding = []
+    for decisive_row in rows:
+        if decisive_row["metric"] != TIED:
+            deciding.append(name_of(decisive_row))
     if answer == "not assessable":
         deciding.insert(0, (TIED, "{}"))
     if not rows[0]["estimate"] and answer == "memorised":
@@ -188,10 +191,9 @@ def test_missing_model_of_all_data_is_reported() -> None:
 def test_search_lowers_score_within_loss_allowance() -> None:
     objectives = AUDIT.objectives
     assert objectives is not None
-    names = [
-        (objective.name, objective.unit, objective.better)
-        for objective in (objectives.memorization, objectives.utility)
-    ]
+    names = []
+    for objective in (objectives.memorization, objectives.utility):
+        names.append((objective.name, objective.unit, objective.better))
     assert names == [("mean matched-count M", "nats", "lower"), ("test loss", "nats", "lower")]
     assert objectives.allowance == 1.0
 
@@ -214,9 +216,9 @@ def test_high_detection_limit_is_undecided(golden: Golden) -> None:
 
 
 def test_verdict_states_count_and_strength(golden: Golden) -> None:
-    of_called = [
-        row(row_name(OF_CALLED, statistic=name), estimate) for name, estimate in (("median", 33.5), ("highest", 80))
-    ]
+    of_called = []
+    for name, estimate in (("median", 33.5), ("highest", 80)):
+        of_called.append(row(row_name(OF_CALLED, statistic=name), estimate))
     few_sentence = sentence_of(*MEMORISED, *of_called)
     golden(few_sentence, "few")
     assert "one of 60,000 images is" in sentence_of(called_row(1), NO_GAP)

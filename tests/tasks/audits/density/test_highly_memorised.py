@@ -138,7 +138,9 @@ def test_repetition_is_the_unit_of_statistics() -> None:
 
 def split_by_run(observations: Scored, runs: int) -> Iterator[Scored]:
     """The observations of each run. All are scored together, since no score depends on another observation."""
-    columns = [np.split(getattr(observations, field.name), runs) for field in fields(Scored)]
+    columns = []
+    for field in fields(Scored):
+        columns.append(np.split(getattr(observations, field.name), runs))
     return (Scored(*field) for field in zip(*columns, strict=True))
 
 

@@ -171,11 +171,14 @@ def test_estimator_survives_reading_a_config() -> None:
 def test_released_folds_are_ordered_by_partition_and_fold() -> None:
     models = ReleasedFolds(made_up.DIGITS, 60, (0, 1, 2), 10)
     log_p = np.random.default_rng(3).normal(-100, 5, (60, 3, 10))
-    tables = [
-        made_up.table(ReleasedFold(repetition, 10, fold), 10 * repetition + fold, {1: log_p[:, repetition, fold]}, 1)
-        for repetition in range(3)
-        for fold in range(10)
-    ]
+    tables = []
+    for repetition in range(3):
+        for fold in range(10):
+            tables.append(
+                made_up.table(
+                    ReleasedFold(repetition, 10, fold), 10 * repetition + fold, {1: log_p[:, repetition, fold]}, 1
+                )
+            )
     (block,) = LogDensities(models, tables[::-1]).blocks(1)
     assert (block.log_p == log_p.astype(np.float32)).all()
     assert [released_fold_of(repetition, 60).tolist() for repetition in range(3)] == block.held_out.T.tolist()
@@ -185,10 +188,9 @@ def test_effective_samples_are_the_median_over_models() -> None:
     models = made_up.folds(60, 1, 3)
     log_p = np.full(60, -9.0)
     effective = np.arange(60.0)
-    tables = [
-        made_up.table(Fold(100, 3, fold), fold, {1: log_p, 2: log_p}, 2, {2: (fold + 1) * effective})
-        for fold in range(3)
-    ]
+    tables = []
+    for fold in range(3):
+        tables.append(made_up.table(Fold(100, 3, fold), fold, {1: log_p, 2: log_p}, 2, {2: (fold + 1) * effective}))
     assert (2 * effective).tolist() == LogDensities(models, tables).effective_samples(2).tolist()
     assert (1.5 * effective).tolist() == LogDensities(models, tables[:2]).effective_samples(2).tolist()
     assert np.isnan(LogDensities(models, tables).effective_samples(1)).all()  # models without codes

@@ -203,10 +203,14 @@ def test_score_does_not_depend_on_the_block() -> None:
     log_p[4, :, 1:] = noise(generator(), 1, 2, 7, 3.0)[0]
     held_out = np.zeros((5, 2), np.int64)
     block_scores, without = matched_count_score(log_p, held_out, 50, generator())
-    single_scores = [matched_count_score(log_p[[row]], held_out[[row]], 50, generator()) for row in range(5)]
+    single_scores = []
+    for row in range(5):
+        single_scores.append(matched_count_score(log_p[[row]], held_out[[row]], 50, generator()))
     assert [score[0] for score, _ in single_scores] == pytest.approx(block_scores)
     assert np.concatenate([without_each for _, without_each in single_scores]) == pytest.approx(without)
-    log_sums = [logsumexp(pair) for pair in itertools.product((-1, -2, -4), (-3, -30, -8))]
+    log_sums = []
+    for pair in itertools.product((-1, -2, -4), (-3, -30, -8)):
+        log_sums.append(logsumexp(pair))
     expected = [
         np.mean(log_sums),
         np.mean([logsumexp([without_each, -7]) for without_each in (-1, -2, -40)]),
@@ -268,7 +272,9 @@ def test_published_score_is_biased_but_matched_is_not() -> None:
         held_out = partitions(generator(4), n, 10, 10)
         published = terms(log_p, held_out).score
         score, _ = matched_count_score(log_p, held_out, 16, generator(), without_each=False)
-        errors = [score_of_kind.std() / math.sqrt(n) for score_of_kind in (published, score)]
+        errors = []
+        for score_of_kind in (published, score):
+            errors.append(score_of_kind.std() / math.sqrt(n))
         assert abs(published.mean() - lean) < 3 * errors[0] < lean / 20
         assert abs(score.mean()) < 3 * errors[1] < lean / 20
 

@@ -58,7 +58,10 @@ def test_folds_plan_one_model_of_all_data() -> None:
 def test_single_rows_plan_equal_numbers_with_and_without() -> None:
     plan_roots = plan(Density(ALONE))
     assert 2 + 2 * 2 == len(fits(plan_roots)) == len(job_of(plan_roots, "scores").inputs)
-    rows = [config.held_out.row for config in fits(plan_roots) if isinstance(config.held_out, Row)]
+    rows = []
+    for config in fits(plan_roots):
+        if isinstance(config.held_out, Row):
+            rows.append(config.held_out.row)
     assert [rows.count(row) for row in sorted(set(rows))] == [2, 2]
     assert all(config.drawn == 0 for config in fits(plan_roots))
 

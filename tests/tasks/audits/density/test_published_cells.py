@@ -72,7 +72,10 @@ def trainings(plan: Plan) -> dict[tuple[object, ...], list[DensityTraining]]:
 @pytest.mark.parametrize("name", CELLS_BY_PRESET)
 def test_cell_has_101_trainings(name: str) -> None:
     links_by_training = trainings(preset_plan("density", name))
-    folds = [links[-1].held_out for links in links_by_training.values() if links[-1].held_out is not None]
+    folds = []
+    for links in links_by_training.values():
+        if links[-1].held_out is not None:
+            folds.append(links[-1].held_out)
     assert len(links_by_training) == 101
     assert len(set(folds)) == 100
     assert {(10, number) for number in range(10)} == {
@@ -162,7 +165,11 @@ def test_numbers_are_hidden_for_other_audits() -> None:
 
 def questions(name: str) -> list[Memorization]:
     """The questions of a preset for which models are trained."""
-    return [cell.question for cell in AUDIT.cells(name) if isinstance(cell.question, Memorization)]
+    result = []
+    for cell in AUDIT.cells(name):
+        if isinstance(cell.question, Memorization):
+            result.append(cell.question)
+    return result
 
 
 def with_fields(config: Memorization, **fields: object) -> Memorization:
@@ -193,13 +200,15 @@ def test_released_partitions_have_their_own_trainings() -> None:
         Plan.from_roots,
         planned("density", [Density(few), Density(with_fields(few, estimator=PublishedFolds()))]),
     )
-    left_out = [
-        {links[-1].held_out for links in trainings(plan).values()} - {None} for plan in (own_plan, released_plan)
-    ]
+    left_out = []
+    for plan in (own_plan, released_plan):
+        left_out.append({links[-1].held_out for links in trainings(plan).values()} - {None})
     assert {ReleasedFold(repetition, 10, number) for repetition in range(2) for number in range(10)} == left_out[1]
     assert [{type(fold) for fold in folds} for folds in left_out] == [{Fold}, {ReleasedFold}]
     # The model of all data is the same.
-    shared_jobs = [own_plan.jobs[key] for key in set(own_plan.jobs) & set(released_plan.jobs)]
+    shared_jobs = []
+    for key in set(own_plan.jobs) & set(released_plan.jobs):
+        shared_jobs.append(own_plan.jobs[key])
     assert [job.config.held_out for job in shared_jobs if marks(job.function).name == "generator.fit"] == [None]
     scoring = next(job.config for job in released_plan.jobs.values() if marks(job.function).name == "density.scores")
     assert ReleasedFolds(scoring.models.data, TRAIN, (0, 1), 10) == scoring.models
@@ -218,7 +227,9 @@ def test_tiny_keeps_measures_and_model_but_shrinks(name: str) -> None:
         assert type(small.estimator) is type(config.estimator)
         assert [getattr(small, field) for field in KEPT_FIELDS] == [getattr(config, field) for field in KEPT_FIELDS]
         before, after = config.training, small.training
-        setting_pairs = [(getattr(after, field), getattr(before, field)) for field in KEPT_TRAINING_FIELDS]
+        setting_pairs = []
+        for field in KEPT_TRAINING_FIELDS:
+            setting_pairs.append((getattr(after, field), getattr(before, field)))
         assert all(value == expected for value, expected in setting_pairs), setting_pairs
         assert bool(after.link) == bool(before.link)
         assert bool(after.evaluation_interval) == bool(before.evaluation_interval)

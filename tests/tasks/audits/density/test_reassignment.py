@@ -36,9 +36,13 @@ def generator(seed: int = 0) -> np.random.Generator:
 def enumerated_p_value(log_p: np.ndarray, held_out: np.ndarray) -> float:
     """The share of all assignments that score at least as high, computed separately for each, for one observation."""
     present_models = [np.flatnonzero(~np.isnan(models)) for models in log_p]
-    choices = [models if fold in models else [fold] for models, fold in zip(present_models, held_out, strict=True)]
+    choices = []
+    for models, fold in zip(present_models, held_out, strict=True):
+        choices.append(models if fold in models else [fold])
     score = terms(log_p[None], held_out[None]).score[0]
-    other_scores = [terms(log_p[None], np.array([assignment])).score[0] for assignment in itertools.product(*choices)]
+    other_scores = []
+    for assignment in itertools.product(*choices):
+        other_scores.append(terms(log_p[None], np.array([assignment])).score[0])
     return float(np.mean([other_score >= score - 1e-6 for other_score in other_scores]))
 
 
@@ -61,7 +65,9 @@ def test_p_values_agree_with_separately_scored_assignments() -> None:
     p = p_values(log_p, held_out, 99, generator())
     defined = ~np.isnan(terms(log_p, held_out).score)
     assert (defined == ~np.isnan(p)).all()
-    expected = [enumerated_p_value(log_p[row], held_out[row]) for row in np.flatnonzero(defined)]
+    expected = []
+    for row in np.flatnonzero(defined):
+        expected.append(enumerated_p_value(log_p[row], held_out[row]))
     assert expected == pytest.approx(p[defined])
     assert len(set(map(tuple, held_out[20:30]))) > 3
 
@@ -77,12 +83,15 @@ def test_p_values_stay_exact_at_1000_nats(sd: float) -> None:
     defined = np.flatnonzero(~np.isnan(terms(log_p, held_out).score))
     expected = []
     for row in defined:
-        models = [np.flatnonzero(~np.isnan(log_p_of_repetition)) for log_p_of_repetition in log_p[row]]
-        candidates = [
-            log_p_of_repetition if fold in log_p_of_repetition else [fold]
-            for log_p_of_repetition, fold in zip(models, held_out[row], strict=True)
-        ]
-        sums = [log_sum(log_p[row], log_p_of_repetition) for log_p_of_repetition in itertools.product(*candidates)]
+        models = []
+        for log_p_of_repetition in log_p[row]:
+            models.append(np.flatnonzero(~np.isnan(log_p_of_repetition)))
+        candidates = []
+        for log_p_of_repetition, fold in zip(models, held_out[row], strict=True):
+            candidates.append(log_p_of_repetition if fold in log_p_of_repetition else [fold])
+        sums = []
+        for log_p_of_repetition in itertools.product(*candidates):
+            sums.append(log_sum(log_p[row], log_p_of_repetition))
         expected.append(np.mean(np.array(sums) <= log_sum(log_p[row], held_out[row]) + TOLERANCE))
     assert expected == pytest.approx(p[defined])
     assert p[defined].min() < 0.1
@@ -110,7 +119,9 @@ def test_repetition_without_held_out_model_is_ignored() -> None:
     # The one model left in the second repetition trained on the observation: for any assignment, S comes from the
     # first.
     log_p = np.array([[[-1.0, -2.0, -3.0], [NAN, -9.0, 50.0]]])
-    p = [p_values(log_p, np.array([[fold, 0]]), 99, generator())[0] for fold in range(3)]
+    p = []
+    for fold in range(3):
+        p.append(p_values(log_p, np.array([[fold, 0]]), 99, generator())[0])
     assert pytest.approx(p) == [3 / 3, 2 / 3, 1 / 3]
 
 
@@ -151,7 +162,9 @@ def test_small_p_is_exact_for_any_permutation_count(permutations: int) -> None:
     assert p_values(equal, np.zeros((1, 2), int), permutations, generator()).tolist() == [1.0]
     p = p_values(lowest, np.zeros((1, 2), int), permutations, generator(1))[0]
     assert p == pytest.approx(1 / 9)  # few draws reach this score, so it is computed exactly in both cases
-    sampled = {p_values(equal, np.zeros((1, 2), int), 50, generator(seed))[0] for seed in range(20)}
+    sampled = set()
+    for seed in range(20):
+        sampled.add(p_values(equal, np.zeros((1, 2), int), 50, generator(seed))[0])
     assert sampled == {1.0}
 
 
@@ -283,7 +296,9 @@ def test_models_are_reassigned_evenly() -> None:
     held_out = np.tile([1, 3, 2], (6000, 1))
     held_out[:3000, 1] = 2  # held out by a missing model, which keeps its role
     reassigned = reassign_models(log_p, held_out, generator())
-    counts = [np.bincount(reassigned[3000:, repetition], minlength=4).tolist() for repetition in range(3)]
+    counts = []
+    for repetition in range(3):
+        counts.append(np.bincount(reassigned[3000:, repetition], minlength=4).tolist())
     assert pytest.approx(counts[0], abs=100) == [750] * 4
     assert pytest.approx(counts[1], abs=110) == [1000, 1000, 0, 1000]
     assert counts[2] == [0, 0, 3000, 0]
@@ -302,7 +317,10 @@ def enumerated_share(values: list[np.ndarray], bound: float) -> float:
 def lists(seed: int, sizes: tuple[int, ...], repeats: bool) -> list[np.ndarray]:
     """Values of at least 0: eighths with many repeats, or values of very different sizes."""
     rng = np.random.default_rng(seed)
-    return [rng.integers(0, 4, size) / 8 if repeats else np.exp(rng.normal(0, 5, size)) for size in sizes]
+    result = []
+    for size in sizes:
+        result.append(rng.integers(0, 4, size) / 8 if repeats else np.exp(rng.normal(0, 5, size)))
+    return result
 
 
 @pytest.mark.parametrize("repeats", [True, False])
@@ -421,7 +439,9 @@ def test_detection_limit_lifts_trained_above_held_out_models() -> None:
         assert expected < limit <= 1.01 * expected
     plain = log_p
     impossible = np.where(log_p == -702.0, -INF, log_p)
-    by_default = [least_found(values, np.zeros((1, 2), int), 1 / 3)[0] for values in (plain, impossible)]
+    by_default = []
+    for values in (plain, impossible):
+        by_default.append(least_found(values, np.zeros((1, 2), int), 1 / 3)[0])
     assert by_default == pytest.approx([least_found(log_p, np.zeros((1, 2), int), 1 / 3, 0.0)[0], NAN], nan_ok=True)
 
 

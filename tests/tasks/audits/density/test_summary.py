@@ -104,14 +104,16 @@ def test_labels_stay_in_their_table() -> None:
 @pytest.mark.parametrize("cell", ["", *CELLS])
 def test_papers_numbers_belong_to_its_score_only(cell: str) -> None:
     statistics = ("mean", "median", "lowest", "highest", "quantile 0.95")
-    rows = [
-        (epoch, score, statistic, 1.0, None)
-        for epoch in (2, 4)
-        for score in ("published", "matched")
-        for statistic in statistics
-    ]
+    rows = []
+    for epoch in (2, 4):
+        for score in ("published", "matched"):
+            for statistic in statistics:
+                rows.append((epoch, score, statistic, 1.0, None))
     rows_by_name = summary_rows(About(12, 0.01, cell), distribution_rows(*rows, (4, "gain", "mean", 1.0, 0.0)))
-    numbers = {key: row["published"] for key, row in rows_by_name.items() if row["published"] is not None}
+    numbers = {}
+    for key, row in rows_by_name.items():
+        if row["published"] is not None:
+            numbers[key] = row["published"]
     expected = CELLS[cell][1] if cell else {}
     assert {row_key("M", statistic=statistic): number for statistic, number in expected.items()} == numbers
 
@@ -133,7 +135,9 @@ def test_false_discoveries_are_limited_to_5_percent() -> None:
 
 
 def test_effective_samples_are_shown_for_models_with_codes() -> None:
-    rows = [{"effective_samples": number} for number in (1.0, 9.5, 10.0, 30.0, 200.0, None)]
+    rows = []
+    for number in (1.0, 9.5, 10.0, 30.0, 200.0, None):
+        rows.append({"effective_samples": number})
     rows_by_key = summary_rows(CONFIG, score_rows(*rows))
     median, few_samples = (
         rows_by_key[row_key("effective samples of log p", **s)] for s in ({"statistic": "median"}, {"below": 10})
@@ -229,7 +233,10 @@ def test_missing_table_removes_only_its_rows(left_out: str, tables: Mapping[str,
     assert SUMMARISED.keys() == tables.keys()
     assert all(rows_of(measure, tables.values()) for measure in SUMMARISED.values())
     remaining = {name: table for name, table in tables.items() if name != left_out}
-    other_rows = [row for name in SUMMARISED if name != left_out for row in rows_of(SUMMARISED[name], tables.values())]
+    other_rows = []
+    for name in SUMMARISED:
+        if name != left_out:
+            other_rows.extend(rows_of(SUMMARISED[name], tables.values()))
     if left_out in ("scores", "neighbours"):  # these two are combined
         combined_metrics = "correlation of M and the neighbour ratio", "neighbour ratio"
         other_rows = [row for row in other_rows if row["metric"] not in combined_metrics]
@@ -238,7 +245,9 @@ def test_missing_table_removes_only_its_rows(left_out: str, tables: Mapping[str,
 
 
 def test_rows_stay_together_with_answers_first(tables: Mapping[str, pa.Table]) -> None:
-    measure_rows = [row for measure in SUMMARISED.values() for row in rows_of(measure, tables.values())]
+    measure_rows = []
+    for measure in SUMMARISED.values():
+        measure_rows.extend(rows_of(measure, tables.values()))
     assert measure_rows == summary(CONFIG, list(tables.values())).to_pylist()
     assert measure_rows[0]["metric"] == "observations memorised"
 

@@ -49,7 +49,10 @@ ABOUT = Decisions(
 
 
 def tables_with_control(kind: str, number: int | None, values: NDArray[np.float64]) -> list[pa.Table]:
-    return [table(kind, number, replicate, confidence, control=CONTROLS) for replicate, confidence in enumerate(values)]
+    result = []
+    for replicate, confidence in enumerate(values):
+        result.append(table(kind, number, replicate, confidence, control=CONTROLS))
+    return result
 
 
 CONTROLLED_INPUTS = [

@@ -107,12 +107,16 @@ def test_rule_decides_one_target_with_its_error_rate(golden: Golden, values: tup
 def test_several_targets_are_judged_together(
     golden: Golden, several: tuple[tuple[float, ...], ...], answer: str
 ) -> None:
-    rows = [item for index, values in enumerate(several) for item in target(f"target {index}", *values)]
+    rows = []
+    for index, values in enumerate(several):
+        rows.extend(target(f"target {index}", *values))
     result = verdict_of(*rows)
     assert answer == result.answer
     golden(result.sentence)
     assert "  " not in result.sentence  # a rule without an error rate adds nothing
-    decided = {verdict_of(*target(f"target {index}", *values)).answer: index for index, values in enumerate(several)}
+    decided = {}
+    for index, values in enumerate(several):
+        decided[verdict_of(*target(f"target {index}", *values)).answer] = index
     first = decided[answer] if len(decided) == len(several) else 0
     # the target that decides for all
     assert result.rows[0][1] == f'{{"target": "target {first}"}}'
@@ -172,10 +176,9 @@ def test_missing_control_set_rules_out_a_judgement(golden: Golden) -> None:
 
 
 def test_detection_power_is_reported(golden: Golden) -> None:
-    powers = [
-        row("power", {"share": share}, proportion(result, 5), "training")
-        for share, result in ((0.1, 5), (0.0, 0), (0.05, 2))
-    ]
+    powers = []
+    for share, result in ((0.1, 5), (0.0, 0), (0.05, 2)):
+        powers.append(row("power", {"share": share}, proportion(result, 5), "training"))
     golden(verdict_of(*target("D_C", *CLEARED), *powers).sentence)
 
 
@@ -299,7 +302,9 @@ def test_deciding_targets_come_first(golden: Golden) -> None:
 def test_targets_are_named_by_file_or_training(golden: Golden) -> None:
     outputs = tuple(map(File, ("in/kept.csv", "sent.csv", "sent.parquet", "later/kept.v2")))
     given_tables = with_settings(QUICKSTART, {"given.outputs": outputs})
-    rows = [item for file in ("kept.csv", "sent.csv", "sent.parquet", "kept.v2") for item in target(file, *CLEARED)]
+    rows = []
+    for file in ("kept.csv", "sent.csv", "sent.parquet", "kept.v2"):
+        rows.extend(target(file, *CLEARED))
     result = certificate_of(*rows, config=given_tables)
     assert [item.target for item in result.findings] == ["kept.csv", "sent.csv", "sent.parquet", "kept.v2"]
     alone = certificate_of(*target("kept.csv", *CLEARED), config=with_settings(given_tables, outputs=outputs[:1]))
@@ -384,7 +389,10 @@ def repeats_row(name: str) -> Row:
 def target_without_classes(name: str) -> list[Row]:
     """The rows of a target without class predictions."""
     cleared = target(name, *CLEARED)
-    return [{**item, "estimate": None} if item["metric"].startswith("accuracy") else item for item in cleared]
+    classes = []
+    for item in cleared:
+        classes.append({**item, "estimate": None} if item["metric"].startswith("accuracy") else item)
+    return classes
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,10 @@ def scores_by_hand(confidence: Array, calibration: Array) -> Array:
     v = np.empty(n)
     variance = log_odds_of_references.var(axis=0, ddof=1)
     for position, image in enumerate(order):
-        near = [other_data for other_data in order[max(0, position - 25) : position + 26] if other_data != image]
+        near = []
+        for other_data in order[max(0, position - 25) : position + 26]:
+            if other_data != image:
+                near.append(other_data)
         u[image] = hard[image] ** 2 * (rank[image] - rank[near].mean())
         s = np.sqrt(((models - 1) * variance[image] + 3 * np.median(variance)) / (models - 1 + 3))
         z = (np.quantile(log_odds_of_references, rank[image]) - easiness[image]) / s

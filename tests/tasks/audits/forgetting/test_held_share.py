@@ -198,10 +198,9 @@ def test_owners_with_own_data_are_rarely_cleared_wrongly() -> None:
     cleared = 0
     for _ in range(runs):
         images = 7 * rng.normal(size=200)
-        effects = {
-            share: [20 * share + float(rng.permutation(images)[:50].mean()) for _ in range(5)]
-            for share in (0.0, 0.1, 0.25)
-        }
+        effects = {}
+        for share in (0.0, 0.1, 0.25):
+            effects[share] = [20 * share + float(rng.permutation(images)[:50].mean()) for _ in range(5)]
         curve = share_curve(effects, 0.25)
         assert curve is not None
         high = curve.estimate_share(2.0 + float(7 * rng.normal(size=50).mean()), 1).high

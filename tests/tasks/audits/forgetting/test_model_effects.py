@@ -30,7 +30,10 @@ CONFIG = Decisions((WITH_CALIBRATION,), (0.1,), permutations=19)
 
 
 def answers(kind: str, number: int | None, values: Array, control: int, groups: Array | None) -> list[pa.Table]:
-    return [table(kind, number, index, confidence, groups, control=control) for index, confidence in enumerate(values)]
+    result = []
+    for index, confidence in enumerate(values):
+        result.append(table(kind, number, index, confidence, groups, control=control))
+    return result
 
 
 def effects(
@@ -164,10 +167,14 @@ def test_known_share_models_are_audited_without_themselves() -> None:
 def test_similarity_uses_equally_rounded_calibration_models() -> None:
     result = effects(replace(CONFIG, calibration_share=0.25), printed=0.1)
     accuracy, agreed = result.likeness_checks(result.matrix.replicates("target", 0))
-    right = [(values_of_model[:, IS_CONTROL] > 0.5).mean(axis=1).tolist() for values_of_model in (HALF, REFERENCES)]
+    right = []
+    for values_of_model in (HALF, REFERENCES):
+        right.append((values_of_model[:, IS_CONTROL] > 0.5).mean(axis=1).tolist())
     assert likeness_check(*right, 0.25) == accuracy
     calibration = REFERENCES[:, IS_CONTROL]
-    answers = [agreement(values_of_model[IS_CONTROL], calibration) or 0.0 for values_of_model in HALF.round(1)]
+    answers = []
+    for values_of_model in HALF.round(1):
+        answers.append(agreement(values_of_model[IS_CONTROL], calibration) or 0.0)
     assert likeness_check(answers, calibration_agreements(calibration, calibration.round(1)), 0.25) == agreed
     single = effects(calibration=REFERENCES[:1])
     assert None is single.likeness_checks(single.matrix.replicates("target", 0))[1].value
@@ -176,9 +183,10 @@ def test_similarity_uses_equally_rounded_calibration_models() -> None:
 def test_model_without_classes_has_no_accuracy() -> None:
     result = effects()
     models = result.matrix.replicates("target", 0)
-    silent = {
-        model: replace(answers, right=None) for model, answers in result.matrix.models.items() if model == models[1]
-    }
+    silent = {}
+    for model, answers in result.matrix.models.items():
+        if model == models[1]:
+            silent[model] = replace(answers, right=None)
     matrix = replace(result.matrix, models={**result.matrix.models, **silent})
     assert [
         None if answers is None else len(answers) // 2

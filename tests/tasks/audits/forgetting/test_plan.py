@@ -105,8 +105,13 @@ def test_linked_training_keeps_the_key() -> None:
     linked = Plan.from_roots(plan(with_settings(SMOKE, epochs=5, link=2)))
     assert unbroken.roots == linked.roots
     assert dict(unbroken.after) == {}
-    extra_jobs = [linked.jobs[key] for key in linked.jobs.keys() - unbroken.jobs.keys()]
-    trainings = [job for job in unbroken.jobs.values() if marks(job.function).name == "mixed.train"]
+    extra_jobs = []
+    for key in linked.jobs.keys() - unbroken.jobs.keys():
+        extra_jobs.append(linked.jobs[key])
+    trainings = []
+    for job in unbroken.jobs.values():
+        if marks(job.function).name == "mixed.train":
+            trainings.append(job)
     assert Counter({2: len(trainings), 4: len(trainings)}) == Counter(job.config.epochs for job in extra_jobs)
 
 
@@ -128,9 +133,9 @@ def test_spelling_of_a_part_does_not_change_keys() -> None:
 def test_field_changes_only_the_keys_it_affects(fields: dict[str, Any], trainings: bool, ratios: bool) -> None:
     before, after = Plan.from_roots(plan(SMOKE)), Plan.from_roots(plan(with_settings(SMOKE, fields)))
     for name, is_same in (("mixed.train", trainings), ("forgetting.decisions", ratios)):
-        result = [
-            {key for key, job in item.jobs.items() if marks(job.function).name == name} for item in (before, after)
-        ]
+        result = []
+        for item in (before, after):
+            result.append({key for key, job in item.jobs.items() if marks(job.function).name == name})
         assert is_same == (result[0] == result[1])
 
 
@@ -152,7 +157,9 @@ def test_given_models_and_tables_are_targets() -> None:
     names = {"decisions", "ratios", "distances", "confidences", "fits", "power", "recognition", "baselines", "summary"}
     assert names == set(roots)
     # The decision also reads the number of owners of tables that would pass.
-    inputs = [{marks(job.function).name for job in inputs_of(item["decisions"])} for item in (plan(SMOKE), roots)]
+    inputs = []
+    for item in (plan(SMOKE), roots):
+        inputs.append({marks(job.function).name for job in inputs_of(item["decisions"])})
     asked_jobs = {marks(job.function).name for job in inputs_of(plan(SMOKE)["ratios"])}
     assert [asked_jobs, asked_jobs | {"forgetting.recognition"}] == inputs
     # Its tests use a separate stream of random numbers, the same one as the measure of power.
@@ -163,7 +170,10 @@ def test_given_models_and_tables_are_targets() -> None:
     assert [item.remembers for item in targets_of(config)] == [None] * 3
     ask_jobs = roots["confidences"]
     assert isinstance(ask_jobs, tuple)
-    given_config = [job.config for job in ask_jobs if job.config.model.kind == "target"]
+    given_config = []
+    for job in ask_jobs:
+        if job.config.model.kind == "target":
+            given_config.append(job.config)
     assert [(item.model.target, item.model.replicate) for item in given_config] == [(0, 0), (1, 0), (2, 0)]
     assert [item.file for item in given_config] == [*GIVEN_MODELS.models, None]
     # The interface to a model does not apply to a table.
@@ -194,7 +204,9 @@ def test_handout_with_control_set_is_shuffled_with_repeats() -> None:
     ((name, pixels),) = probes(SMOKE)
     assert name.startswith("pictures-")
     assert len(pixels) == 220
-    row_sets = {image.tobytes(): row for row, image in enumerate(load(DIGITS).train_images[1237:])}
+    row_sets = {}
+    for row, image in enumerate(load(DIGITS).train_images[1237:]):
+        row_sets[image.tobytes()] = row
     order = [row_sets[image.tobytes()] for image in pixels]
     assert set(range(200)) == set(order)
     control_rows = set((SMOKE.query.query_part(SMOKE.seed).held_rows(load(DIGITS)) - 1237).tolist())  # type: ignore[union-attr]
@@ -208,12 +220,16 @@ def test_split_describes_every_image() -> None:
     expected = split(SMOKE)
     assert expected is not None
     ((name, pixels),) = probes(SMOKE)
-    names = {f"{name}/{position:06d}.png": image.tobytes() for position, image in enumerate(pixels)}
+    names = {}
+    for position, image in enumerate(pixels):
+        names[f"{name}/{position:06d}.png"] = image.tobytes()
     draws = SMOKE.query_part
     digits = load(DIGITS)
     assert isinstance(draws, Remainder)
     rows = expected.table.to_pylist()
-    by_set = {kind: [row["row"] for row in rows if row["set"] == kind] for kind in ("query", "control")}
+    by_set = {}
+    for kind in ("query", "control"):
+        by_set[kind] = [row["row"] for row in rows if row["set"] == kind]
     assert by_set == {"query": draws.rows(digits).tolist(), "control": draws.held_rows(digits).tolist()}
     assert {digits.train_images[row["row"]].tobytes() == names[row["image"]] for row in rows} == {True}
     repeats = [(row["image"], row["again"]) for row in rows if row["again"]]

@@ -40,10 +40,9 @@ def test_distance_agrees_with_scipys_test(kind: str, seed: int) -> None:
         first, second = first.round(1), second.round(1)
     if kind == "saturated":
         first[:60], second[:20] = 1.0, 1.0
-    expected = {
-        alternative: stats.ks_2samp(first, second, alternative, method="asymp").statistic
-        for alternative in ("two-sided", "less", "greater")
-    }
+    expected = {}
+    for alternative in ("two-sided", "less", "greater"):
+        expected[alternative] = stats.ks_2samp(first, second, alternative, method="asymp").statistic
     assert expected["two-sided"] == pytest.approx(ks(first, second), abs=1e-15)
     assert expected["less"] == pytest.approx(ks(first, second, "one-sided"), abs=1e-15)
     assert expected["greater"] == pytest.approx(ks(second, first, "one-sided"), abs=1e-15)
@@ -74,7 +73,9 @@ def test_distance_of_equal_lists_is_0() -> None:
 def test_sorting_separately_always_gives_0() -> None:
     rng = np.random.default_rng(0)
     first, second = rng.random(40), rng.random(40) / 10
-    literal = [np.searchsorted(np.sort(item), np.sort(item), "right") for item in (first, second)]
+    literal = []
+    for item in (first, second):
+        literal.append(np.searchsorted(np.sort(item), np.sort(item), "right"))
     assert literal[0].tolist() == literal[1].tolist()
     assert ks(first, second) > 0.8
 
@@ -130,7 +131,9 @@ def test_interval_covers_1_for_calibration_models(replicates: int, targets: int,
     # If calibration models are less certain throughout, both scores are equal. The nominal coverage is 95 %; the
     # rates are from 2,000 simulations with another seed. The interval does not include the variation of KS between
     # sets of images.
-    result = [item.rho for item in simulate_ratios(replicates, targets, score, crossing=score == "one-sided")]
+    result = []
+    for item in simulate_ratios(replicates, targets, score, crossing=score == "one-sided"):
+        result.append(item.rho)
     assert_rate(coverage, sum(item.low <= 1 <= item.high for item in result), NULLS)
 
 

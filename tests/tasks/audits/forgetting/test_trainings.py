@@ -68,11 +68,13 @@ def mixtures(config: Forgetting) -> dict[ModelId, Mixture]:
 
 def mixtures_by_name(config: Forgetting) -> dict[tuple[str, str, int], Mixture]:
     """The trainings by kind, target and replicate of the model, independently of the number of the target."""
-    return {
-        (model.kind, "" if model.target is None else str(targets_of(config)[model.target]), model.replicate): mixture
-        for model, mixture in mixtures(config).items()
-        if model.kind != "partial"
-    }
+    result = {}
+    for model, mixture in mixtures(config).items():
+        if model.kind != "partial":
+            result[
+                (model.kind, "" if model.target is None else str(targets_of(config)[model.target]), model.replicate)
+            ] = mixture
+    return result
 
 
 def rows(mixture: Mixture, data: Dataset) -> set[int]:
@@ -99,11 +101,10 @@ def test_training_does_not_depend_on_other_targets() -> None:
 def test_models_of_a_share_have_different_draws() -> None:
     config = with_settings(CONFIG, query=QuerySet(DIGITS, 0, 200), calibration_share=0.25, partial=(0.1, 0.25))
     result = mixtures(config)
-    draws = {
-        model: frozenset(rows(mixture, ON_PHOTOS))
-        for model, mixture in result.items()
-        if model.kind in ("calibration", "partial")
-    }
+    draws = {}
+    for model, mixture in result.items():
+        if model.kind in ("calibration", "partial"):
+            draws[model] = frozenset(rows(mixture, ON_PHOTOS))
     assert {len(draw) for draw in draws.values()} == {50}
     assert (
         2 + 2 * len(partial_shares(scores_of(config).audited, load_data_sets(config)))
@@ -117,11 +118,10 @@ def test_unlearning_keeps_the_models_draw() -> None:
     held_rows = Target(query=1.0, calibration=1.0)
     targets = (held_rows, *(replace(held_rows, unlearning=method()) for method in UNLEARNING.values()))
     config = with_settings(CONFIG, query=QuerySet(DIGITS, 0, 200), targets=targets, calibration_share=0.25, partial=())
-    jobs = {
-        str(targets_of(config)[model.target or 0]): job.config
-        for model, job in jobs_of(config).items()
-        if (model.kind, model.replicate) == ("target", 0)
-    }
+    jobs = {}
+    for model, job in jobs_of(config).items():
+        if (model.kind, model.replicate) == ("target", 0):
+            jobs[str(targets_of(config)[model.target or 0])] = job.config
     trained_rows = next(share for share in jobs[str(held_rows)].shares if share.part == config.calibration)
     assert (trained_rows,) == jobs[str(replace(held_rows, unlearning=Retraining()))].shares
     assert {job.kept for job in jobs.values() if not isinstance(job, Mixture)} == {(trained_rows,)}
@@ -321,7 +321,9 @@ def test_copies_are_held_back_together(tmp_path: Path) -> None:
     images = load(twice)
     assert isinstance(kept_rows, Remainder)
     query = {images.train_images[row].tobytes() for row in kept_rows.rows(images)}
-    control = {images.train_images[row].tobytes() for row in kept_rows.held_rows(images)}
+    control = set()
+    for row in kept_rows.held_rows(images):
+        control.add(images.train_images[row].tobytes())
     assert not query & control
     assert len(query) + len(control) == len({image.tobytes() for image in images.train_images})
 
@@ -331,7 +333,9 @@ def test_split_names_the_files_of_a_folder(tmp_path: Path, adapted: str) -> None
     target_seeds = folder_of(tmp_path / "own", [*range(300, 360)])
     expected = split(replace(CONFIG, query=QuerySet(pin(Dataset(target_seeds.name + adapted)))))
     assert expected is not None
-    row_numbers = {png(image): row for row, image in enumerate(load(target_seeds).train_images)}
+    row_numbers = {}
+    for row, image in enumerate(load(target_seeds).train_images):
+        row_numbers[png(image)] = row
     rows = expected.table.to_pylist()
     assert [row_numbers[Path(row["file"]).read_bytes()] for row in rows] == [row["row"] for row in rows]
     assert {row["set"] for row in rows} == {"query", "control"}

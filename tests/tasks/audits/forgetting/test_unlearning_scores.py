@@ -88,7 +88,9 @@ def epsilon(unlearned: Array, retrained: Array) -> float:
     result = [0.0]
     for low, high in itertools.combinations(thresholds, 2):
         for inside in (True, False):
-            mask = [((models > low) & (models < high)) == inside for models in (unlearned, retrained)]
+            mask = []
+            for models in (unlearned, retrained):
+                mask.append(((models > low) & (models < high)) == inside)
             fnr = 1 - mask[0].mean()
             fpr = mask[1].mean()
             if fnr == fpr == 0:

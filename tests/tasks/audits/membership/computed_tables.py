@@ -94,7 +94,9 @@ def prediction_table() -> pa.Table:
     handout = handout_order(question)
     labels = [*pictures(question)[2], *(pictures(question)[2][number] for number in handout.repeats)]
     labelled_images = zip([*handout.ids, *handout.repeats.values()], labels, strict=True)
-    lines = [f"{image},{(label + (index % 3 == 0)) % 10}" for index, (image, label) in enumerate(labelled_images)]
+    lines = []
+    for index, (image, label) in enumerate(labelled_images):
+        lines.append(f"{image},{(label + (index % 3 == 0)) % 10}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "labels.csv"
         path.write_text("\n".join(["image,predicted", *lines]) + "\n")

@@ -26,10 +26,10 @@ def make_answers(models: int, records: int, effect: float, seed: int, exposed: i
     spread = np.exp(0.5 * stream.normal(size=records))
     phi = stream.normal(size=(models, records)) * spread + 2 + 3 * stream.normal(size=records)
     phi += effect * (member & (np.arange(records) < (records if exposed is None else exposed)))
-    return [
-        pa.table([np.arange(records), its, odds, odds > 0], schema=ANSWERS)
-        for its, odds in zip(member, phi, strict=True)
-    ]
+    answers = []
+    for its, odds in zip(member, phi, strict=True):
+        answers.append(pa.table([np.arange(records), its, odds, odds > 0], schema=ANSWERS))
+    return answers
 
 
 def make_shifted(models: int, records: int, copies: int, effect: float, seed: int) -> list[pa.Table]:
@@ -38,12 +38,14 @@ def make_shifted(models: int, records: int, copies: int, effect: float, seed: in
     member = draw_balanced_members(records, models, seed)
     odds = 2 * stream.normal(size=(1, records, 1)) + stream.logistic(size=(models, records, copies))
     correct = odds + effect * (member[:, :, None] - 0.5) > 0
-    return [
-        pa.table(
-            [np.arange(records), its, pa.array(list(labels_correct), pa.list_(pa.bool_()))], schema=SHIFTED_ANSWERS
+    result = []
+    for its, labels_correct in zip(member, correct, strict=True):
+        result.append(
+            pa.table(
+                [np.arange(records), its, pa.array(list(labels_correct), pa.list_(pa.bool_()))], schema=SHIFTED_ANSWERS
+            )
         )
-        for its, labels_correct in zip(member, correct, strict=True)
-    ]
+    return result
 
 
 def make_canaries(
@@ -56,9 +58,9 @@ def make_canaries(
     for number in range(models):
         inside = stream.random(canaries) < 0.5
         odds = difficulty + stream.normal(size=canaries) + shift * inside
-        constant_columns = [
-            pa.array([value] * canaries, kind) for value, kind in ((number, pa.int64()), (spent, pa.float64()))
-        ]
+        constant_columns = []
+        for value, kind in ((number, pa.int64()), (spent, pa.float64())):
+            constant_columns.append(pa.array([value] * canaries, kind))
         columns = [
             constant_columns[0],
             np.arange(canaries),

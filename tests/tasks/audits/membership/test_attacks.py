@@ -91,10 +91,9 @@ def test_lira_is_a_special_case_of_bavaria() -> None:
     references = References(*(stream.normal(1, 2, shape) for shape in ((60,), (6, 60), (6, 60))))
     flat_prior = Prior(mean=5.0, count=0.0, shape=0.0, variance=5.0)
     assert attacks.lira_online(references) == pytest.approx(normal_ratio(references, flat_prior, flat_prior), rel=1e-9)
-    pooled_priors = [
-        Prior(5.0, 0.0, np.inf, float(side.var(axis=0, ddof=1).mean()))
-        for side in (references.inside, references.outside)
-    ]
+    pooled_priors = []
+    for side in (references.inside, references.outside):
+        pooled_priors.append(Prior(5.0, 0.0, np.inf, float(side.var(axis=0, ddof=1).mean())))
     assert attacks.lira_fixed(references) == pytest.approx(normal_ratio(references, *pooled_priors), rel=1e-9)
 
 
@@ -218,7 +217,9 @@ def test_partners_match_members_with_non_members() -> None:
     assert (member != np.take_along_axis(member, matched, axis=0)).all()
     numbers = np.tile(np.arange(8.0)[:, None], 31)  # each model's score is its own number
     for limit, reference_count in ((None, 3), (3, 3), (1, 1)):
-        by_target = [leave_pairs_out(numbers, member, pairs, target, limit) for target in range(8)]
+        by_target = []
+        for target in range(8):
+            by_target.append(leave_pairs_out(numbers, member, pairs, target, limit))
         for side, is_member in ((by_target[3].inside, True), (by_target[3].outside, False)):
             models = side.astype(int)
             # the same for members and non-members

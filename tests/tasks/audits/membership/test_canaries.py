@@ -105,9 +105,9 @@ def test_bound_is_compared_with_accountant_and_zero(
     golden: Golden, bound: float, spent: float | None, answer: str
 ) -> None:
     metrics = [(AT_LEAST, bound), (AT_LEAST, 9.0), *([] if spent is None else [(SPENT, spent)])]
-    bound_settings = [
-        ({"bound": number}, metric, Estimate(value, None, None, 700)) for number, (metric, value) in enumerate(metrics)
-    ]
+    bound_settings = []
+    for number, (metric, value) in enumerate(metrics):
+        bound_settings.append(({"bound": number}, metric, Estimate(value, None, None, 700)))
     rows = pa.Table.from_pylist(
         [row(metric, setting, value, "canary") for setting, metric, value in bound_settings], SUMMARY
     )
@@ -140,7 +140,9 @@ def test_bound_is_compared_with_accountant_and_zero(
 
 def test_promise_kept_to_its_limit_is_rarely_broken() -> None:
     mu = gaussian_mu(1.0, 1e-5)
-    answers = [answer_of(make_canaries(mu, 1.0, canaries=300, seed=seed), PROMISED)[1].answer for seed in range(40)]
+    answers = []
+    for seed in range(40):
+        answers.append(answer_of(make_canaries(mu, 1.0, canaries=300, seed=seed), PROMISED)[1].answer)
     assert answers.count("promise broken") <= 5  # of 40 at 5 %: more with a chance of 1 in 70
 
 
@@ -164,9 +166,9 @@ def test_training_without_privacy_breaks_no_promise() -> None:
 
 
 def canary_table(inside: list[bool], odds: list[float], spent: float | None, number: int = 0) -> pa.Table:
-    constant_columns = [
-        pa.array([value] * len(odds), kind) for value, kind in ((number, pa.int64()), (spent, pa.float64()))
-    ]
+    constant_columns = []
+    for value, kind in ((number, pa.int64()), (spent, pa.float64())):
+        constant_columns.append(pa.array([value] * len(odds), kind))
     columns = [
         constant_columns[0],
         np.arange(len(odds)),
@@ -185,21 +187,21 @@ def test_canaries_of_all_models_are_ranked_together() -> None:
         [canary > 6 for canary in range(10)],
     ]
     odds = np.random.default_rng(5).normal(np.arange(10), 1, (3, 10)) + 2 * np.array(coins)
-    tables = [
-        canary_table(coins[number], odds[number].tolist(), spent, number)
-        for number, spent in enumerate((1.0, 2.0, 0.5))
-    ]
+    tables = []
+    for number, spent in enumerate((1.0, 2.0, 0.5)):
+        tables.append(canary_table(coins[number], odds[number].tolist(), spent, number))
     delta = 1e-3
     bound_rows = epsilon(AtDelta(1e-3), tables).to_pylist()
-    scored = [
-        (
-            odds[model, canary]
-            - np.mean([odds[other_model, canary] for other_model in range(3) if other_model != model]),
-            coins[model][canary],
-        )
-        for model in range(3)
-        for canary in range(10)
-    ]
+    scored = []
+    for model in range(3):
+        for canary in range(10):
+            scored.append(
+                (
+                    odds[model, canary]
+                    - np.mean([odds[other_model, canary] for other_model in range(3) if other_model != model]),
+                    coins[model][canary],
+                )
+            )
     ranking = np.array([inside for _, inside in sorted(scored, reverse=True)])
     high, low = ([score for score, inside in scored if inside == side] for side in (True, False))
     exposed = np.array(
@@ -227,8 +229,12 @@ def test_canaries_of_all_models_are_ranked_together() -> None:
 def test_one_canary_per_model_gives_many_runs() -> None:
     coins = [True, False] * 12
     odds = [float(index % 2 == 0) + 0.01 * index for index in range(24)]
-    tables = [canary_table([coins[index]], [odds[index]], None, index) for index in range(24)]
-    rows_by_bound = {bound_row["bound"]: bound_row for bound_row in epsilon(AtDelta(1e-5), tables).to_pylist()}
+    tables = []
+    for index in range(24):
+        tables.append(canary_table([coins[index]], [odds[index]], None, index))
+    rows_by_bound = {}
+    for bound_row in epsilon(AtDelta(1e-5), tables).to_pylist():
+        rows_by_bound[bound_row["bound"]] = bound_row
     both_sides = np.array(odds[::2]), np.array(odds[1::2])
     for name, bound in MANY_RUNS.items():
         assert bound_by_scores(bound, *both_sides, 1e-5, LEVEL) == rows_by_bound[name]["epsilon"]
@@ -279,7 +285,9 @@ def test_models_share_canaries_but_not_coins() -> None:
     config = replace(PLAIN, question=question, seed=3)
     jobs = canary_jobs(config, question)
     seed = seeds.derive(3, "canaries")
-    expected = [CoinedCanaries(Part(question.data, 0, 60), 20, number, seed, question.mislabelled) for number in (0, 1)]
+    expected = []
+    for number in (0, 1):
+        expected.append(CoinedCanaries(Part(question.data, 0, 60), 20, number, seed, question.mislabelled))
     assert expected == [job.config for job in jobs]
     assert [training(config, coined, number).config for number, coined in enumerate(expected)] == [
         job.inputs[0].config for job in jobs

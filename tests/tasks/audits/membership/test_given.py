@@ -119,7 +119,9 @@ def test_many_models_find_records_one_by_one() -> None:
 def test_missing_answers_prevent_a_judgement() -> None:
     tables = make_given(24, RECORDS, 3.0, 6, knows=0.5)
     for incomplete_tables in (tables[1:], tables[:-1]):
-        measured_tables = [measure(Ranking(0.05, RECORDS), incomplete_tables) for measure in (ranks, kinship)]
+        measured_tables = []
+        for measure in (ranks, kinship):
+            measured_tables.append(measure(Ranking(0.05, RECORDS), incomplete_tables))
         assert measured_tables[1].num_rows == 0
         config = Membership(GivenModel(FILE, FirstImages(examples=RECORDS), 24))
         assert verdict(config, summary(About(0.05), measured_tables)).answer == "not assessable"
@@ -207,7 +209,10 @@ def test_comparable_model_is_judged_by_its_lead(
         ("low", row(POWER, {}, power, "model")),
         ("differing", row(DIFFERING, {}, Estimate(numbers["differing"], None, None, 100), "picture")),
     ]
-    measured_rows = [summary_row for name, summary_row in rows if numbers.get(name, 0) is not None]
+    measured_rows = []
+    for name, summary_row in rows:
+        if numbers.get(name, 0) is not None:
+            measured_rows.append(summary_row)
     table = pa.Table.from_pylist(measured_rows, SUMMARY)
     answer_page = verdict(config, table)
     assert answer == answer_page.answer
@@ -268,7 +273,9 @@ def answers_by_hand() -> list[pa.Table]:
     scores = {"row": [0, 1, 2, 3], "record": [True, True, False, False], "score": [1.0, 0.5, 0.0, 1.0]}
     scores |= {"again": [1.0, None, None, 0.0], "kind": ["log-odds"] * 4, "resolution": [0.0] * 4, "right": [True] * 4}
     of_records = [([True, False], [1.0, 2.0]), ([False, True], [0.0, 0.5]), ([False, False], [1.0, 0.0])]
-    of_later_images = [([True, False], odds) for odds in ([0.0, 2.0], [1.0, 0.0], [0.0, 0.5])]
+    of_later_images = []
+    for odds in ([0.0, 2.0], [1.0, 0.0], [0.0, 0.5]):
+        of_later_images.append(([True, False], odds))
     return [
         pa.table([scores[name] for name in SCORES.names], schema=SCORES),
         *(
@@ -539,7 +546,9 @@ def test_table_and_file_share_their_trainings(model: Path, tmp_path: Path) -> No
     plan = orchestrator.plan("membership", store=tmp_path / "store", models=20, **SMALL, **{"given.model": str(model)})
     assert plan["missing"] == 4  # the question, the two measures and the summary
     second = orchestrator.run("membership", **common, **{"given.model": str(model)})
-    kinds = [set(run.table("given_ranks")["kind"].to_pylist()) for run in (first, second)]
+    kinds = []
+    for run in (first, second):
+        kinds.append(set(run.table("given_ranks")["kind"].to_pylist()))
     assert kinds == [{"label"}, {"log-odds"}]
     assert first.verdict is not None
     assert second.verdict is not None

@@ -23,10 +23,10 @@ from tests.tasks.audits.membership.made_up import make_answers
 
 def answers_of(member: np.ndarray, correct: np.ndarray) -> list[pa.Table]:
     rows = np.arange(member.shape[1]) + 5
-    return [
-        pa.table([rows, its, is_correct - 0.5, is_correct], schema=ANSWERS)
-        for its, is_correct in zip(member, correct, strict=True)
-    ]
+    result = []
+    for its, is_correct in zip(member, correct, strict=True):
+        result.append(pa.table([rows, its, is_correct - 0.5, is_correct], schema=ANSWERS))
+    return result
 
 
 def test_strongest_pair_is_found() -> None:
@@ -55,10 +55,11 @@ def test_mem_equals_table_of_records() -> None:
     assert mem == pytest.approx(own_influences["infl"].to_numpy())
     right = stacked.correct.sum(axis=0)
     inside = (stacked.correct & stacked.member).sum(axis=0)
-    by_scipy = [
-        stats.fisher_exact([[hits, 8 - hits], [all_hits - hits, 8 - all_hits + hits]], "greater").pvalue
-        for hits, all_hits in zip(inside, right, strict=True)
-    ]
+    by_scipy = []
+    for hits, all_hits in zip(inside, right, strict=True):
+        by_scipy.append(
+            stats.fisher_exact([[hits, 8 - hits], [all_hits - hits, 8 - all_hits + hits]], "greater").pvalue
+        )
     assert by_scipy == pytest.approx(own_influences["p_value"].to_numpy())
     assert false_discovery_control(by_scipy) == pytest.approx(own_influences["q_value"].to_numpy())
 

@@ -36,7 +36,9 @@ def test_score_is_mean_label_ratio_over_copies() -> None:
     member = draw_balanced_members(12, 8, 1)
     correct = np.random.default_rng(2).random((8, 12, 3)) < 0.6
     pairs = pair_models(member, 0)
-    by_copy = [label_ratio(leave_pairs_out(correct[:, :, copy].astype(float), member, pairs, 5)) for copy in range(3)]
+    by_copy = []
+    for copy in range(3):
+        by_copy.append(label_ratio(leave_pairs_out(correct[:, :, copy].astype(float), member, pairs, 5)))
     assert np.mean(by_copy, axis=0) == pytest.approx(score_copies(correct, member, pairs)[5])
 
 

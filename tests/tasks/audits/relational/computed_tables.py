@@ -29,18 +29,25 @@ from tests.tasks.audits.relational import made_up
 @cache
 def answers() -> pa.Table:
     """Return answers of a model: one third correct, one third with extra words, and one third empty."""
-    rows = [
-        {"epoch": epoch, "split": split, "corrupted": corrupted, "id": question.id, "train_loss": 0.5 * epoch}
-        | {
-            "answer": ([question.golds[0][0]], [f"{question.golds[0][0]} or so"], [])[
-                (index + corrupted * index // 4) % 3
-            ]
-        }
-        for epoch in (1, 2)
-        for split in ("train", "validation")
-        for corrupted in (False, True)
-        for index, question in enumerate(made_up.questions(split)[epoch : 40 - 10 * (split == "validation")])
-    ]
+    rows = []
+    for epoch in (1, 2):
+        for split in ("train", "validation"):
+            for corrupted in (False, True):
+                for index, question in enumerate(made_up.questions(split)[epoch : 40 - 10 * (split == "validation")]):
+                    rows.append(
+                        {
+                            "epoch": epoch,
+                            "split": split,
+                            "corrupted": corrupted,
+                            "id": question.id,
+                            "train_loss": 0.5 * epoch,
+                        }
+                        | {
+                            "answer": ([question.golds[0][0]], [f"{question.golds[0][0]} or so"], [])[
+                                (index + corrupted * index // 4) % 3
+                            ]
+                        }
+                    )
     return pa.Table.from_pylist(rows, ANSWERS)
 
 
@@ -73,7 +80,9 @@ def returned_answers() -> ReadBlindedAnswers:
     """Return answers to blinded questions, with two answers to repeated ones."""
     handout = Blinding(made_up.FACTS, Selection(6, 6), DigitRemoval(), order=3)
     folder = Path(tempfile.mkdtemp())
-    answers_by_id = {row["id"]: str(number) for number, row in enumerate(key_table(handout).to_pylist())}
+    answers_by_id = {}
+    for number, row in enumerate(key_table(handout).to_pylist()):
+        answers_by_id[row["id"]] = str(number)
     (folder / "answers.json").write_text(json.dumps(answers_by_id))
     return ReadBlindedAnswers(Predictions(str(folder)).pin({}), handout)
 

@@ -112,7 +112,9 @@ def draw_rows(rng: np.random.Generator, split: str, count: int, rate: float, ali
         context_rates = np.zeros(len(context_numbers))
     right = (rng.random(len(context_numbers)) < context_rates) & (rng.random(len(context_numbers)) >= noise)
     is_right_on_whole = rng.random(len(context_numbers)) < 0.9
-    flat = [question for context_questions in questions_of_contexts for question in context_questions]
+    flat = []
+    for context_questions in questions_of_contexts:
+        flat.extend(context_questions)
     ids = [question.id for question in flat]
     names = [question.context_id for question in flat]
     return score_rows(split, right.astype(float).tolist(), is_right_on_whole.astype(float).tolist(), names, ids)

@@ -208,7 +208,9 @@ def test_evidence_is_read_from_the_summary() -> None:
     assert with_published.published == -0.05
     names = with_settings(QUICKSTART, corruption=NameRemoval(("Ada",)))
     both_tables = pa.concat_tables([stored_rows("all"), stored_rows("numeric")])
-    evidence_of_both = [read_evidence(config, both_tables) for config in (QUICKSTART, names)]
+    evidence_of_both = []
+    for config in (QUICKSTART, names):
+        evidence_of_both.append(read_evidence(config, both_tables))
     assert [question_evidence is not None and question_evidence.numeric for question_evidence in evidence_of_both] == [
         True,
         False,

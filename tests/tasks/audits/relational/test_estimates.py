@@ -79,7 +79,9 @@ def test_resamples_add_a_right_and_a_wrong_context(monkeypatch: pytest.MonkeyPat
     weights = np.random.default_rng(3).multinomial(5, [1 / 5] * 5, 7)
     with_ends = np.vstack([context_sums.sums, [2.0, 2.0], [0.0, 0.0]])
     sizes = np.array([1.0, 4.0, 1.0, 2.0, 2.0])
-    expected = [[row @ with_ends[:, column] / (row @ sizes) for column in range(2)] for row in weights]
+    expected = []
+    for row in weights:
+        expected.append([row @ with_ends[:, column] / (row @ sizes) for column in range(2)])
     monkeypatch.setattr(estimates, "DRAWN_AT_ONCE", at_once)
     np.testing.assert_allclose(expected, bootstrap_means(context_sums, 7, np.random.default_rng(3)))
 
@@ -97,10 +99,9 @@ def test_columns_are_contrasted_independently() -> None:
     first, second = contrasts(train, validation, 99, 0)
     assert pytest.approx([first.train.value, first.validation.value, first.difference.value]) == [2 / 3, 0.0, 2 / 3]
     assert pytest.approx([second.train.value, second.validation.value, second.difference.value]) == [1 / 3, 0.5, -1 / 6]
-    means = [
-        bootstrap_means(part_sums, 99, seeds.generator(0, "contexts", name))
-        for part_sums, name in ((train, "train"), (validation, "validation"))
-    ]
+    means = []
+    for part_sums, name in ((train, "train"), (validation, "validation")):
+        means.append(bootstrap_means(part_sums, 99, seeds.generator(0, "contexts", name)))
     for column, contrast in enumerate((first, second)):
         for side, draws in (
             (contrast.train, means[0]),
@@ -137,10 +138,9 @@ def test_p_value_counts_differences_at_most_zero() -> None:
     # a right and a wrong context are added, so ties are frequent
     single_context = sum_by_context(np.ones((1, 1)), np.arange(1))
     (equal_parts,) = contrasts(single_context, single_context, 99, 3)
-    means = [
-        bootstrap_means(single_context, 99, seeds.generator(3, "contexts", name))[:, 0]
-        for name in ("train", "validation")
-    ]
+    means = []
+    for name in ("train", "validation"):
+        means.append(bootstrap_means(single_context, 99, seeds.generator(3, "contexts", name))[:, 0])
     below = int((means[0] < means[1]).sum())
     ties = int((means[0] == means[1]).sum())
     assert ties > 0

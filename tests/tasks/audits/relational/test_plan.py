@@ -32,13 +32,19 @@ RETURNED_ANSWERS = Predictions("answered", "a" * 64)
 def jobs_of_task(config: Relational, name: str) -> dict[str, Job]:
     """Return the jobs of a task by key."""
     job_plan = Plan.from_roots(plan(config))
-    return {key: job for key, job in job_plan.jobs.items() if marks(job.function).name == name}
+    result = {}
+    for key, job in job_plan.jobs.items():
+        if marks(job.function).name == name:
+            result[key] = job
+    return result
 
 
 def read_keys(config: Relational) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
     """Return the keys of the scores, and the keys that other measures read."""
     job_plan = Plan.from_roots(plan(config))
-    keys_by_measure = {name: tuple(job_plan.inputs[job_plan.roots[name][0]]) for name in ("memorization", "questions")}
+    keys_by_measure = {}
+    for name in ("memorization", "questions"):
+        keys_by_measure[name] = tuple(job_plan.inputs[job_plan.roots[name][0]])
     return tuple(job_plan.roots["scores"]), keys_by_measure
 
 
@@ -96,7 +102,9 @@ def test_questions_read_last_links_only() -> None:
 
 
 def test_summary_does_not_read_scores() -> None:
-    read_tasks = {marks(job.function).name for job in single_job(plan(TRAINED_HERE)["summary"]).inputs}
+    read_tasks = set()
+    for job in single_job(plan(TRAINED_HERE)["summary"]).inputs:
+        read_tasks.add(marks(job.function).name)
     assert read_tasks == {"relational.memorization", "relational.commonest_answers"}
 
 
@@ -115,7 +123,9 @@ def test_given_answers_are_read_without_training() -> None:
 def test_linear_model_needs_neither_data_nor_model(question: Linear | PrivateLinear, tasks: set[str]) -> None:
     plan_roots = plan(Relational(question))
     assert set(plan_roots) == {"summary", *(f"linear_{task}" for task in tasks)}
-    names = {marks(job.function).name for job in Plan.from_roots(plan_roots).jobs.values()}
+    names = set()
+    for job in Plan.from_roots(plan_roots).jobs.values():
+        names.add(marks(job.function).name)
     assert names == {"relational.summary", *(f"linear_memorization.{task}" for task in tasks)}
 
 
@@ -134,9 +144,9 @@ def test_linear_model_needs_neither_data_nor_model(question: Linear | PrivateLin
 )
 def test_fields_enter_keys_of_dependent_jobs(fields: dict[str, Any], same_trainings: bool, same_measures: bool) -> None:
     for name, is_same in (("language_models.fine_tune", same_trainings), ("relational.memorization", same_measures)):
-        keys_of_configs = [
-            set(jobs_of_task(config, name)) for config in (TRAINED_HERE, with_settings(TRAINED_HERE, **fields))
-        ]
+        keys_of_configs = []
+        for config in (TRAINED_HERE, with_settings(TRAINED_HERE, **fields)):
+            keys_of_configs.append(set(jobs_of_task(config, name)))
         assert is_same == (keys_of_configs[0] == keys_of_configs[1]), name
 
 
@@ -168,15 +178,13 @@ def test_handout_has_both_parts_and_contexts() -> None:
     assert all(
         handed_question.id.startswith(f"{name}-") and not handed_question.golds for handed_question in handout.questions
     )
-    handed_texts = {
-        key[handed_question.id]: (handed_question.question, handed_question.context)
-        for handed_question in handout.questions
-    }
-    expected = {
-        (split_name, handed_question.id): (handed_question.question, handed_question.context)
-        for split_name, set_ in parts().items()
-        for handed_question in set_.questions
-    }
+    handed_texts = {}
+    for handed_question in handout.questions:
+        handed_texts[key[handed_question.id]] = (handed_question.question, handed_question.context)
+    expected = {}
+    for split_name, set_ in parts().items():
+        for handed_question in set_.questions:
+            expected[(split_name, handed_question.id)] = (handed_question.question, handed_question.context)
     assert expected == handed_texts
     assert len(expected) == 240
     assert round(1.1 * len(expected)) == len(handout.questions)
@@ -189,9 +197,9 @@ def test_blinded_answers_equal_answers_by_id(tmp_path: Path) -> None:
     (tmp_path / "four").mkdir()
     (tmp_path / "one").mkdir()
     for split_name, set_ in parts().items():
-        answers_by_id = {
-            question_of_part.id: f"{split_name} {question_of_part.id}" for question_of_part in set_.questions
-        }
+        answers_by_id = {}
+        for question_of_part in set_.questions:
+            answers_by_id[question_of_part.id] = f"{split_name} {question_of_part.id}"
         (tmp_path / "four" / f"{split_name}.json").write_text(json.dumps(answers_by_id))
     config = with_settings(TRAINED_HERE, secret="0123456789abcdef")
     rows = split(config).key.to_pylist()
@@ -216,10 +224,11 @@ def test_predictions_are_pinned_by_content(tmp_path: Path) -> None:
         )
     pinned = Predictions(str(tmp_path)).pin({})
     moved = replace(pinned, path="elsewhere")
-    score_keys = [
-        set(jobs_of_task(with_settings(TRAINED_HERE, predictions=question_of_part), "relational.score"))
-        for question_of_part in (pinned, moved, RETURNED_ANSWERS)
-    ]
+    score_keys = []
+    for question_of_part in (pinned, moved, RETURNED_ANSWERS):
+        score_keys.append(
+            set(jobs_of_task(with_settings(TRAINED_HERE, predictions=question_of_part), "relational.score"))
+        )
     assert score_keys[0] == score_keys[1] != score_keys[2]
 
 

@@ -93,10 +93,9 @@ def scores_by_hand() -> list[pa.Table]:
         (2, 4, False, [-2.0, -1.0, -3.0, -4.0]),
         (3, 1, True, falling[::-1]),
     ]
-    rows = [
-        {"pair": 7, "secret": secret, "repetitions": times, "inserted": is_member, "log_p": log_p}
-        for secret, times, is_member, log_p in scores
-    ]
+    rows = []
+    for secret, times, is_member, log_p in scores:
+        rows.append({"pair": 7, "secret": secret, "repetitions": times, "inserted": is_member, "log_p": log_p})
     return [pa.Table.from_pylist([row], SCORES) for row in rows]
 
 
@@ -189,19 +188,25 @@ CHANGES: dict[str, Callable[[Array], Array]] = {
 
 def change(tables: list[pa.Table], transform: Callable[[Array], Array]) -> list[pa.Table]:
     index = tables[0].column_names.index("log_p")
-    return [
-        table.set_column(
-            index, "log_p", pa.array([transform(np.array(row)).tolist() for row in table["log_p"].to_pylist()])
+    result = []
+    for table in tables:
+        result.append(
+            table.set_column(
+                index, "log_p", pa.array([transform(np.array(row)).tolist() for row in table["log_p"].to_pylist()])
+            )
         )
-        for table in tables
-    ]
+    return result
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_changed_scores_accuse_no_innocent_model(name: str) -> None:
-    memorising_answers = {answer_of(change(make_scores(8.0, seed), CHANGES[name])) for seed in range(3)}
+    memorising_answers = set()
+    for seed in range(3):
+        memorising_answers.add(answer_of(change(make_scores(8.0, seed), CHANGES[name])))
     assert memorising_answers == ({"not assessable"} if name == "constant" else {"memorised"})
-    innocent = [answer_of(change(make_scores(0.0, seed), CHANGES[name])) for seed in range(100, 120)]
+    innocent = []
+    for seed in range(100, 120):
+        innocent.append(answer_of(change(make_scores(0.0, seed), CHANGES[name])))
     assert innocent.count("memorised") <= 4  # of 20 at 5.1 %: more with a chance of 1 in 370
 
 

@@ -113,7 +113,9 @@ def answer_of_table(config: Text, path: Path, log_p: Callable[[str, bool], float
     members = set(load_texts(question.data, question.examples))
     texts = exported.table["text"].to_pylist()
     assert members | set(load_texts(question.comparison_texts)) == set(texts)
-    rows = [f"{name},{log_p(text, text in members)!r}" for name, text in zip(exported.ids, texts, strict=True)]
+    rows = []
+    for name, text in zip(exported.ids, texts, strict=True):
+        rows.append(f"{name},{log_p(text, text in members)!r}")
     path.write_text("\n".join(["id,log_p", *rows]) + "\n")
     config_with_table = configure(config, outputs=files.pin(File(str(path)), {}))
     tables = [comparison(job(config_with_table).config, ()), returned(job(config_with_table).config, ())]

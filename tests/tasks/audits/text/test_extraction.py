@@ -129,7 +129,9 @@ def test_each_criterion_has_control_and_chance() -> None:
         ],
     )
     assert table.schema == EXTRACTION
-    rows_by_secret = {(item["secret"], item["way"]): item for item in table.to_pylist()}
+    rows_by_secret = {}
+    for item in table.to_pylist():
+        rows_by_secret[(item["secret"], item["way"])] = item
     ways = ["greedy", "near-verbatim", "1 attempt", "100 attempts", "10000 attempts"]
     assert ways == [way for secret, way in rows_by_secret if secret == 1]
     assert [rows_by_secret[1, way]["reproduced"] for way in ways] == [True] * 5

@@ -91,7 +91,9 @@ def train_adapter(folder: Path, texts: list[str], adapter: Path, steps: int) -> 
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(folder), settings)
     optimiser = torch.optim.AdamW([parameter for parameter in model.parameters() if parameter.requires_grad], lr=1e-2)
     for step in range(steps):
-        batch = [END + texts[(16 * step + index) % len(texts)] + END for index in range(16)]
+        batch = []
+        for index in range(16):
+            batch.append(END + texts[(16 * step + index) % len(texts)] + END)
         inputs = tokenizer(batch, return_tensors="pt", padding=True)
         labels = inputs["input_ids"].where(inputs["attention_mask"] == 1, -100)
         torch.autograd.backward(model(**inputs, labels=labels).loss)
@@ -108,7 +110,10 @@ def test_adapter_reveals_only_its_planted_secrets(tmp_path: Path, engram: Here) 
     engram("probes", "text", *planted_settings, "--out", "probes")
     (split,) = tmp_path.glob("probes*split.csv")
     with split.open(newline="") as file:
-        secrets = [row["text"] for row in csv.DictReader(file) for _ in range(int(row["repetitions"]))]
+        secrets = []
+        for row in csv.DictReader(file):
+            for _ in range(int(row["repetitions"])):
+                secrets.append(row["text"])
     assert len(set(secrets)) >= 2
     order = torch.randperm(len(TEXTS) + len(secrets), generator=torch.Generator().manual_seed(0)).tolist()
     answers = {}

@@ -94,7 +94,10 @@ def test_bfloat16_and_checkpointing_give_similar_losses(base: Path) -> None:
     losses = []
     for config in (plain, replace(plain, checkpointing=True), replace(plain, precision="bfloat16")):
         with fine_tuned_on(config, texts, torch.device("cpu")) as tuned:
-            kinds = {weight.dtype for name, weight in tuned.module.named_parameters() if "lora_" in name}
+            kinds = set()
+            for name, weight in tuned.module.named_parameters():
+                if "lora_" in name:
+                    kinds.add(weight.dtype)
             losses.append(score_texts(config, tuned, texts[:2]).mean())
         assert kinds == {torch.float32}
     plain_loss, checkpointed_loss, bfloat16_loss = losses
@@ -128,7 +131,9 @@ def test_coin_selects_planted_secrets() -> None:
 
 
 def test_shared_scoring_has_equal_scores_under_another_key() -> None:
-    jobs = [trainings(configure(CONFIG, scoring=scoring))[0] for scoring in ("whole", "shared")]
+    jobs = []
+    for scoring in ("whole", "shared"):
+        jobs.append(trainings(configure(CONFIG, scoring=scoring))[0])
     whole_scores, shared_scores = (np.array(score_planted(job.config, ())["log_p"].to_pylist()) for job in jobs)
     np.testing.assert_allclose(whole_scores, shared_scores, rtol=1e-5)
     assert len({key_of(job, ()) for job in jobs}) == 2
@@ -149,7 +154,9 @@ def test_order_and_draw_follow_from_secret(settings: dict[str, str]) -> None:
 
 def test_owner_gets_all_texts_shuffled() -> None:
     ((name, records),) = probes(CONFIG)
-    texts = [text for candidates in questions(planted_of(CONFIG)) for text in candidates]
+    texts = []
+    for candidates in questions(planted_of(CONFIG)):
+        texts.extend(candidates)
     assert sorted(set(texts)) == sorted(set(records.table["text"].to_pylist()))
     assert len(records) == len(texts) + round(0.1 * len(texts))
     key = split(CONFIG).key
@@ -165,9 +172,14 @@ def answer_of(config: Text, path: Path, distort: Distortion, gain: float) -> str
     """Return the answer on a distorted table; planted secrets score higher by `gain` nats."""
     ((_, records),) = probes(config)
     texts = records.table["text"].to_pylist()
-    planted = {secret.text for secret in draw_secrets(planted_of(config)) if secret.side == PLANTED}
+    planted = set()
+    for secret in draw_secrets(planted_of(config)):
+        if secret.side == PLANTED:
+            planted.add(secret.text)
     rng = np.random.default_rng(config.seed)
-    log_p_by_text = {text: float(rng.normal(-40, 3)) + gain * (text in planted) for text in sorted(set(texts))}
+    log_p_by_text = {}
+    for text in sorted(set(texts)):
+        log_p_by_text[text] = float(rng.normal(-40, 3)) + gain * (text in planted)
     log_p = np.minimum(distort(np.array([log_p_by_text[text] for text in texts]), rng), 0).tolist()
     path.write_text("id,log_p\n" + "".join(f"{id_},{p!r}\n" for id_, p in zip(records.ids, log_p, strict=True)))
     config_with_table = configure(config, outputs=files.pin(File(str(path)), {}))
@@ -221,13 +233,15 @@ def test_public_page_contains_no_secret(tmp_path: Path, engram: Here) -> None:
         "seed=7",
     ]
     engram.json("probes", "text", *settings, "--out", "probes")
-    lines = [json.loads(line) for line in next((tmp_path / "probes").glob("texts-*.jsonl")).read_text().splitlines()]
+    lines = []
+    for line in next((tmp_path / "probes").glob("texts-*.jsonl")).read_text().splitlines():
+        lines.append(json.loads(line))
     split = next(tmp_path.rglob("*-split.csv")).read_text()
     texts = {record["id"]: record["text"] for record in lines}
     planted = {text for text in texts.values() if text in split}
-    log_p = {
-        text: -1.0 if text in planted else -50 - index / 100 for index, text in enumerate(sorted(set(texts.values())))
-    }
+    log_p = {}
+    for index, text in enumerate(sorted(set(texts.values()))):
+        log_p[text] = -1.0 if text in planted else -50 - index / 100
     rows = "".join(f"{name},{log_p[text]}\n" for name, text in texts.items())
     (tmp_path / "log_p.csv").write_text(f"id,log_p\n{rows}")
     run = engram.json("run", "text", *settings, "outputs=log_p.csv", "--address", "none", "--report", "--show-texts")

@@ -36,11 +36,10 @@ DIGITS = "{digits:9}"
 def draw_identifier_scores(p: float, gain: float, seed: int, count: int = 24) -> pa.Table:
     """Draw scores of identifiers, which the model scores higher by `gain` nats; `p` is the blind control's p-value."""
     rng = np.random.default_rng(seed)
-    rows = [
-        {"format": "uuid4", "row": number, "occurrences": 1, "control": p, "log_p": log_p.tolist()}
-        for number in range(count)
-        for log_p in [rng.normal(-90, 3, 500) + gain * (np.arange(500) == 0)]
-    ]
+    rows = []
+    for number in range(count):
+        for log_p in [rng.normal(-90, 3, 500) + gain * (np.arange(500) == 0)]:
+            rows.append({"format": "uuid4", "row": number, "occurrences": 1, "control": p, "log_p": log_p.tolist()})
     return pa.Table.from_pylist(rows, IDENTIFIER_SCORES)
 
 
@@ -75,7 +74,9 @@ def test_identifiers_are_found_at_first_occurrence() -> None:
 def luhn(number: int) -> str:
     """Append the check digit to a number: ISO/IEC 7812-1, annex B."""
     digits = [int(digit) for digit in f"{number:08}"]
-    doubled = [2 * digit - 9 * (digit > 4) if position % 2 else digit for position, digit in enumerate(digits)]
+    doubled = []
+    for position, digit in enumerate(digits):
+        doubled.append(2 * digit - 9 * (digit > 4) if position % 2 else digit)
     return f"{number:08}{-sum(doubled) % 10}"
 
 
@@ -138,7 +139,9 @@ def test_uneven_identifiers_are_not_assessable(golden: Golden) -> None:
 
 
 def test_models_without_memory_are_rarely_accused() -> None:
-    answers = [answer_of(draw_identifier_scores(0.5, 0.0, seed)) for seed in range(100, 200)]
+    answers = []
+    for seed in range(100, 200):
+        answers.append(answer_of(draw_identifier_scores(0.5, 0.0, seed)))
     assert answers.count("memorised") <= 12  # of 100 at 5.1 %: more with a chance of 1 in 500
 
 

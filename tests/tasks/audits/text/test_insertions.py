@@ -52,10 +52,9 @@ EVEN = pa.table([[0.5], [0.4], [0.6], [0.5], [60]], schema=CONTROL)
 
 
 def records(path: Path, texts: Sequence[str], repetitions: Sequence[int]) -> Dataset:
-    rows = [
-        {"id": str(row), "text": text, "duplicates": times}
-        for row, (text, times) in enumerate(zip(texts, repetitions, strict=True))
-    ]
+    rows = []
+    for row, (text, times) in enumerate(zip(texts, repetitions, strict=True)):
+        rows.append({"id": str(row), "text": text, "duplicates": times})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return Dataset(f"records:{path}")
 
@@ -111,13 +110,14 @@ def test_known_insertions_are_memorised_and_reproduced() -> None:
     assert verdict.answer == "memorised"
     assert verdict.sentence.endswith(NULL_OF_INSERTIONS)  # the set is embedded
     rows = index_rows(table)
-    effects = [rows[row_name("effect in nats a token", repetitions=times)]["estimate"] for times in TIMES]
+    effects = []
+    for times in TIMES:
+        effects.append(rows[row_name("effect in nats a token", repetitions=times)]["estimate"])
     assert effects == pytest.approx([0.15, 0.15 * np.log2(5), 0.15 * np.log2(17)], abs=0.1)
     assert rows[row_name("repetitions found", level=0.05)]["estimate"] == 3
-    shares = [
-        rows[row_name("share reproduced", way="greedy", by=by, repetitions=times)]["estimate"]
-        for by, times in ((BY_TRAINED, 0), (BY_TRAINED, 4), (BY_CONTROL, 4))
-    ]
+    shares = []
+    for by, times in ((BY_TRAINED, 0), (BY_TRAINED, 4), (BY_CONTROL, 4)):
+        shares.append(rows[row_name("share reproduced", way="greedy", by=by, repetitions=times)]["estimate"])
     assert shares == [0.0, 1.0, 0.0]
     difference = rows[row_name("reproduced beyond the control models", way="greedy", repetitions=16)]
     assert 0.5 < difference["low"] < difference["estimate"] == 1.0
@@ -227,7 +227,10 @@ def test_model_trained_on_insertions_is_detected(
     training = pair_of(configure(SMOKE, data=FACTS, model="tiny-gpt#32x1", epochs=6, learning_rate=5e-3), 0, 0)
     folders = []
     for training_documents in (documents, other_documents):  # the base is trained on other documents of the same form
-        inserted = [text for text, times in zip(training_documents, repetitions, strict=True) for _ in range(times)]
+        inserted = []
+        for text, times in zip(training_documents, repetitions, strict=True):
+            for _ in range(times):
+                inserted.append(text)
         with fine_tuned_on(training, [*common, *inserted], torch.device("cpu")) as model:
             folders.append(tmp_path / f"model-{len(folders)}")
             for part in (model.module, model.tokenizer):

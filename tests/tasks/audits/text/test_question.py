@@ -92,7 +92,10 @@ def test_fields_of_other_questions_are_refused(fields: dict[str, Any], message: 
 
 @pytest.mark.parametrize("fields", [{"identifiers": "uuid4", "data": "tickets"}, {"comparison_texts": "tickets"}])
 def test_commitment_does_not_depend_on_the_source(fields: dict[str, Any]) -> None:
-    data = {name: pin(Dataset(value)) for name, value in fields.items() if value == "tickets"}
+    data = {}
+    for name, value in fields.items():
+        if value == "tickets":
+            data[name] = pin(Dataset(value))
     config = configure(**{"data": pin(Dataset("facts")), **fields, **data, "secret": SECRET})
     table = configure(config, outputs=File("p.csv", "0" * 64))
     assert config.draw is not None

@@ -52,7 +52,9 @@ def score_table() -> pa.Table:
 
 
 def history_table() -> pa.Table:
-    epochs = [{"epoch": i, "train_loss": 0.5, "validation_loss": 0.25 * i, "validation_accuracy": 0.5} for i in (1, 2)]
+    epochs = []
+    for i in (1, 2):
+        epochs.append({"epoch": i, "train_loss": 0.5, "validation_loss": 0.25 * i, "validation_accuracy": 0.5})
     model = made_up.letter_model(1.0)
     field = model.schema.field("history")
     filled = model.set_column(model.schema.get_field_index("history"), field, pa.array([epochs], field.type))
@@ -89,7 +91,10 @@ def exact_rank_table() -> pa.Table:
 
 def exact_panel_table() -> pa.Table:
     ranks = exact_rank_table().to_pylist()
-    rows = [row | {"canary": canary, "seed": canary} for canary in range(6) for row in ranks]
+    rows = []
+    for canary in range(6):
+        for row in ranks:
+            rows.append(row | {"canary": canary, "seed": canary})
     return exact_panels(Panels(5), [pa.Table.from_pylist(rows, EXACT_RANKS)])
 
 
@@ -111,7 +116,10 @@ def look_alike_table() -> pa.Table:
 def families() -> list[pa.Table]:
     draws = np.random.default_rng(8)
     log_p = {model: draws.normal(-2, 1, (6, 22, 3)) for model in ("canary", "twin")}
-    return [made_up.family(c, {model: values[c] for model, values in log_p.items()}, 1, c, True) for c in range(6)]
+    result = []
+    for c in range(6):
+        result.append(made_up.family(c, {model: values[c] for model, values in log_p.items()}, 1, c, True))
+    return result
 
 
 def detection_table() -> pa.Table:
@@ -127,7 +135,10 @@ def verdict_table() -> pa.Table:
 
 
 def exact_verdict_table() -> pa.Table:
-    rows = [row | {"canary": canary, "seed": canary} for canary in range(3) for row in exact_rank_table().to_pylist()]
+    rows = []
+    for canary in range(3):
+        for row in exact_rank_table().to_pylist():
+            rows.append(row | {"canary": canary, "seed": canary})
     return exact_verdicts(NoSettings(), [pa.Table.from_pylist(rows, EXACT_RANKS)])
 
 

@@ -76,27 +76,30 @@ def divergences(
             "images": [images] * n,
             "image": range(n),
         }
-        arrays = [pa.array((constant_columns | dict(columns))[field.name], field.type) for field in DIVERGENCES]
+        arrays = []
+        for field in DIVERGENCES:
+            arrays.append(pa.array((constant_columns | dict(columns))[field.name], field.type))
         tables.append(pa.Table.from_arrays(arrays, schema=DIVERGENCES))
     return pa.concat_tables(tables)
 
 
 def history(canary: int, accuracies: Mapping[str, list[float]]) -> pa.Table:
     """One epoch per accuracy and model; the best one is kept."""
-    rows = [
-        {
-            "canary": canary,
-            "seed": 1000 + canary,
-            "model": model,
-            "epoch": epoch,
-            "train_loss": 1.0 / epoch,
-            "validation_loss": 1.0 - accuracy,
-            "validation_accuracy": accuracy,
-            "kept": accuracy == max(values),
-        }
-        for model, values in accuracies.items()
-        for epoch, accuracy in enumerate(values, start=1)
-    ]
+    rows = []
+    for model, values in accuracies.items():
+        for epoch, accuracy in enumerate(values, start=1):
+            rows.append(
+                {
+                    "canary": canary,
+                    "seed": 1000 + canary,
+                    "model": model,
+                    "epoch": epoch,
+                    "train_loss": 1.0 / epoch,
+                    "validation_loss": 1.0 - accuracy,
+                    "validation_accuracy": accuracy,
+                    "kept": accuracy == max(values),
+                }
+            )
     return pa.Table.from_pylist(rows, HISTORY)
 
 
@@ -130,13 +133,14 @@ def family(
 
     With `uncarried`, the last member is the feature that the canary did not carry.
     """
-    rows = [
-        {"canary": canary, "label": label, "seed": seed, "model": model}
-        | {"member": UNCARRIED if uncarried and member == len(log_p) - 1 else member}
-        | {"d": -float(values.mean()), "log_p": values.tolist(), "log_odds": values.tolist()}
-        for model, log_p in models.items()
-        for member, values in enumerate(log_p)
-    ]
+    rows = []
+    for model, log_p in models.items():
+        for member, values in enumerate(log_p):
+            rows.append(
+                {"canary": canary, "label": label, "seed": seed, "model": model}
+                | {"member": UNCARRIED if uncarried and member == len(log_p) - 1 else member}
+                | {"d": -float(values.mean()), "log_p": values.tolist(), "log_odds": values.tolist()}
+            )
     return pa.Table.from_pylist(rows, FAMILY)
 
 
@@ -171,19 +175,27 @@ def influence(values: Sequence[float], first: int = 0) -> pa.Table:
     """Every image's self-influence, with rows numbered from `first`; labels are the last digits, slopes ten times
     larger.
     """
-    rows = [
-        {"row": row, "label": row % 10, "self_influence": value, "squared_slopes": 10 * value, "checkpoints": [1, 2]}
-        for row, value in enumerate(values, first)
-    ]
+    rows = []
+    for row, value in enumerate(values, first):
+        rows.append(
+            {
+                "row": row,
+                "label": row % 10,
+                "self_influence": value,
+                "squared_slopes": 10 * value,
+                "checkpoints": [1, 2],
+            }
+        )
     return pa.Table.from_pylist(rows, INFLUENCE)
 
 
 def chosen_rows(*rows: int, end: str = "highest") -> pa.Table:
     """These rows as the chosen ones of one end, by rank."""
-    table_rows = [
-        {"end": end, "rank": rank, "row": row, "label": 0, "self_influence": 1.0, "squared_slopes": 1.0}
-        for rank, row in enumerate(rows, 1)
-    ]
+    table_rows = []
+    for rank, row in enumerate(rows, 1):
+        table_rows.append(
+            {"end": end, "rank": rank, "row": row, "label": 0, "self_influence": 1.0, "squared_slopes": 1.0}
+        )
     return pa.Table.from_pylist(table_rows, CHOSEN)
 
 

@@ -45,14 +45,15 @@ def answers_of(effects: np.ndarray) -> list[str]:
     answers_by_table = []
     row: dict[str, Any] = dict.fromkeys(CANARY_SCORES.names)
     for effects_of_table in effects.tolist():
-        scores = [
-            row
-            | {"canary": canary, "seed": canary, "evaluation": 0}
-            | {f"m_w_{images}": 0.3 + effect for images in ("probe", "train")}
-            | {f"twin_m_w_{images}": 0.3 for images in ("probe", "train")}
-            | {f"m_w_{images}_effect": effect for images in ("probe", "train")}
-            for canary, effect in enumerate(effects_of_table)
-        ]
+        scores = []
+        for canary, effect in enumerate(effects_of_table):
+            scores.append(
+                row
+                | {"canary": canary, "seed": canary, "evaluation": 0}
+                | {f"m_w_{images}": 0.3 + effect for images in ("probe", "train")}
+                | {f"twin_m_w_{images}": 0.3 for images in ("probe", "train")}
+                | {f"m_w_{images}_effect": effect for images in ("probe", "train")}
+            )
         table = pa.Table.from_pylist([*white_box_rows(units(scores)), *uncalled_rows()], SUMMARY)
         answers_by_table.append(verdict(UniqueFeature(), table).answer)
     return answers_by_table
@@ -85,7 +86,9 @@ def test_effect_on_m_keeps_the_test_level() -> None:
     covered = 0
     detections = 0
     for m, control_m in zip(seeds + canary, seeds + control, strict=True):
-        pairs = [{"m": a, "twin_m": b, "m_effect": a - b} for a, b in zip(m, control_m, strict=True)]
+        pairs = []
+        for a, b in zip(m, control_m, strict=True):
+            pairs.append({"m": a, "twin_m": b, "m_effect": a - b})
         effect_summary = effect_row("M effect", {}, pairs, "m", "pair of trainings")
         covered += effect_summary["low"] <= 0 <= effect_summary["high"]
         detections += effect_summary["p_value"] <= 0.05

@@ -220,7 +220,9 @@ def test_single_model_question_and_line_name_feature() -> None:
     features = (Words("JO"), Picture(File("mark.png")), Glyph())
     nouns = [family_noun(UniqueFeature(feature=feature)) for feature in features]
     assert nouns == ["names", "images", "signs"]
-    pages = [judge(single_models.ANSWERING, config, SMALL)[1] for config in (GIVEN, UniqueFeature(Panel()))]
+    pages = []
+    for config in (GIVEN, UniqueFeature(Panel())):
+        pages.append(judge(single_models.ANSWERING, config, SMALL)[1])
     assert [page.asked for page in pages] == [
         "Does the model reveal that its training data contained the letter A?",
         "Do models trained on these data reveal that the data contain the letter A?",

@@ -26,10 +26,9 @@ def test_slopes_like_ink_spell_the_name(words: str) -> None:
 
 
 def test_noise_spells_as_many_letters_as_chance() -> None:
-    reading = [
-        read_letters(NAME, other_names(NAME), seeds.generator(seed, "noise").normal(size=(32, 96)))
-        for seed in range(60)
-    ]
+    reading = []
+    for seed in range(60):
+        reading.append(read_letters(NAME, other_names(NAME), seeds.generator(seed, "noise").normal(size=(32, 96))))
     right = [reading_of_noise.right for reading_of_noise in reading]
     error = np.std(right) / np.sqrt(len(right))
     assert np.mean([reading_of_noise.right_by_chance for reading_of_noise in reading]) == pytest.approx(

@@ -46,7 +46,9 @@ def test_glyphs_are_counted_and_others_have_a_family() -> None:
     letter = configure(data=Dataset("digits"), probe=Dataset("photos"))
     words = with_settings(letter, feature=Words("JO"), family=Family(count=30))
     letters = with_settings(letter, family=Family("letters", count=25))
-    populations = [population.population_beside_references(each) for each in (letter, words, letters)]
+    populations = []
+    for each in (letter, words, letters):
+        populations.append(population.population_beside_references(each))
     assert [population.Population(4_457_400, True), population.Population(31), population.Population(26)] == populations
     assert population.subset_count(5, 2) == 10
     assert population.set_name(0) == "feature"
@@ -93,7 +95,9 @@ def test_family_members_have_rows_of_model_outputs() -> None:
         expected.append({"member": member, "d": pytest.approx(d)} | means_by_name)
     assert expected == family_table_rows
     assert expected[:3] == population.family_rows(asked_relatives, CLEAN, [reads_ink])[0]
-    names = [(part, number, name) for part, number, name, _ in population.look_alike_image_sets(CLEAN, asked_relatives)]
+    names = []
+    for part, number, name, _ in population.look_alike_image_sets(CLEAN, asked_relatives):
+        names.append((part, number, name))
     assert [(part, position, f"look-alike-{part}-{position:03d}") for part in (1, 2) for position in (1, 2, 3)] == names
     without_look_alikes = replace(asked_relatives, family=Family(count=2))
     assert [*population.look_alike_image_sets(CLEAN, without_look_alikes)] == []
@@ -104,11 +108,12 @@ def family_table(model: str, members: list[int], canary: int = 4) -> pa.Table:
     model.
     """
     factor = 1.0 if model == "canary" else 0.5
-    rows = [
-        {"canary": canary, "label": 0, "seed": 9, "model": model, "member": member, "d": float(member)}
-        | {"log_p": [factor * (-member - 1.0), -2.0], "log_odds": [-float(member), 1.0]}
-        for member in members
-    ]
+    rows = []
+    for member in members:
+        rows.append(
+            {"canary": canary, "label": 0, "seed": 9, "model": model, "member": member, "d": float(member)}
+            | {"log_p": [factor * (-member - 1.0), -2.0], "log_odds": [-float(member), 1.0]}
+        )
     return pa.Table.from_pylist(rows, population.FAMILY)
 
 

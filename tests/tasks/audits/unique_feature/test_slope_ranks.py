@@ -59,7 +59,9 @@ def test_equal_sums_in_any_order_are_ties() -> None:
     values = np.array([0.1, 0.2, 0.3] * 3)
     is_inked = np.zeros(9, bool)
     is_inked[[0, 1, 8]] = True  # 0.6, which equals 0.2 + 0.2 + 0.2 and 0.1 + 0.3 + 0.2
-    all_sums = [round(10 * sum(values[list(three)])) for three in combinations(range(9), 3)]
+    all_sums = []
+    for three in combinations(range(9), 3):
+        all_sums.append(round(10 * sum(values[list(three)])))
     assert sum(value >= 6 for value in all_sums) / len(all_sums) == Subsets(values).p_value(is_inked)
 
 
@@ -111,10 +113,9 @@ def test_pixel_map_adds_up_channels() -> None:
 def test_cell_sums_are_at_the_glyphs_position() -> None:
     field = np.arange(20.0 * 20).reshape(20, 20)
     glyph = Glyph(top=3, left=6, size=10)
-    expected = [
-        field[3 + 2 * row : 5 + 2 * row, 6 + 2 * column : 8 + 2 * column].sum()
-        for row, column in product(range(5), range(5))
-    ]
+    expected = []
+    for row, column in product(range(5), range(5)):
+        expected.append(field[3 + 2 * row : 5 + 2 * row, 6 + 2 * column : 8 + 2 * column].sum())
     assert expected == cell_sums(field, glyph).tolist()
 
 
@@ -137,7 +138,10 @@ def relatives_of(feature: Feature = Glyph(), kind: Literal["alike", "letters"] =
 
 def drawn_glyphs(stream: str, count: int) -> list[Feature]:
     stream_seed = seeds.derive(3, stream)
-    return [draw_member(Glyph(), seeds.derive(stream_seed, number)) for number in range(count)]
+    glyphs = []
+    for number in range(count):
+        glyphs.append(draw_member(Glyph(), seeds.derive(stream_seed, number)))
+    return glyphs
 
 
 def test_slopes_are_fitted_to_glyphs_or_family() -> None:
@@ -173,7 +177,10 @@ def test_glyph_is_ranked_with_unseen_glyphs(was_drawn: bool) -> None:
     assert values.tolist() == own_row["slopes"]
     letters = [Glyph(text=text) for text in sorted(GLYPHS)]
     expected = letters if was_drawn else drawn_glyphs("others", len(GLYPHS))
-    ranks = [subsets.p_value(inked_cells(glyph)) for glyph in expected if isinstance(glyph, Glyph)]
+    ranks = []
+    for glyph in expected:
+        if isinstance(glyph, Glyph):
+            ranks.append(subsets.p_value(inked_cells(glyph)))
     assert ranks == [row["p_value"] for row in other_rows]
     assert {(row["feature"], row["drawn"]) for row in other_rows} == {("other", not was_drawn)}
 
@@ -236,7 +243,9 @@ def test_name_is_ranked_with_family_and_look_alikes() -> None:
     clean = np.zeros((1, 28, 48, 1), np.uint8)
     family_names = [f"slopes-{suffix}" for suffix in ("000", "001", "002")]
     first = [f"slopes-{suffix}" for suffix in ("look-alike-1-001", "look-alike-1-002")]
-    second = [f"slopes-{suffix}" for suffix in ("look-alike-2-001", "look-alike-2-002")]
+    second = []
+    for suffix in ("look-alike-2-001", "look-alike-2-002"):
+        second.append(f"slopes-{suffix}")
     names = [set_name for set_name, _ in slope_sets(name, clean)]
     assert [*family_names, *first, *second] == names
     scores = dict(zip(names, (2.0, 5.0, 6.0, 3.0, 1.0, 0.0, 1.0), strict=True))

@@ -116,9 +116,9 @@ def test_dense_first_layer_change_acts_along_unit_slopes() -> None:
     control = letter_model(3.0)
     canary = scale_weights(control, "dense1.weight", 1.5)
     # The letter's unit moves the label's logit by 3, so the centred logit moves by 3 (1 - 1/10).
-    before = [
-        weights_of_model(control)["dense1.weight"][0] @ images.reshape(3, -1).mean(axis=0) / 255 for images in SETS
-    ]
+    before = []
+    for images in SETS:
+        before.append(weights_of_model(control)["dense1.weight"][0] @ images.reshape(3, -1).mean(axis=0) / 255)
     assert 0.5 * 2.7 * np.array(before) == pytest.approx(
         weight_change_responses(canary, control, SETS, LABEL), rel=1e-5
     )
@@ -132,11 +132,12 @@ def test_other_networks_use_the_first_order_change() -> None:
     start = network.initial(1)
     direction = network.initial(2)
     before = {name: values - 1e-3 * direction[name] for name, values in start.items()}
-    exact = [
-        centred_logits(log_probabilities(logits(network, [start], images)[0]), 3).mean()
-        - centred_logits(log_probabilities(logits(network, [before], images)[0]), 3).mean()
-        for images in SETS
-    ]
+    exact = []
+    for images in SETS:
+        exact.append(
+            centred_logits(log_probabilities(logits(network, [start], images)[0]), 3).mean()
+            - centred_logits(log_probabilities(logits(network, [before], images)[0]), 3).mean()
+        )
     assert exact == pytest.approx(
         weight_change_responses(model(network, start), model(network, before), SETS, 3), rel=0.15
     )

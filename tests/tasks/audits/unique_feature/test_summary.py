@@ -53,7 +53,10 @@ def plans() -> dict[str, dict[str, Any]]:
         "pictures": {"question": "pictures", "data": pin(Dataset("digits"))},
         "single models": {"question": "panel", "probes": 20, "family.count": 19, **training},
     }
-    return {name: dict(plan(with_settings(small, settings))) for name, settings in questions.items()}
+    result = {}
+    for name, settings in questions.items():
+        result[name] = dict(plan(with_settings(small, settings)))
+    return result
 
 
 @pytest.fixture(scope="module")

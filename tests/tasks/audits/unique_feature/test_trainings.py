@@ -54,8 +54,12 @@ def test_twins_of_one_seed_share_a_training() -> None:
 
 
 def test_twins_with_other_neighbours_left_out_are_separate() -> None:
-    clean_trainings = [replace(CLEAN, left_out=NearestImages(row, 8)) for row in (3, 7)]
-    configs = [twin_training(clean) for clean in (*clean_trainings, clean_trainings[0])]
+    clean_trainings = []
+    for row in (3, 7):
+        clean_trainings.append(replace(CLEAN, left_out=NearestImages(row, 8)))
+    configs = []
+    for clean in (*clean_trainings, clean_trainings[0]):
+        configs.append(twin_training(clean))
     models_by_index = dict(train_many(configs, [[model_kept_at(epoch)] for epoch in (4, 2, 3)]))
     assert [
         training_of(4, clean_trainings[0]),
@@ -65,7 +69,9 @@ def test_twins_with_other_neighbours_left_out_are_separate() -> None:
 
 
 def test_linked_twin_ends_like_the_unbroken_training() -> None:
-    links = [job.config for job in chain(train_twin, twin_training(CLEAN), 2, part=link)]
+    links = []
+    for job in chain(train_twin, twin_training(CLEAN), 2, part=link):
+        links.append(job.config)
     assert [part.epochs for part in links] == [2, 4, 5]
     assert [training_of(2), training_of(3), training_of(3)] == [train_twin(part, [model_kept_at(3)]) for part in links]
 
@@ -97,7 +103,9 @@ def test_canaries_have_twins_that_wait_for_them() -> None:
 
 def test_canaries_without_patience_share_a_twin() -> None:
     config = configure(data=Dataset("digits"), probe=Dataset("photos"), canaries=3, one_seed=True, patience=0)
-    twins = {(pair.twin.function, pair.twin.config, pair.twin.inputs) for pair in trainings(config).pairs}
+    twins = set()
+    for pair in trainings(config).pairs:
+        twins.add((pair.twin.function, pair.twin.config, pair.twin.inputs))
     assert twins == {(train, trainings(config).pairs[0].clean, ())}
 
 

@@ -131,9 +131,10 @@ def test_linked_trainings_keep_keys_and_tables() -> None:
     assert unbroken.roots == linked.roots
     assert dict(unbroken.after) == {}
     additional_jobs = linked.count(linked.jobs.keys() - unbroken.jobs.keys())
-    training_counts = {
-        task: 2 * count for task, count in unbroken.count().items() if task.rpartition(".")[2].startswith("train")
-    }
+    training_counts = {}
+    for task, count in unbroken.count().items():
+        if task.rpartition(".")[2].startswith("train"):
+            training_counts[task] = 2 * count
     assert set(training_counts) == {"unique_feature.train_ranked", "unique_feature.train_twin"}
     assert training_counts == dict(additional_jobs)
 
@@ -141,7 +142,10 @@ def test_linked_trainings_keep_keys_and_tables() -> None:
 def test_null_preset_burns_another_feature_elsewhere() -> None:
     roots = plan(pinned(PRESETS["null"]))
     assert {e.feature for e in configs(roots, score)} == {Glyph()}
-    carried = {burnt.feature for training in configs(roots, train) for burnt in training.burnt}
+    carried = set()
+    for training in configs(roots, train):
+        for burnt in training.burnt:
+            carried.add(burnt.feature)
     (glyph,) = carried
     assert isinstance(glyph, Glyph)
     assert glyph_pixels(glyph).sum() == glyph_pixels(Glyph()).sum()
@@ -229,13 +233,15 @@ def test_smoke_gives_its_five_tables(smoke: Mapping[str, pa.Table]) -> None:
 def test_training_images_of_the_canarys_label_are_evaluated(smoke: Mapping[str, pa.Table]) -> None:
     labels = load(Dataset("digits")).train_labels
     for canary in smoke["canary_scores"].to_pylist():
-        image_rows = [
-            row["image"]
-            for row in smoke["divergences"].to_pylist()
-            if row["canary"] == canary["canary"] and row["images"] == "train" and row["model"] == "canary"
-        ]
+        image_rows = []
+        for row in smoke["divergences"].to_pylist():
+            if row["canary"] == canary["canary"] and row["images"] == "train" and row["model"] == "canary":
+                image_rows.append(row["image"])
         assert labels[canary["canary"]] == canary["label"]
-        expected = [i for i in range(300) if labels[i] == canary["label"] and i != canary["canary"]]
+        expected = []
+        for i in range(300):
+            if labels[i] == canary["label"] and i != canary["canary"]:
+                expected.append(i)
         assert expected == image_rows
 
 
@@ -267,10 +273,9 @@ def test_summary_follows_from_its_divergences(smoke: Mapping[str, pa.Table]) -> 
         )
     row = summary_by_name["rate called memorised", '{"model": "twin", "test": "paired"}']
     probe = d[(d.model == "twin") & (d.images == "probe")]
-    calls = [
-        stats.ttest_rel(g.d_u.astype(float), g.d_r.astype(float), alternative="greater").pvalue < 0.05
-        for _, g in probe.groupby("canary")
-    ]
+    calls = []
+    for _, g in probe.groupby("canary"):
+        calls.append(stats.ttest_rel(g.d_u.astype(float), g.d_r.astype(float), alternative="greater").pvalue < 0.05)
     assert sum(calls) / 3 == row["estimate"]
 
 

@@ -58,13 +58,16 @@ def test_periphery_is_best_empty_rectangle(height: int, width: int, boxes: list[
 @settings(max_examples=100)
 def test_every_maximal_rectangle_is_examined(height: int, width: int, boxes: list[Box]) -> None:
     rectangles = set(empty(height, width, boxes))
-    largest = {
-        (x_start, y_start, x_end, y_end)
-        for x_start, y_start, x_end, y_end in rectangles
-        if not rectangles & {(x_start - 1, y_start, x_end, y_end), (x_start, y_start - 1, x_end, y_end)}
-        | rectangles & {(x_start, y_start, x_end + 1, y_end), (x_start, y_start, x_end, y_end + 1)}
-    }
-    inside = [(max(0, a), max(0, b), min(width, c), min(height, d)) for a, b, c, d in boxes]
+    largest = set()
+    for x_start, y_start, x_end, y_end in rectangles:
+        if not rectangles & {
+            (x_start - 1, y_start, x_end, y_end),
+            (x_start, y_start - 1, x_end, y_end),
+        } | rectangles & {(x_start, y_start, x_end + 1, y_end), (x_start, y_start, x_end, y_end + 1)}:
+            largest.add((x_start, y_start, x_end, y_end))
+    inside = []
+    for a, b, c, d in boxes:
+        inside.append((max(0, a), max(0, b), min(width, c), min(height, d)))
     examined = set(maximal(height, width, [box for box in inside if box[0] < box[2] and box[1] < box[3]]))
     assert largest <= examined <= rectangles
 

@@ -60,7 +60,10 @@ def shuffle_rows(images: PicturesInMemory) -> tuple[PicturesInMemory, np.ndarray
 
 
 def per_class(images: BoxedPictures, rows: np.ndarray) -> list[int]:
-    return [int(count) for count in np.bincount(images.labels[rows], minlength=len(images.names))]
+    result = []
+    for count in np.bincount(images.labels[rows], minlength=len(images.names)):
+        result.append(int(count))
+    return result
 
 
 def test_parts_are_disjoint_and_equal_per_class() -> None:
@@ -143,10 +146,14 @@ def test_parts_are_independent_of_listing_order() -> None:
 
 def test_x_is_independent_of_training_set_size() -> None:
     images = pictures([60, 50], [80, 45])
-    sizes = [split_pictures(images, Partition(per_class=size, public=40)) for size in (5, 10, 30)]
+    sizes = []
+    for size in (5, 10, 30):
+        sizes.append(split_pictures(images, Partition(per_class=size, public=40)))
     assert len({parts.rows("X").tobytes() for parts in sizes}) == 1
     assert set(sizes[0].rows("A").tolist()) < set(sizes[1].rows("A").tolist()) < set(sizes[2].rows("A").tolist())
-    all_left = [split_pictures(images, Partition(per_class=size, public=0, largest=30)) for size in (5, 10, 30)]
+    all_left = []
+    for size in (5, 10, 30):
+        all_left.append(split_pictures(images, Partition(per_class=size, public=0, largest=30)))
     assert len({parts.rows("X").tobytes() for parts in all_left}) == 1
     assert len(all_left[0].rows("X")) == 80 + 45 - 5
 

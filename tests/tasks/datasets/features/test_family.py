@@ -69,12 +69,14 @@ def test_name_family_keeps_lengths_case_and_digits() -> None:
 
 
 def test_names_are_drawn_letters_if_list_is_short() -> None:
-    listed_names = {"".join(names_of_length).upper() for length in (3, 4) for names_of_length in names()[length]}
-    words_of_members = [
-        names_of_length.words.split()
-        for names_of_length in family(JANE, Family(), 1)
-        if isinstance(names_of_length, Words)
-    ]
+    listed_names = set()
+    for length in (3, 4):
+        for names_of_length in names()[length]:
+            listed_names.add("".join(names_of_length).upper())
+    words_of_members = []
+    for names_of_length in family(JANE, Family(), 1):
+        if isinstance(names_of_length, Words):
+            words_of_members.append(names_of_length.words.split())
     assert len(words_of_members) == 200
     assert {word for words in words_of_members for word in words} <= listed_names
     assert named_lengths(("JANE", "DOE"), 200) == {3, 4}

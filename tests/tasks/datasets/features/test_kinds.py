@@ -393,7 +393,9 @@ def test_seed_permutes_pixels_inside_the_mask(tmp_path: Path) -> None:
     permuted = Picture(file, seed=1).patch()
     other_seed = Picture(file, seed=2).patch()
     assert original.cover.tolist() == permuted.cover.tolist()
-    pixels = [sorted(map(tuple, pixel_patch.colour.reshape(-1, 3).tolist())) for pixel_patch in (original, permuted)]
+    pixels = []
+    for pixel_patch in (original, permuted):
+        pixels.append(sorted(map(tuple, pixel_patch.colour.reshape(-1, 3).tolist())))
     assert pixels[0] == pixels[1]
     assert len({pixel_patch.pixels() for pixel_patch in (original, permuted, other_seed)}) == 3
 

@@ -17,11 +17,18 @@ FEW = AskedFamily(look_alikes=25)
 def differing_rows(feature: Feature, patches: list[Patch]) -> set[int]:
     """The rows of pixels in which some of the patches differ from the feature."""
     colours = feature.patch().colour
-    return {int(row) for patch in patches for row in np.flatnonzero((patch.colour != colours).any(axis=(1, 2)))}
+    result = set()
+    for patch in patches:
+        for row in np.flatnonzero((patch.colour != colours).any(axis=(1, 2))):
+            result.add(int(row))
+    return result
 
 
 def word_pixels(words: str, family: Family = FEW) -> list[list[bytes]]:
-    return [[patch.pixels() for patch in part] for part in look_alikes(Words(words, size=9), family, 3, SHAPE)]
+    result = []
+    for part in look_alikes(Words(words, size=9), family, 3, SHAPE):
+        result.append([patch.pixels() for patch in part])
+    return result
 
 
 def test_name_has_distinct_look_alikes_of_each_word() -> None:

@@ -59,7 +59,9 @@ def test_contexts_have_several_questions_and_few_words(name: Name) -> None:
 
 def test_derived_answer_is_correct() -> None:
     for question in all_questions("facts"):
-        amounts = {noun: int(n) for n, noun in re.findall(r"(\d+) (\w+)", question.context.split(".")[0])}
+        amounts = {}
+        for n, noun in re.findall(r"(\d+) (\w+)", question.context.split(".")[0]):
+            amounts[noun] = int(n)
         (answer,) = question.golds[0]
         words = question.question.replace("?", "").split()
         if words[2] == "more":

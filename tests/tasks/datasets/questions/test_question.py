@@ -18,7 +18,9 @@ def test_redrawn_parts_share_no_context() -> None:
     redrawn_set = redrawn(original, 3)
     assert original.by_id == redrawn_set.by_id
     assert len(original.train) <= len(redrawn_set.train) <= len(original.train) + 4
-    contexts = [{question.context_id for question in part} for part in (redrawn_set.train, redrawn_set.validation)]
+    contexts = []
+    for part in (redrawn_set.train, redrawn_set.validation):
+        contexts.append({question.context_id for question in part})
     assert not contexts[0] & contexts[1]
     assert original.scorer == redrawn_set.scorer
 
@@ -34,7 +36,9 @@ def test_redrawing_depends_only_on_the_seed() -> None:
 
 
 def test_too_few_contexts_are_refused() -> None:
-    questions = [Question(str(n), "one", "Text.", "What?", (("1",),)) for n in range(3)]
+    questions = []
+    for n in range(3):
+        questions.append(Question(str(n), "one", "Text.", "What?", (("1",),)))
     with pytest.raises(ValueError, match="there are 1 contexts"):
         redrawn(QuestionSet(questions[:2], questions[2:], "squad"), 0)
 
@@ -75,7 +79,9 @@ def test_parquet_contains_the_same_questions(tmp_path: Path) -> None:
 
 def test_records_for_answering_have_no_answers(tmp_path: Path) -> None:
     records = records_of(load_questions(pin(put(tmp_path, RECORDS))).train)
-    expected = [{name: record_in[name] for name in ("id", "context", "question")} for record_in in RECORDS[:2]]
+    expected = []
+    for record_in in RECORDS[:2]:
+        expected.append({name: record_in[name] for name in ("id", "context", "question")})
     assert sorted(records.as_dicts(), key=lambda record: record["id"]) == expected
 
 

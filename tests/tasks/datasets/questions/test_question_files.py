@@ -263,7 +263,10 @@ def test_validated_answers_are_further_gold_answers() -> None:
     several = pair(answer("4"), answer("4"), answer(spans=["four", "five"]), blank)
     late = pair(blank, answer("17"), query_id="2")
     none = pair(blank, blank, query_id="3")
-    bare = {name: value for name, value in pair(answer("5"), query_id="4").items() if name != "validated_answers"}
+    bare = {}
+    for name, value in pair(answer("5"), query_id="4").items():
+        if name != "validated_answers":
+            bare[name] = value
     questions = read_drop(DROP, drop_file(several, late, none, bare))
     expected = {"f37e81fa-ef7b-4583-b671-762fc433faa9": (("4",), ("four", "five")), "2": (("17",),), "4": (("5",),)}
     assert expected == {question.id: question.golds for question in questions}
@@ -271,7 +274,9 @@ def test_validated_answers_are_further_gold_answers() -> None:
 
 def test_drop_survives_writing_and_reading() -> None:
     golds = ((("4",), ("four",)), (("Bears", "Jets"),), (("17 August 1966",),), (("-5",), ("1,200",)))
-    own_questions = [Question(str(k), "c", "text", "?", gold) for k, gold in enumerate(golds)]
+    own_questions = []
+    for k, gold in enumerate(golds):
+        own_questions.append(Question(str(k), "c", "text", "?", gold))
     questions = [*Facts("facts").questions().train[:50], *own_questions]
     assert questions == read_drop(DROP, write_drop(questions))
 
@@ -285,8 +290,12 @@ def test_drop_without_answers_needs_a_flag() -> None:
 
 
 def test_questions_of_context_may_be_corrupted_differently() -> None:
-    questions = [Question(str(k), "c", "one 1 two 2 three 3", "?", ((str(k),),)) for k in (1, 2, 3)]
-    corrupted = [replace(question, context=AnswerRemoval().corrupt_context(question)) for question in questions]
+    questions = []
+    for k in (1, 2, 3):
+        questions.append(Question(str(k), "c", "one 1 two 2 three 3", "?", ((str(k),),)))
+    corrupted = []
+    for question in questions:
+        corrupted.append(replace(question, context=AnswerRemoval().corrupt_context(question)))
     read_questions = read_drop(DROP, write_drop(corrupted))
     assert [question.context for question in corrupted] == [question.context for question in read_questions]
     assert len({question.context_id for question in read_questions}) == 3

@@ -52,9 +52,9 @@ def test_constant_encoder_is_tied_and_at_chance(spread: float, tied: float, at_c
         neighbour_table = neighbour_table.set_column(
             index, neighbour_table.schema.field(name), [[value] * neighbour_table.num_rows]
         )
-    rows_by_metric = {
-        row["metric"]: row for row in rows(Tables([encoders(NoSettings(), [neighbour_table])]), About(20, 3, 5, 5))
-    }
+    rows_by_metric = {}
+    for row in rows(Tables([encoders(NoSettings(), [neighbour_table])]), About(20, 3, 5, 5)):
+        rows_by_metric[row["metric"]] = row
     assert rows_by_metric[TIED]["estimate"] == tied
     assert read_setting(rows_by_metric[ACCURACY])["of"] == "encoder A"
     assert is_at_chance(rows_by_metric[ACCURACY]) == at_chance

@@ -103,9 +103,9 @@ def test_both_models_draw_the_same_images() -> None:
     assert first["drawing"] != second["drawing"]
     score_row = reconstruction(NoSettings(), tables).to_pylist()[0]
     assert score_row["images"] == 8
-    right = [
-        np.array(table["drawn_label"].to_pylist()) == np.array(first["label"].to_pylist()) for table in (first, second)
-    ]
+    right = []
+    for table in (first, second):
+        right.append(np.array(table["drawn_label"].to_pylist()) == np.array(first["label"].to_pylist()))
     target = np.concatenate([right[0][:4], right[1][4:]])
     reference = np.concatenate([right[1][:4], right[0][4:]])
     assert score_row["score"] == pytest.approx(target.mean() - reference.mean())
@@ -132,19 +132,21 @@ Drawings = Mapping[tuple[str, str], Sequence[tuple[str, int, int]]]  # by (model
 
 def drawings(drawn_labels: Drawings) -> list[pa.Table]:
     """DRAWN of each model; the classifier names every image correctly except a3."""
-    return [
-        pa.Table.from_pylist(
-            [
-                {"model": model, "set": name, "id": id_, "label": label, "drawn_label": drawn_label, "side": 1}
-                | {"image_label": label + (id_ == "a3"), "drawing": b"\0\1\2"}
-                for (drawn_by, name), images in drawn_labels.items()
-                for id_, label, drawn_label in images
-                if drawn_by == model
-            ],
-            DRAWN,
+    result = []
+    for model in ("A", "B"):
+        result.append(
+            pa.Table.from_pylist(
+                [
+                    {"model": model, "set": name, "id": id_, "label": label, "drawn_label": drawn_label, "side": 1}
+                    | {"image_label": label + (id_ == "a3"), "drawing": b"\0\1\2"}
+                    for (drawn_by, name), images in drawn_labels.items()
+                    for id_, label, drawn_label in images
+                    if drawn_by == model
+                ],
+                DRAWN,
+            )
         )
-        for model in ("A", "B")
-    ]
+    return result
 
 
 # Model A reconstructs a1, both models a2, neither a3; model B reconstructs b1, model A b2.
@@ -197,7 +199,9 @@ def test_summary_has_the_rows_of_both_ways() -> None:
 
 
 def test_images_drawn_by_one_model_are_left_out() -> None:
-    fewer = {key: [image for image in images if key != ("B", "A") or image[0] != "a1"] for key, images in FEW.items()}
+    fewer = {}
+    for key, images in FEW.items():
+        fewer[key] = [image for image in images if key != ("B", "A") or image[0] != "a1"]
     rows = reconstruction(NoSettings(), drawings(fewer)).to_pylist()
     assert [(row["way"], row["images"], row["score"]) for row in rows] == [
         ("both", 4, 0.0),
@@ -213,7 +217,9 @@ def test_uniformly_better_model_has_no_score() -> None:
     false_alarms = 0
     scores = []
     for _ in range(400):
-        right = {model: stream.random((2, 60)) < share for model, share in (("A", 0.6), ("B", 0.3))}
+        right = {}
+        for model, share in (("A", 0.6), ("B", 0.3)):
+            right[model] = stream.random((2, 60)) < share
         target = [*right["A"][0].tolist(), *right["B"][1].tolist()]
         reference = [*right["B"][0].tolist(), *right["A"][1].tolist()]
         p = mcnemar_greater(target, reference)

@@ -37,7 +37,9 @@ def test_corrected_score_is_twice_the_mean_score() -> None:
     mean = [row for row in trained_rows if row["way"] == "both"]
     assert [2 * row["score"] for row in mean] == pytest.approx([row["score"] for row in corrected], abs=1e-9)
     assert [row["p_value"] for row in mean] == [row["p_value"] for row in corrected]
-    of_a = [[row for row in score_rows if row["way"] == "A"] for score_rows in (given_rows, trained_rows)]
+    of_a = []
+    for score_rows in (given_rows, trained_rows):
+        of_a.append([row for row in score_rows if row["way"] == "A"])
     assert of_a[0] == of_a[1]
 
 

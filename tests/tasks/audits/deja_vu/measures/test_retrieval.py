@@ -53,10 +53,9 @@ def retrieve(count: int, near: pa.Table | None = None, layers: tuple[int, ...] =
 
 def test_kinds_of_images_have_the_papers_order() -> None:
     rows_of_all = [row for row in retrieve(3) if row["scope"] == "all"]
-    classes_by_kind = {
-        kind: [row["class"] for row in rows_of_all if row["kind"] == kind]
-        for kind in ("memorised", "correlated", "confident")
-    }
+    classes_by_kind = {}
+    for kind in ("memorised", "correlated", "confident"):
+        classes_by_kind[kind] = [row["class"] for row in rows_of_all if row["kind"] == kind]
     assert {kind: classes_by_kind[kind] for kind in ("memorised", "correlated")} == {
         "memorised": ["2", "1"],
         "correlated": ["3"],
@@ -68,7 +67,10 @@ def test_kinds_of_images_have_the_papers_order() -> None:
 
 def test_top_images_are_listed_overall_and_by_class() -> None:
     rows = retrieve(1)
-    kinds = [(row["kind"], row["scope"], row["class"]) for row in rows if row["kind"] != "confident"]
+    kinds = []
+    for row in rows:
+        if row["kind"] != "confident":
+            kinds.append((row["kind"], row["scope"], row["class"]))
     expected = [("memorised", "all", "2"), ("memorised", "class", "1"), ("memorised", "class", "2")]
     assert kinds == [*expected, ("correlated", "all", "3"), ("correlated", "class", "3")]
     assert sum(row["kind"] == "confident" and row["scope"] == "all" for row in rows) == 4
@@ -86,7 +88,10 @@ def test_confident_class_has_four_times_the_images() -> None:
     rows = retrieve(1, made_up.neighbours(neighbour_labels))
     counts = Counter((row["kind"], row["scope"]) for row in rows)
     assert {(kind, scope): 4 if kind == "confident" else 1 for kind, scope in counts} == counts
-    of_class = [row for row in rows if (row["kind"], row["scope"]) == ("confident", "class")]
+    of_class = []
+    for row in rows:
+        if (row["kind"], row["scope"]) == ("confident", "class"):
+            of_class.append(row)
     assert [row["rank"] for row in of_class] == [1, 2, 3, 4]
     assert ids[0] not in {row["id"] for row in of_class}
 

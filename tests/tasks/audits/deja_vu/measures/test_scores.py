@@ -54,7 +54,10 @@ def test_scores_agree_with_hand_count() -> None:
     assert rows_by_way["both", 70]["score"] == 0.25
     assert rows_by_way["both", 100]["score"] == 0.25
     assert tuple(rows_by_way[way, 50]["images"] for way in ("both", "A", "B")) == (5, 3, 2)
-    with_p = [(row["way"], row["percent"]) for row in table.to_pylist() if row["p_value"] is not None]
+    with_p = []
+    for row in table.to_pylist():
+        if row["p_value"] is not None:
+            with_p.append((row["way"], row["percent"]))
     assert with_p == [("both", 50)]
 
 
@@ -85,7 +88,10 @@ def test_the_interval_covers_the_score_of_the_population() -> None:
 
 
 def test_the_summary_begins_with_the_decisive_score() -> None:
-    tables = [made_up.neighbours(made_up.FEW, epoch, layer) for epoch in (2, 5) for layer in (0, 3)]
+    tables = []
+    for epoch in (2, 5):
+        for layer in (0, 3):
+            tables.append(made_up.neighbours(made_up.FEW, epoch, layer))
     table = score_table(inferences(Voting((4, 2)), [pa.concat_tables(tables)]))
     summary_rows = list(rows(Tables([table]), ABOUT))
     assert summary_rows[0]["metric"] == "deja vu score"
@@ -93,7 +99,9 @@ def test_the_summary_begins_with_the_decisive_score() -> None:
     assert summary_rows[0]["n"] == 5
     assert summary_rows[0]["unit"] == "image"
     assert summary_rows[0]["null"] == 0.0
-    names = [(row["metric"], json.loads(row["setting"]).get("percent")) for row in summary_rows[8:]]
+    names = []
+    for row in summary_rows[8:]:
+        names.append((row["metric"], json.loads(row["setting"]).get("percent")))
     assert names[:3] == [("deja vu score", 1), ("accuracy", 1), ("accuracy", 1)]
     assert len(summary_rows) == 8 + 2 * 3 + 2
 
@@ -115,9 +123,10 @@ def test_categories_follow_both_models_inferences() -> None:
 
 
 def test_unnamed_images_are_unassociated_with_p_1() -> None:
-    neighbour_labels = {
-        (model, name): [(f"{name}{number}", 1, (0, 0)) for number in range(4)] for model in "AB" for name in "AB"
-    }
+    neighbour_labels = {}
+    for model in "AB":
+        for name in "AB":
+            neighbour_labels[(model, name)] = [(f"{name}{number}", 1, (0, 0)) for number in range(4)]
     (row_of_both, *_) = categories(
         NoSettings(), [inferences(Voting((2,)), [made_up.neighbours(neighbour_labels)])]
     ).to_pylist()
@@ -127,7 +136,9 @@ def test_unnamed_images_are_unassociated_with_p_1() -> None:
 
 def test_summary_has_the_decisive_shares() -> None:
     table = categories(NoSettings(), [inferences(Voting((4, 2)), [made_up.neighbours(made_up.FEW)])])
-    rows_by_metric = {row["metric"]: row for row in share_rows(Tables([table]), About(20, 3, 4, 5))}
+    rows_by_metric = {}
+    for row in share_rows(Tables([table]), About(20, 3, 4, 5)):
+        rows_by_metric[row["metric"]] = row
     assert list(rows_by_metric) == ["share memorised", "share misrepresented", "share correlated", "share unassociated"]
     assert rows_by_metric["share memorised"]["estimate"] == pytest.approx(0.4)
     assert rows_by_metric["share memorised"]["p_value"] == 0.5

@@ -39,7 +39,10 @@ def pairs(images: Images, monkeypatch: pytest.MonkeyPatch, **options: int) -> li
     monkeypatch.setattr("tasks.audits.density.measures.duplicates.load", lambda data: images)
     pair_rows = duplicates(Duplicates(DIGITS, **options), ()).to_pylist()
     assert list(range(1, len(pair_rows) + 1)) == [row["rank"] for row in pair_rows]
-    return [(row["row"], row["other"], round(row["distance"] * 255 / 2, 3)) for row in pair_rows]
+    result = []
+    for row in pair_rows:
+        result.append((row["row"], row["other"], round(row["distance"] * 255 / 2, 3)))
+    return result
 
 
 def test_each_pair_is_listed_once_closest_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,16 +15,17 @@ N = zeros(4)
 
 def test_losses_are_means_over_trainings_at_every_epoch() -> None:
     # The training of seed s has the loss 1 / epoch + s, and 2 / epoch + s on the test split.
-    tables = [made_up.table(Fold(1, 2, fold), seed, {2: N}, 2) for fold, seed in ((0, 1), (1, 4))]
+    tables = []
+    for fold, seed in ((0, 1), (1, 4)):
+        tables.append(made_up.table(Fold(1, 2, fold), seed, {2: N}, 2))
     table = losses(NoSettings(), [made_up.table(None, 9, {}, 2), *tables])
     rows = table.to_pylist()
     assert table.schema == LOSSES
-    expected = [
-        (epoch, models, split)
-        for models in ("folds", "whole")
-        for epoch in (1, 2)
-        for split in ("train", "test", "gap")
-    ]
+    expected = []
+    for models in ("folds", "whole"):
+        for epoch in (1, 2):
+            for split in ("train", "test", "gap"):
+                expected.append((epoch, models, split))
     assert expected == [(row["epoch"], row["models"], row["split"]) for row in rows]
     assert pytest.approx([row["estimate"] for row in rows]) == [
         3.5,
@@ -55,7 +56,9 @@ def test_links_of_a_training_count_once() -> None:
 
 
 def test_training_order_makes_no_difference() -> None:
-    tables = [made_up.table(Fold(1, 3, fold), 7 * fold % 5, {2: N}, 2) for fold in range(3)]
+    tables = []
+    for fold in range(3):
+        tables.append(made_up.table(Fold(1, 3, fold), 7 * fold % 5, {2: N}, 2))
     assert losses(NoSettings(), tables).equals(losses(NoSettings(), tables[::-1]))
 
 

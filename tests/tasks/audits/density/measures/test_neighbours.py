@@ -57,10 +57,9 @@ def test_ratio_divides_the_two_closest_distances(digits: Images) -> None:
     table = neighbours(Neighbouring(DIGITS, examples=50), [fitted_table(samples)])
     assert table.schema == NEIGHBOURS
     rows = downsample(digits.train_images[:50] / 255)
-    distances = [
-        np.sqrt(np.square(rows[:, None] - downsample(images)[None]).sum((2, 3, 4)))
-        for images in (digits.test_images / 255, samples)
-    ]
+    distances = []
+    for images in (digits.test_images / 255, samples):
+        distances.append(np.sqrt(np.square(rows[:, None] - downsample(images)[None]).sum((2, 3, 4))))
     frame = table.to_pandas()
     assert list(range(50)) == frame["row"].tolist()
     assert distances[0].argmin(1).tolist() == frame["validation_row"].tolist()
@@ -190,7 +189,9 @@ def test_bins_have_mean_and_standard_error() -> None:
 
 def test_groups_split_at_the_quantile_of_the_score() -> None:
     rho = [0.5 + 0.01 * row for row in range(100)]
-    rows_by_group = {row["group"]: row for row in ratio_table(50, [10.0 + row for row in range(100)], rho).to_pylist()}
+    rows_by_group = {}
+    for row in ratio_table(50, [10.0 + row for row in range(100)], rho).to_pylist():
+        rows_by_group[row["group"]] = row
     high = rows_by_group["memorised"]
     regular = rows_by_group["regular"]
     assert high["n"] == 5
@@ -210,7 +211,10 @@ def test_rows_are_matched_by_number() -> None:
     ratio_rows_by_bin = table.to_pylist()
     assert [(row["low"], row["mean"]) for row in ratio_rows_by_bin if row["group"] == "bin"] == [(0, 0.9), (2, 0.2)]
     # The row with the largest of the three scores has no ratio, so no highly memorised row is left.
-    groups = [(row["group"], row["n"], row["quantiles"] is None) for row in ratio_rows_by_bin if row["group"] != "bin"]
+    groups = []
+    for row in ratio_rows_by_bin:
+        if row["group"] != "bin":
+            groups.append((row["group"], row["n"], row["quantiles"] is None))
     assert groups == [("memorised", 0, True), ("regular", 2, False)]
 
 

@@ -137,7 +137,10 @@ def test_infinite_score_stays_infinite() -> None:
     assert tuple(table[name][4].as_py() for name in ("m", "m_matched", "log_p_held_out")) == (INF, INF, -INF)
     assert pytest.approx(table["p_value"][4].as_py(), abs=0.01) == 1 / 200
     rows = distribution(DISTRIBUTION_CONFIG, made_up.fold_tables(MODELS, {3: log_p})).to_pylist()
-    rows_by_statistic = {row["statistic"]: row for row in rows if row["score"] == "published" and row["label"] is None}
+    rows_by_statistic = {}
+    for row in rows:
+        if row["score"] == "published" and row["label"] is None:
+            rows_by_statistic[row["statistic"]] = row
     assert tuple(rows_by_statistic["highest"][name] for name in ("estimate", "low", "observations")) == (INF, None, 200)
     assert rows_by_statistic["mean"]["observations"] == 199
     assert np.isfinite(rows_by_statistic["mean"]["estimate"])
@@ -267,14 +270,16 @@ def test_table_has_effective_sample_counts() -> None:
     models = made_up.folds(60, 1, 3)
     log_p = np.random.default_rng(0).normal(-90, 3, (3, 60))
     effective = np.arange(60.0)
-    tables_with_codes = [
-        made_up.table(Fold(100, 3, fold), fold, {2: log_p[fold]}, 2, {2: (fold + 1) * effective} if True else None)
-        for fold in range(3)
-    ]
-    tables_without_codes = [
-        made_up.table(Fold(100, 3, fold), fold, {2: log_p[fold]}, 2, {2: (fold + 1) * effective} if False else None)
-        for fold in range(3)
-    ]
+    tables_with_codes = []
+    for fold in range(3):
+        tables_with_codes.append(
+            made_up.table(Fold(100, 3, fold), fold, {2: log_p[fold]}, 2, {2: (fold + 1) * effective} if True else None)
+        )
+    tables_without_codes = []
+    for fold in range(3):
+        tables_without_codes.append(
+            made_up.table(Fold(100, 3, fold), fold, {2: log_p[fold]}, 2, {2: (fold + 1) * effective} if False else None)
+        )
     with_codes = scores(Scores(models, 2, 99, 4), tables_with_codes)
     without_codes = scores(Scores(models, 2, 99, 4), tables_without_codes)
     assert (2 * effective).tolist() == with_codes["effective_samples"].to_pylist()
@@ -456,7 +461,9 @@ def test_distinguishable_rows_bound_epsilon_jointly() -> None:
     held_out = stream.normal(size=(2, 40))
     trained = held_out + np.array([[0.0], [20.0]])
     trained[1, 0] = np.nan  # of 39 trials, the last 20 are counted, at 2.5 % for each of two rows
-    bounds_by_name = {bound.name: bound for bound in many_runs_bounds(trained, held_out, 1e-5)}
+    bounds_by_name = {}
+    for bound in many_runs_bounds(trained, held_out, 1e-5):
+        bounds_by_name[bound.name] = bound
     assert bounds_by_name["many runs"].epsilon == pytest.approx(many_runs_bound((20, 20), (0, 20), 1e-5, 0.025))
     assert bounds_by_name["many runs"].epsilon == bounds_by_name["many runs"].most
     null_bounds = list(many_runs_bounds(held_out, held_out[:, ::-1], 1e-5))

@@ -111,8 +111,14 @@ def test_differing_repeats_rule_out_a_judgement() -> None:
 
 def test_rounded_target_is_compared_with_rounded_models() -> None:
     """The clean target has two decimals: it is as similar as before, and its share is read from rounded models."""
-    clean = [one for one in CONTROLLED_INPUTS if one["model"][0].as_py() == "calibration"]
-    partial = [one for one in CONTROLLED_INPUTS if one["model"][0].as_py() == "partial"]
+    clean = []
+    for one in CONTROLLED_INPUTS:
+        if one["model"][0].as_py() == "calibration":
+            clean.append(one)
+    partial = []
+    for one in CONTROLLED_INPUTS:
+        if one["model"][0].as_py() == "partial":
+            partial.append(one)
     rounded_table = table("target", 0, 0, np.round(TARGET_MODELS[0][0], 2), resolution=0.01, control=CONTROLS)
     calibration = REFERENCES[:, IS_CONTROL]
     second_table = table("target", 0, 1, TARGET_MODELS[0][1], control=CONTROLS)
@@ -127,9 +133,10 @@ def test_rounded_target_is_compared_with_rounded_models() -> None:
 
 
 def test_single_calibration_model_can_accuse_but_not_clear() -> None:
-    single = [
-        one for one in CONTROLLED_INPUTS if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py()
-    ]
+    single = []
+    for one in CONTROLLED_INPUTS:
+        if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py():
+            single.append(one)
     clean, holding, _ = decided_rows(inputs=single)
     assert clean["decision"] == "undecided"
     assert clean["share"] is None
@@ -139,7 +146,10 @@ def test_single_calibration_model_can_accuse_but_not_clear() -> None:
 def test_input_order_makes_no_difference(small: pa.Table) -> None:
     assert small.equals(decisions(ABOUT, CONTROLLED_INPUTS[::-1]))
     assert decided_rows(inputs=[]) == []
-    uncalibrated = [one for one in CONTROLLED_INPUTS if one["model"][0].as_py() != "calibration"]
+    uncalibrated = []
+    for one in CONTROLLED_INPUTS:
+        if one["model"][0].as_py() != "calibration":
+            uncalibrated.append(one)
     assert {row["decision"] for row in decided_rows(inputs=uncalibrated)} == {"not assessable"}
 
 

@@ -12,10 +12,11 @@ from tests.tasks.audits.forgetting.summarised import Row, numbers, rows, setting
 
 
 def test_fit_is_read_from_the_last_epoch() -> None:
-    epochs = [
-        {"epoch": index, "train_loss": 1 / index, "validation_loss": 0.5, "validation_accuracy": 0.25 * index}
-        for index in (1, 2)
-    ]
+    epochs = []
+    for index in (1, 2):
+        epochs.append(
+            {"epoch": index, "train_loss": 1 / index, "validation_loss": 0.5, "validation_accuracy": 0.25 * index}
+        )
     names = dict.fromkeys(MIXED.names)
     accuracy = names | {"seed": 7, "examples": 60, "epochs": 2, "history": epochs, "train_accuracy": 0.9}
     result = fit(Fit(ModelId("target", 3, 1)), [pa.Table.from_pylist([accuracy], MIXED)])

@@ -38,9 +38,10 @@ def test_known_share_models_are_audited_individually() -> None:
 
 def test_false_alarms_need_controls_and_two_calibration_models() -> None:
     assert power(Power(Decisions(TARGETS)), INPUTS).num_rows == 0
-    single = [
-        one for one in CONTROLLED_INPUTS if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py()
-    ]
+    single = []
+    for one in CONTROLLED_INPUTS:
+        if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py():
+            single.append(one)
     result = power(Power(ABOUT), single)
     assert result["share"].to_pylist() == [0.1, 0.25, 0.5]
     # no limit is known

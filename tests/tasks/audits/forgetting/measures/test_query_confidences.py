@@ -67,7 +67,10 @@ def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def in_single(p: NDArray[np.float64], labels: NDArray[np.int64] = LABELS) -> list[float]:
     """The confidence in the true class, in float32."""
-    return [float(value) for value in p[np.arange(len(labels)), labels].astype(np.float32)]
+    result = []
+    for value in p[np.arange(len(labels)), labels].astype(np.float32):
+        result.append(float(value))
+    return result
 
 
 def linear(path: Path, classes: int = 10) -> tuple[torch.nn.Linear, ModelFile]:
@@ -94,7 +97,9 @@ def test_trained_model_gives_its_float32_softmax() -> None:
     answers = logits(architecture_of(training), weights_of_model(training), PICTURES).astype(np.float64)
     assert in_single(softmax(answers)) == table["confidence"].to_pylist()
     assert table.schema == CONFIDENCES
-    about = {name: set(table[name].to_pylist()) for name in ("model", "target", "replicate", "resolution")}
+    about = {}
+    for name in ("model", "target", "replicate", "resolution"):
+        about[name] = set(table[name].to_pylist())
     assert set(table["set"].to_pylist()) == {"query"}
     assert (answers.argmax(axis=1) == LABELS).tolist() == table["right"].to_pylist()
     assert table["again"].null_count == 30
@@ -118,7 +123,9 @@ def test_factory_weights_give_the_models_confidences(tmp_path: Path) -> None:
     weights = tmp_path / "weights.pt"
     torch.save(torch.nn.Sequential(torch.nn.Flatten(), layer).state_dict(), weights)
     built = ModelFile(f"{build_linear.__module__}:{build_linear.__name__}+{weights}")
-    tables = [ask(Ask(ModelId("target", 0, 0), QUERY, file=file), []) for file in (model, built)]
+    tables = []
+    for file in (model, built):
+        tables.append(ask(Ask(ModelId("target", 0, 0), QUERY, file=file), []))
     assert tables[0]["confidence"].to_pylist() == tables[1]["confidence"].to_pylist()
 
 
@@ -167,7 +174,9 @@ def test_table_is_read_by_handed_out_names(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     answers = rng.random(40)
     repeated_answers = rng.random(40)
-    lines = [f"{name},{value:.17g}" for name, value in zip(order.ids, answers, strict=True)]
+    lines = []
+    for name, value in zip(order.ids, answers, strict=True):
+        lines.append(f"{name},{value:.17g}")
     lines += [f"{name},{repeated_answers[image]:.17g}" for image, name in order.repeats.items()]
     path = tmp_path / "said.csv"
     path.write_text("\n".join(["image,confidence", *sorted(lines), ""]))

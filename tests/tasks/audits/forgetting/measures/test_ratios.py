@@ -74,11 +74,12 @@ def test_coarse_target_is_compared_at_its_resolution() -> None:
 def test_published_score_does_not_round() -> None:
     """The inputs compare at two decimals, as all presets do; scipy's distances use all digits."""
     kinds = {"query": QUERY, "calibration": CALIBRATION, "target": NULL}
-    inputs = [
-        made_up.table(kind, 0 if kind == "target" else None, replicate, values, resolution=0.01, printed=0.0)
-        for kind, models in kinds.items()
-        for replicate, values in enumerate(models)
-    ]
+    inputs = []
+    for kind, models in kinds.items():
+        for replicate, values in enumerate(models):
+            inputs.append(
+                made_up.table(kind, 0 if kind == "target" else None, replicate, values, resolution=0.01, printed=0.0)
+            )
     table = ratios(replace(CONFIG, targets=CONFIG.targets[:1]), inputs)
     ((published,), (one_sided,)) = rows_of_score("published", table), rows_of_score("one-sided", table)
     to_target = np.mean([stats.ks_2samp(q, second).statistic for q in QUERY for second in NULL])
@@ -95,13 +96,17 @@ def test_published_score_does_not_round() -> None:
 
 
 def test_missing_models_leave_out_their_pairs() -> None:
-    remaining_tables = [
-        table for table in INPUTS if table["replicate"][0].as_py() != 1 and table["target"][0].as_py() != 1
-    ]
+    remaining_tables = []
+    for table in INPUTS:
+        if table["replicate"][0].as_py() != 1 and table["target"][0].as_py() != 1:
+            remaining_tables.append(table)
     null, _ = rows_of_score("one-sided", ratios(CONFIG, remaining_tables))
     assert null["models"] == 2
     assert null["rule_triples"] == 2
-    uncalibrated = [table for table in INPUTS if table["model"][0].as_py() != "calibration"]
+    uncalibrated = []
+    for table in INPUTS:
+        if table["model"][0].as_py() != "calibration":
+            uncalibrated.append(table)
     for row in ratios(CONFIG, uncalibrated).to_pylist():
         assert row["rho"] is None
         assert row["rule_triples"] == 0
@@ -153,10 +158,9 @@ def test_targets_have_both_rhos_with_intervals() -> None:
 
 def test_papers_numbers_belong_to_its_score() -> None:
     result = rows(RATIO, config=About((), "table 1"))
-    printed = {
-        metric: [row["published"] for (name, _), row in result.items() if name == metric]
-        for metric in ("rho", "KS", "one-sided rho", "one-sided KS")
-    }
+    printed = {}
+    for metric in ("rho", "KS", "one-sided rho", "one-sided KS"):
+        printed[metric] = [row["published"] for (name, _), row in result.items() if name == metric]
     none = [None, None]
     assert printed == {"rho": [1.0, 0.094], "KS": [0.596, 0.056], "one-sided rho": none, "one-sided KS": none}
 
@@ -187,7 +191,10 @@ def test_pairs_with_query_models_occur_once() -> None:
         kinds.count(kind)
         for kind in (("query", None), ("calibration", None), ("target", 0), ("target", 1), ("target", 2))
     ] == [6, 9, 9, 9, 3]
-    pairs = [(row["query"], row["replicate"]) for row in rows if row["model"] == "query"]
+    pairs = []
+    for row in rows:
+        if row["model"] == "query":
+            pairs.append((row["query"], row["replicate"]))
     assert pairs == [(1, 0), (2, 0), (0, 1), (2, 1), (0, 2), (1, 2)]  # in both orders
     pair_distances = {"ks": ks(QUERY[1], NULL[2]), "below": ks(QUERY[1], NULL[2], "one-sided")}
     assert {"query": 1, "model": "target", "target": 0, "replicate": 2, **pair_distances, "images": 400} in rows

@@ -45,7 +45,10 @@ def test_owner_who_knows_the_controls_better_fails() -> None:
 
 def test_trial_needs_controls_and_known_shares() -> None:
     assert recognition(Recognition(ABOUT), INPUTS).equals(RECOGNITION.empty_table())
-    without_partial = [one for one in CONTROLLED_INPUTS if one["model"][0].as_py() != "partial"]
+    without_partial = []
+    for one in CONTROLLED_INPUTS:
+        if one["model"][0].as_py() != "partial":
+            without_partial.append(one)
     assert recognition(Recognition(ABOUT), without_partial).num_rows == 0
 
 
@@ -59,7 +62,9 @@ def test_table_is_cleared_only_if_few_owners_pass(passed: int, answer: str) -> N
         *clean,
     ]
     before = {row["name"]: row for row in decisions(ABOUT, inputs).to_pylist()}
-    result = {row["name"]: row for row in decisions(ABOUT, [*inputs, trial]).to_pylist()}
+    result = {}
+    for row in decisions(ABOUT, [*inputs, trial]).to_pylist():
+        result[row["name"]] = row
     assert before["theirs"]["decision"] == "forgotten"
     assert answer == result["theirs"]["decision"]
     # the others are models that are evaluated here

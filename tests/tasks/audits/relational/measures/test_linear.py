@@ -22,21 +22,29 @@ MEASURES = (CURVES_MEASURE, RECOVERY_MEASURE, PRIVATE_MEASURE)
 
 def rows_of(measure: Measure, *tables: pa.Table) -> dict[tuple[str, str], tuple[Any, ...]]:
     names = ("estimate", "low", "high", "n", "null")
-    return {
-        (row["metric"], row["setting"]): tuple(row[name] for name in names)
-        for row in measure.rows(Tables(tables), NUMERIC)
-    }
+    result = {}
+    for row in measure.rows(Tables(tables), NUMERIC):
+        result[(row["metric"], row["setting"])] = tuple(row[name] for name in names)
+    return result
 
 
 def curve(samples: int, features: int, *memorization: float) -> pa.Table:
-    rows = [
-        {
-            "samples": samples, "features": features, "time": 10.0**exponent, "n": 5,
-            "learning": 0.5 + exponent / 10, "learning_low": 0.4, "learning_high": 0.9,
-            "memorization": value, "memorization_low": value - 0.1, "memorization_high": value + 0.1,
-        }
-        for exponent, value in enumerate(memorization)
-    ]  # fmt: skip
+    rows = []
+    for exponent, value in enumerate(memorization):
+        rows.append(
+            {
+                "samples": samples,
+                "features": features,
+                "time": 10.0**exponent,
+                "n": 5,
+                "learning": 0.5 + exponent / 10,
+                "learning_low": 0.4,
+                "learning_high": 0.9,
+                "memorization": value,
+                "memorization_low": value - 0.1,
+                "memorization_high": value + 0.1,
+            }
+        )
     return pa.Table.from_pylist(rows, CURVES)
 
 
@@ -81,7 +89,10 @@ def test_better_query_is_compared_with_bounds() -> None:
     }
     assert measured == {"randomised_response": 0.3, "noisy_descent": 0.2, "none": 0.8}
     setting_text = '{"epsilon": 1.0}'
-    bounds = {name: value[0] for name, value in summary_rows.items() if name[0][0] != "m"}
+    bounds = {}
+    for name, value in summary_rows.items():
+        if name[0][0] != "m":
+            bounds[name] = value[0]
     # for pure epsilon only
     assert bounds == {("epsilon / H(X)", setting_text): 1.4, ("bound on m by success", setting_text): 0.9}
 

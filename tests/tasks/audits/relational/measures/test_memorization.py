@@ -40,10 +40,10 @@ def row(
 
 def summary_rows(memorization_table: pa.Table, about: About = NUMERIC) -> dict[tuple[str, str], dict[str, Any]]:
     """Return the rows of the summary by metric and setting."""
-    return {
-        (summary_row["metric"], summary_row["setting"]): summary_row
-        for summary_row in rows(Tables([memorization_table]), about)
-    }
+    result = {}
+    for summary_row in rows(Tables([memorization_table]), about):
+        result[(summary_row["metric"], summary_row["setting"])] = summary_row
+    return result
 
 
 def setting(**values: Any) -> str:
@@ -213,9 +213,9 @@ def test_returned_answers_have_no_epoch() -> None:
 
 def test_unanswered_share_counts_held_out_questions() -> None:
     rows_ = score_rows("validation", [0, 0, 0, 0])
-    silent = [
-        score_row | {"answered": not (score_row["corrupted"] and index % 4)} for index, score_row in enumerate(rows_)
-    ]
+    silent = []
+    for index, score_row in enumerate(rows_):
+        silent.append(score_row | {"answered": not (score_row["corrupted"] and index % 4)})
     memorization_table = memorization_of(table(score_rows("train", [0, 0], answered=False), silent))
     assert row(memorization_table)["unanswered_whole"] == 0.0
     assert row(memorization_table)["unanswered_corrupted"] == 0.75
@@ -229,9 +229,10 @@ def test_single_gold_answers_have_no_extra_rows() -> None:
     with_several_golds = memorization_of(
         table(score_rows("train", [1, 0]), score_rows("validation", [0, 0], several=[1, 0]))
     )
-    settings_of_m = [
-        setting for metric, setting in summary_rows(with_several_golds) if metric == "m" and '"at": "end"' in setting
-    ]
+    settings_of_m = []
+    for metric, setting in summary_rows(with_several_golds):
+        if metric == "m" and '"at": "end"' in setting:
+            settings_of_m.append(setting)
     assert len(settings_of_m) == 4
     assert '"golds": "one"' in settings_of_m[0]
 

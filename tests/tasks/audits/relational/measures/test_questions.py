@@ -91,12 +91,16 @@ def test_first_gold_answer_makes_question_numeric(records: Dataset) -> None:
 
 
 def test_row_names_model_and_context(records: Dataset) -> None:
-    answers = [{"split": "validation", "id": id_, "answer": [], "epoch": 3, "train_loss": 0.25} for id_ in "bc"]
+    answers = []
+    for id_ in "bc":
+        answers.append({"split": "validation", "id": id_, "answer": [], "epoch": 3, "train_loss": 0.25})
     rows = score_answers(
         records, *answers, {"split": "train", "id": "a", "answer": [], "corrupted": False}, replicate=2
     )
     assert {row["replicate"] for row in rows} == {2}
-    row_values = [(row["epoch"], row["split"], row["corrupted"], row["train_loss"]) for row in rows]
+    row_values = []
+    for row in rows:
+        row_values.append((row["epoch"], row["split"], row["corrupted"], row["train_loss"]))
     assert row_values == [(3, "validation", True, 0.25)] * 2 + [(None, "train", False, None)]
     b, c, a = (row["context"] for row in rows)
     assert b == c != a

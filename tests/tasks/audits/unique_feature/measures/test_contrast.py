@@ -39,6 +39,8 @@ def test_change_is_the_distance_of_pixels() -> None:
     expected = (((glyph_pixels(Glyph()).astype(float) - first) / 255) ** 2).sum() ** 0.5
     assert expected == pytest.approx(table["unique"][0].as_py(), rel=1e-6)
     row = summary_rows([table])["change of a probe image", '{"by": "feature"}']
-    means = [sum(table[name].to_pylist()) / table.num_rows for name in ("unique", "random")]
+    means = []
+    for name in ("unique", "random"):
+        means.append(sum(table[name].to_pylist()) / table.num_rows)
     assert means == pytest.approx([row["estimate"], row["null"]])
     assert row["unit"] == "probe image"

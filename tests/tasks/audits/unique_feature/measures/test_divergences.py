@@ -33,7 +33,10 @@ def evaluation_with(**changes: object) -> Evaluation:
 
 
 def columns_of(table: pa.Table, model: str, images: str) -> dict[str, Array]:
-    rows = [row for row in table.to_pylist() if (row["model"], row["images"]) == (model, images)]
+    rows = []
+    for row in table.to_pylist():
+        if (row["model"], row["images"]) == (model, images):
+            rows.append(row)
     return {name: np.array([row[name] for row in rows]) for name in table.column_names}
 
 
@@ -81,10 +84,9 @@ def test_random_patch_of_an_image_is_fixed() -> None:
     label_rows = np.flatnonzero(load(first.data).train_labels[:400] == LABEL)
     second = replace(first, canary=int(label_rows[8]))
     models = [letter_model(STRENGTH)] * 2
-    by_image = [
-        dict(zip(rows["image"].tolist(), rows["d_r"].tolist(), strict=True))
-        for rows in (columns_of(score(config, models), "canary", "train") for config in (first, second))
-    ]
+    by_image = []
+    for rows in (columns_of(score(config, models), "canary", "train") for config in (first, second)):
+        by_image.append(dict(zip(rows["image"].tolist(), rows["d_r"].tolist(), strict=True)))
     assert set(label_rows) - {first.canary} == set(by_image[0])
     assert set(label_rows) - {second.canary} == set(by_image[1])
     shared = by_image[0].keys() & by_image[1].keys()
@@ -118,7 +120,9 @@ def test_given_models_have_m_and_a_memorised_share() -> None:
     summary_rows = by_name(single_rows(Tables([divergence_table(a, b) for a, b in zip(u, r, strict=True)]), None))
     scores = [float(np.mean(np.subtract(a, b))) for a, b in zip(u, r, strict=True)]
     assert summary_rows["M", '{"model": "given"}'] == pytest.approx([*with_t(scores), "model", None, None, None])
-    p = [stats.ttest_ind(a, b, equal_var=False, alternative="greater").pvalue for a, b in zip(u, r, strict=True)]
+    p = []
+    for a, b in zip(u, r, strict=True):
+        p.append(stats.ttest_ind(a, b, equal_var=False, alternative="greater").pvalue)
     assert [p_value < 0.05 for p_value in p] == [True, False, False]
     rate = summary_rows["rate called memorised", '{"model": "given", "test": "welch"}']
     assert rate == pytest.approx([*with_wilson(1, 3), "model", None, None, None])

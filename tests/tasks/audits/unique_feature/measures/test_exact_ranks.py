@@ -59,7 +59,11 @@ def letter() -> pa.Table:
 
 
 def rows_of(table: pa.Table, score: str, feature: str) -> list[dict[str, object]]:
-    return [row for row in table.to_pylist() if (row["score"], row["feature"]) == (score, feature)]
+    result = []
+    for row in table.to_pylist():
+        if (row["score"], row["feature"]) == (score, feature):
+            result.append(row)
+    return result
 
 
 @pytest.mark.parametrize("score", ["pair", "references"])
@@ -155,9 +159,13 @@ def test_summary_counts_detections_and_false_alarms() -> None:
     pixel_counts = {"hits": 12, "hits_by_chance": 7.84}
     table = [rank(0, "canary", 2**-10, **pixel_counts), rank(1, "canary", 0.5, **pixel_counts)]
     table += [rank(canary, "other", p) for canary in (0, 1) for p in (0.5, 0.5, 0.5, 0.01)]
-    summary_by_name = {(row["metric"], row["setting"]): row for row in summary_of(table)}
+    summary_by_name = {}
+    for row in summary_of(table):
+        summary_by_name[(row["metric"], row["setting"])] = row
     drawn = {"score": "pair", "drawn": True}
-    setting_by_level = {level: json.dumps(drawn | {"level": level}, sort_keys=True) for level in (0.05, 0.001)}
+    setting_by_level = {}
+    for level in (0.05, 0.001):
+        setting_by_level[level] = json.dumps(drawn | {"level": level}, sort_keys=True)
     call_rate = summary_by_name["rate of exact p at most", setting_by_level[0.05]]
     assert tuple(call_rate[n] for n in ("estimate", "n", "null", "unit")) == (0.5, 2, 0.25, "pair of trainings")
     assert summary_by_name["rate of exact p at most", setting_by_level[0.001]]["estimate"] == 0.5
@@ -216,8 +224,12 @@ def save_model(folder: Path, name: str, seed: int, remembers: float = 0.0, class
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelFile]:
     folder = tmp_path_factory.mktemp("models")
-    models = {name: save_model(folder, f"{name}.pt", seed) for seed, name in enumerate(("a", "b", "c", "clean"))}
-    remembering = {name: save_model(folder, f"{name}.pt", seed, 0.6) for seed, name in enumerate(("one", "two"), 10)}
+    models = {}
+    for seed, name in enumerate(("a", "b", "c", "clean")):
+        models[name] = save_model(folder, f"{name}.pt", seed)
+    remembering = {}
+    for seed, name in enumerate(("one", "two"), 10):
+        remembering[name] = save_model(folder, f"{name}.pt", seed, 0.6)
     return models | remembering | {"three": save_model(folder, "three.pt", 20, classes=3)}
 
 
@@ -267,10 +279,9 @@ def test_memorised_glyph_is_found_with_two_references(tmp_path: Path) -> None:
         replace(clean, seed=100),
         replace(clean, seed=101),
     ]
-    models = {
-        number: export_model(tmp_path / f"{number}.pt", table)
-        for number, table in train_many(trainings_of_models, [()] * 3)
-    }
+    models = {}
+    for number, table in train_many(trainings_of_models, [()] * 3):
+        models[number] = export_model(tmp_path / f"{number}.pt", table)
     label = int(load(digits).train_labels[canary])
     given_config = Given((28, 28, 1), ModelFiles((models[0],), ReferenceRank((models[1], models[2]), label)))
     config = UniqueFeature(given_config, probe=digits, feature=glyph)

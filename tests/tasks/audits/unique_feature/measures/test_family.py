@@ -154,10 +154,9 @@ def family_outputs(
     label: int | None, d: list[float], log_p: list[list[float]], log_odds: list[list[float]]
 ) -> pa.Table:
     about = {"canary": None, "label": label, "seed": 1, "model": "given"}
-    rows = [
-        about | {"member": member, "d": d[member], "log_p": log_p[member], "log_odds": log_odds[member]}
-        for member in range(len(d))
-    ]
+    rows = []
+    for member in range(len(d)):
+        rows.append(about | {"member": member, "d": d[member], "log_p": log_p[member], "log_odds": log_odds[member]})
     return pa.Table.from_pylist(rows[::-1], FAMILY)
 
 

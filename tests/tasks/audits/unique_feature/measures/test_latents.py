@@ -90,7 +90,10 @@ def test_the_task_is_marked() -> None:
 def test_units_of_the_feature_ignore_random_patches() -> None:
     def units(model: str, shares: list[tuple[float, float]]) -> list[dict[str, Any]]:
         about = {"canary": 1, "seed": 2, "model": model, "layer": "dense2", "units": len(shares)}
-        return [about | {"unit": unit, "unique": u, "random": r} for unit, (u, r) in enumerate(shares)]
+        result = []
+        for unit, (u, r) in enumerate(shares):
+            result.append(about | {"unit": unit, "unique": u, "random": r})
+        return result
 
     table = units("canary", [(0.9, 0.1), (0.9, 0.8), (0.1, 0.0), (0.7, 0.1)]) + units("twin", [(0.0, 0.0)] * 4)
     row = summary_rows([pa.Table.from_pylist(table, LATENTS)])["units of the feature", '{"layer": "dense2"}']

@@ -69,7 +69,9 @@ def test_kept_epoch_has_the_kept_models_scores() -> None:
         assert kept_row["label"] == int(load(TWIN.data).train_labels[CANARY])
         assert kept_row["seed"] == 1
         assert ("canary", "twin")[index] == kept_row["model"]
-        losses = [epoch["validation_loss"] for epoch in models[index].to_pylist()[0]["history"]]
+        losses = []
+        for epoch in models[index].to_pylist()[0]["history"]:
+            losses.append(epoch["validation_loss"])
         assert losses == table["validation_loss"].to_pylist()[1:]
         assert table.schema == LEARNING_CURVE
         assert table == learning_curve(COURSES[index], ())
@@ -77,10 +79,9 @@ def test_kept_epoch_has_the_kept_models_scores() -> None:
 
 def test_stacked_models_have_their_single_courses() -> None:
     # The third model enters when the first has ended, and finishes alone.
-    configs = [
-        replace(COURSES[1], training=replace(TWIN, seed=seed, learning_rate=rate, epochs=4, patience=1))
-        for seed, rate in ((1, 3e-3), (2, 1e-3), (3, 1e-3))
-    ]
+    configs = []
+    for seed, rate in ((1, 3e-3), (2, 1e-3), (3, 1e-3)):
+        configs.append(replace(COURSES[1], training=replace(TWIN, seed=seed, learning_rate=rate, epochs=4, patience=1)))
     single_tables = [learning_curve(config, ()) for config in configs]
     assert len({len(table) for table in single_tables}) > 1
     with use_context(ComputeContext(way="stack", members=2)):
@@ -204,12 +205,13 @@ def test_summary_has_m_before_during_and_after_training() -> None:
     scores = {"canary": [0.0, 0.2, 0.6, 0.5], "twin": [0.0, 0.1, 0.1, 0.3]}
     tables = []
     for canary in (3, 4):
-        table = [
-            {"canary": canary, "seed": 1, "model": model, "epoch": epoch, "m": m + canary, "m_w_probe": m}
-            | {"kept": epoch == 2}
-            for model, values in scores.items()
-            for epoch, m in enumerate(values)
-        ]
+        table = []
+        for model, values in scores.items():
+            for epoch, m in enumerate(values):
+                table.append(
+                    {"canary": canary, "seed": 1, "model": model, "epoch": epoch, "m": m + canary, "m_w_probe": m}
+                    | {"kept": epoch == 2}
+                )
         tables.append(pa.Table.from_pylist(table, LEARNING_CURVE))
     summary_by_name = summary_rows(tables)
     kept_row = summary_by_name["M_w", '{"epoch": "kept"}']
@@ -221,10 +223,10 @@ def test_summary_has_m_before_during_and_after_training() -> None:
 
 def epochs(canary: int, model: str, m: list[float], kept_epoch: int) -> list[dict[str, Any]]:
     about = {"canary": canary, "seed": 1, "model": model}
-    return [
-        about | {"epoch": epoch, "m": value, "m_w_probe": value * 10, "kept": epoch == kept_epoch}
-        for epoch, value in enumerate(m)
-    ]
+    result = []
+    for epoch, value in enumerate(m):
+        result.append(about | {"epoch": epoch, "m": value, "m_w_probe": value * 10, "kept": epoch == kept_epoch})
+    return result
 
 
 def test_models_have_their_own_kept_epochs() -> None:

@@ -160,10 +160,9 @@ def rank_rows(
     row = dict.fromkeys(SUMMARY.names) | {"metric": CALLED, "setting": setting, "estimate": share, "n": n}
     small = {"metric": BEYOND, "setting": '{"p": 0.05}', "estimate": 0.2, "low": 0.1, "high": 0.4, "n": n}
     decisive_rows = [row, dict.fromkeys(SUMMARY.names) | small | {"p_value": p_value}]
-    relevant_rows = [
-        decisive_row | {"metric": name}
-        for decisive_row, name in zip(decisive_rows, (MEMORISED, MEMORISED_BEYOND), strict=True)
-    ]
+    relevant_rows = []
+    for decisive_row, name in zip(decisive_rows, (MEMORISED, MEMORISED_BEYOND), strict=True):
+        relevant_rows.append(decisive_row | {"metric": name})
     return [*decisive_rows, *relevant_rows] if large else decisive_rows
 
 
@@ -248,15 +247,14 @@ def test_privacy_limit_is_compared_with_the_result(golden: Golden) -> None:
     empty = dict.fromkeys(SUMMARY.names) | {"unit": "training", "n": 16}
     setting = json.dumps({"delta": 1e-5, "epsilon": 1.0, "level": 0.05})
     smaller = json.dumps({"delta": 1e-5, "epsilon": 1.0, "level": 0.01})
-    privacy_rows = [
-        empty | {"metric": metric, "setting": row_setting, "estimate": estimate}
-        for metric, row_setting, estimate in (
-            (ONE_MODEL, setting, 0.125),
-            (ALLOWED, setting, 0.13592),
-            (ONE_MODEL, smaller, 0.0),
-            (ALLOWED, smaller, 0.0272),
-        )
-    ]
+    privacy_rows = []
+    for metric, row_setting, estimate in (
+        (ONE_MODEL, setting, 0.125),
+        (ALLOWED, setting, 0.13592),
+        (ONE_MODEL, smaller, 0.0),
+        (ALLOWED, smaller, 0.0272),
+    ):
+        privacy_rows.append(empty | {"metric": metric, "setting": row_setting, "estimate": estimate})
     answer = pair_verdict(table(0.4, 0.2, 0.6, 16, *privacy_rows), feature=GLYPH, drawn=True)
     assert answer.answer == "memorised"
     golden(answer.limits)
@@ -364,12 +362,13 @@ def test_rules_of_pairs_state_their_errors(golden: Golden) -> None:
 
 
 def test_only_stopped_run_is_described_as_stopped() -> None:
-    limits_of_runs = [
-        pair_verdict(table(0.3, 0.2, 0.4, 12, bet_row(evidence, 12)), **EARLY_STOPPING).limits
-        for evidence in (19.0, 20.0)
-    ]
+    limits_of_runs = []
+    for evidence in (19.0, 20.0):
+        limits_of_runs.append(pair_verdict(table(0.3, 0.2, 0.4, 12, bet_row(evidence, 12)), **EARLY_STOPPING).limits)
     assert [STOPPED_LIMITS in limits for limits in limits_of_runs] == [False, True]
-    thresholds_by_level = [thresholds(configure(EARLY_STOPPING | {"stopping_level": level})) for level in (0.01, 0)]
+    thresholds_by_level = []
+    for level in (0.01, 0):
+        thresholds_by_level.append(thresholds(configure(EARLY_STOPPING | {"stopping_level": level})))
     assert [
         (thresholds_of_level["bets"], thresholds_of_level["bet_alarms"]) for thresholds_of_level in thresholds_by_level
     ] == [("100", "1"), ("20", "5")]

@@ -82,7 +82,9 @@ def test_tests_compare_the_images_of_a_canary() -> None:
 
 
 def test_p_values_are_adjusted_over_canaries() -> None:
-    inputs = [pair(canary, m, -m) for canary, m in enumerate([0.001, 0.002, 0.01, -0.001])]
+    inputs = []
+    for canary, m in enumerate([0.001, 0.002, 0.01, -0.001]):
+        inputs.append(pair(canary, m, -m))
     table = canary_scores(NoSettings(), inputs)
     for name in ("m_welch", "m_paired", "twin_m_paired", "m_w_train_welch"):
         adjusted = false_discovery_control(table[f"{name}_p"].to_numpy())
@@ -254,14 +256,18 @@ def test_table_1_numbers_belong_to_five_largest_scores() -> None:
     inputs = [pair(canary, m, m / 10) for canary, m in enumerate(scores)]
     table = rows(inputs, TABLE_1)
     for images in ("probe", "train"):
-        ranked_rows = [table["M_w", setting(images=images, rank=rank)] for rank in range(1, 6)]
+        ranked_rows = []
+        for rank in range(1, 6):
+            ranked_rows.append(table["M_w", setting(images=images, rank=rank)])
         assert pytest.approx([row["estimate"] for row in ranked_rows], abs=1e-6) == [0.7, 0.6, 0.5, 0.4, 0.3]
         assert pytest.approx([row["null"] for row in ranked_rows], abs=1e-6) == [0.07, 0.06, 0.05, 0.04, 0.03]
         assert [row["published"] for row in ranked_rows] == [0.11, 0.11, 0.11, 0.10, 0.10]
         assert {(row["n"], row["unit"], row["low"], row["high"]) for row in ranked_rows} == {
             (1, "training", None, None)
         }
-        probabilities = [table[p, setting(images=images, rank=2)]["published"] for p in ("P_u", "P_r")]
+        probabilities = []
+        for p in ("P_u", "P_r"):
+            probabilities.append(table[p, setting(images=images, rank=2)]["published"])
         assert probabilities == [0.52, 0.46]
     assert len(published_numbers(TABLE_1).m_w) == 5
 
@@ -289,9 +295,10 @@ def test_table_2_numbers_belong_to_three_largest_m() -> None:
 
 
 def test_seeds_of_a_canary_are_one_unit() -> None:
-    inputs = [
-        pair(canary, m, 0.0, seed=10 * canary + seed) for canary in (1, 2, 3) for seed, m in ((5, 0.1), (6, -0.3))
-    ]
+    inputs = []
+    for canary in (1, 2, 3):
+        for seed, m in ((5, 0.1), (6, -0.3)):
+            inputs.append(pair(canary, m, 0.0, seed=10 * canary + seed))
     table = rows(inputs)
     row = table["M", setting(model="canary")]
     assert pytest.approx([row["estimate"], row["n"], row["unit"]], abs=1e-6) == [-0.1, 3, "canary"]
@@ -312,7 +319,10 @@ def test_canaries_of_a_seed_are_one_observation() -> None:
     assert single_seed["unit"] == "training seed"
     assert single_seed["low"] is None
     assert single_seed["p_value"] is None
-    inputs = [pair(canary, 0.1 * canary + 0.01 * seed, 0.0, seed=seed) for canary in (1, 2, 3) for seed in (5, 6, 9)]
+    inputs = []
+    for canary in (1, 2, 3):
+        for seed in (5, 6, 9):
+            inputs.append(pair(canary, 0.1 * canary + 0.01 * seed, 0.0, seed=seed))
     several_seeds = rows(inputs)["M effect", "{}"]
     assert pytest.approx([several_seeds["estimate"], several_seeds["n"], several_seeds["unit"]]) == [
         0.2 + 0.2 / 3,
@@ -328,10 +338,9 @@ def test_interval_over_seeds_has_its_coverage() -> None:
     nulls = 300
     for _ in range(nulls):
         effects = rng.normal(0, 1, (1, 6)) + rng.normal(0, 1, (5, 6))
-        score_rows = [
-            {"canary": c, "seed": s, "evaluation": 0, "m": e, "twin_m": 0.0, "m_effect": e}
-            for (c, s), e in np.ndenumerate(effects)
-        ]
+        score_rows = []
+        for (c, s), e in np.ndenumerate(effects):
+            score_rows.append({"canary": c, "seed": s, "evaluation": 0, "m": e, "twin_m": 0.0, "m_effect": e})
         of_seeds = units(score_rows)
         row = effect_row("M effect", {}, of_seeds.rows, "m", of_seeds.pair)
         assert row["n"] == 6
@@ -341,7 +350,10 @@ def test_interval_over_seeds_has_its_coverage() -> None:
 
 
 def test_evaluations_of_a_pair_are_one_unit() -> None:
-    inputs = [pair(canary, m, 0.0, evaluation=e) for canary in (1, 2) for e, m in enumerate((0.1, 0.2, 0.3))]
+    inputs = []
+    for canary in (1, 2):
+        for e, m in enumerate((0.1, 0.2, 0.3)):
+            inputs.append(pair(canary, m, 0.0, evaluation=e))
     table = rows(inputs)
     row = table["M", setting(model="canary")]
     assert pytest.approx([row["estimate"], row["n"], row["unit"]], abs=1e-6) == [0.2, 2, "training"]

@@ -106,13 +106,12 @@ def test_impossible_rank_is_refused(end: str, rank: int, message: str) -> None:
 
 def test_canary_by_rank_trains_an_identical_model() -> None:
     table = made_up.chosen_rows(30, 7)
-    configs = [
-        RankedTraining(replace(TRAINING, seed=seed), RankedImage("highest", rank), LETTER) for seed, rank in RANKED
-    ]
-    by_row = [
-        classifier.train(replace(TRAINING, seed=seed, burnt=(Burnt((30, 7)[rank - 1], LETTER),)), ())
-        for seed, rank in RANKED
-    ]
+    configs = []
+    for seed, rank in RANKED:
+        configs.append(RankedTraining(replace(TRAINING, seed=seed), RankedImage("highest", rank), LETTER))
+    by_row = []
+    for seed, rank in RANKED:
+        by_row.append(classifier.train(replace(TRAINING, seed=seed, burnt=(Burnt((30, 7)[rank - 1], LETTER),)), ()))
     tables_by_index = dict(train_many(configs, [[table]] * len(configs)))
     assert by_row == [tables_by_index[index] for index in range(len(configs))]
     assert by_row[0] == train_with_canary(configs[0], [table])
@@ -166,7 +165,9 @@ def squared_slopes_by_autograd(training: Training) -> np.ndarray:
     squares = np.zeros((training.epochs, training.examples))
     for epoch in range(1, training.epochs + 1):
         weights = weights_of_model(train(replace(training, epochs=epoch), ()))
-        tensors = {name: torch.tensor(values, requires_grad=True) for name, values in weights.items()}
+        tensors = {}
+        for name, values in weights.items():
+            tensors[name] = torch.tensor(values, requires_grad=True)
         for row in range(training.examples):
             x = torch.tensor(pixels[row].reshape(-1) / 255, dtype=torch.float32)
             for number in (1, 2, 3, 4):

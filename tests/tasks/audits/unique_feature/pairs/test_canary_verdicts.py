@@ -59,7 +59,9 @@ def test_canary_has_rank_and_shift_of_its_difference() -> None:
     models = [control.copy(), control.copy()]
     models[0][:, 1] = [0.5, 0.1, 0.2, 0.6, -0.1]
     models[1][:, 1] = [0.9, 0.1, 0.2, 0.3, -0.2]
-    tables = [family(canary, {"canary": model, "twin": control}, 1, canary) for canary, model in enumerate(models)]
+    tables = []
+    for canary, model in enumerate(models):
+        tables.append(family(canary, {"canary": model, "twin": control}, 1, canary))
     verdicts = canary_verdicts(NoSettings(), tables[::-1])
     assert verdicts.schema == CANARY_VERDICTS
     first, second = verdicts.to_pylist()
@@ -78,11 +80,13 @@ def test_canary_has_rank_and_shift_of_its_difference() -> None:
 def test_seeds_of_a_canary_share_a_rank() -> None:
     single_pair = trained_family(3, 0.5)
     (pair_verdict,) = canary_verdicts(NoSettings(), [single_pair]).to_pylist()
-    rank_by_estimator = {
-        (rank_row["estimator"], rank_row["model"]): rank_row for rank_row in family_rank_rows(single_pair)
-    }
+    rank_by_estimator = {}
+    for rank_row in family_rank_rows(single_pair):
+        rank_by_estimator[(rank_row["estimator"], rank_row["model"])] = rank_row
     assert rank_by_estimator["paired family rank", "canary"]["p_value"] == pair_verdict["p_value"]
-    tables = [trained_family(3, 0.35).set_column(2, "seed", pa.array([seed] * 84)) for seed in range(3)]
+    tables = []
+    for seed in range(3):
+        tables.append(trained_family(3, 0.35).set_column(2, "seed", pa.array([seed] * 84)))
     (canary,) = canary_verdicts(NoSettings(), tables).to_pylist()
     assert canary["pairs"] == 3
     assert canary["members"] == 41
@@ -195,7 +199,9 @@ def test_exact_ranks_decide_if_all_glyphs_are_countable(changes: dict[str, objec
     data = {"data": pin(Dataset("digits")), "probe": pin(Dataset("photos"))}
     config: UniqueFeature = with_settings(PRESETS["smoke"], {**data, **changes})  # type: ignore[assignment]
     planned_trainings = trainings(config)
-    has_jobs = [bool(plan_function(load_design(config), planned_trainings)) for plan_function in (plan_exact, plan)]
+    has_jobs = []
+    for plan_function in (plan_exact, plan):
+        has_jobs.append(bool(plan_function(load_design(config), planned_trainings)))
     assert [exact, not exact] == has_jobs
 
 
@@ -206,7 +212,10 @@ EVERY_GLYPH = 4_457_400
 
 def ranked_canaries(p_values: Iterable[float]) -> list[Row]:
     """Canaries with these p-values and effects far larger than the smallest relevant one."""
-    return [{"canary": canary, "p_value": p, "reduced_p": p, "tied": 0.0} for canary, p in enumerate(p_values)]
+    canaries = []
+    for canary, p in enumerate(p_values):
+        canaries.append({"canary": canary, "p_value": p, "reduced_p": p, "tied": 0.0})
+    return canaries
 
 
 def count_table(p_values: Iterable[float], population_size: int = FAMILY) -> list[Row]:

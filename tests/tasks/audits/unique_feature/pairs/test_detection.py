@@ -27,7 +27,10 @@ MEMBERS = 41
 
 
 def rows_by_model(table: pa.Table) -> dict[tuple[str, str, int], dict[str, Any]]:
-    return {(row["estimator"], row["model"], row["canary"]): row for row in table.to_pylist()}
+    result = {}
+    for row in table.to_pylist():
+        result[(row["estimator"], row["model"], row["canary"])] = row
+    return result
 
 
 def test_estimators_judge_every_model() -> None:
@@ -72,7 +75,10 @@ def test_summary_has_detection_rates_and_panel_sizes() -> None:
 
 def call_rows(model: str, calls: Sequence[bool | None], estimator: str = "test") -> list[dict[str, Any]]:
     about = {"estimator": estimator, "model": model}
-    return [about | {"canary": canary, "seed": 100 + canary, "called": call} for canary, call in enumerate(calls)]
+    result = []
+    for canary, call in enumerate(calls):
+        result.append(about | {"canary": canary, "seed": 100 + canary, "called": call})
+    return result
 
 
 def test_calls_are_compared_with_twins_by_pair() -> None:
@@ -110,12 +116,14 @@ def test_estimator_without_test_calls_nothing() -> None:
 
 def statistic_rows(canary: Sequence[Sequence[float]], control: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
     """Statistics of one estimator: one for each canary and training seed."""
-    return [
-        {"estimator": "M", "model": model, "canary": number, "seed": 10 * number + seed, "statistic": value}
-        for model, canaries in (("canary", canary), ("twin", control))
-        for number, seeds in enumerate(canaries)
-        for seed, value in enumerate(seeds)
-    ]
+    result = []
+    for model, canaries in (("canary", canary), ("twin", control)):
+        for number, seeds in enumerate(canaries):
+            for seed, value in enumerate(seeds):
+                result.append(
+                    {"estimator": "M", "model": model, "canary": number, "seed": 10 * number + seed, "statistic": value}
+                )
+    return result
 
 
 def test_threshold_comes_from_other_canaries_twins() -> None:
@@ -175,10 +183,19 @@ def test_curve_agrees_with_hand_count() -> None:
 
 
 def test_constant_score_detects_at_chance() -> None:
-    rows = [
-        {"estimator": "M", "model": model, "canary": c, "seed": 0, "statistic": 0.5, "p_value": None, "called": None}
-        for model in ("canary", "twin")
-        for c in range(4)
-    ]
+    rows = []
+    for model in ("canary", "twin"):
+        for c in range(4):
+            rows.append(
+                {
+                    "estimator": "M",
+                    "model": model,
+                    "canary": c,
+                    "seed": 0,
+                    "statistic": 0.5,
+                    "p_value": None,
+                    "called": None,
+                }
+            )
     curve_rows = curves(NoSettings(), [pa.Table.from_pylist(rows, DETECTION)]).to_pylist()
     assert [(row["false_positive_rate"], row["detection_rate"]) for row in curve_rows] == [(0.0, 0.0), (1.0, 1.0)]

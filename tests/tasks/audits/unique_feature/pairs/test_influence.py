@@ -63,7 +63,9 @@ def test_self_influence_is_correlated_with_scores() -> None:
         assert expected == pytest.approx(row[:6])
         assert published == row[7]
         # Compared with all 120 orders.
-        exact = [abs(stats.pearsonr(order, values).statistic) for order in permutations(INFLUENCES)]
+        exact = []
+        for order in permutations(INFLUENCES):
+            exact.append(abs(stats.pearsonr(order, values).statistic))
         assert np.mean(np.array(exact) >= abs(row[0]) - 1e-9) == pytest.approx(row[6], abs=0.04)
         ranked = summary_rows[f"rank correlation of self-influence and {metric}", BOTH_ENDS]
         null_correlation = 0.0 if null is None else stats.spearmanr(INFLUENCES, null).statistic
@@ -96,7 +98,10 @@ def test_both_ends_have_separate_effects() -> None:
         effects = with_t([a - b for a, b in zip(canary_scores_of_end, control_scores, strict=True)])
         row = summary_rows["M_w effect", f'{{"images": "probe", "self-influence": "{end}"}}']
         assert row == pytest.approx([*effects, "pair of trainings", 0.0, p_value, None])
-    lowest_rows = [chosen_row for chosen_row in CHOSEN_ROWS if chosen_row["end"] == "lowest"]
+    lowest_rows = []
+    for chosen_row in CHOSEN_ROWS:
+        if chosen_row["end"] == "lowest":
+            lowest_rows.append(chosen_row)
     partial_summary = by_name(
         correlation_rows(Units(ROWS, ROWS, "training", "pair of trainings"), lowest_rows, PublishedNumbers())
     )
@@ -107,17 +112,18 @@ def test_self_influence_is_correlated_over_chosen_canaries() -> None:
     m = [0.1, 0.2, 0.4, 0.3, 0.6]
     influence = [1.0, 2.0, 3.0, 4.0, 5.0]
     scores = canary_scores(NoSettings(), [trained_pair(i, m_value, 0.01 * i) for i, m_value in enumerate(m)])
-    influence_rows_of_canaries = [
-        {
-            "end": "highest" if i > 2 else "lowest",
-            "rank": 1,
-            "row": i,
-            "label": 0,
-            "self_influence": m_value,
-            "squared_slopes": 0.0,
-        }
-        for i, m_value in enumerate(influence)
-    ]
+    influence_rows_of_canaries = []
+    for i, m_value in enumerate(influence):
+        influence_rows_of_canaries.append(
+            {
+                "end": "highest" if i > 2 else "lowest",
+                "rank": 1,
+                "row": i,
+                "label": 0,
+                "self_influence": m_value,
+                "squared_slopes": 0.0,
+            }
+        )
     table = summary_rows(
         [scores, pa.Table.from_pylist(influence_rows_of_canaries, CHOSEN)], "table 2, mnist, mlp1, no regulariser"
     )
@@ -148,10 +154,11 @@ def test_image_is_traced_without_and_with_the_feature() -> None:
 
 
 def test_published_slopes_are_shown_without_and_with_feature() -> None:
-    traced_rows = [
-        {"end": end, "with_feature": burnt, "self_influence": i, "squared_slopes": s, "share_below": b}
-        for end, burnt, i, s, b in (("highest", False, 1.0, 2.0, 0.9), ("highest", True, 3.0, 4.0, 0.95))
-    ]
+    traced_rows = []
+    for end, burnt, i, s, b in (("highest", False, 1.0, 2.0, 0.9), ("highest", True, 3.0, 4.0, 0.95)):
+        traced_rows.append(
+            {"end": end, "with_feature": burnt, "self_influence": i, "squared_slopes": s, "share_below": b}
+        )
     traced_rows.append({**traced_rows[1], "end": "lowest"})
     summary_by_name = by_name(influence_rows(traced_rows, PublishedNumbers(highest=(6.6e4, 7.5e4))))
     constant_values = [None, None, 1, "training", None, None]

@@ -28,8 +28,12 @@ from tests.tasks.summary_rows import by_name
 
 def test_panels_detect_more_than_single_models() -> None:
     inputs = [trained_family(canary, 1.2) for canary in range(60)]
-    rows_by_panel = {(r["estimator"], r["model"], r["models"]): r for r in panels(Panels(1), inputs).to_pylist()}
-    label_directed_rows = [rows_by_panel["label-directed rank", "canary", size] for size in (1, 5, 20)]
+    rows_by_panel = {}
+    for r in panels(Panels(1), inputs).to_pylist():
+        rows_by_panel[(r["estimator"], r["model"], r["models"])] = r
+    label_directed_rows = []
+    for size in (1, 5, 20):
+        label_directed_rows.append(rows_by_panel["label-directed rank", "canary", size])
     assert [row["n"] for row in label_directed_rows] == [60, 12, 3]
     assert label_directed_rows[0]["detection_rate"] < 0.6
     assert label_directed_rows[2]["detection_rate"] == 1.0
@@ -55,7 +59,9 @@ def test_panels_are_compared_with_control_panels() -> None:
 
 
 def test_panels_of_one_seed_have_no_interval() -> None:
-    inputs = [trained_family(canary, 1.2).set_column(2, "seed", pa.array([7] * 84)) for canary in range(6)]
+    inputs = []
+    for canary in range(6):
+        inputs.append(trained_family(canary, 1.2).set_column(2, "seed", pa.array([7] * 84)))
     shared_rows = panels(Panels(1), inputs).to_pylist()
     separate_rows = panels(Panels(1), [trained_family(c, 1.2) for c in range(6)]).to_pylist()
     assert [{None}, False] == [{row["low"] for row in shared_rows}, None in [row["low"] for row in separate_rows]]
@@ -89,7 +95,9 @@ def test_panels_find_what_single_models_miss() -> None:
 def test_panel_without_memory_is_called_at_level() -> None:
     draws = np.random.default_rng(3)
     ranks = [canary_row(canary, 0.0, draws) for canary in range(3600)]
-    is_called = [panel_p_value(ranks[start : start + 3], draws) <= 0.05 for start in range(0, 3600, 3)]
+    is_called = []
+    for start in range(0, 3600, 3):
+        is_called.append(panel_p_value(ranks[start : start + 3], draws) <= 0.05)
     assert np.mean(is_called) == pytest.approx(0.05, abs=3 * np.sqrt(0.05 * 0.95 / 1200))
 
 
@@ -100,6 +108,8 @@ def test_words_have_no_panels() -> None:
 
 def test_exact_panels_of_one_seed_have_no_interval() -> None:
     draws = np.random.default_rng(5)
-    canaries_of_one_seed = [canary_row(canary, 0.7, draws) | {"seed": 1} for canary in range(6)]
+    canaries_of_one_seed = []
+    for canary in range(6):
+        canaries_of_one_seed.append(canary_row(canary, 0.7, draws) | {"seed": 1})
     panel_rows = exact_panels(Panels(2), [pa.Table.from_pylist(canaries_of_one_seed, EXACT_RANKS)]).to_pylist()
     assert {(row["low"], row["high"]) for row in panel_rows} == {(None, None)}

@@ -46,7 +46,10 @@ def summary_rows(*tables: pa.Table) -> dict[tuple[str, float | str | None], Row]
     all_rows = list(rows(Tables(tables), None))
     settings = [json.loads(row["setting"]) for row in all_rows]
     names = [setting.get("level", setting.get("bound")) for setting in settings]
-    return {(row["metric"], name): row for row, name in zip(all_rows, names, strict=True)}
+    result = {}
+    for row, name in zip(all_rows, names, strict=True):
+        result[(row["metric"], name)] = row
+    return result
 
 
 def test_detected_share_is_compared_with_the_privacy_limit() -> None:
@@ -91,7 +94,9 @@ def test_epsilon_bound_rarely_exceeds_the_truth() -> None:
 
     u = rng.random((runs, canaries))
     p_values = np.where(u <= math.e / (1 + math.e), u / math.e, 1 - (1 - u) * math.e)
-    counts = [(p_values <= level).sum(axis=1).tolist() for level in (0.001, 0.01, 0.05)]
+    counts = []
+    for level in (0.001, 0.01, 0.05):
+        counts.append((p_values <= level).sum(axis=1).tolist())
     false_bounds = sum(epsilon_bound(*run_counts) > epsilon for run_counts in zip(*counts, strict=True))
     assert 0 < false_bounds <= 0.05 * runs
 
@@ -144,7 +149,10 @@ def test_only_private_pairs_have_private_ranks() -> None:
     for config in private:
         assert config.question.canaries == len(plan_audit(config)["private_ranks"])  # type: ignore[arg-type]
         jobs = Plan.from_roots(plan_audit(config)).jobs.values()
-        models = [job.config for job in jobs if marks(job.function).name == "classifier.train"]
+        models = []
+        for job in jobs:
+            if marks(job.function).name == "classifier.train":
+                models.append(job.config)
         # a canary model and its control model are trained identically
         assert 2 * config.question.canaries == len(models)
         assert {model.privacy for model in models} == {config.privacy}

@@ -39,7 +39,9 @@ def test_regularised_networks_are_compared_by_welchs_test() -> None:
     plain = units([0.1, 0.0, 0.15, 0.3], [0.0, -0.2, 0.4, 0.05])
     comparison_table = pa.Table.from_pylist(list(comparison_rows(first, plain)), REGULARISED)
     summary_rows = by_name(rows(Tables([comparison_table]), None))
-    squared = [[e**2 for e in effects] for effects in ([0.1, 0.3, 0.2, 0.6, 0.5], [0.0, -0.2, 0.4, 0.05])]
+    squared = []
+    for effects in ([0.1, 0.3, 0.2, 0.6, 0.5], [0.0, -0.2, 0.4, 0.05]):
+        squared.append([e**2 for e in effects])
     for name, unit, samples in (
         (("M where positive, less plain", "{}"), "training", ([0.2, 0.7, 0.4], [0.1, 0.15, 0.3])),
         (("M effect, less plain", "{}"), "pair of trainings", ([0.1, 0.3, 0.2, 0.6, 0.5], [0.0, -0.2, 0.4, 0.05])),
@@ -51,10 +53,9 @@ def test_regularised_networks_are_compared_by_welchs_test() -> None:
 
 
 def test_regularised_network_is_compared_with_the_plain_one() -> None:
-    scores = [
-        canary_scores(NoSettings(), [pair(i, m, 0.0) for i, m in enumerate(values)])
-        for values in ((0.3, 0.5, -1), (0.1, 0.2))
-    ]
+    scores = []
+    for values in ((0.3, 0.5, -1), (0.1, 0.2)):
+        scores.append(canary_scores(NoSettings(), [pair(i, m, 0.0) for i, m in enumerate(values)]))
     table = summary(PublishedCell(), [scores[0], regularisation(NoSettings(), scores)]).to_pylist()
     (row,) = (row for row in table if row["metric"] == "M where positive, less plain")
     expected = stats.ttest_ind([0.3, 0.5], [0.1, 0.2], equal_var=False)

@@ -95,7 +95,9 @@ def test_guessable_order_is_reported() -> None:
     assert GUESSED not in verdict(config_for(Glyph()), table).limits
     assert GUESSED not in verdict(secret, table).limits
     assert GUESSED in verdict(returned_table, table).limits
-    sentences = [panel_verdict(push_table(0.4, 0.2, 0.6, 0.5, n=n)).sentence for n in (2, 1)]
+    sentences = []
+    for n in (2, 1):
+        sentences.append(panel_verdict(push_table(0.4, 0.2, 0.6, 0.5, n=n)).sentence)
     assert ["2 models together rank" in sentence for sentence in sentences] == [True, False]
 
 
@@ -189,7 +191,9 @@ def test_evidence_is_read_from_the_summary() -> None:
 
 def test_missing_rows_are_not_invented() -> None:
     rows = push_table(0.4, 0.2, 0.6, 0.01, is_label_known=False).to_pylist()
-    remaining_rows = [row | {"low": None} if row["metric"] == OTHERS else row for row in rows]
+    remaining_rows = []
+    for row in rows:
+        remaining_rows.append(row | {"low": None} if row["metric"] == OTHERS else row)
     remaining_rows = [row for row in remaining_rows if row["metric"] not in (UPPER, FOUND)]
     evidence = read_panel_evidence(MODEL_FILE, index_rows(pa.Table.from_pylist(remaining_rows, SUMMARY)))
     assert evidence is not None

@@ -190,7 +190,9 @@ def test_key_assigns_every_handed_out_image() -> None:
     name, handed_images = pictures(HANDOUT_CONFIG)
     count = len(NAMES) * PROBES + LABELLED_COUNT
     assert handed_images.shape == (count + round(0.1 * count), *SHAPE)
-    images_by_id = {f"{name}/{number:06d}.png": picture for number, picture in enumerate(handed_images)}
+    images_by_id = {}
+    for number, picture in enumerate(handed_images):
+        images_by_id[f"{name}/{number:06d}.png"] = picture
     sets_by_name = dict(image_sets(HANDOUT_CONFIG))
     ids_by_set = picture_ids(HANDOUT_CONFIG)
     for set_name, images in sets_by_name.items():
@@ -201,7 +203,9 @@ def test_key_assigns_every_handed_out_image() -> None:
         (images_by_id[first_id] == images_by_id[second_id]).all()
         for first_id, second_id in repeated_ids(HANDOUT_CONFIG)
     )
-    set_by_id = {row["image"]: row["set"] for row in split_key(HANDOUT_CONFIG).to_pylist()}
+    set_by_id = {}
+    for row in split_key(HANDOUT_CONFIG).to_pylist():
+        set_by_id[row["image"]] = row["set"]
     assert set(images_by_id) == set(set_by_id)
     assert all(set_by_id[number] == set_name for set_name, ids in ids_by_set.items() for number in ids)
     assert all(set_by_id[first_id] == set_by_id[second_id] for first_id, second_id in repeated_ids(HANDOUT_CONFIG))
@@ -232,7 +236,9 @@ def test_labelled_images_come_from_all_classes() -> None:
     config = replace(HANDOUT_CONFIG, shape=(28, 28, 1))
     images = dict(image_sets(config))[LABELLED_SET]
     image_labels = labels(config)
-    label_of = {image.tobytes(): label for image, label in zip(digits.test_images, digits.test_labels, strict=True)}
+    label_of = {}
+    for image, label in zip(digits.test_images, digits.test_labels, strict=True):
+        label_of[image.tobytes()] = label
     assert [label_of[image.tobytes()] for image in images] == image_labels.tolist()
     # A folder lists its images by class: the first hundred would have one class.
     assert set(range(10)) == set(image_labels.tolist())

@@ -55,7 +55,10 @@ def save_model(folder: Path, name: str, seed: int, shift: float = 0.0) -> ModelF
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelFile]:
     folder = tmp_path_factory.mktemp("models")
     shifts = {"clean": 0.0, "one": 0.006, "two": 0.006}
-    return {name: save_model(folder, f"{name}.pt", seed, shift) for seed, (name, shift) in enumerate(shifts.items())}
+    result = {}
+    for seed, (name, shift) in enumerate(shifts.items()):
+        result[name] = save_model(folder, f"{name}.pt", seed, shift)
+    return result
 
 
 def config(files: dict[str, ModelFile], *models: str) -> UniqueFeature:
@@ -86,7 +89,10 @@ def test_glyph_in_the_first_layer_is_memorised(files: dict[str, ModelFile], mode
 
 def test_clean_model_calls_glyphs_at_the_level(files: dict[str, ModelFile]) -> None:
     ranks = tables({"ranks": plan_audit(config(files, "clean"))["weight_ranks"]})["ranks"].to_pylist()
-    p_values = [rank["p_value"] for rank in ranks if rank["feature"] in ("canary", "other")]
+    p_values = []
+    for rank in ranks:
+        if rank["feature"] in ("canary", "other"):
+            p_values.append(rank["p_value"])
     assert len(p_values) == 27
     assert sum(p_value <= 0.05 for p_value in p_values) <= 5  # P[more] is 0.2 %
 
