@@ -189,7 +189,9 @@ def curve(
     """The estimates as a line over the band of their intervals; a single estimate over a bar."""
     colour, marker, dash = series
     has_interval = estimates.has_interval
-    size = 4.5 if len(estimates.places) <= marked else 0
+    size = 0.0
+    if len(estimates.places) <= marked:
+        size = 4.5
     ends = (estimates.places[has_interval], estimates.low[has_interval], estimates.high[has_interval])
 
     def draw(axes: Axes) -> None:

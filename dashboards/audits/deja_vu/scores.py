@@ -71,14 +71,19 @@ def scores(table: pa.Table, probed: Gaps, pretraining_epochs: int | None = None)
     panels = [panel for field in AXIS_LABELS if (panel := _score_panel(field, rows, all_attacks, probed)) is not None]
     if not panels:
         return None
-    tuned = pretraining_epochs if pretraining_epochs is not None and last.epoch > pretraining_epochs else None
-    gap = (
-        "Dotted: the accuracy of a linear probe on training images of its model minus that on other images, a common "
-        "indicator of overfitting. "
-        if any(panel.gap for panel in panels)
-        else ""
-    )
-    tuning_note = f"Vertical line: models are fine-tuned on labels after epoch {tuned}. " if tuned is not None else ""
+    tuned = None
+    if pretraining_epochs is not None and last.epoch > pretraining_epochs:
+        tuned = pretraining_epochs
+    if any(panel.gap for panel in panels):
+        gap = (
+            "Dotted: the accuracy of a linear probe on training images of its model minus that on other images, a "
+            "common indicator of overfitting. "
+        )
+    else:
+        gap = ""
+    tuning_note = ""
+    if tuned is not None:
+        tuning_note = f"Vertical line: models are fine-tuned on labels after epoch {tuned}. "
     n = int(integers(attacks.attack_rows(rows, last), "images").max())
     caption = (
         f"The deja vu score at {percent} %: how much more often the model that was trained on an image names its "

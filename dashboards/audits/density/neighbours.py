@@ -82,20 +82,20 @@ def ratios(table: pa.Table) -> Figure | None:
 
 
 def _ratio_caption(bins: Bins | None, groups: Kinds) -> str:
-    above = (
-        f"Dots: the mean ratio in a bin of M, ± {SE} standard errors over observations; hollow: a bin with one "
-        f"observation.{_describe_far_bins(bins)} "
-        if bins is not None
-        else ""
-    )
-    below = (
-        "Bottom: the cumulative share of observations by ratio; further right means closer samples. Highly memorised: "
-        f"M above its {HIGH:.0%} quantile, n "
-        + ", ".join(f"{n:,} {KINDS[kind]}" for kind, (_, n) in groups.items())
-        + ". "
-        if groups
-        else ""
-    )
+    above = ""
+    if bins is not None:
+        above = (
+            f"Dots: the mean ratio in a bin of M, ± {SE} standard errors over observations; hollow: a bin with one "
+            f"observation.{_describe_far_bins(bins)} "
+        )
+    below = ""
+    if groups:
+        below = (
+            "Bottom: the cumulative share of observations by ratio; further right means closer samples. Highly "
+            f"memorised: M above its {HIGH:.0%} quantile, n "
+            + ", ".join(f"{n:,} {KINDS[kind]}" for kind, (_, n) in groups.items())
+            + ". "
+        )
     return (
         "The ratio of an observation: its distance to the nearest validation image divided by that to the nearest "
         "sample of the model, with equal numbers of both; Euclidean, at half the resolution. Dashed: 1, equal. "
@@ -139,7 +139,9 @@ def _means_panel(box: layout.Box, bins: Bins) -> Panel:
     several = near & ~alone
     single = near & alone
     half = SE * bins.error[several]
-    size = 4.5 if near.sum() <= 60 else 3
+    size = 3.0
+    if near.sum() <= 60:
+        size = 4.5
     layers = [
         level(1),
         intervals(middle[several], bins.mean[several] - half, bins.mean[several] + half, "accent", 1.6),
@@ -214,7 +216,9 @@ def duplicates(table: pa.Table) -> Figure | None:
     order = order[~np.isnan(distance[order])]
     if not len(order):
         return None
-    rest = f" The first {MAX_PAIRS} of {len(order)} pairs are drawn." if len(order) > MAX_PAIRS else ""
+    rest = ""
+    if len(order) > MAX_PAIRS:
+        rest = f" The first {MAX_PAIRS} of {len(order)} pairs are drawn."
     caption = (
         "Each mark is a pair of training images and their Euclidean distance; 0 means identical images. If one is "
         "held out, the other is still trained on, so its score M is low although the model may reproduce it."
@@ -225,7 +229,9 @@ def duplicates(table: pa.Table) -> Figure | None:
     closest = distance[drawn_pairs]
     names = np.array(_pair_kinds(table))[drawn_pairs]
     masks = {name: names == name for name in PAIR_LOOKS if (names == name).any()}
-    size = 4.5 if len(drawn_pairs) <= 100 else 3
+    size = 3.0
+    if len(drawn_pairs) <= 100:
+        size = 4.5
     panel = Panel(
         layout.wide_box(0.55, 2.05),
         [marks(rank[mask], closest[mask], *PAIR_LOOKS[name], size, markeredgewidth=0) for name, mask in masks.items()],

@@ -29,7 +29,9 @@ def exposures(table: pa.Table) -> Figure | None:
     things = "secrets"
     if has_identifiers:
         things = "identifiers"
-    groups: NDArray[Any] = texts(table, "format") if has_identifiers else integers(table, "repetitions")
+    groups: NDArray[Any] = integers(table, "repetitions")
+    if has_identifiers:
+        groups = texts(table, "format")
     control = np.full(len(exposure), np.nan)
     if "exposure_control" in table.column_names:
         control = numbers(table, "exposure_control")

@@ -64,21 +64,19 @@ def detection(table: pa.Table, calls_table: pa.Table) -> Figure | None:
         return None
     drawn_curves = curves_found[: len(drawing.SERIES)]
     operating = operating_points(calls_table)
-    more = (
-        f" {len(curves_found) - len(drawn_curves)} estimators that detect less are not drawn."
-        if len(curves_found) > len(drawn_curves)
-        else ""
-    )
+    more = ""
+    if len(curves_found) > len(drawn_curves):
+        more = f" {len(curves_found) - len(drawn_curves)} estimators that detect less are not drawn."
     marks = (
         "Mark: rates at p ≤ 0.05 of the estimator's own test; to the right of the vertical line, it calls too many "
         "control models. "
     )
-    paired = (
-        "False positives of the paired family rank are calls of the same pair for a feature that its canary did not "
-        "carry. "
-        if any(curve.estimator == "paired family rank" for curve in curves_found)
-        else ""
-    )
+    paired = ""
+    if any(curve.estimator == "paired family rank" for curve in curves_found):
+        paired = (
+            "False positives of the paired family rank are calls of the same pair for a feature that its canary did "
+            "not carry. "
+        )
     caption = (
         "Share of canary models that an estimator calls, over the share of control models, which never saw the "
         f"feature, that it calls at the same threshold. Dotted: chance; vertical line: {LEVEL:.0%} false positives. "
@@ -177,7 +175,10 @@ def estimator_looks(names: Sequence[str]) -> Mapping[str, legend.Series]:
     unused_looks = [look for name, look in fixed_looks.items() if name not in names]
     looks = {}
     for name in names:
-        looks[name] = fixed_looks[name] if name in fixed_looks else unused_looks.pop(0)
+        if name in fixed_looks:
+            looks[name] = fixed_looks[name]
+        else:
+            looks[name] = unused_looks.pop(0)
     return looks
 
 

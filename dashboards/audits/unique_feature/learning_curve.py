@@ -88,11 +88,12 @@ def figure_caption(followed: Mapping[str, LearningCurves]) -> str:
     counts = " and ".join(
         f"{of_kind.models} {KIND_NAMES[model]} model{'s'[: of_kind.models > 1]}" for model, of_kind in followed.items()
     )
-    legend_text = (
-        "Thin: models; thick: their mean while at least half of them train; shade: its 95 % interval over trainings. "
-        if several
-        else "One training each: no intervals. "
-    )
+    legend_text = "One training each: no intervals. "
+    if several:
+        legend_text = (
+            "Thin: models; thick: their mean while at least half of them train; shade: its 95 % interval over "
+            "trainings. "
+        )
     return (
         f"{counts}, evaluated after every epoch. {legend_text}Dot: kept epoch, with the lowest validation loss. "
         "Dashed: 0. The distance between the two kinds is the effect of the canary: control models have the same seeds "
