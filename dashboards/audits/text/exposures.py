@@ -29,9 +29,11 @@ def exposures(table: pa.Table) -> Figure | None:
     things = "secrets"
     if has_identifiers:
         things = "identifiers"
-    groups: NDArray[Any] = integers(table, "repetitions")
+    groups: NDArray[Any]
     if has_identifiers:
         groups = texts(table, "format")
+    else:
+        groups = integers(table, "repetitions")
     control = np.full(len(exposure), np.nan)
     if "exposure_control" in table.column_names:
         control = numbers(table, "exposure_control")
