@@ -1,4 +1,4 @@
-"""The configuration of the audit."""
+"""Configuration of the audit."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class DejaVu(Ranged):
     The defaults are the published setting. The data are divided by `seed` into A, B and public images X; one encoder is
     trained on A, one on B. The first of `layers` and of `k` and the last epoch are decisive.
 
-    If an encoder is `given`, it was trained on A, and only references are trained here, on sets disjoint from A and B.
-    They are evaluated after their last epoch, at the first of `layers`. If the data state the role of each image for
-    that encoder, they define the parts. The probe and reconstructions need weights, and the shares of memorised images
-    need two encoders trained identically; these measures are omitted.
+    If an encoder is `given`, it was trained on A. Only references are trained here, on sets disjoint from A and B. They
+    are evaluated after their last epoch, at the first of `layers`. If the data state the role of each image for that
+    encoder, these roles define the parts. Two groups of measures are omitted: the probe and reconstructions, which need
+    weights, and the shares of memorised images, which need two identically trained encoders.
     """
 
     data: Dataset = Dataset("imagenet")
@@ -102,7 +102,7 @@ class DejaVu(Ranged):
     """Table of the public images nearest to crops; none: omitted."""
     negligible: Annotated[float, Share(zero=False, one=False)] = field(default=0.02, metadata={ANSWER_ONLY: True})
     """Ours: largest negligible score."""
-    permutations: Annotated[int, AtLeast(199)] = 1999  # with fewer than 199, p cannot be small enough
+    permutations: Annotated[int, AtLeast(199)] = 1999  # with fewer than 199, p cannot reach the significance level
     """Ours: random exchanges of images between A and B, for p."""
     resamples: Annotated[int, AtLeast(1)] = 1000
     """Ours: bootstrap samples of images, for intervals."""
@@ -111,7 +111,7 @@ class DejaVu(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.pretraining("A", self.recorded)  # checks the recorded epochs
+        self.pretraining("A", self.recorded)  # raises if the recorded epochs are invalid
 
     def conflicts(self) -> Iterator[str]:
         if not self.k or min(self.k) < 1:
@@ -137,35 +137,35 @@ class DejaVu(Ranged):
 
     @property
     def is_null(self) -> bool:
-        """Whether encoders are evaluated on images that neither was trained on."""
+        """Whether the encoders are evaluated on images that neither was trained on."""
         return isinstance(self.encoders, Trained) and self.encoders.training_sets == "other"
 
     @property
     def reconstruction(self) -> Reconstruction | None:
-        """The reconstruction settings of encoders that are trained here; None without."""
+        """Reconstruction settings of encoders trained here. None if there are none or the encoder is given."""
         if isinstance(self.encoders, Trained):
             return self.encoders.reconstruction
         return None
 
     @property
     def recorded(self) -> tuple[int, ...]:
-        """The epochs after which the weights of a training are kept; empty: only the last."""
+        """Epochs after which weights are kept during training. Empty if only the last epoch is kept."""
         if isinstance(self.encoders, Trained):
             return self.encoders.snapshots(self.training.epochs)
         return ()
 
     @property
     def asked_layers(self) -> tuple[int, ...]:
-        """The evaluated layers without repetition, the decisive one first."""
+        """Evaluated layers without duplicates, the decisive one first."""
         return tuple(dict.fromkeys(self.layers)) or (self.training.top,)
 
     @property
     def neighbour_counts(self) -> tuple[int, ...]:
-        """The numbers of neighbours without repetition, the decisive one first."""
+        """Neighbour counts k without duplicates, the decisive one first."""
         return tuple(dict.fromkeys(self.k))
 
     def pretraining(self, part: PartName, recorded: tuple[int, ...]) -> Pretraining:
-        """The training on this part, up to its last epoch."""
+        """Return the training on this part, up to its last epoch."""
         images = TrainingImages(self.data, self.correlation, self.partition, part)
         return self.training.pretraining(images, recorded, seeds.derive(self.seed, "training", part))
 
@@ -175,8 +175,8 @@ class About:
     """Facts about a run that its tables do not contain.
 
     The decisive score is computed from the `confident` percent most confident images, at `layer`, with `k` neighbours,
-    after `epoch`. `cell` is the cell of the paper that the run repeats (empty: none). `given`: a third-party encoder is
-    audited. `copies` are the exact copies among the images.
+    after `epoch`. `cell` names the table cell of the paper that the run repeats, or is empty. `given` is true if a
+    third-party encoder is audited. `copies` counts exact duplicates among the images.
     """
 
     confident: int

@@ -21,7 +21,7 @@ PARTS: dict[TrainingSets, tuple[PartName, PartName]] = {"own": ("A", "B"), "othe
 class Drawing(Ranged):
     """The reconstructed images, and the classifier that names the object in a reconstruction.
 
-    Meehan et al. 2023, appendix A.2.4: 5 neighbours. The released code of Bordes et al. 2022 uses 100 steps.
+    Meehan et al. 2023, appendix A.2.4, use 5 neighbours. The released code of Bordes et al. 2022 uses 100 steps.
     """
 
     images: Annotated[int, AtLeast(0)] = 500
@@ -76,13 +76,13 @@ class Trained(Ranged):
     """Reconstruction of images from embeddings; none: omitted."""
 
     def snapshots(self, epochs: int) -> tuple[int, ...]:
-        """The epochs after which weights are kept, ascending; empty: only the last."""
+        """Return the epochs after which weights are kept, in ascending order. Empty if only the last epoch is kept."""
         if self.checkpoints:
             return tuple(sorted({*self.checkpoints, epochs}))
         return ()
 
     def tiny(self, epochs: int) -> Trained:
-        """The same encoders with the snapshots of a training of one or two epochs."""
+        """Return the same encoders with snapshots that fit a training of one or two epochs."""
         first = tuple(range(1, epochs + 1))
         if self.checkpoints:
             checkpoints = first[-len(self.checkpoints) :]
@@ -172,14 +172,14 @@ class Given(Ranged):
 
     @property
     def repeated_images(self) -> int:
-        """The number of public images that are exported twice."""
+        """Number of public images that are exported twice."""
         if isinstance(self.encoder, EncoderTable):
             return self.encoder.repeated_images
         return 0
 
     @property
     def tables(self) -> Iterator[File]:
-        """The tables of embeddings that are given."""
+        """Embedding tables that were provided."""
         if isinstance(self.encoder, EncoderTable) and self.encoder.embeddings is not None:
             yield self.encoder.embeddings
         if isinstance(self.comparison, ReferenceTable):
@@ -187,7 +187,7 @@ class Given(Ranged):
 
 
 def _encoder_file_conflicts(name: str, model: ModelFile) -> Iterator[str]:
-    """Conflicts of a model file that must compute embeddings."""
+    """Yield the conflicts of a model file that must compute embeddings."""
     if model.is_folder:
         yield (
             f"{name} is {model.name}, an image classifier without embeddings; export its encoder to a file "
