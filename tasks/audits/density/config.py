@@ -1,4 +1,4 @@
-"""The audit's configuration, one type for each question, and the facts that its summary needs."""
+"""Configuration of the audit, one type per question, and the facts that its summary needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasks.training.density_config import FOLDS, REPETITIONS, Split
 from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining, guarantee_of, link_of
 from tasks.training.recipe import Count, Privacy, Rate
 
-RELEASED = ("mnist", "cifar10", "celeba")  # data sets whose partitions the paper's code draws
+RELEASED = ("mnist", "cifar10", "celeba")  # data sets for which the paper's code draws partitions
 
 
 @dataclass(frozen=True)
@@ -122,17 +122,17 @@ class ModelTraining(Ranged):
 
     @property
     def guarantee(self) -> Privacy | None:
-        """The guarantee of differential privacy; None without one."""
+        """Differential privacy guarantee, or None if training is not private."""
         return guarantee_of(self.privacy)
 
     @property
     def link(self) -> int:
-        """Epochs for each link of a training; 0 for one job."""
+        """Epochs per link of a training. 0 for one job."""
         return link_of(self.privacy)
 
     @property
     def recorded(self) -> tuple[int, ...]:
-        """The epochs after which log p is estimated, including the last."""
+        """Epochs after which log p is estimated, including the last."""
         if self.evaluation_interval:
             return (*range(self.evaluation_interval, self.epochs, self.evaluation_interval), self.epochs)
         return (self.epochs,)
@@ -186,7 +186,7 @@ class Memorization(Ranged):
             yield from self._released_conflicts()
 
     def _released_conflicts(self) -> Iterator[str]:
-        """Settings for which the paper's released code has no partitions."""
+        """Yield the settings for which the paper's released code has no partitions."""
         if self.data.name not in RELEASED or self.examples:
             if self.examples:
                 examples = f"the first {self.examples} images of "
@@ -200,7 +200,7 @@ class Memorization(Ranged):
             yield f"repetitions is {self.repetitions}; it must be at most {REPETITIONS}, the released partitions"
 
     def measure(self, kind: type[M]) -> M | None:
-        """The requested measure of this kind; None if it is not requested."""
+        """Return the requested measure of this kind. None if it is not requested."""
         return next((measure for measure in self.measures if isinstance(measure, kind)), None)
 
     @property
@@ -214,14 +214,14 @@ class Memorization(Ranged):
 
     @property
     def evaluation_split(self) -> Split:
-        """The images that models are evaluated on."""
+        """The data split that models are evaluated on."""
         if isinstance(self.estimator, SingleRows):
             return "train"
         return self.estimator.evaluation_split
 
     @property
     def models(self) -> int:
-        """Models per repetition (K): one for each fold; for loo two, with and without an image."""
+        """Number of models per repetition (K): one per fold, or two for loo (with and without the image)."""
         if isinstance(self.estimator, SingleRows):
             return 2
         return self.estimator.folds
@@ -233,7 +233,7 @@ class Memorization(Ranged):
 
     @property
     def planting(self) -> Planting | None:
-        """The kind of images planted in the evaluated data; None without any."""
+        """The kind of images planted in the evaluated data, or None if there are none."""
         if self.evaluation_split == "train":
             return split_name(self.data.name)[1].planting
         return None
@@ -274,13 +274,13 @@ class Density(Ranged):
 
 @dataclass(frozen=True)
 class About:
-    """The configuration of the summary: facts about a run that its tables do not contain.
+    """Configuration of the summary: facts about a run that its tables do not contain.
 
-    `planned` is the number of models planned for an image, `smallest` the smallest p-value that an image can have,
-    `published` the cell of the paper whose settings the run repeats (empty: none), `privacy` the guarantee of models
-    that hold out a single image, and `together` whether p-values may be counted together (tasks.audits.density.tail).
-    `planted` names the images planted in the evaluated data, such as inverted10 (empty: none). `copies` are the exact
-    copies among the images, which are held out together.
+    `planned` is the number of models planned per image and `smallest` the smallest p-value that an image can have.
+    `published` names the cell of the paper whose settings the run repeats (empty if there is none). `privacy` is the
+    guarantee of models that hold out a single image. `together` states whether p-values may be counted together
+    (tasks.audits.density.tail). `planted` names the images planted in the evaluated data, such as inverted10 (empty if
+    there are none). `copies` counts the exact copies among the images, which are held out together.
     """
 
     planned: int = 0
