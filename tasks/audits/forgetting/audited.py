@@ -1,4 +1,4 @@
-"""The models that are audited: trained here on known shares of the data, or given as files or tables of outputs."""
+"""Audited models: trained here on known shares of the data, or given as files or tables of outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tasks.datasets.mixtures import Part
 from tasks.external.model_file import Interface, ModelFile
 from tasks.worker.files import File
 
-# The columns of the paper's tables: D* is the query set, shares of the calibration set, all of it and of the query set.
+# The columns of the paper's tables (where D* is the query set): shares of the calibration set, the whole calibration
+# set, and the whole calibration set with shares of the query set.
 SHARES = (0.1, 0.5, 1.0)
 PUBLISHED = (
     Target(query=1.0),
@@ -33,7 +34,7 @@ class Trained(Ranged):
     tag: ClassVar[str] = "trained"
 
     targets: tuple[Target, ...] = (*PUBLISHED, Target(outside=1.0))
-    """What each is trained on, and how it is made to forget D_Q, if it is."""
+    """Training data of each target, and the method that makes it forget D_Q, if any."""
     outside: Part | None = Part(Dataset("cifar10#28x28#grey"))
     """Data of another domain; none if no target is trained on them."""
 
@@ -50,7 +51,7 @@ class Trained(Ranged):
 
     @property
     def outside_part(self) -> Part | None:
-        """The data of another domain; None if no target is trained on them."""
+        """The data of another domain, or None if no target is trained on them."""
         return self.outside if self._has_outside_targets else None
 
 
@@ -88,7 +89,7 @@ class Given(Ranged):
 
     @property
     def bound_by(self) -> str:
-        """What binds the tables to the model in use; empty if nothing does."""
+        """Evidence that binds the tables to the model in use. Empty if there is none."""
         return "" if self.tables is None else self.tables.bound_by
 
 
@@ -96,7 +97,7 @@ Audited = Trained | Given
 
 
 def count_targets(audited: Audited) -> int:
-    """The number of models that are judged together, at least 1."""
+    """Count the models that are judged together, at least 1."""
     match audited:
         case Trained():
             return len(audited.targets)
@@ -105,9 +106,9 @@ def count_targets(audited: Audited) -> int:
 
 
 def named_targets(audited: Audited) -> tuple[NamedTarget, ...]:
-    """The targets in their order: trained here, or given, with the names of their files without folders.
+    """Name the targets in their order: targets trained here by their data, given ones by their files without folders.
 
-    Names are unique, since they identify targets in tables: of equal ones all but the first are numbered.
+    Names identify targets in tables, so they are unique: repeated names are numbered from the second on.
     """
     by_name: dict[str, NamedTarget] = {}
     for target in _unnumbered_targets(audited):
@@ -131,7 +132,7 @@ def _unnumbered_targets(audited: Audited) -> Iterator[NamedTarget]:
 
 
 def _repeated_values(name: str, values: tuple[object, ...]) -> Iterator[str]:
-    """Yield a conflict if the field has a value twice."""
+    """Yield a conflict if the field contains a value twice."""
     for value in values:
         if values.count(value) > 1:
             yield f"{name} has {value} twice; each must be there once"

@@ -1,4 +1,4 @@
-"""How the classifiers of the audit are trained: one network and one recipe for all."""
+"""Training of the audit's classifiers: one network and one recipe for all."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ class Classifier(RegularisedTraining):
     """Ours: epochs per link of the chain that a training is, from whose ends it continues after an interruption; 0:
     one job."""
     schedule: tuple[tuple[int, float], ...] = field(default=((16, 0.1),), kw_only=True)
-    """Pairs (epoch, factor) that reduce the learning rate: models that have not converged differ between replicates by
+    """Pairs (epoch, factor) that reduce the learning rate. Without convergence, models differ between replicates by
     more than by their data."""

@@ -1,4 +1,4 @@
-"""The configuration of the audit: the data, the models that are audited and how their peers are trained."""
+"""Configuration of the audit: the data, the audited models and the training of the comparison models."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from tasks.datasets.mixtures import Part, Remainder
 class Scores(Ranged):
     """Whether models know D_Q better than models that never saw it: confidences, scores and decisions.
 
-    Confidences of models that know an image differ by chance and by the length of training, such as .9999 and .99999.
-    Our one-sided score ignores these differences by rounding to `decimals`; the published score does not.
+    Even if models know an image, their confidences differ by chance and by the length of training, such as .9999 and
+    .99999. Our one-sided score ignores these differences by rounding to `decimals`; the published score does not.
     """
 
     tag: ClassVar[str] = "scores"
 
     audited: Audited = Trained()
-    """The models that are audited."""
+    """The audited models."""
     training: Classifier = Classifier()
     """How query, calibration, partial and target models are trained."""
     replicates: Annotated[int, AtLeast(1)] = 5
-    """How often each model is trained, from other seeds and on other shares."""
+    """Number of trainings of each model, with different seeds and different shares."""
     calibration_share: Annotated[float, Share(zero=False)] = 1.0
     """Ours: the share of D_C that each model is trained on, drawn for each model. Below 1, calibration and partial
     models also vary by their data, like the models of owners whose data are not yours; 1: all have the same D_C."""
@@ -86,19 +86,19 @@ class Forgetting(Ranged):
 
     @property
     def audited(self) -> Audited | None:
-        """The models that are audited; None if the run shows examples of the data alone."""
+        """The audited models, or None if the run only shows examples of the data."""
         if isinstance(self.question, Scores):
             return self.question.audited
         return None
 
     @property
     def given(self) -> Given | None:
-        """The third-party models that are audited; None if there are none."""
+        """The audited third-party models, or None if there are none."""
         return self.audited if isinstance(self.audited, Given) else None
 
     @property
     def outside(self) -> Part | None:
-        """The data of another domain; None if they are not used."""
+        """The data of another domain, or None if they are not used."""
         match self.question:
             case Examples():
                 return self.question.outside
@@ -108,7 +108,7 @@ class Forgetting(Ranged):
 
     @property
     def parts(self) -> Iterator[Part]:
-        """The parts of the data that are used: D_Q's pool, calibration and, if any target has it, outside."""
+        """Parts of the data in use: D_Q's pool, the calibration set and, if any target uses it, the outside data."""
         yield self.query.pool
         yield self.calibration
         if self.outside is not None:
@@ -126,7 +126,7 @@ class Forgetting(Ranged):
 
     @property
     def negligible(self) -> float:
-        """The share of D_Q that a forgotten target may hold at most."""
+        """Largest share of D_Q that a forgotten target may hold."""
         return (self.query.control or ControlSet()).negligible
 
     @property
@@ -136,27 +136,27 @@ class Forgetting(Ranged):
 
     @property
     def has_unbound_tables(self) -> bool:
-        """Whether tables of outputs are judged that nothing binds to a model."""
+        """Whether the run judges tables of outputs that nothing binds to a model."""
         return self.query.is_controlled and self.given is not None and has_unbound_tables(self.given)
 
 
 def has_unbound_tables(audited: Audited) -> bool:
-    """Whether tables of outputs are audited that nothing binds to a model."""
+    """Return whether the audit includes tables of outputs that nothing binds to a model."""
     return isinstance(audited, Given) and bool(audited.outputs) and not audited.bound_by
 
 
 def least_permutations(targets: int) -> int:
-    """The fewest with which the smallest p-value, adjusted over this number of targets, is at most LEVEL."""
+    """Return the fewest permutations with which the smallest p-value, adjusted over the targets, is at most LEVEL."""
     return math.ceil(max(1, targets) / LEVEL) - 1
 
 
 @dataclass(frozen=True)
 class About:
-    """What the tables do not say of the run: which targets there should be, and the paper's table that it repeats."""
+    """Facts about a run that its tables do not contain: the expected targets, and the paper's table that it repeats."""
 
     targets: tuple[NamedTarget, ...]
     published: str = ""
     copies: CopyCount = CopyCount()
-    """The exact copies among the images of the query set and those held back of it."""
+    """Exact copies among the images of the query set, including held-back ones."""
     chance: float | None = None
-    """The accuracy of the best constant answer about D_Q."""
+    """Accuracy of the best constant answer on D_Q."""

@@ -1,4 +1,4 @@
-"""The query set, its control set, and the shuffled set of both that every model or its owner receives."""
+"""The query set, its control set, and the shuffled union of both that every model or its owner receives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tasks.external.blinding import (
 from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed, describe_draw
 from tasks.worker.files import WITHHELD
 
-SET_NAME = "query"  # name of the set that is sent without a control set
+SET_NAME = "query"  # name of the exported set if there is no control set
 GUESSABLE = (
     "Warning: the run's seed alone determines which images are D_Q, so an owner who tries seeds can find out: set "
     "query.secret=$(openssl rand -hex 16) before any image is sent, and keep the secret."
@@ -95,14 +95,14 @@ class ControlSet(Ranged):
 
     @property
     def held_back(self) -> float:
-        """The share of the query set that is held back; 0 if the control images are named."""
+        """Share of the query set that is held back. 0 if the control images are named."""
         if isinstance(self.images, HeldBack):
             return self.images.held_back
         return 0.0
 
     @property
     def named_part(self) -> Part | None:
-        """The control images that are named; None if they are held back."""
+        """The named control images, or None if control images are held back."""
         if isinstance(self.images, NamedImages):
             return self.images.part
         return None
@@ -126,7 +126,7 @@ class QuerySet(Ranged):
 
     @property
     def pool(self) -> Part:
-        """The images that are D_Q or held back."""
+        """The images that are either D_Q or held back."""
         return Part(self.data, self.first, self.examples)
 
     @property
@@ -135,21 +135,21 @@ class QuerySet(Ranged):
 
     @property
     def is_guessable(self) -> bool:
-        """Whether a person who tries seeds can determine which images are the control set."""
+        """Whether someone who tries seeds can determine which images are the control set."""
         return self.control is not None and not self.control.secret
 
     @property
     def held_back(self) -> float:
-        """The share that is held back as the control set; 0 if none is."""
+        """Share that is held back as the control set. 0 if none is."""
         return 0.0 if self.control is None else self.control.held_back
 
     @property
     def named_control(self) -> Part | None:
-        """The control images if they are named; None if they are held back or there are none."""
+        """The named control images, or None if they are held back or there are none."""
         return None if self.control is None else self.control.named_part
 
     def plainly(self, images: Images, control: Images | None) -> QuerySet:
-        """The same images in the shortest notation, so that equal sets have equal keys."""
+        """Return the same images in the shortest notation, so that equal sets have equal keys."""
         query = replace(self, examples=self.pool.plainly(images).examples)
         if self.control is None or control is None or not isinstance(self.control.images, NamedImages):
             return query
@@ -158,26 +158,26 @@ class QuerySet(Ranged):
         return replace(query, control=replace(self.control, images=named_images))
 
     def query_part(self, seed: int) -> Part | Remainder:
-        """D_Q, on which models of a run with this seed are trained."""
+        """Return D_Q, on which models of a run with this seed are trained."""
         if not self.held_back:
             return self.pool
         return Remainder(self.pool, self.held_back, self.derive_seed(seed, "control"))
 
     def probes(self, seed: int) -> ProbeSet:
-        """D_Q and the control set of a run with this seed."""
+        """Return D_Q and the control set of a run with this seed."""
         return ProbeSet(self.query_part(seed), self.named_control, self.derive_seed(seed, "handed out"))
 
     def derive_seed(self, seed: int, name: str) -> int:
-        """Derive a seed that the owner must not know, from the run's seed, the secret and the nonce, by SHA-256.
+        """Derive a seed that the owner must not know, by SHA-256 from the run's seed, the secret and the nonce.
 
-        Without a secret it follows from the run's seed alone.
+        Without a secret it depends only on the run's seed.
         """
         if self.control is None:
             return derive_secret_seed(seed, name, "")
         return derive_secret_seed(seed, name, self.control.secret, self.control.nonce)
 
     def draw(self, seed: int, config: object) -> Draw:
-        """Describe the randomness of the draw of a run with this seed and configuration."""
+        """Describe the randomness of the draw in a run with this seed and configuration."""
         control = self.control
         if control is None:
             return Draw(self._drawn_from, config, seed, "")
@@ -191,7 +191,7 @@ class QuerySet(Ranged):
         return (*((part.data.identity(), part.first, part.examples) for part in parts), self.held_back)
 
     def describe_draw(self) -> str:
-        """State in sentences who chose the draw; empty without a control set."""
+        """State in sentences who chose the draw. Empty without a control set."""
         if self.control is None:
             return ""
         subject = "The order in which images are handed out"
@@ -202,7 +202,7 @@ class QuerySet(Ranged):
 
 @dataclass(frozen=True)
 class ProbeSet:
-    """D_Q and the control set: held back from D_Q's pool, named, or missing.
+    """D_Q and the control set, which is held back from D_Q's pool, named, or missing.
 
     `seed` determines the order in which the images are sent.
     """
@@ -218,11 +218,11 @@ class ProbeSet:
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """The images of a probe set, starting with D_Q: pixels (n, h, w, c) and further arrays (n,)."""
+    """Images of a probe set, D_Q first: pixels (n, h, w, c) and further arrays (n,)."""
 
     images: Pixels
     labels: Labels
-    rows: Rows  # in the training split of their data set
+    rows: Rows  # row in the training split of the image's data set
     groups: Rows  # such as the patient; no group is both in D_Q and in a held-back control set
     is_control: NDArray[np.bool_]
 
@@ -231,7 +231,7 @@ Rowed = tuple[Images, Rows]
 
 
 def probe_rows(config: ProbeSet) -> tuple[Rowed, Rowed]:
-    """The data set and rows of D_Q, and of the control set, which may be empty."""
+    """Return the data set and rows of D_Q and of the control set, which may be empty."""
     data = load(config.query.data)
     rows = config.query.rows(data)
     if config.control is not None:
@@ -245,7 +245,7 @@ def probe_rows(config: ProbeSet) -> tuple[Rowed, Rowed]:
 
 
 def load_probes(config: ProbeSet) -> Probes:
-    """Load the images; groups of a named control set are numbered after those of D_Q."""
+    """Load the images. Group numbers of a named control set continue after those of D_Q."""
     parts = (data, query_rows), (source, control) = probe_rows(config)
     groups = groups_of(data, query_rows)
     of_control = groups_of(source, control)
@@ -261,7 +261,7 @@ def load_probes(config: ProbeSet) -> Probes:
 
 
 def handout_order(config: ProbeSet) -> HandedOut:
-    """The order in which the images are sent: D_Q alone in its own order, otherwise shuffled with repeats."""
+    """Return the order in which the images are sent: D_Q alone in its own order, else shuffled with repeats."""
     probes = load_probes(config)
     count = len(probes.rows)
     if not probes.is_control.any():
@@ -272,13 +272,13 @@ def handout_order(config: ProbeSet) -> HandedOut:
 
 
 def key_table(config: ProbeSet) -> pa.Table:
-    """The table that identifies each sent image as D_Q or control (`split.KEY`), including repeats."""
+    """Return the table that identifies each sent image, including repeats, as D_Q or control (`split.KEY`)."""
     rows = split_table(config).to_pylist()
     return key_of([(row[name], row["set"]) for row in rows for name in ("image", "again") if row[name] is not None])
 
 
 def split_table(config: ProbeSet) -> pa.Table:
-    """Each image of D_Q and of the control set, with its set, row, file and names in the sent folder (SPLIT_SCHEMA)."""
+    """List each image of D_Q and the control set: its set, row, file and names in the sent folder (SPLIT_SCHEMA)."""
     probes = load_probes(config)
     order = handout_order(config)
     if config.control is None:
