@@ -1,4 +1,4 @@
-"""The configuration of the audit, with one class per question, and the facts that its summary needs."""
+"""Configuration of the audit, with one class per question, and the facts that its summary needs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Membership(Ranged):
 
     @property
     def data(self) -> Dataset:
-        """The data set of the records."""
+        """Data set of the records."""
         if isinstance(self.question, GivenModel):
             return self.question.records.dataset
         return self.question.data
@@ -94,18 +94,18 @@ class Membership(Ranged):
 
 @dataclass(frozen=True)
 class About:
-    """Facts about a run for its summary."""
+    """Facts about a run that its summary needs."""
 
     level: float = 0.05
-    """False discovery rate of the identified records; not used for canaries."""
+    """False discovery rate of the identified records. Not used for canaries."""
     copies: CopyCount = CopyCount()
     """Exact copies among the records."""
     chance: float | None = None
-    """Accuracy of the best constant answer on the records; with canaries, on the validation images."""
+    """Accuracy of the best constant answer on the records or, with canaries, on the validation images."""
 
 
 def tiny(config: Membership) -> Membership:
-    """Return a version of the configuration on embedded data that runs in seconds."""
+    """Reduce the configuration to a run of seconds on embedded data."""
     training = replace(config.training, network=Network("mlp1"), epochs=2, batch=min(config.training.batch, 32))
     return replace(config, question=_tiny_question(config.question), training=training)
 
@@ -122,12 +122,12 @@ def _tiny_question(question: Question) -> Question:
             models = min(question.models, 8)
             canaries = min(question.canaries, few // 2)
             return replace(question, data=Dataset("digits"), examples=few, models=models, canaries=canaries)
-        case GivenModel():  # keeps its models: with fewer, the test has no power
+        case GivenModel():  # keeps its models, since the test has no power with fewer
             return replace(question, records=_tiny_records(question.records), draws=min(question.draws, 99))
 
 
 def _tiny_records(records: Records) -> Records:
-    """Return a few of the same records; embedded data replace a published data set."""
+    """Return a few of the same records. Embedded data replace a published data set."""
     few = _few_records(records.examples)
     if isinstance(records, FirstImages):
         return replace(records, data=Dataset("digits"), examples=few, non_member_examples=0)

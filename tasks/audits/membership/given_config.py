@@ -85,7 +85,7 @@ class MemberColumn:
         return f"{self.prefix}{self.name}"
 
     def identity(self) -> str:
-        """The text that enters a key."""
+        """Return the text that enters a key."""
         return self.name
 
 
@@ -104,7 +104,7 @@ class FirstImages(Ranged):
 
     @property
     def dataset(self) -> Dataset:
-        """The data set of the members."""
+        """Data set of the members."""
         return self.data
 
     def conflicts(self) -> Iterator[str]:
@@ -133,7 +133,7 @@ class TwoSets(Ranged):
 
     @property
     def dataset(self) -> Dataset:
-        """The data set of the members."""
+        """Data set of the members."""
         return self.members
 
 
@@ -154,7 +154,7 @@ class MarkedImages(Ranged):
 
     @property
     def dataset(self) -> Dataset:
-        """The data set of the members."""
+        """Data set of the members."""
         return self.to_pin().members
 
     def to_pin(self) -> TwoSets:
