@@ -27,7 +27,7 @@ class Periphery(Ranged):
     tag: ClassVar[str] = "periphery"
 
     smallest: Annotated[int, AtLeast(1)] = SMALLEST
-    """Smallest shorter side of a rectangle, in pixels."""
+    """Minimum length of a rectangle's shorter side, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Strips(Ranged):
     tag: ClassVar[str] = "strips"
 
     smallest: Annotated[int, AtLeast(1)] = SMALLEST
-    """Smallest shorter side of a rectangle, in pixels."""
+    """Minimum length of a strip's shorter side, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Corner(Ranged):
     tag: ClassVar[str] = "corner"
 
     corner_share: Annotated[float, Share(zero=False)] = CORNER_SHARE
-    """Share of the width and of the height of the image, in (0, 1]."""
+    """Size of the corner as a share of the image's width and height, in (0, 1]."""
 
 
 @dataclass(frozen=True)
 class Retrieval(Ranged):
-    """A table of the public images that are nearest to crops."""
+    """A table of the public images that are nearest to each crop."""
 
     example_images: Annotated[int, AtLeast(0)] = 10
     """Ours: example images per category in the report."""
@@ -74,38 +74,39 @@ class DejaVu(Ranged):
     data: Dataset = Dataset("imagenet")
     """Images with boxes around their objects."""
     correlation: Annotated[float, Share()] = 0.0
-    """Ours: share of the digits of digits-on-photos that their backgrounds reveal."""
+    """Ours: share of the digits in digits-on-photos that can be inferred from their backgrounds."""
     encoders: Trained | Given = Trained()
-    """Ours: audited encoders: two that are trained here, or a third-party encoder."""
+    """Ours: the audited encoders: two trained here, or a third-party encoder."""
     training: EncoderTraining = EncoderTraining()
     """Training of the encoders, or of the references for a given encoder."""
     per_class: Annotated[int, AtLeast(1)] = 300
-    """Images of each class in A, and in B."""
+    """Images per class in A, and in B."""
     public: Annotated[int, AtLeast(0)] = 500_000
-    """Public images X with known labels; 0: all others."""
+    """Number of public images X with known labels; 0: all remaining images."""
     reserved_per_class: Annotated[int, AtLeast(0)] = 500
-    """Images per class that X leaves to each training set, so that X is equal for all smaller sets."""
+    """Images per class that X leaves to each training set, so that X stays the same for all smaller training sets."""
     attack_images: Annotated[int, AtLeast(0)] = 0
-    """Largest number of images of A, and of B, that are cropped; 0: all with boxes."""
+    """Maximum number of images of A, and of B, that are cropped; 0: all images with boxes."""
     validation: Annotated[int, AtLeast(0)] = 0
-    """Images for the linear probe; 0: the validation images of the data, else the remaining images."""
+    """Number of images for the linear probe; 0: the data set's validation images or, if it has none, the remaining
+    images."""
     crop: Periphery | Strips | Corner = Periphery()
     """Visible part of an image: its largest rectangle without an object, the largest strip between boxes, or its
     lower left corner."""
     layers: tuple[int, ...] = ()
-    """Evaluated layers, from 0 (backbone) to the projector's output; the first is decisive; empty: the last."""
+    """Layers to evaluate, from 0 (backbone) to the projector's output; the first is decisive; empty: only the last."""
     k: tuple[int, ...] = (100,)
     """Numbers of neighbours that vote; the first is decisive."""
     confident_percent: Annotated[int, Between(1, 100, "a percentage")] = 20
-    """Percentage of most confident images that the score is computed from."""
+    """Percentage of most confident images that enter the score."""
     retrieval: Retrieval | None = Retrieval()
-    """Table of the public images nearest to crops; none: omitted."""
+    """Table of the public images that are nearest to each crop; none: omitted."""
     negligible: Annotated[float, Share(zero=False, one=False)] = field(default=0.02, metadata={ANSWER_ONLY: True})
-    """Ours: largest negligible score."""
+    """Ours: largest score that counts as negligible."""
     permutations: Annotated[int, AtLeast(199)] = 1999  # with fewer than 199, p cannot reach the significance level
-    """Ours: random exchanges of images between A and B, for p."""
+    """Ours: number of random exchanges of images between A and B, for the p-value."""
     resamples: Annotated[int, AtLeast(1)] = 1000
-    """Ours: bootstrap samples of images, for intervals."""
+    """Ours: number of bootstrap samples of images, for intervals."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: seed of all random numbers."""
 

@@ -11,14 +11,10 @@ importance sampling.
 Interpretation. M is the gain in an observation's log probability from training on it. The published M is biased: a log
 mean exp is dominated by its largest term, and U has K - 1 times as many terms as V. Without memorisation, M is 2.7 on
 average if log p varies by 5 nats between models, and 44 if it varies by 50 nats. The audit therefore reports three
-further numbers:
-
-- the matched-count score, which uses one model of each repetition on both sides and is 0 on average without
-  memorisation;
-- a p-value for every observation, obtained by redrawing the models that hold it out and corrected for false
-  discoveries, which decides the answer;
-- the gain: log p by a model that trained on an observation minus log p by a model that did not, averaged over all
-  observations.
+further numbers. The matched-count score uses one model of each repetition on both sides and is 0 on average without
+memorisation. The p-value of every observation is obtained by redrawing the models that hold it out, and is corrected
+for false discoveries; it decides the answer. The gain is log p by a model that trained on an observation minus log p by
+a model that did not, averaged over all observations.
 
 Images are held out one by one. Exact copies are held out together, as one observation. If an image has near copies in
 the data (other images of the same patient), models that hold it out still train on the copies. Then log p stays high, M

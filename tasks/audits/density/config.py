@@ -29,7 +29,7 @@ class KFold(Ranged):
     folds: Annotated[int, AtLeast(2)] = 10
     """Folds of a partition (K), each with a model trained without it."""
     evaluation_split: Split = "train"
-    """Ours: images that are evaluated; test images, which no model was trained on, make the run a control."""
+    """Ours: split of the evaluated images; with test images, which no model was trained on, the run is a control."""
 
 
 @dataclass(frozen=True)
@@ -102,19 +102,19 @@ class ModelTraining(Ranged):
     model: DensityModel = DensityModel("vae")
     """Density model: a name in `tasks.models.catalog`, or your own as package.module:factory."""
     width: Annotated[float, Finite()] = 1.0
-    """Ours: factor of the number of units in hidden layers (vae only), rounded; the code keeps its size."""
+    """Ours: factor for the number of hidden units (vae only), rounded; the size of the code does not change."""
     epochs: Count = 100
     """Epochs of training."""
     evaluation_interval: Annotated[int, AtLeast(0)] = 5
     """Epochs between estimates of log p; 0: only after the last epoch."""
     batch: Count = 64
-    """Images per step."""
+    """Images per optimiser step."""
     learning_rate: Rate = 1e-3
-    """Learning rate of Adam."""
+    """Adam learning rate."""
     outlier_share: Annotated[float, Share(one=False)] = 0.0
     """Share of an outlier component in the likelihood (section 5); 0: none."""
     privacy: LinkedTraining | DifferentialPrivacy = LinkedTraining()
-    """Differential privacy (section 5), or the links of a training without it."""
+    """Differential privacy (section 5), or the division of non-private training into links."""
 
     def conflicts(self) -> Iterator[str]:
         self.model.check(self.width)
@@ -152,28 +152,30 @@ class Memorization(Ranged):
     training: ModelTraining = ModelTraining()
     """Training of the models."""
     estimator: KFold | PublishedFolds | SingleRows = KFold()
-    """Held-out data of each model: a fold (kfold), one of the paper's folds (released), or one image (loo)."""
+    """Data held out of each model: a fold (kfold), one of the paper's folds (released), or one image (loo)."""
     repetitions: Annotated[int, AtLeast(1)] = 10
-    """Random partitions into folds (L); for loo, models of all data, and models without each held-out image."""
+    """Number of random partitions into folds (L); for loo, number of models trained on all data, and of models trained
+    without each held-out image."""
     measures: tuple[Measured, ...] = (ScoreMeasure(),)
     """Measures; scores are always computed."""
     examples: Annotated[int, AtLeast(0)] = 0
     """Ours: number of training images, from the first; 0: all."""
     samples: Annotated[int, AtLeast(1)] = 256
-    """Codes for each estimate of log p."""
+    """Number of codes per estimate of log p."""
     resample_pixels: bool = False
-    """Binarised or dequantised pixels are drawn again for each model, as published; false: once for all."""
+    """Whether binarised or dequantised pixels are drawn again for each model, as published; false: once for all models.
+    """
     refinement_steps: Annotated[int, AtLeast(0)] = 0
-    """Ours: optimisation steps that fit the codes to each image before log p is estimated; 0: none."""
+    """Ours: number of optimiser steps that fit the codes to each image before log p is estimated; 0: none."""
     negligible: Annotated[float, Finite(zero=True)] = 0.1
-    """Ours: largest negligible effect, of an image or of the generalisation gap, in nats."""
+    """Ours: largest effect that counts as negligible, on an image or as generalisation gap, in nats."""
     detectable: Annotated[float, Finite()] = field(default=10.0, metadata={ANSWER_ONLY: True})
-    """Ours: largest detection limit for a single image, in nats, with which not detected is possible."""
+    """Ours: largest detection limit for a single image, in nats, at which the answer can be not detected."""
     permutations: Annotated[int, AtLeast(1)] = 99_999
-    """Ours: permutations for the p-value of an image, or all if the p-value is very small; with fewer than 9,999,
-    p-values are not counted together."""
+    """Ours: number of permutations for an image's p-value; very small p-values use all permutations. With fewer than
+    9,999, p-values are not counted together."""
     draws: Annotated[int, AtLeast(1)] = 64
-    """Ours: draws that the matched-count score averages over."""
+    """Ours: number of draws to average the matched-count score over."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: seed of all random numbers."""
 
@@ -253,7 +255,7 @@ class NearDuplicates(Ranged):
 
 @dataclass(frozen=True)
 class KernelDensity(Ranged):
-    """A density in one dimension whose scores are known exactly, as an illustration."""
+    """A one-dimensional density whose scores are known exactly, as an illustration."""
 
     tag: ClassVar[str] = "kernel"
 

@@ -29,7 +29,7 @@ PUBLISHED = (
 
 @dataclass(frozen=True)
 class Trained(Ranged):
-    """Models that are trained here on known shares of the data, and then perhaps made to forget D_Q."""
+    """Models trained here on known shares of the data, some of which are then made to forget D_Q."""
 
     tag: ClassVar[str] = "trained"
 
@@ -62,11 +62,11 @@ class ReturnedTables(Ranged):
     outputs: tuple[File, ...] = field(metadata={OUTSIDE_COMMITMENT: True})
     """The tables, one for each model."""
     columns: tuple[str, ...] = ()
-    """Names of the tables' columns of numbers, if they differ from the usual ones."""
+    """Names of the numeric columns in the tables, if they differ from the usual ones."""
     bound_by: str = field(default="", metadata={OUTSIDE_COMMITMENT: True, ANSWER_ONLY: True})
     """Evidence that the tables come from the model in use, such as the SHA-256 of its file before the images were sent,
-    and spot checks: the verdict reports it. Without it, a table clears only if recognition of images would be detected.
-    """
+    and spot checks; the verdict reports it. Without it, a table clears a model only if the audit would detect an owner
+    who recognises the images."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class Given(Ranged):
     tag: ClassVar[str] = "given"
 
     models: tuple[ModelFile, ...] = field(default=(), metadata={OUTSIDE_COMMITMENT: True})
-    """Files of models."""
+    """Model files."""
     tables: ReturnedTables | None = None
-    """Tables of outputs; none: no model is known by its outputs alone."""
+    """Tables of outputs; none: no model is known only by its outputs."""
     interface: Interface = Interface()
     """Inputs and outputs of the models."""
 

@@ -31,27 +31,27 @@ class Scores(Ranged):
     audited: Audited = Trained()
     """The audited models."""
     training: Classifier = Classifier()
-    """How query, calibration, partial and target models are trained."""
+    """Training recipe of the query, calibration, partial and target models."""
     replicates: Annotated[int, AtLeast(1)] = 5
     """Number of trainings of each model, with different seeds and different shares."""
     calibration_share: Annotated[float, Share(zero=False)] = 1.0
-    """Ours: the share of D_C that each model is trained on, drawn for each model. Below 1, calibration and partial
-    models also vary by their data, like the models of owners whose data are not yours; 1: all have the same D_C."""
+    """Ours: share of D_C that each model is trained on, drawn separately for each model. Below 1, calibration and
+    partial models also vary by their data, like models of owners with other data; 1: all models use the same D_C."""
     decimals: Annotated[int, AtLeast(1)] = 2
-    """Ours: decimals to which our one-sided score rounds confidences, fewer if a table has fewer; from 8 on: float32.
-    The published score does not round."""
+    """Ours: number of decimals to which our one-sided score rounds confidences, or fewer if a table has fewer; from 8
+    on: float32. The published score does not round."""
     class_images: bool = False
-    """Whether the run also shows an image of each class from each part of the data."""
+    """Whether the run also shows one image of each class from each part of the data."""
 
 
 @dataclass(frozen=True)
 class Examples(Ranged):
-    """An image of each class from each part of the data; no model is trained."""
+    """One image of each class from each part of the data; no model is trained."""
 
     tag: ClassVar[str] = "examples"
 
     outside: Part | None = None
-    """Data of another domain; none: the query and the calibration set alone are shown."""
+    """Data of another domain; none: only the query and the calibration set are shown."""
 
 
 Question = Scores | Examples
@@ -59,9 +59,10 @@ Question = Scores | Examples
 
 @dataclass(frozen=True)
 class Forgetting(Ranged):
-    """The data that may have been forgotten, the question about them and the models that are audited.
+    """Configuration: the data that may have been forgotten, the question about them and the audited models.
 
-    The defaults are the published benchmark with a control set. Query, calibration and target models have one design.
+    The defaults are the published benchmark with a control set. Query, calibration and target models have the same
+    design.
     """
 
     query: QuerySet = QuerySet(Dataset("mnist"))
@@ -71,7 +72,7 @@ class Forgetting(Ranged):
     question: Question = Scores()
     """The question of the run: scores of models, or examples of the data."""
     seed: Annotated[int, AtLeast(0)] = 0
-    """Ours: the only source of chance except `query.control.secret`."""
+    """Ours: the only source of randomness except `query.control.secret`."""
 
     def conflicts(self) -> Iterator[str]:
         control = self.query.control

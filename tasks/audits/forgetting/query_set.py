@@ -43,7 +43,7 @@ class HeldBack(Ranged):
     tag: ClassVar[str] = "held-back"
 
     held_back: Annotated[float, Share(zero=False, one=False)] = 0.5
-    """The share, of whole groups such as patients if images have groups."""
+    """Share that is held back; if images have groups, such as patients, whole groups are held back."""
 
 
 @dataclass(frozen=True)
@@ -74,18 +74,19 @@ class ControlSet(Ranged):
     negligible: Annotated[float, Share(zero=False, one=False)] = 0.1
     """Ours: a target is called forgotten if it may hold at most this share of D_Q."""
     permutations: Annotated[int, AtLeast(1)] = 9999
-    """Ours: random draws of the control set; their share with an effect as large is the p-value of not forgotten."""
+    """Ours: number of random draws of the control set; the share of draws with an effect at least as large is the
+    p-value of not forgotten."""
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
-    """Text that cannot be guessed: with `seed` it determines which images are held back and the order in which images
-    are sent. Without it, an owner who tries seeds finds both."""
+    """Text that cannot be guessed. Together with `seed`, it determines which images are held back and the order in
+    which images are sent. Without it, an owner who tries seeds can find out both."""
     nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """Text that the other party named once it had the commitment (`engram probes --commit`): the draw also follows from
-    it, so that neither party chooses the draw."""
+    """Text that the other party named after receiving the commitment (`engram probes --commit`). The draw also depends
+    on it, so that neither party chooses the draw."""
     nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True, ANSWER_ONLY: True})
-    """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
+    """Who named the nonce: the model's owner, or a public beacon issued after the commitment."""
     commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """The commitment that the nonce was named after. It contains the whole configuration except the nonce, the secret
-    and the other party's files; a run with another configuration is refused."""
+    """The commitment that the nonce was named after. It covers the whole configuration except the nonce, the secret and
+    the other party's files; a run with another configuration is refused."""
 
     def conflicts(self) -> Iterator[str]:
         check_secret(self.secret, self.nonce, self.nonce_by)
@@ -116,11 +117,11 @@ class QuerySet(Ranged):
     """
 
     data: Dataset
-    """The data set of which they are training images."""
+    """Data set; some of its training images are the query set."""
     first: Annotated[int, AtLeast(0)] = 0
-    """Their first row."""
+    """Row of the first image."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """How many there are; 0: all that follow."""
+    """Number of images; 0: all that follow."""
     control: ControlSet | None = ControlSet()
     """The control set, and how targets are judged by it; none: no target is judged."""
 

@@ -38,13 +38,13 @@ class Target(Ranged):
     """
 
     query: Annotated[float, Share()] = 0.0
-    """Share of D_Q that it is trained on."""
+    """Share of D_Q in its training data."""
     calibration: Annotated[float, Share()] = 0.0
-    """Share of D_C that it is trained on."""
+    """Share of D_C in its training data."""
     outside: Annotated[float, Share()] = 0.0
-    """Share of the data of another domain that it is trained on."""
+    """Share of the data of another domain in its training data."""
     unlearning: Retraining | Method | None = None
-    """The method by which it is made to forget its share of D_Q; retraining trains on the rest alone, from scratch."""
+    """Method that makes it forget its share of D_Q; retraining trains from scratch on the rest alone."""
 
     def conflicts(self) -> Iterator[str]:
         if self.unlearning is not None and not (self.query and (self.calibration or self.outside)):

@@ -32,16 +32,16 @@ class Halves(Ranged):
     models: Annotated[int, AtLeast(4), ranges.MultipleOf(2, "so that every record is in half of them")] = 16
     """Number of models; each record is in the training data of exactly half of them."""
     is_null: bool = False
-    """Ours: test non-members that follow the records, as a control run in which nothing can be memorised."""
+    """Ours: whether to test non-members that follow the records, as a control run in which nothing can be memorised."""
     level: Annotated[float, ranges.Share(zero=False, one=False)] = 0.05
     """Ours: false discovery rate of the identified records."""
     draws: Annotated[int, AtLeast(99)] = 9999
     """Ours: random halves of the models for the exact test, if there are more than 20,000 halves. Records with a small
     p-value get more draws."""
     negligible: Annotated[float, ranges.Share(zero=False)] = field(default=0.01, metadata={ANSWER_ONLY: True})
-    """Ours: negligible excess of an area under the curve over 0.5."""
+    """Ours: largest excess of an area under the curve over 0.5 that counts as negligible."""
     influence_pairs: Annotated[int, AtLeast(0)] = 0
-    """Ours: number of listed pairs of records with the largest influence on each other; 0: none."""
+    """Ours: number of record pairs to list, those with the largest influence on each other; 0: none."""
     shift_pixels: Annotated[int, AtLeast(0)] = 0
     """Ours: shift of image copies for a further label-only attack, in pixels; 0: no such attack."""
 
