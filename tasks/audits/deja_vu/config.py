@@ -103,7 +103,7 @@ class DejaVu(Ranged):
     """Table of the public images that are nearest to each crop; none: omitted."""
     negligible: Annotated[float, Share(zero=False, one=False)] = field(default=0.02, metadata={ANSWER_ONLY: True})
     """Ours: largest score that counts as negligible."""
-    permutations: Annotated[int, AtLeast(199)] = 1999  # with fewer than 199, p cannot reach the significance level
+    permutations: Annotated[int, AtLeast(199)] = 1999  # fewer cannot give a two-sided p of 0.01
     """Ours: number of random exchanges of images between A and B, for the p-value."""
     resamples: Annotated[int, AtLeast(1)] = 1000
     """Ours: number of bootstrap samples of images, for intervals."""

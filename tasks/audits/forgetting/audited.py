@@ -17,8 +17,8 @@ from tasks.datasets.mixtures import Part
 from tasks.external.model_file import Interface, ModelFile
 from tasks.worker.files import File
 
-# The columns of the paper's tables (where D* is the query set): shares of the calibration set, the whole calibration
-# set, and the whole calibration set with shares of the query set.
+# Columns of the paper's tables: the query set (D*), shares of the calibration set, and all of the calibration set with
+# shares of the query set.
 SHARES = (0.1, 0.5, 1.0)
 PUBLISHED = (
     Target(query=1.0),
