@@ -45,7 +45,7 @@ def thresholds(config: DejaVu) -> Mapping[str, str]:
 
 
 def _is_above(score: Row, size: float) -> bool:
-    """Return whether the test rejects a score of 0 and the whole interval lies above this size."""
+    """Return whether the test rejects a score of 0 and the whole interval is above this size."""
     return score["p_value"] is not None and bool(score["p_value"] <= LEVEL and score["low"] > size)
 
 

@@ -149,7 +149,7 @@ def _no_crops_error(attack: Attack, name: str, pictures: int) -> ValueError:
 class HandedOut:
     """Export order of the crops and public images, and the names of the two exported sets.
 
-    `crop_order` and `public_order` are permutations into export order. `exported` holds the crops, followed by the
+    `crop_order` and `public_order` are permutations into export order. `exported` contains the crops, followed by the
     repeated public images; `repeated` (r,) indexes `Crops.public`.
     """
 

@@ -29,8 +29,8 @@ class Evidence:
     """Summary rows that decide the answer.
 
     `names` are the (metric, setting) pairs of the score and, if it was tested, of the reference's difference. `score`
-    is the row of the decisive score. `accuracies` holds the accuracies of target and reference, keyed by model and set
-    (A and B for a third-party encoder, else both). `reference_p` is the two-sided p-value for equal accuracy of the
+    is the row of the decisive score. `accuracies` contains the accuracies of target and reference, keyed by model and
+    set (A and B for a third-party encoder, else both). `reference_p` is the two-sided p-value for equal accuracy of the
     reference on A and B, or None if it was not tested. `rank` is the row of the encoder's rank among references, or
     None if there are fewer than two. `repeats` is the row of the repeated images, or None if there are none. `tied` is
     the row of the encoder with the most equal embeddings.

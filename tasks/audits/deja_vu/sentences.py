@@ -64,7 +64,7 @@ def describe_evidence(config: DejaVu, evidence: Evidence) -> str:
 
 
 def _describe_pair(config: DejaVu, evidence: Evidence) -> str:
-    """Describe both models' accuracies, and the score with its interval and p-value."""
+    """Describe both models' accuracies, and the score with an interval and p-value."""
     target = format_percent(evidence.accuracies[TARGET, BOTH])
     reference = format_percent(evidence.accuracies[REFERENCE, BOTH])
     score = _describe_score(config, evidence.score, "deja vu score", ", mean of both directions")

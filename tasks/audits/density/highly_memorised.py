@@ -56,7 +56,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class OfAll:
-    """A statistic over all observations with its interval over repetitions, its null and the two-sided p-value.
+    """A statistic over all observations with an interval over repetitions, its null and the two-sided p-value.
 
     The null is the value without memorisation. Unknown values are None.
     """
@@ -136,7 +136,7 @@ def highly_memorised_mask(m: Array) -> Mask:
 
 
 def within_central(scores: pa.Table, share: float = 0.9) -> OfAll:
-    """Compute the share of highly memorised observations whose U lies in the central `share` of U.
+    """Compute the share of highly memorised observations whose U is in the central `share` of U.
 
     The result is 0 if the highly memorised observations have the lowest U, and near `share` if M is independent of U.
     Section 4.3: "more than half" for CelebA.

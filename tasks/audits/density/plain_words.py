@@ -103,7 +103,7 @@ def explain_detection_limit(evidence: Evidence) -> Iterator[str]:
 
 
 def explain_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
-    """State the generalisation gap as a factor, with its interval."""
+    """State the generalisation gap as a factor, with an interval."""
     if evidence.gap is None:
         gap = None
     else:

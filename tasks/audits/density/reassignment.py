@@ -272,10 +272,10 @@ def half_sums(lists: Sequence[Array], slack: float, max_sums: int) -> Array | No
 def binned_share(lists: Sequence[Array], sizes: Sequence[int], slack: float, bins: int = BINS) -> float:
     """Return the share of sums that are at most `slack` after rounding each value down to a multiple of slack / bins.
 
-    `lists` holds the values of each list that are at most `slack`, and `sizes` the original list lengths. Rounded sums
-    do not exceed the sums, so the share is at least the exact one. A sum of L values loses less than L slack / bins, so
-    no sum above slack (1 + L / bins) counts. The distribution of rounded sums is built list by list in L K `bins`
-    steps.
+    `lists` contains the values of each list that are at most `slack`, and `sizes` the original list lengths. Rounded
+    sums do not exceed the sums, so the share is at least the exact one. A sum of L values loses less than L slack /
+    bins, so no sum above slack (1 + L / bins) counts. The distribution of rounded sums is built list by list in L K
+    `bins` steps.
     """
     shares = np.zeros(bins + 1)
     shares[0] = 1.0

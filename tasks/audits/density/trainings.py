@@ -28,9 +28,9 @@ class Trainings:
     """Trainings of a run, which all measures share.
 
     `models` describes the models and their held-out data. `fits` are their jobs, repetition by repetition, which give
-    log p of the observations. `full_model` holds the links of the one model trained on all data, from which samples are
-    drawn. It is empty for leave-one-out, where half of the models are trained on all data. `seed` determines the draws
-    of both score tables, so that the distribution describes the scores of the observations.
+    log p of the observations. `full_model` contains the links of the one model trained on all data, from which samples
+    are drawn. It is empty for leave-one-out, where half of the models are trained on all data. `seed` determines the
+    draws of both score tables, so that the distribution describes the scores of the observations.
     """
 
     config: Memorization

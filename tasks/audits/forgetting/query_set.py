@@ -78,7 +78,7 @@ class ControlSet(Ranged):
     p-value of not forgotten."""
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
     """Text that cannot be guessed. Together with `seed`, it determines which images are held back and the order in
-    which images are sent. Without it, an owner who tries seeds can find out both."""
+    which images are sent. Without it, an owner who tries seeds can determine both."""
     nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
     """Text that the other party named after receiving the commitment (`engram probes --commit`). The draw also depends
     on it, so that neither party chooses the draw."""

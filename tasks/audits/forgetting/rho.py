@@ -192,7 +192,7 @@ class MeanDistance:
 
 
 def quotient(target: MeanDistance, calibration: MeanDistance, images: int) -> Estimate:
-    """Compute rho with its 95 % interval.
+    """Compute rho with a 95 % interval.
 
     If A is 0, rho is 0. The upper end of its interval is then that for the smallest distance above 0, one image, with
     the variation of B alone.

@@ -210,7 +210,7 @@ def score_epsilons(epsilon: Array, models: int) -> Array:
 
 
 def privleak(target: Array, retrained: Array, is_control: NDArray[np.bool_]) -> Estimate:
-    """Compute PrivLeak from confidences (models, images), with its 95 % interval over models. n counts target models.
+    """Compute PrivLeak from confidences (models, images), with a 95 % interval over models. n counts target models.
 
     The interval is for a ratio of two means, by the delta method, with Student's t and Satterthwaite's degrees of
     freedom. A single model is assumed to vary like retrained models. In 400 simulated nulls of five models and 100

@@ -16,7 +16,7 @@ Source. The attacks are those of Yeom et al. 2018, Watson et al. 2022, Carlini e
 models, and the answer are ours.
 
 Errors of other implementations, and their corrections. If only the target is left out of the references, the numbers of
-references on both sides reveal its membership, so its partner is left out, too. A tail of a fitted normal distribution
+references on both sides reveal its membership, so its partner is also left out. A tail of a fitted normal distribution
 is not a p-value; here it is only a score, and ranks are compared. LiRA's offline form is the one-sided tail of the
 paper, and its fixed variance is computed around each record's own mean. Thresholds come from other models. Models are
 evaluated in evaluation mode.

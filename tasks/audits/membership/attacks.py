@@ -3,7 +3,7 @@
 `phi` is the log-odds of the true label, log p_y - log sum over y' != y of p_y', in float64. For the label-only attack
 it is 1 if the label is correct, else 0. The target is one of the trained models, and the references are all others
 except one. For every record, each model trained on it is paired with a model that was not, and the target's partner is
-left out of the references, too. If only the target were left out, the numbers of members and non-members among the
+also left out of the references. If only the target were left out, the numbers of members and non-members among the
 references would reveal its membership.
 
 Partners have the same references. If the record has no effect, each partner is therefore equally likely to score it

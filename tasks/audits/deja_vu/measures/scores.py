@@ -4,7 +4,7 @@
     deja vu score(p) = acc of the target model - acc of the reference model, mean of both directions
 
 The score is 0 without memorisation, because both models name the objects that backgrounds reveal (correlation). The
-published score is the value at p = 20; the table holds the whole curve. Meehan et al. 2023, section 4.1.
+published score is the value at p = 20; the table contains the whole curve. Meehan et al. 2023, section 4.1.
 
 A given encoder and its reference were not trained identically, so one may infer more than the other from any
 background. The encoder's lead on images that neither was trained on is therefore subtracted:

@@ -291,7 +291,7 @@ class Gain:
 
     @property
     def estimate(self) -> Estimate:
-        """Mean gain over repetitions with its t interval, in nats. n counts the repetitions that have a gain."""
+        """Mean gain over repetitions with a t interval, in nats. n counts the repetitions that have a gain."""
         gains = self.by_repetition
         return statistics.mean(gains[~np.isnan(gains)])
 

@@ -103,7 +103,7 @@ def _bin_row(
 
 
 def _shares_of(observations: Scored, bin_numbers: NDArray[np.int64], bins: int) -> list[Estimate]:
-    """Return the share of highly memorised observations per bin, with its jackknife interval over repetitions."""
+    """Return the share of highly memorised observations per bin, with a jackknife interval over repetitions."""
     of_bin = np.bincount(bin_numbers, minlength=bins)
 
     def shares(m: Array) -> Array:

@@ -3,8 +3,8 @@
     power(share) = models that the randomisation test accuses, each audited alone / models of the share
 
 The models are also trained on all of D_C. Each rate has a Wilson interval. At share 0, where each calibration model is
-compared with the others, it is the false alarm rate. The smallest detected share is the smallest one from which on all
-shares reach REQUIRED_POWER. For each share, the number of models that would be cleared is also reported.
+compared with the others, it is the false alarm rate. The smallest detected share is the smallest one such that it and
+all larger shares reach REQUIRED_POWER. For each share, the number of models that would be cleared is also reported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POWER = pa.schema(
         ("models", pa.int32()),
         ("detected", pa.int32()),  # models accused if audited alone
         *interval_fields("power"),  # detected / models, with its Wilson interval
-        ("effect", pa.float64()),  # mean effect, with its 95 % interval over trainings
+        ("effect", pa.float64()),  # mean effect, with a 95 % interval over trainings
         ("low", pa.float64()),
         ("high", pa.float64()),
         ("cleared", pa.int32()),  # models with a negligible upper limit that are not accused
@@ -82,7 +82,7 @@ def _power_row(share: float, models: Sequence[SingleAudit], negligible: float) -
 
 
 def smallest_detected_share(powers: Mapping[float, float]) -> float | None:
-    """Return the smallest share above 0 from which on all shares reach REQUIRED_POWER. None if there is none."""
+    """Return the smallest positive share at and above which power reaches REQUIRED_POWER. None if there is none."""
     smallest = None
     for share in sorted((share for share in powers if share > 0), reverse=True):
         if powers[share] < REQUIRED_POWER:

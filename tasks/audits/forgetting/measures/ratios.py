@@ -1,4 +1,4 @@
-"""The published score: each target's rho with its interval, the published rule, and the distances between models.
+"""The published score: each target's rho with an interval, the published rule, and the distances between models.
 
     rho = mean over i, j of KS(q_i, t_j) / mean over i, k of KS(q_i, c_k)
 

@@ -165,7 +165,7 @@ COLUMNS: tuple[tuple[str, str, float, dict[str, str]], ...] = (
 
 
 def mean_over_targets(values: Array) -> Estimate:
-    """Return the mean with its t interval, widened by the square root of 2. n counts targets.
+    """Return the mean with a t interval, widened by the square root of 2. n counts targets.
 
     Targets share records and references, and partners carry the same information twice. In simulated nulls, the mean
     area under the curve of online LiRA varies 1.4 times as much as for independent targets (16 models); that of the

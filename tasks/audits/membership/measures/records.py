@@ -190,7 +190,7 @@ def influences(config: Strongest, inputs: Inputs) -> pa.Table:
 
 @cache
 def influence_of_counts(inside: int, right: int, models: int) -> Estimate:
-    """Return infl with its interval if `right` models are correct, `inside` of which trained on the record."""
+    """Return infl with an interval if `right` models are correct, `inside` of which trained on the record."""
     return statistics.proportion_difference(inside, models // 2, right - inside, models // 2)
 
 
