@@ -239,7 +239,7 @@ CATEGORIES = pa.schema(
         ("k", pa.int32()),
         ("way", pa.string()),  # the evaluated set; both: all images
         *interval_fields(*KINDS),
-        ("p_value", pa.float64()),  # null: no more memorised than misrepresented images
+        ("p_value", pa.float64()),  # null hypothesis: no more memorised than misrepresented images
         ("images", pa.int64()),
     ]
 )

@@ -194,7 +194,7 @@ class Check:
     rows: int  # number of rows with a score
     row: int  # row with the largest score
     largest: Estimate  # in nats, over trials; the 95 % interval is simultaneous over rows (Bonferroni)
-    p_value: float | None  # null: no score is above epsilon (Bonferroni)
+    p_value: float | None  # null hypothesis: no score is above epsilon (Bonferroni)
     above: int  # number of rows whose estimate is above epsilon
 
 

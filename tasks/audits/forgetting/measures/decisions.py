@@ -53,7 +53,7 @@ DECISIONS = pa.schema(
         *interval_fields("share"),
         ("accuracy", pa.float64()),  # on the control set; null if a table does not allow it
         ("accuracy_calibration", pa.float64()),  # mean over the calibration models
-        ("accuracy_p", pa.float64()),  # null: equal accuracy
+        ("accuracy_p", pa.float64()),  # null hypothesis: equal accuracy
         ("agreement", pa.float64()),  # with the calibration models on the control set
         ("agreement_calibration", pa.float64()),
         ("agreement_p", pa.float64()),

@@ -85,7 +85,7 @@ BLIND = pa.schema(
         ("records", pa.int64()),
         ("others", pa.int64()),
         *interval_fields("area"),  # area under the curve of the better of two classifiers that never see a model
-        ("p_value", pa.float64()),  # null: both sets were drawn in the same way
+        ("p_value", pa.float64()),  # null hypothesis: both sets were drawn in the same way
     ]
 )
 GIVEN = "given model"

@@ -61,7 +61,7 @@ INFLUENCES = pa.schema(
         ("row", pa.int64()),  # row of the training split: the record in or out of the training data
         ("on", pa.int64()),  # the record that is classified; equal to `row` for mem
         *interval_fields("infl"),  # of the single pair; the largest of many pairs are overestimates
-        ("p_value", pa.float64()),  # null: infl is at most 0
+        ("p_value", pa.float64()),  # null hypothesis: infl is at most 0
         ("q_value", pa.float64()),  # adjusted for the number of all pairs, or of records for mem
     ]
 )
