@@ -44,7 +44,7 @@ class Null:
     """A control run, whose configuration rules out memorisation.
 
     `remark(config)` is the last sentence of the verdict and `notice` begins the certificate's finding; either may be
-    empty. `proper` holds the settings of the actual audit ("is_null=false"), which the certificate recommends.
+    empty. `proper` contains the settings of the actual audit ("is_null=false"), which the certificate recommends.
     """
 
     holds: Callable[[Any], bool]

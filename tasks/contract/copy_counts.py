@@ -18,7 +18,7 @@ TRAINING_TEXTS = "training texts"  # used in training along with the secrets, wh
 
 
 def copy_rows(about: Any) -> Iterator[Row]:
-    """Yield the number of groups of exact copies, if there are any. The setting holds the number of copies."""
+    """Yield the number of groups of exact copies, if there are any. The setting contains the number of copies."""
     copies = getattr(about, "copies", None)
     if copies is not None and copies.groups:
         yield row(COPIES, {copies.things: copies.images}, alone(float(copies.groups), copies.records), "record")

@@ -2,10 +2,9 @@
 
 A model at chance level supports no conclusion, because neither a finding nor its absence says anything about training
 that works. Every audit therefore writes a row that compares its models with the best constant answer, and every answer
-about models at chance level begins with a sentence that says so. For a classifier or reader, the row holds its
-accuracy; for a model of a distribution, such as a language model, it holds the mean log-probability. The best constant
-answer is the most common label for an accuracy, and a distribution that does not depend on the context for a
-log-probability.
+about models at chance level begins with a sentence that says so. For a classifier or reader, the row contains its
+accuracy; for a model of a distribution, such as a language model, the mean log-probability. The best constant answer is
+the most common label for an accuracy, and a distribution that does not depend on the context for a log-probability.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def log_p_row(log_p: float, constant: float, difference: Estimate, on: str, unit
     """Return the summary row of a mean log-probability in nats.
 
     `constant` is the mean log-probability under the best constant distribution. Because both means vary with the items,
-    the interval in the row is that of the `difference`, shifted by `constant`.
+    the interval in the row is the interval of `difference` shifted by `constant`.
     """
     low = None if difference.low is None else constant + difference.low
     high = None if difference.high is None else constant + difference.high

@@ -17,7 +17,7 @@ from tasks.contract.job import Inputs, Job, Roots
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row
 
-# Curves by name, such as `validation_loss`. A curve holds the value after each epoch, as (epoch, value).
+# Curves by name, such as `validation_loss`. A curve contains the value after each epoch, as (epoch, value).
 LearningCurves = Mapping[str, Sequence[tuple[int, float]]]
 
 

@@ -39,9 +39,9 @@ class Case(Generic[Evidence]):
     some configs only, `scope` describes them ("third-party predictions") and completes "only for".
 
     The other fields are functions of (config, evidence). `because` ends the verdict's first sentence, after the
-    evidence, and may add further sentences; `reasons` yields sentences that follow the details. `steps` holds the next
-    steps; those of the last case are also used if there is no evidence (None). `describe`, `explain`, `line`, `rows`
-    and `findings` override those of the audit (`tasks.contract.answering.Answering`).
+    evidence, and may add further sentences; `reasons` yields sentences that follow the details. `steps` contains the
+    next steps; those of the last case are also used if there is no evidence (None). `describe`, `explain`, `line`,
+    `rows` and `findings` override those of the audit (`tasks.contract.answering.Answering`).
     """
 
     answer: Answer

@@ -30,7 +30,7 @@ class Asked:
     """A config field that the user has to set, with a question and an example answer.
 
     If `optional`, the answer may be empty; `default` then replaces it, or the field's own default if `default` is
-    empty. `sets` holds other fields that are set if the answer is not the default.
+    empty. `sets` contains other fields that are set if the answer is not the default.
     """
 
     field: str

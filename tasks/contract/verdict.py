@@ -41,7 +41,7 @@ class Verdict:
     """The answer of an audit in words.
 
     `answer` is one of those that the audit declares, `sentence` gives the answer and its evidence in one sentence, and
-    `limits` states the conclusions that the answer does not support. `rows` holds the (metric, setting) keys of the
+    `limits` states the conclusions that the answer does not support. `rows` contains the (metric, setting) keys of the
     summary rows that the answer is based on, the most important first. `published` is the result of the paper's own
     test or score, which does not affect the answer; it is empty if unknown.
     """

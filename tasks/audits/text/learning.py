@@ -154,7 +154,7 @@ def plan(config: Text, scored_jobs: tuple[Job, ...]) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the level is not used
-    """Yield the mean over texts and models. The interval is that of the difference, shifted by the constant."""
+    """Yield the mean over texts and models. The interval is the interval of the difference shifted by the constant."""
     for model_name, scores in group_rows(tables.rows(LEARNING), "model").items():
         constant = float(np.mean([score["constant"] for score in scores]))
         difference = statistics.mean([score["log_p"] - score["constant"] for score in scores])

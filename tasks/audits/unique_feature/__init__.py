@@ -4,18 +4,18 @@ A canary is one training image with the feature burnt in (by default the letter 
 and left edges). For each canary, two networks are trained: one with the canary, and a control model with the same seed
 and the clean image. The control model is trained to the epoch that the canary model keeps, so the two differ only in
 that image. Both are evaluated on images that are clean (x_c), carry the feature (x_u), or carry a random patch z_r in
-its place, drawn anew for every image (x_r).
+its place, drawn separately for every image (x_r).
 
     black box   M   = mean KL(f(x_c) || f(x_u)) - mean KL(f(x_c) || f(x_r))      over the probe images
     white box   M_w = mean log P(y | x_u) - log P(y | x_r)                       y: the canary's label
-    effect      M (or M_w) of the canary model minus that of its control model   over pairs of trainings
+    effect      M (or M_w) of the canary model minus that of its control model   over pairs of training runs
 
 Interpretation. The paper calls a feature memorised if M > 0 with a small p in a one-tailed t-test over probe images.
 The audit reports this test as published, but it does not measure memory: the letter is brighter than a random patch,
 and M depends on the training seed, so the test can call models memorised that never saw the feature. The rate at which
 it does so is reported as the null. The effect is caused by the canary: if it is above 0, the model responds to the
-feature because it was trained on it. Its interval and p-value are over pairs of trainings. In addition, every canary is
-judged individually, by the rank of its feature among 200 others, or among all glyphs if `ranks` is measured
+feature because it was trained on it. Its interval and p-value are over pairs of training runs. In addition, every
+canary is judged individually, by the rank of its feature among 200 others, or among all glyphs if `ranks` is measured
 (`pairs/canary_verdicts.py`). "Not detected" does not mean "safe".
 
 Until decided. If every canary carries a drawn feature, a run may look after each pair and end once the product of bets

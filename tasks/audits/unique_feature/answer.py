@@ -1,7 +1,7 @@
 """The verdict of the audit: verdict and certificate for each question, the rules, and explanations of symbols.
 
-For pairs of trainings, the effect of the canaries and their ranks decide (`pairs`). For single models, the rank of the
-feature in its family, or compared with references, decides (`single_models`).
+For pairs of training runs, the effect of the canaries and their ranks decide (`pairs`). For single models, the rank of
+the feature in its family, or compared with references, decides (`single_models`).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ SYMBOLS: Mapping[str, str] = {
 
 
 def effect(config: UniqueFeature, summary: pa.Table) -> Row | None:
-    """Return the row with the effect on M_w for pairs of trainings, or with the push for single models."""
+    """Return the row with the effect on M_w for pairs of training runs, or with the push for single models."""
     rows = index_rows(summary)
     if config.single_models is None:
         return rows.get(EFFECT_ROW)

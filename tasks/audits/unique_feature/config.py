@@ -25,8 +25,8 @@ class UniqueFeature(Ranged):
     """The question about a feature, and the images on which models are evaluated.
 
     The defaults are the published setting. Training that is traced or evaluated epoch by epoch is always one job,
-    whatever `link` is. If `ranks` is measured, the feature is ranked by the slopes of its pixels among all features of
-    its kind, and for a glyph this rank decides which canaries are found.
+    regardless of `link`. If `ranks` is measured, the feature is ranked by the slopes of its pixels among all features
+    of its kind, and for a glyph this rank decides which canaries are found.
     """
 
     question: Question = Pairs()

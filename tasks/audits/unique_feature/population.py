@@ -341,9 +341,9 @@ def push_scores(odds: Array, other_odds: Array) -> Array:
     """Return the excess of features over the family in the log odds of each class, in standard deviations of the
     family.
 
-    `odds` holds the log odds of the features (features, classes), and `other_odds` those of the family's other members.
-    Mean and deviation are those of the other members, so they do not depend on the evaluated feature. A class with
-    constant values becomes 0.
+    `odds` contains the log odds of the features (features, classes), and `other_odds` those of the family's other
+    members. Mean and deviation are computed over the other members only, so they do not depend on the evaluated
+    feature. A class with constant values becomes 0.
     """
     deviations = odds - other_odds.mean(axis=0)
     spread = other_odds.std(axis=0)

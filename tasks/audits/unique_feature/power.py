@@ -1,6 +1,6 @@
 """The power of a configuration: whether one remembered canary can be found, and how often an effect is detected.
 
-The power statement assumes that effects differ by SPREAD nats between pairs of trainings.
+The power statement assumes that effects differ by SPREAD nats between pairs of training runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tasks.audits.unique_feature.population import LEVEL, Population, population
 from tasks.contract.power import GOAL, ONE_SIDE, SMALLEST, Power, Resolution, smallest_size
 from tasks.numerics.t_test import t_rate
 
-SPREAD = 0.4  # standard deviation of the effect over pairs of trainings, in nats
+SPREAD = 0.4  # standard deviation of the effect over pairs of training runs, in nats
 EFFECT = 0.5  # in nats
 
 

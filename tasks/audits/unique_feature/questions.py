@@ -44,8 +44,8 @@ class RandomChoice(Ranged):
 
     tag: ClassVar[str] = "random"
     neighbours_left_out: Annotated[int, AtLeast(0)] = 0
-    """Ours: number of training images, nearest to the canary's image in Euclidean distance, that both trainings of a
-    pair leave out; among equally near images, the first.
+    """Ours: number of training images, nearest to the canary's image in Euclidean distance, that both training runs of
+    a pair leave out; among equally near images, the first.
     """
 
 
@@ -79,7 +79,7 @@ class CanaryPairs(TrainedHere):
     """Pairs of networks: one trained with a canary, and a control model trained without it."""
 
     canaries: Annotated[int, SomeCanaries()] = 100
-    """Number of canaries, one per pair of trainings."""
+    """Number of canaries, one per pair of training runs."""
     choice: RandomChoice | SelfInfluenceChoice = RandomChoice()
     """Choice of canaries: at random, or those with the highest and the lowest self-influence."""
     burnt: Feature | None = None
@@ -111,7 +111,7 @@ class CanaryPairs(TrainedHere):
 
     @property
     def neighbours_left_out(self) -> int:
-        """The number of neighbours of the canary's clean image that both trainings leave out."""
+        """The number of neighbours of the canary's clean image that both training runs leave out."""
         if isinstance(self.choice, RandomChoice):
             return self.choice.neighbours_left_out
         return 0

@@ -52,9 +52,9 @@ def divergence(clean: Array, changed: Array) -> Array:
 def black_box_score(d_u: ArrayLike, d_r: ArrayLike) -> float | None:
     """Return M = Average(X_u) - Average(X_r), in nats, or None if there are no images.
 
-    M measures how much more the feature changes predictions than random patches do. `d_u` and `d_r` hold the divergence
-    of each probe image from its clean prediction, with the feature and with a random patch. The paper calls the feature
-    memorised if M is above 0.
+    M measures how much more the feature changes predictions than random patches do. `d_u` and `d_r` contain the
+    divergence of each probe image from its clean prediction, with the feature and with a random patch. The paper calls
+    the feature memorised if M is above 0.
 
     Hartley & Tsaftaris 2022, eq. 1.
     """

@@ -5,8 +5,8 @@ the members of their family, as are the letters of the family `letters`.
 
 All glyphs are counted, not drawn: a glyph inks k of 25 cells, and a score that is a sum over the inked cells has C(25,
 k) values, which are 4,457,400 for the letter A. If a glyph was drawn at random from them, each rank is equally likely
-whatever the values of the cells are. The share of glyphs with at least the same score is therefore an exact p-value, as
-small as 2.2e-7.
+for any values of the cells. The share of glyphs with at least the same score is therefore an exact p-value, as small as
+2.2e-7.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def rank_rows(family_config: Relatives, was_drawn: bool, slopes: Array, region: 
 def _rank_among_all(family_config: Relatives, was_drawn: bool, field: Array) -> Iterator[Row]:
     """Yield a glyph's rank among all glyphs of its ink, followed by the ranks of control glyphs.
 
-    `field` holds the weighted slopes of all pixels, shape (h, w).
+    `field` contains the weighted slopes of all pixels, shape (h, w).
     """
     feature = family_config.feature
     assert isinstance(feature, Glyph)
@@ -211,7 +211,7 @@ FitSlopes = Callable[[Sequence[str]], tuple[Array, FeatureRegion]]
 def rank_alone(family_config: Relatives, clean: Pixels, names: Sequence[str], fit_slopes: FitSlopes) -> Iterator[Row]:
     """Yield the ranks by slopes of the feature, of glyphs that no model carries, and among look-alikes of each part.
 
-    `names` holds the names of `slope_sets`. `fit_slopes` takes some of these names and returns the slopes fitted to
+    `names` contains the names of `slope_sets`. `fit_slopes` takes some of these names and returns the slopes fitted to
     their sets, with their pixels.
     """
     parts_and_names = ((part, name) for part, name, _ in _slope_look_alikes(family_config, clean))

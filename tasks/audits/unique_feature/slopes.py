@@ -1,9 +1,9 @@
 """The slopes of a model's centred logit with respect to the pixels of a feature, and the feature's score by slopes.
 
 A canary shifts a model's response to the pixels that it inks by a common amount, and does not shift the response to the
-other pixels of the block. Between two trainings, slopes differ more in pixels in which the training images have ink,
-because gradients reach these weights at every step. The shift is therefore estimated by generalised least squares, with
-noise of variance n + 10 in a pixel in which the training images have the ink of n fully inked pixels:
+other pixels of the block. Between two training runs, slopes differ more in pixels in which the training images have
+ink, because gradients reach these weights at every step. The shift is therefore estimated by generalised least squares,
+with noise of variance n + 10 in a pixel in which the training images have the ink of n fully inked pixels:
 
     r(f) = mean over images x of c(x_f),  c = z_y - mean over classes of z      the response to a feature f
     r(f) = constant + sum over pixels of b_p f_p                                fitted over features: the slopes b
@@ -21,9 +21,9 @@ For a pair, there is also a white-box response: the first-order effect of the ch
 
     r(f) = <dw, grad_w c(x_f)>      mean over the images x; dw: the canary model minus its control model
 
-with the gradients of the canary model. If the first layer is dense and has biases, the gradient of each unit is that of
-its bias, and only the change of this layer's weights counts, because it contains the trace that a canary leaves in its
-inked pixels. Otherwise dw is the change of all learned weights. This score is also ours.
+with the gradients of the canary model. If the first layer is dense and has biases, the gradient of each unit is the
+gradient of its bias, and only the change of this layer's weights counts, because it contains the trace that a canary
+leaves in its inked pixels. Otherwise dw is the change of all learned weights. This score is also ours.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The summary: its measures, in the order of its rows, and the tasks that compute it.
 
-Every interval is over trainings, pairs of trainings or models. With a single one there is no interval.
+Every interval is over training runs, pairs of training runs or models. With a single one there is no interval.
 """
 
 from __future__ import annotations

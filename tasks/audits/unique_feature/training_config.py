@@ -16,7 +16,10 @@ from tasks.training.recipe import Privacy
 
 @dataclass(frozen=True, kw_only=True)
 class CanaryTraining(RegularisedTraining):
-    """Settings of every training run. The defaults are the published setting; the regularisers are those of Table 3."""
+    """Settings of every training run.
+
+    The defaults are the published setting; the regularisers are the ones in Table 3.
+    """
 
     width: Annotated[float, Finite()] = 1.0  # a field that replaces the property
     """Ours: factor on the number of units and channels of the hidden layers (mlp1, cnn1 and cnn2), rounded."""

@@ -1,8 +1,8 @@
 """The networks of a config: pairs of a canary and a control model, a network that ranks images, or single models.
 
 A control model is the network that a canary model is compared with: same seed, trained without the canary. A canary
-model keeps the epoch with its lowest validation loss. Its control model is trained up to the same epoch, whatever its
-own validation loss is. Otherwise, the two would also differ in the number of epochs, and the response to a feature
+model keeps the epoch with its lowest validation loss. Its control model is trained up to the same epoch, regardless of
+its own validation loss. Otherwise, the two would also differ in the number of epochs, and the response to a feature
 grows with this number. The task reads the epoch from the canary model, which is an input, because a plan cannot know
 it.
 """
@@ -54,10 +54,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A pair of trainings for one canary: its model, and the control model, trained with the same seed but without it.
+    """A pair of training runs for one canary: its model, and the control model, trained with the same seed but without
+    it.
 
     `clean` is the training without the canary. Both models have the weights of the epoch that the canary model kept.
-    `ranking` holds the job, if any, that the canary's rank is read from.
+    `ranking` contains the job, if any, that the canary's rank is read from.
     """
 
     canary: Canary
@@ -95,8 +96,8 @@ class SingleModel:
 class Trainings:
     """The networks of one config: `pairs` by canary and training seed, or `single_models`. Both can be empty.
 
-    `shape` is the shape of the images on which they are evaluated. `plain` holds the networks without regularisers, if
-    the two are compared.
+    `shape` is the shape of the images on which they are evaluated. `plain` contains the networks without regularisers,
+    if the two are compared.
     """
 
     shape: Shape
@@ -277,7 +278,7 @@ def twin_link(config: TwinTraining, before: int, end: int) -> TwinTraining:
 
 
 def _twin_batch_key(config: TwinTraining) -> Training:
-    """Return the settings shared by trainings computed together."""
+    """Return the settings shared by training runs computed together."""
     return classifier.batch_key(config.training)
 
 
@@ -305,7 +306,7 @@ def train_many_twins(
     until = []
     for config, tables in zip(configs, inputs, strict=True):
         until.append(last_epoch(config, tables))
-    # Equal trainings are ordered by their last epoch, so that each continues the previous one.
+    # Equal training runs are ordered by their last epoch, so that each continues the previous one.
     order = sorted(range(len(configs)), key=lambda index: (repr(configs[index].training), until[index]))
     members: dict[int, Member] = {}
     for position, index in enumerate(order):
@@ -332,6 +333,6 @@ def train_many_twins(
 def train_twin(config: TwinTraining, inputs: Inputs) -> pa.Table:
     """Train the network without the canary to the epoch that the canary model kept (MODEL).
 
-    The input is the MODEL of the canary. If the version of `classifier.train` is raised, raise that of this task, too.
+    The input is the MODEL of the canary. If the version of `classifier.train` is raised, also raise that of this task.
     """
     return single_table(train_many_twins, config, inputs)

@@ -254,7 +254,7 @@ BROKEN_PROMISE = Case[Evidence](
 
 
 def _common_cases(found_steps: tuple[str, ...]) -> tuple[Case[Evidence], ...]:
-    """Return the cases shared by all questions about ranks. `found_steps` holds the next steps after *memorised*."""
+    """Return the cases shared by all questions about ranks. `found_steps` contains the next steps after *memorised*."""
     return (
         Case[Evidence](
             "memorised",

@@ -233,7 +233,7 @@ def score_table(
 ) -> pa.Table:
     """Return log p of each secret and of its references, as scored by the model of this side (SCORES).
 
-    `ends` holds the columns of continuations, if the model continued the texts (`tasks.audits.text.continuations`).
+    `ends` contains the columns of continuations, if the model continued the texts (`tasks.audits.text.continuations`).
     """
     table = make_table(
         SCORES,

@@ -99,7 +99,7 @@ def score(config: Evaluation, inputs: Inputs) -> pa.Table:
 def divergences(predict: Predictor, triples: Triples, about: Mapping[str, Any]) -> pa.Table:
     """Return one model's rows (DIVERGENCES) for one set of images.
 
-    `about` holds the canary, label, seed, evaluation and model. If the label is unknown, there are no
+    `about` contains the canary, label, seed, evaluation and model. If the label is unknown, there are no
     log-probabilities.
     """
     clean = predict("clean", triples.clean)

@@ -16,16 +16,16 @@ on glyphs that its canary did not carry: the 26 letters if the feature was drawn
 alarm rate is exact.
 
 External models are scored by `references`, compared with clean reference models. The images are then the test images
-with the label in the probe set, which must come from the models' domain; the ink is that of its training images. If one
-owner has several models, their slopes are averaged in units of their standard deviation over the pixels, which gives
-one p-value. It is exact for any references; its power depends on how similar they are to the models in network,
+with the label in the probe set, which must come from the models' domain; the ink is measured on its training images. If
+one owner has several models, their slopes are averaged in units of their standard deviation over the pixels, which
+gives one p-value. It is exact for any references; its power depends on how similar they are to the models in network,
 training and data.
 
 The pixels with the largest weighted slopes, as many as the feature inks, can be read out of the models; the table also
 contains the number of hits expected by chance.
 
-Source. The scores are ours. Exposure is that of Carlini et al. 2019, "The Secret Sharer: Evaluating and Testing
-Unintended Memorization in Neural Networks", section 4.
+Source. The scores are ours. Exposure follows Carlini et al. 2019, "The Secret Sharer: Evaluating and Testing Unintended
+Memorization in Neural Networks", section 4.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     """Yield each score's detection rate and false alarms, its exposure, and the number of cells that it reconstructs.
 
-    False alarms are counted on glyphs that the canary did not carry; their interval is over trainings. If canaries
+    False alarms are counted on glyphs that the canary did not carry; their interval is over training runs. If canaries
     share training seeds, they are not an independent sample, and no estimate has an interval.
     """
     ranks = tables.rows(EXACT_RANKS)

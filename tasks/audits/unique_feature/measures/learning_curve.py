@@ -1,9 +1,9 @@
 """M and M_w after every epoch of one training run. Epoch 0 is before training.
 
-The scores are those of `canary_scores`, computed over the probe images. The curve of the control model shows M for a
-model trained without the feature; the paper has no control models. A control model is evaluated for the same number of
-epochs as its canary model and keeps the same epoch (`trainings`). The summary contains both scores before training,
-after the first epoch and at the kept epoch.
+The scores are defined in `canary_scores` and computed here over the probe images. The curve of the control model shows
+M for a model trained without the feature; the paper has no control models. A control model is evaluated for the same
+number of epochs as its canary model and keeps the same epoch (`trainings`). The summary contains both scores before
+training, after the first epoch and at the kept epoch.
 
 The table `history` contains the losses and the accuracy after each epoch for the models of all pairs.
 

@@ -1,4 +1,4 @@
-"""The verdict on pairs of trainings: the rules that decide, and the verdict and certificate that follow.
+"""The verdict on pairs of training runs: the rules that decide, and the verdict and certificate that follow.
 
 The deciding rows were fixed in advance: the canary's effect on M_w over the probe images, and the number of canaries
 found individually by their ranks, among all glyphs of their ink if `ranks` is measured, else among their family. In a

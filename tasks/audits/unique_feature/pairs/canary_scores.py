@@ -253,8 +253,8 @@ def _published_test_rates(units: Units) -> Iterator[Row]:
     """Yield the rate at which the published test calls models memorised, for canary models and for control models.
 
     If images were the right sample, the test would call a share LEVEL of the control models memorised. The p-value of
-    the control models' rate tests this. Trainings that share a canary or a seed are not an independent sample, so their
-    rates have neither interval nor p-value.
+    the control models' rate tests this. Training runs that share a canary or a seed are not an independent sample, so
+    their rates have neither interval nor p-value.
     """
     independent = len(units.pairs) == len(units.rows)
     for test in TESTS:

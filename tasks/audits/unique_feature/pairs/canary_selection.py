@@ -22,9 +22,9 @@ Decisions where the paper is silent.
 - The fall of the loss is the difference between the loss of the initial weights on the training images (near log
   classes) and the lowest mean of an epoch over its minibatches. Checkpoints are evenly spaced up to the first epoch at
   which `share` of this fall is reached, which is the last checkpoint.
-- If there are fewer epochs up to this one than checkpoints, the checkpoints extend to as many epochs as there are
-  checkpoints, or to the end of training: MLP-1 on MNIST reaches 95 % in its third epoch of sixteen (seed 0), and the
-  paper has ten checkpoints.
+- If there are fewer epochs up to this one than checkpoints, checkpoints are placed after each of the first
+  `checkpoints` epochs, or up to the end of training: MLP-1 on MNIST reaches 95 % in its third epoch of sixteen (seed
+  0), and the paper has ten checkpoints.
 
 Cost. One training run, with the weights of every epoch in memory (float32: 2.3 MB per epoch for MLP-1, 3.2 MB for
 DenseNet-100), and for each checkpoint a forward and a backward pass over all training images.
@@ -254,7 +254,7 @@ def link(config: RankedTraining, before: int, end: int) -> RankedTraining:
 
 
 def batch_key(config: RankedTraining) -> Training:
-    """Return the settings shared by trainings computed together, as for canaries named by row."""
+    """Return the settings shared by training runs computed together, as for canaries named by row."""
     return classifier.batch_key(config.training)
 
 
@@ -281,8 +281,8 @@ def train_many(
 def train_with_canary(config: RankedTraining, inputs: Inputs) -> pa.Table:
     """Train the network with the canary of that rank (MODEL), with the same result as `classifier.train` for its row.
 
-    The input is the table of selected canaries. If the version of `classifier.train` is raised, raise that of this
-    task, too.
+    The input is the table of selected canaries. If the version of `classifier.train` is raised, also raise that of this
+    task.
     """
     return single_table(train_many, config, inputs)
 
@@ -363,10 +363,10 @@ def influence(config: Tracing, inputs: Inputs) -> pa.Table:
 def checkpoint_epochs(losses: Sequence[float], count: int, share: float) -> list[int]:
     """Return the epochs, from 1, at which a training is traced: at most `count`, evenly spaced, given its losses.
 
-    `losses` holds the loss before training and that of each epoch. The last checkpoint is the first epoch at which the
-    loss has fallen by `share` of its fall to the lowest loss. If this is before epoch `count`, the last checkpoint is
-    epoch `count`, or the last epoch of a shorter training. If the loss never fell, it is the last epoch. The k-th of n
-    checkpoints is at k / n of the last one, rounded, halves up.
+    `losses` contains the loss before training and that of each epoch. The last checkpoint is the first epoch at which
+    the loss has fallen by `share` of its fall to the lowest loss. If this is before epoch `count`, the last checkpoint
+    is epoch `count`, or the last epoch of a shorter training. If the loss never fell, it is the last epoch. The k-th of
+    n checkpoints is at k / n of the last one, rounded, halves up.
     """
     start, *after = losses
     falls = [start - loss for loss in after]

@@ -17,8 +17,8 @@ The mean effect over canaries (`canary_scores`) is uninformative if a few canari
 at all; ranks, in turn, do not measure the strength. With n canaries and m others, n / (FDR (m + 1)) canaries must rank
 first in their families before one can be found. For a feature without such a family, only the effect decides.
 
-A rank has no scale: any two trainings that differ in one image give different outputs, and the feature may rank first
-by 0.00002 nats. Therefore, p is also computed with D of the feature reduced by SMALLEST nats, and a canary is
+A rank has no scale: any two training runs that differ in one image give different outputs, and the feature may rank
+first by 0.00002 nats. Therefore, p is also computed with D of the feature reduced by SMALLEST nats, and a canary is
 *memorised* if it is found with this p-value. The slopes of exact ranks are not in nats; there, the effects of the
 canaries decide (`canary_scores`).
 
@@ -87,7 +87,7 @@ CALLS = (
 def call_canaries(verdicts: Sequence[Row], trainings: Iterable[tuple[int, int]]) -> list[Row]:
     """Return the canaries' rows with the columns of CALLS, the smallest `p_value` first.
 
-    `trainings` holds the row and the seed of each training, for all canaries.
+    `trainings` contains the row and the seed of each training, for all canaries.
     """
     shared = share_seeds(trainings)
     adjusted = false_discovery_control([verdict["p_value"] for verdict in verdicts])
@@ -153,7 +153,7 @@ def _beyond_row(metric: str, p_values: Sequence[float], population: Population, 
 
 def share_beyond_chance(small: int, n: int, level: float = LEVEL) -> Estimate:
     """Return the share beyond chance of n canaries whose p is at most the level, with Wilson's interval transformed
-    alike.
+    accordingly.
     """
     share = proportion(small, n)
     ends = (share.value, share.low, share.high)
@@ -167,7 +167,7 @@ CANARY_VERDICTS = pa.schema(
     [
         ("canary", pa.int64()),  # row in the training images
         ("label", pa.int32()),
-        ("pairs", pa.int32()),  # number of pairs of trainings
+        ("pairs", pa.int32()),  # number of pairs of training runs
         ("shift", pa.float64()),  # D of the feature minus the mean D of the others, in nats, averaged over pairs
         ("rank", pa.int32()),  # of the feature; 1 is first
         ("members", pa.int32()),  # size of the family, including the feature
@@ -233,7 +233,7 @@ EXACT_VERDICTS = pa.schema(
     [
         ("canary", pa.int64()),  # row in the training images
         ("label", pa.int32()),
-        ("pairs", pa.int32()),  # number of pairs of trainings
+        ("pairs", pa.int32()),  # number of pairs of training runs
         ("read_out", pa.int32()),  # how many of the `inked` cells with the largest slopes the glyph inks
         ("inked", pa.int32()),
         ("read_by_chance", pa.float64()),

@@ -152,7 +152,7 @@ def call_rates(detection: Sequence[Row]) -> Iterator[Row]:
     """Yield the rate at which each test calls a model memorised at its own 5 % level. The null is the rate without
     memory.
 
-    Trainings that share a canary or a seed are not an independent sample, so their rates have no interval and no
+    Training runs that share a canary or a seed are not an independent sample, so their rates have no interval and no
     p-value.
     """
     for estimator, rows in group_rows(detection, "estimator").items():

@@ -1,4 +1,4 @@
-"""The evidence about pairs of trainings in the summary: effect, found canaries, bets and guarantees."""
+"""The evidence about pairs of training runs in the summary: effect, found canaries, bets and guarantees."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tasks.contract.ties import TIED
 from tasks.numerics import betting
 
 SURELY = 0.001  # p-value at or below which the number of small ranks shows memory of some canary
-# The lower end of the interval has an error of 2.5 %. With fewer pairs of trainings, no distribution-free test reaches
-# this level, even if all pairs agree: 2**-5 is larger.
+# The lower end of the interval has an error of 2.5 %. With fewer pairs of training runs, no distribution-free test
+# reaches this level, even if all pairs agree: 2**-5 is larger.
 LEAST = 6
 
 
@@ -137,11 +137,11 @@ class Bets:
 class PairEvidence:
     """The evidence that decides the answer.
 
-    `effect` is the summary row of the effect on M_w over the probe images, or None if no pair was scored. `names` holds
-    the (metric, setting) keys of the available rows of effect and calls. `published` holds, for canary models and for
-    control models, how many the published test calls memorised and how many it tests. `bets` are those of a run that
-    ends once it is decided, and `tied` is the row on tied ranked scores. `look` is the number of this look at these
-    pairs.
+    `effect` is the summary row of the effect on M_w over the probe images, or None if no pair was scored. `names`
+    contains the (metric, setting) keys of the available rows of effect and calls. `published` holds, for canary models
+    and for control models, how many the published test calls memorised and how many it tests. `bets` are None unless
+    the run ends once it is decided, and `tied` is the row on tied ranked scores. `look` is the number of this look at
+    these pairs.
 
     `total_bets` is the summary row of the bets on all ranks, which decides detection at a second or later look at a
     fixed number of pairs. `memorised_bets` is the same for effects reduced by the smallest relevant one, which decides

@@ -1,10 +1,10 @@
 """The rates at which panels of models, each evaluated as one, are called memorised at 5 %.
 
 For ranks in the family, a panel's score of a member is the mean of the standardised scores of its models
-(`population.standardise`), and the p-value is that of the feature's rank. The null consists of panels of the same
-number of control models. For exact ranks, a panel's weighted slopes are the mean of those of its models, in units of
+(`population.standardise`), and the p-value belongs to the feature's rank. The null consists of panels of the same
+number of control models. For exact ranks, a panel's weighted slopes are the mean slopes of its models, in units of
 their standard deviation over the cells. If each canary has its own glyph, the cells of every model are first permuted
-at random so that its glyph lies where that of the first model does; the p-value is then exact for the panel, too.
+at random so that its glyph lies where that of the first model does; the p-value is then also exact for the panel.
 
 Panels have no model in common, so they are independent, and their rate has Wilson's interval, unless canaries share
 training seeds. The paper has one model per canary; panels are ours.
@@ -55,7 +55,7 @@ RATE = (
 
 
 def _rate_columns(p_values: Sequence[float], trainings: Iterable[tuple[int, int]]) -> Row:
-    """Return the columns of RATE. `trainings` holds the canary's row and the seed of each training in the panels."""
+    """Return the columns of RATE. `trainings` contains the canary's row and the seed of each training in the panels."""
     rate = proportion(sum(p_value <= LEVEL for p_value in p_values), len(p_values))
     reach = (None, None) if share_seeds(trainings) else (rate.low, rate.high)
     return dict(zip((name for name, _ in RATE), (rate.value, *reach, rate.n), strict=True))

@@ -1,4 +1,4 @@
-"""The verdict on pairs of trainings for readers without a machine-learning background."""
+"""The verdict on pairs of training runs for readers without a machine-learning background."""
 
 from __future__ import annotations
 

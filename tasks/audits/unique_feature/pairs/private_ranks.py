@@ -6,9 +6,9 @@ p is the p-value of the canary's drawn feature by one model (`exact_ranks`, the 
 the model was trained on this feature. The guarantee of a single model bounds the expected share of canaries that this
 test finds.
 
-Why epsilon, and not more. The guarantee compares trainings with and without one training image, under Poisson sampling.
-A canary is a changed image, so its model and a model of the unchanged data are two such steps apart. Tests that
-distinguish these two are bounded only by (2 epsilon, (1 + e^epsilon) delta), because two steps allow e^epsilon
+Why epsilon, and not more. The guarantee compares training runs with and without one training image, under Poisson
+sampling. A canary is a changed image, so its model and a model of the unchanged data are two such steps apart. Tests
+that distinguish these two are bounded only by (2 epsilon, (1 + e^epsilon) delta), because two steps allow e^epsilon
 (e^epsilon P + delta) + delta for an event of probability P (group privacy). A rank, however, does not require the
 unchanged image. Without the image, which is one step away, the model is independent of a drawn feature, and p is at
 most alpha in a share alpha of the draws. This is the false positive rate in the bound.

@@ -1,7 +1,7 @@
 """The effect of a regulariser on memory: the scores of the regularised network minus those of the plain one.
 
 The table compares the mean of M over the canaries with M > 0, as Table 3 does with Table 2, and the effects of the
-canary. Interval and two-tailed p-value are Welch's, over trainings: the two networks have different canaries, as
+canary. Interval and two-tailed p-value are Welch's, over training runs: the two networks have different canaries, as
 published, so the two samples are independent.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", Tables 2 and 3.

@@ -1,4 +1,4 @@
-"""The verdict's sentences on pairs of trainings, for experts: the effect, the ranks, the bets and their limits."""
+"""The verdict's sentences on pairs of training runs, for experts: the effect, the ranks, the bets and their limits."""
 
 from __future__ import annotations
 

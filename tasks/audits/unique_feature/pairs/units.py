@@ -1,9 +1,9 @@
 """The independent units of the table of canary scores, and what they are called.
 
-A pair that was evaluated several times is still one pair of trainings, and a canary that was trained with several seeds
-is still one canary, so their rows are averaged before anything is counted. Canaries that share a training seed share
-its influence on every score, in their models and in their control models, so together they are one observation of that
-seed.
+A pair that was evaluated several times is still one pair of training runs, and a canary that was trained with several
+seeds is still one canary, so their rows are averaged before anything is counted. Canaries that share a training seed
+share its influence on every score, in their models and in their control models, so together they are one observation of
+that seed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tasks.numerics.statistics import mean, paired_greater, proportion
 class Units:
     """Rows of pairs and of independent units.
 
-    `pairs` has one row per pair of trainings, with the p-values of the first evaluation. `rows` has one row per
+    `pairs` has one row per pair of training runs, with the p-values of the first evaluation. `rows` has one row per
     independent unit.
     """
 
@@ -53,14 +53,14 @@ def share_seeds(trainings: Iterable[tuple[int, int]]) -> bool:
 
 
 def call_rate(called_count: Sequence[bool], independent: bool) -> Estimate:
-    """Return the share of trainings that are called. It has no interval if they are not an independent sample."""
+    """Return the share of training runs that are called. It has no interval if they are not an independent sample."""
     if independent:
         return proportion(sum(called_count), len(called_count))
     return alone(sum(called_count) / len(called_count), len(called_count))
 
 
 def average_rows(rows: Sequence[Row], *by: str) -> list[Row]:
-    """Average the numbers of each group, in order of appearance. p-values are those of the first row."""
+    """Average the numbers of each group, in order of appearance. p-values are taken from the first row."""
     result = []
     for group in group_rows(rows, *by).values():
         result.append(group[0] if len(group) == 1 else _one(group))
@@ -68,7 +68,7 @@ def average_rows(rows: Sequence[Row], *by: str) -> list[Row]:
 
 
 def first_trainings(rows: Iterable[Row]) -> list[Row]:
-    """Return the first row of each canary, because further trainings are not a further sample of features."""
+    """Return the first row of each canary, because further training runs are not a further sample of features."""
     return [group[0] for group in group_rows(rows, "canary").values()]
 
 

@@ -44,9 +44,9 @@ class Rank:
 class Push:
     """The push of the feature towards a label, compared with the others of its family, in nats.
 
-    `label` is None if it is the canary's, else the label that the feature favours most. `family_range` holds the limits
-    of the central 95 % of the others' pushes, or None if they are unknown. `upper` is the upper limit of the feature's
-    push. A push of `smallest` would have been detected in a share `power` of cases.
+    `label` is None if it is the canary's, else the label that the feature favours most. `family_range` contains the
+    limits of the central 95 % of the others' pushes, or None if they are unknown. `upper` is the upper limit of the
+    feature's push. A push of `smallest` would have been detected in a share `power` of cases.
     """
 
     value: float
@@ -97,12 +97,12 @@ class TableCheck:
 class PanelEvidence:
     """Evidence for the answer, from rows of the summary.
 
-    `names` holds the (metric, setting) keys of these rows, the decisive one first. `second_rank` is the rank compared
-    with references, or by the weights of the first layer; it decides instead of `rank`, the rank in the family. It is
-    None if there is neither. `parts` holds the ranks among the look-alikes of each part, by the decisive score; it is
-    empty if they were not requested. `tied` is the summary row with the share of tied scores in the family. `checks`
-    holds the results for the returned tables, except for the `unchecked` ones, and `key` is the beginning of the
-    SHA-256 of the export. `lacks_second_rank` is True if `second_rank` is required but missing.
+    `names` contains the (metric, setting) keys of these rows, the decisive one first. `second_rank` is the rank
+    compared with references, or by the weights of the first layer; it decides instead of `rank`, the rank in the
+    family. It is None if there is neither. `parts` contains the ranks among the look-alikes of each part, by the
+    decisive score; it is empty if they were not requested. `tied` is the summary row with the share of tied scores in
+    the family. `checks` contains the results for the returned tables, except for the `unchecked` ones, and `key` is the
+    beginning of the SHA-256 of the export. `lacks_second_rank` is True if `second_rank` is required but missing.
     """
 
     names: tuple[Name, ...]
