@@ -112,7 +112,7 @@ def _held_out_texts(model: PairModel | DocumentModel | PairedModel | GivenLangua
 def _first_references(
     references_by_item: Sequence[Sequence[str]], log_p: Sequence[Sequence[float]]
 ) -> tuple[list[str], list[float]]:
-    """Return the first references of each question, and their scores, which follow that of the secret."""
+    """Return the first references of each question, and their scores, which follow the score of the secret."""
     texts = list[str]()
     scores = list[float]()
     for references, values in zip(references_by_item, log_p, strict=True):

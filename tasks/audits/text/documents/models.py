@@ -179,7 +179,7 @@ def training_texts(config: DocumentModel, documents: Sequence[Document]) -> list
 
 
 def work(config: DocumentModel) -> Work:
-    """Return the amount of training and scoring."""
+    """Return the amount of work for training and scoring."""
     text_epochs = len(training_texts(config, draw_documents(config))) * config.epochs
     way = "tell" if config.privacy is None else "privately tell"
     return Work({f"{way} {config.model.name}": text_epochs}, {f"continue {config.model.name}": config.documents})
@@ -302,7 +302,7 @@ def _check_insertions(name: str, texts: Sequence[str], repetitions: NDArray[np.i
 
 
 def _insertion_work(config: PairedModel) -> Work:
-    """Return the amount of scoring."""
+    """Return the amount of work for scoring."""
     return Work({}, {f"continue {config.model.name}": len(read_insertions(config).texts)})
 
 

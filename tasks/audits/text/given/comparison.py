@@ -57,7 +57,7 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: 
 
 
 def work(config: ComparedTexts) -> Work:
-    """Return the amount of scoring."""
+    """Return the amount of work for scoring."""
     if config.outputs is not None:
         text_count = 0
     else:

@@ -338,14 +338,14 @@ def planted_texts(config: GivenQuestion) -> pa.Table | None:
 
 
 def work(config: GivenLanguageModel) -> Work:
-    """Return the amount of scoring."""
+    """Return the amount of work for scoring."""
     if config.outputs is not None:
         return Work()
     return Work({}, {f"score {config.model.name}": config.identifiers * (config.references + 1)})
 
 
 def _planted_work(config: PlantedModel) -> Work:
-    """Return the amount of scoring."""
+    """Return the amount of work for scoring."""
     if config.outputs is not None:
         return Work()
     return Work({}, {f"score {config.model.name}": config.secrets * (config.references + 1)})

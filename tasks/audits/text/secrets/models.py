@@ -111,7 +111,7 @@ def training_texts(config: PairModel, secrets: Sequence[Secret]) -> list[str]:
 
 
 def work(config: PairModel) -> Work:
-    """Return the amount of training and scoring."""
+    """Return the amount of work for training and scoring."""
     text_epochs = len(load_texts(config.data, config.examples)) * config.epochs
     candidate_count = config.secrets * (config.references + 1)
     return Work({f"tell {config.model.name}": text_epochs}, {f"score {config.model.name}": candidate_count})
