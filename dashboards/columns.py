@@ -1,5 +1,6 @@
-"""Reads table columns as NumPy arrays. (pyarrow's own `to_numpy` and filters import pandas, which
-takes half a second.)
+"""Reads table columns as NumPy arrays.
+
+(pyarrow's own `to_numpy` and filters import pandas, which takes half a second.)
 """
 
 from __future__ import annotations

@@ -56,8 +56,9 @@ class LivePages:
         self._lock = threading.Lock()  # only one thread may read a log at a time
 
     def newest(self) -> str:
-        """Return the name of the run with the latest event, as in `engram status`. Raises SpecError if there are no
-        runs.
+        """Return the name of the run with the latest event, as in `engram status`.
+
+        Raises SpecError if there are no runs.
         """
         return status.newest_status(self._store).run
 

@@ -225,8 +225,9 @@ def _counts(run: Run) -> str:
 
 
 def _headline(cell: Run) -> Row | None:
-    """Return the first row of a cell's evidence, or of its summary if it has no evidence. Returns None if both are
-    empty.
+    """Return the first row of a cell's evidence, or of its summary if it has no evidence.
+
+    Returns None if both are empty.
     """
     return next(iter([*evidence(cell), *cell.summary]), None)
 

@@ -61,8 +61,9 @@ class Run:
 
     @cached_property
     def config(self) -> Any:
-        """The audit's configuration without private data. None if the audit is not installed or has changed since the
-        run.
+        """The audit's configuration without private data.
+
+        None if the audit is not installed or has changed since the run.
         """
         return typed_config(self.about)
 

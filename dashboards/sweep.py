@@ -98,8 +98,9 @@ def _group_by_line(cells: Sequence[Cell], field_names: Sequence[str]) -> dict[st
 
 
 def _varied_settings(cells: Sequence[Run]) -> list[Setting]:
-    """Return each cell's values for all varied fields. If its run is older than the sweep, read them from its
-    configuration.
+    """Return each cell's values for all varied fields.
+
+    If its run is older than the sweep, read them from its configuration.
     """
     settings = [cell.about.get("setting") or {} for cell in cells]
     names: dict[str, None] = {}
