@@ -88,8 +88,9 @@ def _stat(pid: int) -> tuple[int, str] | None:
 
 
 def state(pid: int) -> str | None:
-    """Return a process's state as a letter (R running, S sleeping, T stopped). Returns None if there is no such
-    process.
+    """Return a process's state as a letter (R running, S sleeping, T stopped).
+
+    Returns None if there is no such process.
     """
     fields = _fields(pid)
     return None if fields is None else fields[0]

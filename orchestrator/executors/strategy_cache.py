@@ -19,8 +19,9 @@ ATTEMPTS = 3  # to store a choice whose file is damaged every time
 
 
 def choice_settler(store: Store, run: str, *kin: str) -> Settle:
-    """Return a function that looks up the choice stored for the run or its kin. If there is none, it makes and stores
-    one.
+    """Return a function that looks up the choice stored for the run or its kin.
+
+    If there is none, it makes and stores one.
 
     Kin are the cells of a sweep, or the sweeps that contain a cell: jobs shared by both use the same strategy. If
     several processes choose at the same time, the first stored choice wins and all use it. A damaged choice is set

@@ -49,8 +49,9 @@ def pin(root: str) -> None:
 def entry(
     root: str, environment: Mapping[str, str], store: str, identity: Mapping[str, str] | None = None
 ) -> Callable[[bytes], bytes | str]:
-    """Return the function to send. It takes a pickled call and returns a pickled Finished, or text if it cannot
-    compute.
+    """Return the function to send.
+
+    It takes a pickled call and returns a pickled Finished, or text if it cannot compute.
 
     It cannot compute if Engram is missing or differs from the driver's `identity`: keys do not cover Engram's code, so
     different code must not compute them.

@@ -123,8 +123,9 @@ class Bucket:
         return None
 
     def replace(self, name: str, data: bytes, tag: str) -> str | None:
-        """Replace an object if it still has this version. Returns the new version, or None if it has changed or is
-        missing.
+        """Replace an object if it still has this version.
+
+        Returns the new version, or None if it has changed or is missing.
         """
         with suppress(PreconditionError, AlreadyExistsError, FileNotFoundError):
             return self._put(name, (data,), {"e_tag": tag})

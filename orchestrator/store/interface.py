@@ -38,8 +38,9 @@ class Store(Protocol):
         """Synchronises run folders with a remote store. None if they are in the store itself."""
 
     def __contains__(self, key: object) -> bool:
-        """Whether a result is stored under this key. Only the file name counts, so a damaged result counts until it is
-        read.
+        """Whether a result is stored under this key.
+
+        Only the file name counts, so a damaged result counts until it is read.
         """
 
     def keys(self) -> set[str]:
@@ -74,8 +75,9 @@ class Store(Protocol):
         """
 
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
-        """Yield each faulty result's key, in order, with the error that `read` would raise. Damaged results are set
-        aside.
+        """Yield each faulty result's key, in order, with the error that `read` would raise.
+
+        Damaged results are set aside.
         """
 
     def write_failure(self, key: str, text: str) -> None:
@@ -142,6 +144,7 @@ class Store(Protocol):
         """A cache of digests for files outside the store. It may be empty at any time."""
 
     def folder(self, *parts: str) -> Path:
-        """Return a folder of the store on this machine, creating it if needed. `runs` includes files from other
-        machines.
+        """Return a folder of the store on this machine, creating it if needed.
+
+        `runs` includes files from other machines.
         """

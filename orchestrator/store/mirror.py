@@ -46,8 +46,9 @@ class Mirror:
         self._copied: dict[Path, tuple[int, int]] = {}  # size and time of files that are equal in both locations
 
     def claim(self, *runs: str) -> claims.Claim:
-        """Claim runs against drivers on all machines and update their folders. Raises the same errors as
-        `claims.claim`.
+        """Claim runs against drivers on all machines and update their folders.
+
+        Raises the same errors as `claims.claim`.
         """
         claim = claims.claim(self._bucket, *runs)
         try:

@@ -131,8 +131,9 @@ def _copy(origin: Store, target: Store, name: str, replace: bool = False) -> tup
 
 
 def _check(name: str, data: bytes) -> None:
-    """Check a result or checkpoint. Raises CorruptError, CorruptState or ArrowException if it does not match its
-    digest.
+    """Check a result or checkpoint.
+
+    Raises CorruptError, CorruptState or ArrowException if it does not match its digest.
     """
     folder, _, last = name.partition("/")
     key = last.rpartition("/")[2].partition(".")[0]
