@@ -1,6 +1,4 @@
-"""What a run was asked to do: its settings compared with published ones, its data sets, and the
-command to repeat it.
-"""
+"""A run's settings compared with published ones, its data sets, and the command to repeat it."""
 
 from __future__ import annotations
 
@@ -110,8 +108,9 @@ def command(run: Run) -> str | None:
 
 
 def documentation(run: Run) -> list[tuple[bool, str]]:
-    """Return the paragraphs of the audit module's documentation, each with a flag that is true if
-    it is preformatted.
+    """Return the paragraphs of the audit module's documentation.
+
+    Each has a flag that is true if the paragraph is preformatted.
     """
     registered = audits.find_installed(run.audit)
     if registered is None:

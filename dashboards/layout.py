@@ -12,7 +12,7 @@ from dashboards import drawing
 from dashboards.summary import fit_words
 
 Box = tuple[float, float, float, float]  # left, bottom, width and height in inches from the figure's lower left corner
-# inches to the left and right of the axes
+# Inches to the left and right of the axes.
 LEFT = 0.75
 RIGHT = 0.2
 LETTERS = 24  # letters in a row name

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from orchestrator import rounding
 from tasks.contract.certificate import OTHERS, Boundary, NumberLine
 
-# per cent
+# Ends of the line, in per cent of the width.
 LEFT = 5.0
 RIGHT = 95.0
 MIDDLE = 20

@@ -335,8 +335,9 @@ def describe_row(row: Row) -> str:
 
 
 def repetition(run: Run) -> Iterator[Figure]:
-    """Yield figures that repeat a published table: all cell estimates with a published value, labelled by varied
-    fields.
+    """Yield figures that repeat a published table.
+
+    They contain all cell estimates with a published value, labelled by the varied fields.
     """
     settings = _varied_settings(run.cells)
     fields = varied_fields(settings)
