@@ -29,8 +29,9 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 
 
 def price_and_measure(audit: str, preset: str = "smoke") -> tuple[Price, float]:
-    """Return the price of a preset that has never run here, and its processor seconds when run job by job on one
-    thread.
+    """Return the price of a preset that has never run here, and its measured processor seconds.
+
+    The jobs are run one at a time on one thread.
     """
     settings = SETTINGS[audit]
     measure_seconds(plan_preset(audit, preset, **settings, scale="tiny"))  # imports the modules that all jobs use

@@ -269,8 +269,9 @@ SECTIONS: Mapping[str, Callable[[], Iterator[Timed]]] = {
 
 
 def merge_timings(before: Any, rows: list[Timed], here: Speed, keep: Callable[[str], bool] = every) -> dict[str, Any]:
-    """Merge new timings into the file's content, for units and tasks for which `keep` returns true, at the file's
-    speed.
+    """Merge new timings into the file's content, converted to the file's speed.
+
+    Only units and tasks for which `keep` returns true are merged.
     """
     stored_timings = before or {"speed": asdict(here), "units": {}, "tasks": {}, "around": {}}
     slower, _ = here.against(Speed(**stored_timings["speed"]))

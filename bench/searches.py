@@ -75,8 +75,9 @@ def run_search(trials: int, store: Store) -> None:
 
 
 def seconds_per_trial(run: Callable[[int], object], trials: int) -> float:
-    """Return the seconds per trial: the time difference between a long and a short search, divided by the trial
-    difference.
+    """Return the seconds per trial.
+
+    This is the time difference between a long and a short search, divided by the difference in trials.
     """
     seconds_by_count = []
     for count in (FEW, trials):

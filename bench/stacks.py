@@ -84,9 +84,7 @@ def ceiling_rows(device: torch.device, tiny: bool) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class Floor:
-    """Minimum seconds of a model's step in float32: matrix products, and the memory traffic of the
-    engine's algorithm.
-    """
+    """Minimum seconds of a model's step in float32: matrix products and the engine's memory traffic."""
 
     products: float
     traffic: float

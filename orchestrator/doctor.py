@@ -211,8 +211,9 @@ def _tls() -> MachineCheck:
 
 
 def _ports() -> Iterator[MachineCheck]:
-    """Report the ports used by Ray and MLflow: whether each requires a token, and whether it is in
-    use on this machine.
+    """Report the ports used by Ray and MLflow.
+
+    Each result states whether the port requires a token and whether it is in use on this machine.
     """
     for port in PORTS:
         token_rule = "answers without a token"

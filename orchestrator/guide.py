@@ -1,5 +1,6 @@
-"""Guides the user from a situation to a specification: it picks the audit, asks questions and
-writes a commented file.
+"""Guides the user from a situation to a specification.
+
+It picks the audit, asks its questions and writes a commented file.
 """
 
 from __future__ import annotations

@@ -155,8 +155,9 @@ def judge_readers(seed: int, _store: Path) -> Answers:
 
 
 def judge_encoders(seed: int, _store: Path) -> Answers:
-    """Return the answers about simulated encoders that remember the objects in all of their training images, or in
-    none.
+    """Return the answers about simulated encoders.
+
+    They remember the objects in all of their training images, or in none.
     """
     config = deja_vu_evasion.size(tiny=False, seed=seed).config
     encoders = {}

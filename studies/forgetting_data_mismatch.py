@@ -76,9 +76,7 @@ def mix(answers: ModelAnswers, clean: ModelAnswers, _is_control: NDArray[np.bool
 
 @dataclass(frozen=True)
 class Owner:
-    """A kind of owner: the share of D_Q that it holds, and the number of its own images relative to
-    the usual number.
-    """
+    """A kind of owner: the share of D_Q that it holds, and its relative number of own images."""
 
     share: float
     images: float = 1.0
@@ -200,8 +198,9 @@ class Judged:
 
 
 def try_recognition(world: World, answers: Mapping[Key, pa.Table]) -> pa.Table:
-    """Run the audit's recognition trial (RECOGNITION) on models with the largest known share,
-    judged by draws from D_C.
+    """Run the audit's recognition trial (RECOGNITION).
+
+    It uses models with the largest known share, judged by draws from D_C.
     """
     tables = []
     for (whose, _), table in answers.items():

@@ -195,8 +195,9 @@ CHEATS = (
 
 
 def planned(size: Size) -> dict[ModelId, mixed.Mixture]:
-    """Return the trainings: calibration models, models with known shares, and owners' models with
-    separate replicates.
+    """Return the trainings of all models.
+
+    These are calibration models, models with known shares, and owners' models with separate replicates.
     """
     mixtures = of_audit(size.config)
     for number, target in enumerate(OWNERS.values()):

@@ -173,8 +173,9 @@ def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
 
 
 def _start(address: str, **options: Any) -> None:
-    """Call `ray.init`, and retry if the private cluster was slow: Ray waits only 30 s for it, even
-    on a busy machine.
+    """Call `ray.init`, and retry if the private cluster was slow to start.
+
+    Ray waits only 30 s for it, even on a busy machine.
     """
     for _ in range(STARTS - 1):
         try:

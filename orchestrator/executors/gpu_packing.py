@@ -76,8 +76,9 @@ class GpuPacking:
         return max(existing_gpus, min(math.ceil(places), math.ceil(worth), MAX_GPUS_REQUESTED))
 
     def share(self, ready: int, gpus: int, sent_calls: int = 0) -> int:
-        """Return how many of the ready jobs to send in one call, given that `sent_calls` calls of the group are in
-        flight.
+        """Return how many of the ready jobs to send in one call.
+
+        `sent_calls` calls of the group are already in flight.
         """
         slots = self.slots(gpus)
         even = -(-ready // max(1, slots - sent_calls))

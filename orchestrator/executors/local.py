@@ -31,7 +31,7 @@ class LocalExecutor:
             self._visible = {"CUDA_VISIBLE_DEVICES": ""}
         else:
             self._visible = {}
-        # torch uses the first GPU
+        # torch uses the first GPU only.
         if gpus == "none":
             self.gpus = 0
         else:

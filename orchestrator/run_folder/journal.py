@@ -228,8 +228,9 @@ class Journal:
         return data
 
     def events_from(self, position: int) -> tuple[list[dict[str, Any]], int]:
-        """Return the events from this byte of the log, and the byte to continue from, which precedes any unfinished
-        line.
+        """Return the events from this byte of the log on, and the byte to continue from.
+
+        An unfinished last line is left for the next call.
         """
         data = self._log(position)
         if data is None:

@@ -218,8 +218,9 @@ def flatten_settings(table: pa.Table) -> pa.Table:
 
 
 def uniform(values: Sequence[Any]) -> list[Any]:
-    """Make the values of one column uniform: mixed integers and floats become floats; other mixtures and mappings,
-    text.
+    """Make the values of one column uniform.
+
+    Mixed integers and floats become floats. Other mixtures, and mappings, become text.
     """
     kinds = {type(value) for value in values if value is not None}
     if kinds == {int, float}:

@@ -307,8 +307,9 @@ class HeldRuns:
         return pinned_data(self.session.plan.jobs[key].config for key in missing_keys)
 
     def _highest_price(self, group: str) -> float | None:
-        """Return the maximum seconds per job of this group, from earlier runs in this store or the
-        reference timings.
+        """Return the maximum seconds per job of this group.
+
+        It comes from earlier runs in this store or, failing that, from the reference timings.
         """
         if group in self._seconds:
             return self._seconds[group]

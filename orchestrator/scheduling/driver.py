@@ -334,8 +334,9 @@ class Driver:
                 yield {"event": "refused", **job_fields, "cause": outcome.cause}
 
     def _describe_failure(self, schedule: Schedule, failed: Failed) -> Event:
-        """Return the event of a job that failed for good, because its task raised an exception or
-        the schedule gave up.
+        """Return the event of a job that failed for good.
+
+        Either its task raised an exception or the schedule gave up.
         """
         if not failed.traceback:  # no worker could store it
             with suppress(StoreError):

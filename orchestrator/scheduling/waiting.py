@@ -30,9 +30,7 @@ PriceOfGroup = Callable[[str], float | None]  # maximum seconds per job of a gro
 
 @dataclass(frozen=True)
 class Clock:
-    """A clock: `now` in seconds since 1970, `monotonic` in seconds since any fixed time, and
-    `sleep` for some seconds.
-    """
+    """A clock. `now` is in seconds since 1970, and `monotonic` in seconds since any fixed time."""
 
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic

@@ -35,8 +35,9 @@ class Holder:
     token: str  # unique to this acquisition
 
     def alive(self, seconds_silent: float) -> bool:
-        """Whether this driver is still running, judged on this machine after `seconds_silent` seconds without a
-        heartbeat.
+        """Whether this driver is still running, judged on this machine.
+
+        `seconds_silent` is the time since its last heartbeat.
         """
         if is_local(self):
             started = _start_time(self.pid)

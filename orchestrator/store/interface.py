@@ -118,8 +118,9 @@ class Store(Protocol):
         """Set aside the bytes that a run keeps under a name, provided they are still `data`."""
 
     def files(self, folder: str) -> dict[str, int]:
-        """Return the size of each file below one of the store's folders, by its name in the store:
-        results/ab/KEY.arrow.
+        """Return the size in bytes of each file below a folder of the store.
+
+        Keys are names in the store, such as results/ab/KEY.arrow.
         """
 
     def irregular_files(self, folder: str) -> dict[str, str]:
