@@ -91,7 +91,7 @@ class Scale:
         return LEFT + (RIGHT - LEFT) * share
 
     def ticks(self) -> list[float]:
-        """A few round values on the line."""
+        """Return a few round values on the line."""
         if self.logarithmic:
             first = math.floor(math.log10(self.low))
             last = math.ceil(math.log10(self.high))

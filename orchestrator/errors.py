@@ -55,7 +55,7 @@ class StoreError(EngramError):
 
 
 class Unwritable(StoreError):
-    """The store refuses writes because it is full, read-only or protected. The run pauses; no job fails."""
+    """The store refuses writes: it is full, read-only or not permitted. The run pauses; no job fails."""
 
 
 class Absent(StoreError):

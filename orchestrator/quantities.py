@@ -18,7 +18,7 @@ INVISIBLE = (
 IN_LINES = re.compile(f"[{INVISIBLE}]")
 IN_A_LINE = re.compile(f"[\t\n{INVISIBLE}]")
 SURROGATES = re.compile("[\ud800-\udfff]")
-OTHER_SURROGATES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # does not escape a byte
+OTHER_SURROGATES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # other than those that stand for an invalid byte
 FORMULA = re.compile(r"[=+\-@\t\r\n]")  # OWASP, "CSV injection"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
 

@@ -14,7 +14,7 @@ from tasks.contract.summaries import blank_weak_interval, p_digits
 
 DIGITS = 4  # significant digits of a number without an interval
 HALF_WIDTH_DIGITS = 2  # significant digits in half the interval width
-EXPONENT_DECIMALS = 7  # decimals from which an exponent is used
+EXPONENT_DECIMALS = 7  # number of decimals from which an exponent is used
 LONGEST = 1e9  # numbers without an interval use an exponent from this size
 
 

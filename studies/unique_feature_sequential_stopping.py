@@ -52,7 +52,7 @@ class Case:
 class Counts:
     case: Case
     decided: int
-    pairs: float  # mean
+    pairs: float  # mean number of pairs
     longest: int  # pairs needed by nine in ten audits
     fixed: int  # audits accused by Fisher's test on `longest` pairs
 

@@ -212,7 +212,7 @@ class LocalStore(FileStore):
         with files.reading(path):
             try:
                 return memoryview(regular_bytes(path))
-            except NotADirectoryError as error:  # a path leads through a file
+            except NotADirectoryError as error:  # the path leads through a file
                 raise FileNotFoundError(*error.args) from None
 
     def _names(self, folder: str) -> Iterable[str]:

@@ -22,7 +22,7 @@ TARGET = ("canary", "o", "-")
 REFERENCE = ("twin", "s", (0, (4, 2)))
 GAP = ("accent", "D", (0, (1, 1.5)))
 NULL = " This is a control run: both models were trained on other images, the first in place of the named one."
-AXIS_LABELS = {"epoch": "epoch", "layer": "layer, 0: the backbone's output", "k": "neighbours that vote"}  # axes' words
+AXIS_LABELS = {"epoch": "epoch", "layer": "layer, 0: the backbone's output", "k": "neighbours that vote"}  # by field
 NAMES = {"target_accuracy": "trained on the image", "reference_accuracy": "not trained on it"}
 
 
