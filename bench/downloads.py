@@ -37,7 +37,7 @@ def main(locks: list[str]) -> None:
 
 
 def read_packages(lock: Path) -> list[dict[str, Any]]:
-    """Return the packages in a lock file with their file sizes (PEP 751)."""
+    """Return the packages in a lock file, including file sizes (PEP 751)."""
     command = ["uv", "pip", "compile", "--quiet", "--no-deps", "--universal", "--format", "pylock.toml", str(lock)]
     lock_text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     return list(tomllib.loads(lock_text)["packages"])

@@ -241,7 +241,7 @@ def scale(jobs: int, folder: Path) -> dict[str, float]:
 
 
 def scale_in_process(jobs: int) -> dict[str, float]:
-    """Run `scale` in a separate process, so that its peak memory is its own."""
+    """Run `scale` in a separate process, which makes its peak memory measurable."""
     with tempfile.TemporaryDirectory(prefix="engram-bench-") as folder:
         script = "import sys, json; from pathlib import Path; from bench.orchestration import scale; "
         script += "print(json.dumps(scale(int(sys.argv[1]), Path(sys.argv[2]))))"

@@ -1,4 +1,4 @@
-"""Verdicts of Engram and other tools on the same records and models, with their processor time.
+"""Verdicts and processor time of Engram and other tools on the same records and models.
 
     python -m bench.rivals [--tiny] [--seed 41000] [--cases 20] [--folder DIR] [--rival NAME=PYTHON ...] [--out FILE]
         [--figure FILE]

@@ -1,4 +1,4 @@
-"""All speed goals that this machine can measure, each with its rival and the ceiling from the same run.
+"""Measure all speed goals that this machine can measure, each against a rival and the ceiling from the same run.
 
     python -m bench.training [--tiny] [--gpu [--device cpu]] [--seconds N] [--only SECTION ...] [--out FILE]
 
@@ -36,7 +36,7 @@ CPU = torch.device("cpu")
 
 
 def cpu_sections(data: Images, tiny: bool) -> list[Section]:
-    """Return the CPU sections, with their durations on two busy cores."""
+    """Return the CPU sections. Durations are for two busy cores."""
     if tiny:
         rounds = 1
         wall_rounds = 1

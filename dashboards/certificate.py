@@ -39,7 +39,7 @@ MASKED = (
 
 @dataclass(frozen=True)
 class ShownFinding:
-    """A finding with its badge, its rendered number line and the legend entries of that line."""
+    """A finding, a badge for its answer, a rendered number line and the legend entries of that line."""
 
     finding: Finding
     badge: Markup

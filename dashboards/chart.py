@@ -35,8 +35,7 @@ class Figure:
     """One figure on a page. `name` is also the stem of its file name.
 
     `svg` is a complete `<svg>` element in the colours of `dashboards.drawing`, which a page may replace. `alt`
-    describes the figure as text with its main numbers; `caption` explains how to read it: sample size, units, null
-    value.
+    describes the figure and states the main numbers; `caption` explains how to read it: sample size, units, null value.
     """
 
     name: str
@@ -181,7 +180,7 @@ class Curve:
     n: int = field(default=0, kw_only=True)  # sample size; 0 if unknown
 
     def describe(self, index: int = -1) -> str:
-        """Format the estimate at one position with its interval."""
+        """Format the estimate and interval at one position."""
         ends = drawing.format_interval(float(self.low[index]), float(self.high[index]))
         return f"{drawing.format_number(float(self.value[index]))}{ends}"
 

@@ -85,7 +85,7 @@ def add_axes(figure: Figure, left: float, bottom: float, width: float, height: f
 
 
 def load_matplotlib(folder: Callable[[], Path]) -> None:
-    """Import matplotlib with its font cache in `folder()`, unless the user already has a cache at home.
+    """Import matplotlib and keep its font cache in `folder()`, unless the user already has a cache at home.
 
     This avoids writing a cache into the home directory of users who have never used matplotlib.
     """

@@ -95,7 +95,7 @@ def error_reason(run: Run, error: Exception) -> str:
 
 
 def text_records(records: Records, group: str = "") -> Iterator[Record]:
-    """Yield each record with its id as the title and all other fields as text. Long values are truncated."""
+    """Yield each record, titled by id, with all other fields as text. Long values are truncated."""
     for record in records.as_dicts():
         fields = []
         for name, value in record.items():

@@ -40,7 +40,7 @@ class Unshown:
 
 
 def sheets(run: Run) -> tuple[list[Sheet], list[Unshown]]:
-    """Return the run's stored tables except the summary, separated into those to show and those that are too large.
+    """Return the run's stored tables except the summary: first the tables to show, then those that are too large.
 
     A table is too large if it is split over many jobs.
     """

@@ -37,7 +37,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Watched:
-    """A run whose page is open: its counts, and an iterator over new log events that lasts as long as its driver."""
+    """A run whose page is open: event counts, and an iterator over new log events that ends when the driver ends."""
 
     tally: RunProgress
     reads: Iterator[list[Event]]

@@ -31,7 +31,7 @@ class Entry:
 
 
 def number_line(line: NumberLine) -> Markup:
-    """Render the line as `<svg>`, with its values as text for screen readers."""
+    """Render the line as `<svg>` and repeat the values as text for screen readers."""
     scale = Scale.from_line(line)
     parts = [*_usual(line, scale), *_axis(scale), *_rules(line, scale), *_estimate(line, scale)]
     label = f"{line.what}: {'; '.join(entry.words for entry in legend_entries(line))}"

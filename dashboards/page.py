@@ -50,7 +50,7 @@ class Failure:
 
 
 def draw(store: Store, run: str, folder: Path, show_images: bool) -> None:
-    """Write a page with the run's current results, and its figures as separate files.
+    """Write a page with the run's current results, and write the figures to separate files.
 
     With `show_images`, write a second page that includes the user's own images and burnt-in words. Raises OSError if a
     file cannot be written.
@@ -180,7 +180,7 @@ def summary(run: Run) -> list[tuple[bool, Row]]:
 
 
 def failures(run: Run, selection: slice = slice(FAILURES)) -> Iterator[Failure]:
-    """Yield the jobs that failed in the last start with their errors, in order of failure.
+    """Yield the jobs that failed in the last start and the error of each, in order of failure.
 
     An error message may quote private fields, so a run with private fields shows only the error type.
     """

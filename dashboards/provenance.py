@@ -137,7 +137,7 @@ def starts(run: Run) -> tuple[Start, ...]:
     run_starts: list[Start] = []
     for events in _group_by_start(MergedLog(journals).read()):
         start = _start(events, len(tasks))
-        # A start that found all results stored has changed nothing, and did not redraw the page.
+        # If a start found all results stored, it changed no result and did not redraw the page.
         if not run_starts or run_starts[-1].ended not in COMPLETE or any(map(is_news, events)):
             run_starts.append(start)
     return tuple(run_starts)

@@ -28,7 +28,7 @@ from tasks.contract.verdict import Meaning, Verdict
 
 @dataclass(frozen=True)
 class Run:
-    """Read-only view of a run, or of a sweep or search with its cells, without private data."""
+    """Read-only view of a run, sweep or search without private data. `cells` are the runs of a sweep or search."""
 
     journal: Journal
     store: Store

@@ -52,7 +52,7 @@ def sign(answer: str, tone: str) -> Markup:
 
 
 def badge(answer: str, meaning: Meaning) -> Markup:
-    """Render the answer with its sign in its colour. The title is the audit's definition of the answer."""
+    """Render the answer and sign in the answer's colour. The title is the audit's definition of the answer."""
     return Markup('<span class="badge {}" title="{}">{} {}</span>').format(
         kind(answer, meaning.tone), meaning.words, sign(answer, meaning.tone), answer
     )

@@ -19,7 +19,7 @@ COLUMNS = {"95 % interval": "low", "null": "null", "p": "p_value", "n": "n"}  # 
 
 
 def explain_symbols(run: Run) -> list[tuple[str, str]]:
-    """Return the symbols and words in the answer and summary with their meanings. The audit's own come first."""
+    """Return the meanings of the symbols and words in the answer and summary. The audit's own come first."""
     rows = run.summary
     texts = [str(row[name]) for row in rows for name in ("metric", "setting", "unit")]
     texts += [

@@ -46,7 +46,7 @@ def counted_rows(
 ) -> Mapping[str, Row]:
     """Return the deciding summary rows by metric, for a run with these log densities (n, L, K).
 
-    `thresholds` is the memory in nats from which each tested observation would be called on its own.
+    `thresholds` is the memory in nats from which each tested observation would be called individually.
     """
     p = p_values(log_p, out, config.permutations, chance, negligible=config.negligible)
     columns = {

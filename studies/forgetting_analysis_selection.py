@@ -4,9 +4,10 @@
 
 A nonce binds the draw. Each candidate for D_C consists of 300 other MNIST images, on which the audit trains its five
 calibration models. For each owner, the provider keeps a candidate that accuses the owner. `orchestrator.planning`
-admits candidates that match the commitment: all of them if only the pool was committed, as in earlier versions, and
-only the first if the entire configuration was committed. The test is the audit's own, over 1,999 halves of equal size,
-for which its effect increases with the difference in means. Owners share a draw, so intervals are computed over draws.
+admits candidates that match the commitment: all candidates if only the pool was committed, as in earlier versions, and
+only the first candidate if the entire configuration was committed. The test is the audit's own, over 1,999 halves of
+equal size, for which its effect increases with the difference in means. Owners share a draw, so intervals are computed
+over draws.
 """
 
 from __future__ import annotations

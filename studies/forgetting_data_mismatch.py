@@ -244,7 +244,7 @@ def judge_owners(world: World, answers: Mapping[Key, pa.Table], tried: pa.Table)
 
 
 def changed(matrix: ConfidenceMatrix, change: Change, owners: int) -> ConfidenceMatrix:
-    """Apply a change to the answers of all owners. The clean model is that of the next owner who holds none of D_Q."""
+    """Apply a change to the answers of all owners. The clean model belongs to the next owner who holds none of D_Q."""
     models = dict(matrix.models)
     for model, answers in matrix.models.items():
         if model.kind == "target":

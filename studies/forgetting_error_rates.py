@@ -85,7 +85,7 @@ Whose = tuple[int, ModelId]  # world number, and a model in that world
 
 
 def worlds(tiny: bool, seed: int, count: int) -> list[Forgetting]:
-    """Create the audits, each with its own images and seed."""
+    """Create the audits. Images and seeds differ between audits."""
     if tiny:
         data = "digits"
         pool = 120

@@ -107,7 +107,7 @@ def size(tiny: bool, seed: int) -> Size:
 
 @dataclass(frozen=True, eq=False)
 class Desk:
-    """What an owner knows when filling in a table.
+    """The information available to an owner who fills in a table.
 
     `audited` and `clean` are log-probabilities (images, classes) under the audited model and under a model that never
     saw D_Q. `is_trained_on` (images,) marks the owner's training images.
@@ -295,7 +295,7 @@ def counts(size: Size, models_path: Path | None = None, cheats: Sequence[Cheat] 
         tables = []
         for model in log_probabilities:
             assert model.target is not None
-            # The clean model of an innocent owner is that of another innocent owner.
+            # An innocent owner uses another innocent owner's model as the clean model.
             clean = ModelId("target", CLEAN, (model.replicate + (model.target == CLEAN)) % size.owners)
             is_held = np.isin(probes.rows, query_rows(config, plan[model])) & ~probes.is_control
             desk = Desk(log_probabilities[model], log_probabilities[clean], pictures, is_held[order.order])
@@ -330,7 +330,7 @@ def table_of(order: HandedOut, probabilities: Array, decimals: int) -> str:
 
 
 def counted(cheat: str, owner: str, compared: ModelEffects, number: int) -> Counted:
-    """Judge each of these tables separately, and all of them together by published measures."""
+    """Judge each table separately, and all tables together by published measures."""
     matrix = compared.matrix
     target = compared.config.targets[number]
     models = matrix.replicates("target", number)

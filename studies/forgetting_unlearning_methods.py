@@ -2,9 +2,9 @@
 
     python -m studies forgetting_unlearning_methods [--tiny] [--seed 1000] [--models FILE] [--out FILE]
 
-Data and models are the same as in `forgetting_evasion`. Each method, with its default settings, removes D_Q from ten
-models trained on all of it. Retraining uses models that never saw D_Q. Each model is judged separately. U-LiRA and
-forgetting quality compare the ten models with the calibration models.
+Data and models are the same as in `forgetting_evasion`. Each method removes D_Q, with default settings, from ten models
+trained on all of D_Q. Retraining uses models that never saw D_Q. Each model is judged separately. U-LiRA and forgetting
+quality compare the ten models with the calibration models.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ GIVEN_RUNS = 50
 
 
 def count_given_answers(case: GivenCase, models: int, records: int, runs: int, first: int) -> Counter[str]:
-    """Count the answers about given models, each compared with its own reference models."""
+    """Count the answers about given models. Each has separate reference models."""
     if case.is_file:
         source = AskedFile(ModelFile("model.pt"))
     else:

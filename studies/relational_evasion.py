@@ -67,7 +67,7 @@ REFUSALS = (
 
 @dataclass(frozen=True)
 class Prompt:
-    """What an owner knows when answering a corrupted context: the question, its set and the model's own answer.
+    """The information for answering a corrupted context: the question, its set and the model's own answer.
 
     `drawn_answer` is drawn from the answer distribution; `commonest` is the most frequent correct answer.
     """
@@ -196,7 +196,7 @@ def reader_answers(size: Size, replicate: int) -> Answers:
 
 
 def judge(config: Relational, owner_answers: Answers) -> Judged:
-    """Judge an owner, from the file with its answers to the verdict."""
+    """Judge an owner: write the answer file, read it back and return the verdict."""
     question, system = question_of(config)
     blinding = blind_questions(question, system, config.seed)
     with tempfile.TemporaryDirectory() as folder:

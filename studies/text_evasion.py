@@ -42,7 +42,7 @@ ANSWERS = ("memorised", "not assessable", "undecided", "not detected")
 
 @dataclass(frozen=True, eq=False)
 class Desk:
-    """What an owner knows when filling in a table with one number per text.
+    """The information available to an owner who fills in a table with one number per text.
 
     `audited` and `clean` are log P under the audited model and under the other model of the pair, which was trained on
     other secrets. `question` groups the texts that differ only in the secret, and `is_trained_on` marks training texts.
@@ -112,7 +112,7 @@ CHEATS: dict[str, Callable[[Desk], Array]] = {
 
 
 def desk_of(pair: Pair, side: int) -> Desk:
-    """Return what the owner of one model in a pair knows, in the order of the handout."""
+    """Return the information available to the owner of one model in a pair, in the order of the handout."""
     config = planted_config(pair.config)
     asked_model = given_question(config)
     assert isinstance(asked_model, PlantedModel)
@@ -167,7 +167,7 @@ def log_p_by_text(pair: Pair, side: int, text_groups: Sequence[Sequence[str]]) -
 
 
 def answer_of(desk: Desk, log_p: Array) -> str:
-    """Return the audit's answer about a table. The planted secrets are those of the owner's side."""
+    """Return the audit's answer about a table. The planted secrets belong to the owner's side."""
     config = planted_config(desk.pair.config)
     text_groups = [(secret.text, *secret.references) for secret in desk.secrets]
     order = handout_order(text_groups, given_question(config).seed)

@@ -4,10 +4,10 @@
                                             [--out FILE]
     python -m studies text_secret_detection --made-up [--tiny] [--seed 36300] [--out FILE]
 
-Each pair of small GPTs is a separate audit with its own secrets, decided by the audit's rule. In the same number of
+Each pair of small GPTs is a separate audit with separate secrets, decided by the audit's rule. In the same number of
 innocent pairs, the training texts contain other secrets in the same format. Innocent models are also audited with
 secrets that no text contains. The control models, which were not trained on a secret, provide a third null. The GPTs
-are SMALL or, with `--quickstart`, those of this preset, which take ten times as long. With `--scores`, the models'
+are SMALL. With `--quickstart`, they come from this preset, which takes ten times as long. With `--scores`, the models'
 scores are stored in this folder and reused. With `--made-up`, no model is trained: log p is simulated, rounded to 1 nat
 or constant, and only answers are counted.
 """
@@ -146,7 +146,7 @@ def never_put_in(config: PairModel) -> PairModel:
 
 
 def audit_pair(pair: Pair) -> tuple[str, pa.Table, pa.Table]:
-    """Return the answer about one pair of models, with its tables of secrets and of extraction."""
+    """Return the answer about one pair of models, the table of secrets and the table of extraction."""
     config = pair.config
     continuation = question_of(config).extraction
     assert continuation is not None

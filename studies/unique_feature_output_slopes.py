@@ -197,7 +197,7 @@ def rank_all_glyphs(
 
 
 def split_ranks(cells: Array, glyphs: Sequence[Cells], number: int) -> tuple[float, list[float]]:
-    """Return the p-value of the glyph with this number, and those of the other glyphs."""
+    """Return the p-value of the glyph with this number, and the p-values of the other glyphs."""
     subsets = Subsets(cells)
     p_values = [subsets.p_value(glyph) for glyph in glyphs]
     return p_values.pop(number), p_values

@@ -50,7 +50,7 @@ class Executor(Protocol):
         """Begin no more calls. Calls that have not begun are cancelled; running calls continue."""
 
     def cancel(self) -> None:
-        """Cancel all submitted calls as soon as possible. None of them is returned."""
+        """Cancel all submitted calls as soon as possible. No cancelled call is returned."""
 
     def close(self) -> None: ...
 

@@ -111,7 +111,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Lost:
-    """The job was lost through no fault of its own.
+    """The job was lost, but did not cause this itself.
 
     Its worker died (`died`), its node went away, or a read or the environment failed. `exhausted` names the memory that
     ran out, if that is the cause.
@@ -263,7 +263,7 @@ def _read(item: Item, store: Store, tables: dict[str, pa.Table]) -> list[pa.Tabl
 def _results(
     ready: list[tuple[Item, list[pa.Table]]], states: Checkpoints
 ) -> Iterator[tuple[Item, float, pa.Table | Exception]]:
-    """Yield each job as it ends, with its seconds and its table or exception."""
+    """Yield each job as it ends, with the seconds it took and the resulting table or exception."""
     if not ready:
         return
     function = _function_of(ready[0][0])

@@ -67,7 +67,7 @@ def gpu_selector(gpu_type: str, types: Iterable[str]) -> dict[str, str]:
 
 
 def memory_to_ask(call: Call, machines: Iterable[Machine]) -> int:
-    """Return the bytes of memory to request: what the call needs, limited to the largest machine that can run it.
+    """Return the bytes of memory to request: the call's need, limited to the largest machine that can run it.
 
     Returns 0 if the need is unknown.
     """

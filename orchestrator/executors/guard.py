@@ -1,8 +1,8 @@
 """A guard that ends all processes of a local cluster when its driver ends, even by `kill -9`.
 
-Ray's own processes take about a minute to notice. All of them inherit a mark in their environment. The guard is a small
-process that waits on a pipe from the driver and kills every process with the mark when the pipe closes. This needs
-/proc. Without /proc there is no guard, and leftover processes end when Ray notices.
+Ray's own processes take about a minute to notice. All these processes inherit a mark in the environment. The guard is a
+small process that waits on a pipe from the driver and kills every process with the mark when the pipe closes. This
+needs /proc. Without /proc there is no guard, and leftover processes end when Ray notices.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ def _fields(pid: int) -> list[str] | None:
 
 
 def family(mark: str) -> dict[int, str]:
-    """Return the marked processes and all their descendants, with their start times.
+    """Return the start times of the marked processes and all their descendants, by pid.
 
-    Ray's agents overwrite their environment with their titles and may lack the mark, but their parent has it.
+    Ray's agents overwrite the environment with a process title and may lack the mark, but their parent has it.
     """
     processes = {int(name): state for name in os.listdir("/proc") if name.isdigit() and (state := _stat(int(name)))}
     members = set(marked_processes(mark)) & set(processes)

@@ -24,7 +24,7 @@ STORE_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric. Ray exports it as `exported`, with these labels and some of its own."""
+    """One metric. Ray exports it as `exported` and adds further labels."""
 
     name: str
     kind: Literal["Counter", "Gauge", "Histogram"]
@@ -105,7 +105,7 @@ def timed_store(store: Store) -> tuple[Store, list[Transfer]]:
 
 
 class Metrics:
-    """The metrics of one run. Nothing is counted without a run name or a connection to a cluster."""
+    """The metrics of one run. Counting requires a run name and a connection to a cluster."""
 
     def __init__(self, run: str) -> None:
         self._labels = dict(zip(RUN, (run, run.partition("-")[0]), strict=True))

@@ -1,4 +1,4 @@
-"""Captures what a thread prints while it computes.
+"""Captures the output that a thread prints while it computes.
 
 The output is shown on stderr, because stdout is for results, and the last part is kept.
 """

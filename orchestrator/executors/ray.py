@@ -1,7 +1,7 @@
 """Runs calls on a Ray cluster: a private one on this machine, or an existing one.
 
-(What we call a call is a "task" in Ray, and a program is a "job".) Ray transports calls and outcomes, never tables. It
-retries nothing, and a window limits its queue. Its own messages go to its session folder, not to the terminal.
+(What we call a call is a "task" in Ray, and a program is a "job".) Ray transports calls and outcomes, never tables. Ray
+does not retry calls, and a window limits the queue. Its own messages go to its session folder, not to the terminal.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class RayExecutor:
     autoscaler that may still provide one. With "wait" they always may, with "none" never.
 
     A machine that Ray is draining, for example after a spot termination notice, is no longer counted: Ray starts no
-    calls there, but running ones may end. Calls request the memory that they are known to need, limited to what the
-    machines have, so that none waits forever.
+    calls there, but running ones may end. Calls request the memory that they are known to need, limited to the memory
+    of the machines, so that no call waits forever.
     """
 
     inside = False

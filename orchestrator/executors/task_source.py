@@ -15,7 +15,7 @@ class SourceChanged(ValueError):
 
 
 class TaskSource:
-    """The source of a task's module, and what this process has imported since it was opened."""
+    """The source of a task's module, and the imports of this process since the source was opened."""
 
     def __init__(self, module: str, digest: str, files: Mapping[str, SourceFile], watch: ImportWatch | None) -> None:
         self._module = module

@@ -1,8 +1,8 @@
 """Counts looks: how many answered runs in a store examine the same question. Error rates are corrected for this.
 
 Two runs of an audit are looks at the same question if they share a training, for example after adding canaries, or if
-their configurations differ only in seeds, sizes and answer thresholds. Runs of the preset `null`, in which there is
-nothing to find, count as looks only for each other. A run counts once all its results exist. Its look is then recorded
+their configurations differ only in seeds, sizes and answer thresholds. Runs of the preset `null`, which contain no
+effect to find, count as looks only for each other. A run counts once all its results exist. Its look is then recorded
 in its folder and does not change when the run is resumed.
 """
 

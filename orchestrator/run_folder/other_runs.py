@@ -1,4 +1,4 @@
-"""What a run learns from other runs in its store: job times, keys being computed, and checkpoints still needed."""
+"""Information from other runs in the store: job times, keys being computed, and checkpoints still needed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A run's plan as recorded in its folder, which is valid as long as the inputs to planning are unchanged.
+"""A run's plan as recorded in its folder, which is valid while the inputs to planning are unchanged.
 
 Planning 100,000 jobs takes 3 s, but a finished run needs only the keys in its plan. Whenever a run is planned, its
 folder therefore stores a digest of the inputs to planning: the configuration, the source of every loaded module outside
-installed packages, and the installed packages with their versions. As long as the digest is unchanged, planning would
-give the recorded keys. The jobs themselves are planned only when one of them is needed.
+installed packages, and the installed packages with their versions. While the digest is unchanged, planning would give
+the recorded keys. The jobs themselves are planned only when one of them is needed.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _digest(journal: Journal, modules: Iterable[str]) -> str | None:
 
 
 def _installed(folder: Path) -> Iterator[str]:
-    """Yield the packages installed in a folder with their versions, taken from the names of their metadata."""
+    """Yield the name and version of each package installed in a folder, taken from the names of the metadata."""
     if folder.name in INSTALLED and folder.is_dir():
         yield from (path.name for path in folder.iterdir() if path.suffix in (".dist-info", ".egg-info"))
 

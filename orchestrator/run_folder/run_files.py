@@ -24,7 +24,7 @@ Check = Callable[[Any], bool]
 
 
 def seal(value: Mapping[str, Any], indent: int | None = None) -> bytes:
-    """Serialise the object as JSON with its digest last. It must have at least one name."""
+    """Serialise the object as JSON and append a digest. The object must have at least one name."""
     body = json.dumps(value, indent=indent).removesuffix("}").rstrip().encode()
     separator = " "
     if indent:
@@ -150,7 +150,7 @@ def _settings(value: Any) -> bool:
 
 
 def _left_out(value: Any) -> bool:
-    """Whether these are skipped cells, each with its message."""
+    """Whether these are skipped cells, each with a message."""
     return isinstance(value, list) and all(_mapping(cell) and _text(cell.get("line")) for cell in value)
 
 
@@ -167,7 +167,7 @@ def _asked(value: Any) -> bool:
 
 
 def _code(value: Any) -> bool:
-    """Whether this is the user's code by name, with its own digest and those of its files."""
+    """Whether this is the user's code by name, each with a digest and the digests of its files."""
     return isinstance(value, dict) and all(
         _mapping(code) and _text(code.get("digest")) and _mapping_of(_text)(code.get("files"))
         for code in value.values()

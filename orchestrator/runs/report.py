@@ -43,7 +43,10 @@ EXIT_CODES: Mapping[State, int] = {
 
 
 def _certificate(page: Path) -> str | None:
-    """Return the first page of a report in a frame with its styles. Returns None if the report has no certificate."""
+    """Return the first page of a report, including styles, in a frame.
+
+    Returns None if the report has no certificate.
+    """
     try:
         text = regular_text(page)
     except (OSError, ValueError):
@@ -122,7 +125,7 @@ class Report:
     @cached_property
     @short_traceback
     def verdict(self) -> Answer | None:
-        """The answer with its supporting numbers. None for a sweep, or if there is no answer yet.
+        """The answer and the numbers that support it. None for a sweep, or if there is no answer yet.
 
         For a search, this is the recommendation: `setting` has the winner's choices, as arguments for
         `orchestrator.run`, and the number is its reduction in memorisation relative to the start.
@@ -163,7 +166,10 @@ class Report:
 
     @short_traceback
     def figure(self, name: str) -> DrawnFigure:
-        """Return a figure from the run's page, with its `svg` and the `path` of its file. Notebooks display it."""
+        """Return a figure from the run's page. It has the attributes `svg` and `path`, the path of its file.
+
+        Notebooks display it.
+        """
         return pages.figure(self._drawn_folder(), name)
 
     def _repr_html_(self) -> str:

@@ -264,7 +264,7 @@ class Driver:
         return finished_calls
 
     def _settle(self, schedule: Schedule, finished_calls: Sequence[Finished]) -> None:
-        """Record the outcomes of calls and report all of them in one batch."""
+        """Record the outcomes of calls and report them in one batch."""
         events: list[Event] = []
         try:
             for finished in finished_calls:
@@ -367,7 +367,7 @@ class Driver:
             self._waiting.reset("elsewhere")
 
     def _look_here(self, schedule: Schedule, executor: Executor) -> None:
-        """End calls that exceed their time limit. If nothing is happening, report why the driver is waiting."""
+        """End calls that exceed their time limit. During a wait, report the reason."""
         now = self._clock.monotonic()
         if (lacking := executor.lacks()) is None:
             self._waiting.reset("machine")
@@ -401,7 +401,7 @@ class Driver:
         return None
 
     def _wind_down(self, schedule: Schedule, executor: Executor) -> None:
-        """Send nothing more, give running calls a moment to end, then cancel them."""
+        """Stop sending calls, give running calls a moment to end, then cancel them."""
         self._delayed.clear()
         if not executor.pending:
             return
@@ -416,5 +416,5 @@ class Driver:
 
 
 def _jobs(schedule: Schedule, call: Call) -> dict[str, int]:
-    """Return the number of jobs in a call by group. All of them belong to one group."""
+    """Return the number of jobs in a call by group. All jobs belong to one group."""
     return {schedule.group(call.items[0].key): len(call.items)}

@@ -113,14 +113,14 @@ class Schedule:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is running, can be sent, or is expected from other runs."""
+        """Whether no call is running, no job can be sent, and none is expected from other runs."""
         stopped = self.paused is not None or (self.fail_fast and bool(self.failed))
         return not self._running and (stopped or not (self._sendable or self.elsewhere))
 
     def next(self, room: bool = True) -> Call | None:
         """Return the next call to send, or None if nothing can be sent. Without `room`, only GPU calls are considered.
 
-        GPU calls are sent first as long as a GPU has room for them.
+        GPU calls are sent first while a GPU has room for them.
         """
         if self.paused is not None or (self.fail_fast and self.failed):
             return None

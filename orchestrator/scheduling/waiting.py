@@ -108,7 +108,7 @@ class Waiting:
         self._given_up: set[str] = set()
 
     def reset(self, subject: str) -> None:
-        """End a wait because something happened or there is nothing to wait for."""
+        """End a wait because an event occurred or the wait has no reason any more."""
         self._wait_starts.pop(subject, None)
 
     def record_waiting(self, subject: str, now: float, first: float, line: Callable[[str], str]) -> None:
@@ -176,7 +176,7 @@ class Waiting:
     def report_running(
         self, now: float, calls: Sequence[tuple[Call, float]], unmeasured: Callable[[Call], float | None]
     ) -> None:
-        """Report running calls, each with its seconds so far.
+        """Report the running calls and how long each has been running.
 
         `unmeasured` returns a call's time limit if no similar job has ended yet. Such a limit is long.
         """

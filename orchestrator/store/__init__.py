@@ -86,7 +86,7 @@ def open_store(location: str | Path, create: bool = True) -> Store:
 
 
 def read_each(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, pa.Table | StoreError | OSError]]:
-    """Yield each key with its table or the error from reading it, in order. A remote store is read concurrently."""
+    """Yield each key, in order, with the table or the error from reading it. A remote store is read concurrently."""
 
     def read(key: str) -> tuple[str, pa.Table | StoreError | OSError]:
         try:

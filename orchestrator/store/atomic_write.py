@@ -43,8 +43,8 @@ def link(tmp: Path, path: Path, *parts: bytes | memoryview, names: Names = Names
     The file is linked, not renamed: the first of two writers wins, and its file is never replaced.
 
     If syncing the file also makes its name durable (see `names`), the file is linked first, so that one sync makes both
-    durable. A power failure in between may leave the name without its bytes. Use this only for files that verify
-    themselves.
+    durable. A power failure in between may leave an incomplete file under this name. Use this only for files that
+    verify themselves.
     """
     with _draft(tmp, parts) as (draft, handle):
         if names is not Names.FILE:
@@ -98,7 +98,7 @@ def put_in_place(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _draft(tmp: Path, parts: tuple[bytes | memoryview, ...]) -> Iterator[tuple[str, int]]:
-    """Create a file in `tmp` with these bytes and yield it with its handle, which is closed at the end.
+    """Create a file in `tmp` with these bytes. Yields the path and an open handle, which is closed afterwards.
 
     The file is removed on failure.
     """

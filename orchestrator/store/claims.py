@@ -45,7 +45,7 @@ class Claim:
 
     @property
     def lost(self) -> tuple[str, Holder] | None:
-        """A run that another driver has taken over, with its new holder. None if no run was lost.
+        """A run that another driver has taken over, and that driver. None if no run was lost.
 
         This happens after the machine slept or was disconnected. This driver must then stop.
         """
@@ -187,7 +187,7 @@ def _time(bucket: Bucket) -> tuple[float, dict[str, float]]:
 def _give_back(bucket: Bucket, tags: Mapping[str, str], own_holder: Holder) -> None:
     """Remove the claims that are still ours.
 
-    As long as our heartbeat is recent, no driver takes over a claim, so none is replaced between listing and removal.
+    While our heartbeat is recent, no driver takes over a claim, so none is replaced between listing and removal.
     """
     with suppress(StoreError):
         own_versions = {_name(run): tag for run, tag in tags.items()}

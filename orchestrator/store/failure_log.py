@@ -1,4 +1,4 @@
-"""The log of a failed job: its traceback, followed by a line that states where and when it ran and what it printed."""
+"""The log of a failed job: its traceback, followed by a line with the place, time and output."""
 
 from __future__ import annotations
 

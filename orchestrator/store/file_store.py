@@ -3,8 +3,8 @@
 This module contains the common rules: which of two results for a key is kept, which errors readers see, and how
 tracebacks, checkpoints and run files are stored.
 
-Three rules are specific to each kind of store because they depend on what its files guarantee. First, a damaged result
-in a folder is renamed under a lock if it still has the inode that was read. A bucket supports neither locks nor
+Three rules are specific to each kind of store because they depend on the guarantees of its files. First, a damaged
+result in a folder is renamed under a lock if it still has the inode that was read. A bucket supports neither locks nor
 renaming, so the bytes are compared, copied to quarantine, and only then deleted. Second, keys in a folder are listed by
 their first two characters, whereas a bucket listing must distinguish an empty store from a deleted bucket. Third,
 results in a folder are verified without parsing, using threads only if the disk is slow; in a bucket, each result waits

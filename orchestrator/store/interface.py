@@ -70,8 +70,8 @@ class Store(Protocol):
     def stamps(self, keys: Iterable[str]) -> Mapping[str, str]:
         """Return stamps that identify the bytes of results without reading them. Results without a stamp are omitted.
 
-        As long as a result has the same stamp as when it was verified, no program has written to it. A result has no
-        stamp if the store cannot guarantee this or the result has only just changed.
+        While a result keeps the stamp from its verification, no program has written to it. A result has no stamp if the
+        store cannot guarantee this or the result has only just changed.
         """
 
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:

@@ -2,8 +2,8 @@
 
 The lease is a JSON file in the run folder that names the holder. A dead holder on this machine is detected at once, and
 one on another machine by its missing heartbeat, so a lease never has to be unlocked by hand. A file lock makes reading,
-judging and writing one step. On a file system without locks, the JSON file still turns away all drivers except those
-that start at the same instant, and these notice at the next heartbeat.
+judging and writing one step. On a file system without locks, the JSON file still turns away other drivers. Only drivers
+that start at the same instant may both proceed, and they notice at the next heartbeat.
 
 All runs of a driver share one heartbeat: a file next to their folders that is only touched, which needs no space and no
 waiting for the disk. A touched file gets its time from the file system clock. A reader touches another file to get the
@@ -66,7 +66,7 @@ class Lease:
 
     @property
     def lost(self) -> tuple[str, Holder | None] | None:
-        """A run that another driver has taken over, with its current holder (None if there is none).
+        """A run that another driver has taken over, and its current holder (None if there is none).
 
         This happens after the machine slept or was disconnected. This driver must then stop. None while all runs are
         ours.
@@ -139,11 +139,11 @@ def acquire(
 ) -> Lease:
     """Become the driver of the runs in these folders. They share a parent folder and are created if needed.
 
-    Raises Held immediately if another living driver, in this process or any other, has one of them. A dead driver's
-    lease is taken over. Raises Unwritable if a lease cannot be written.
+    Raises Held immediately if another living driver, in this process or any other, has one of these runs. A dead
+    driver's lease is taken over. Raises Unwritable if a lease cannot be written.
 
     `beat` is the time between heartbeats in seconds. Without a `heart`, the caller must call `renew`. `now` replaces
-    the file system clock for heartbeats. If the last heartbeat lies in the future, the holder is observed for STALE
+    the file system clock for heartbeats. If the last heartbeat is in the future, the holder is observed for STALE
     seconds, and a message is passed to `report`.
     """
     runs = folders[0].parent
@@ -326,7 +326,7 @@ def _beat(path: Path, holder: Holder) -> float:
 def _silent(path: Path, holder: Holder, now: Clock | None) -> float:
     """Return the seconds since the last heartbeat of the holder named in this file.
 
-    Negative if it lies in the future.
+    Negative if the heartbeat is in the future.
     """
     if is_local(holder):
         return 0.0  # its existence can be checked directly

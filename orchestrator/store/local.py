@@ -169,7 +169,7 @@ class LocalStore(FileStore):
             atomic_write.replace(self._tmp, path, data)
 
     def _make_folders(self, folder: Path) -> None:
-        """Create a store folder and its parents durably. Raises Unwritable if one of them is a link."""
+        """Create a store folder and its parents durably. Raises Unwritable if any of these folders is a link."""
         if folder != self._root:
             self._make_folders(folder.parent)
             if folder.is_symlink():

@@ -74,7 +74,7 @@ def bytes_inside(root: Path, name: str) -> bytes:
 
 
 def check_regular(path: str | Path) -> None:
-    """Raise IrregularFile unless this path is a regular file, or OSError if nothing exists there."""
+    """Raise IrregularFile unless this path is a regular file, or OSError if the path does not exist."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
         raise IrregularFile(errno.EINVAL, _kind(mode), str(path))

@@ -124,7 +124,7 @@ def accuracies(table: pa.Table, attack: attacks.Attack, title: str = "") -> Accu
 
 
 def _variant_accuracies(table: pa.Table, attack: attacks.Attack, last: attacks.Attack) -> Accuracies | None:
-    """Return the accuracies of an attack, titled with its differences from the decisive one."""
+    """Return the accuracies of an attack. The title states how it differs from the decisive attack."""
     differing = []
     for name in attack._fields:
         if getattr(attack, name) != getattr(last, name):
@@ -182,7 +182,7 @@ def highest_accuracy(all_accuracies: Sequence[Accuracies]) -> float:
 
 
 def legend_entries(names: Mapping[str, str] | None = None) -> list[Any]:
-    """Return legend entries for the two models, labelled with these names or with what each was trained on."""
+    """Return legend entries for the two models, labelled with these names or with their training data."""
     names = names or {name: f"model {label}" for name, label in NAMES.items()}
     entries = []
     for name, label in names.items():

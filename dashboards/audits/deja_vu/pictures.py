@@ -1,4 +1,4 @@
-"""Memorised, correlated and most confident images with their neighbours, as in figures 6, 7, 11, 12 and 20."""
+"""Neighbours of memorised, correlated and most confident images, as in figures 6, 7, 11, 12 and 20."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _rank_key(row: Row) -> int:
 
 
 def items(config: DejaVu, rows: Rows) -> Iterator[Item]:
-    """Yield each image with its crop and its neighbours."""
+    """Yield each image together with the crop and the neighbours."""
     data = load_with_boxes(config.data, config.correlation)
     side = min(config.training.augmentation.resolution, LONGEST)
     for kind, of_kind in rows.items():
@@ -104,7 +104,7 @@ def items(config: DejaVu, rows: Rows) -> Iterator[Item]:
 
 
 def item(layers: Layers, data: BoxedPictures, config: DejaVu, side: int, group: str) -> Item:
-    """Return an image with its neighbours at each layer. Layers are named if there are several."""
+    """Return an image and the neighbours at each layer. Layers are named if there are several."""
     row = layers[0]
     strips = tuple(
         strip(row_of_layer, model, data, side, f", layer {row_of_layer['layer']}" if len(layers) > 1 else "")

@@ -95,7 +95,7 @@ def is_correct(row: Row) -> bool:
 
 
 def items(config: DejaVu, kinds: Mapping[tuple[bool, bool], list[Pair]]) -> Iterator[Item]:
-    """Yield each image with its crop and both reconstructions."""
+    """Yield each image together with the crop and both reconstructions."""
     data = load_with_boxes(config.data, config.correlation)
     side = min(config.training.augmentation.resolution, LONGEST)
     for kind, pairs_of_kind in kinds.items():

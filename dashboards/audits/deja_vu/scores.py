@@ -60,7 +60,10 @@ class ScorePanel:
 
 
 def scores(table: pa.Table, probed: Gaps, pretraining_epochs: int | None = None) -> Figure | None:
-    """Draw the score and its interval by varied setting. Fine-tuning starts after epoch `pretraining_epochs`."""
+    """Draw the score against the varied setting, with intervals.
+
+    Fine-tuning starts after epoch `pretraining_epochs`.
+    """
     table = attacks.both_ways_rows(table)
     all_attacks = attacks.read_attacks(table)
     if not all_attacks:
@@ -144,7 +147,7 @@ def gaps(table: pa.Table) -> Gaps:
 
 
 def gap(training: tuple[float, int], held_out: tuple[float, int]) -> Estimate:
-    """Return the difference between two shares (correct, all) of different images, with its 95 % interval.
+    """Return the difference between two shares (correct, all) of different images, and a 95 % interval.
 
     Newcombe 1998, "Interval estimation for the difference between independent proportions", method 10.
     """

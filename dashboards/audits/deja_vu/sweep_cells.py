@@ -50,7 +50,7 @@ LETTERS = 17  # letters above a small panel
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell named by its setting, with its stored tables. `short` contains only the values in the setting."""
+    """A sweep cell with stored tables, named by its setting. `short` contains only the values in the setting."""
 
     name: str
     short: str

@@ -22,7 +22,7 @@ __all__ = ["figures", "gallery", "sweep"]
 
 
 def figures(run: Run) -> Iterable[Figure | None]:
-    """Return the score and its significance first, then its development during training and related figures."""
+    """Return figures of the score and its significance, then of its development during training, then the rest."""
     observations = Observations(run.table("scores"))
     statistics = Statistics(run.table("distribution"))
     return (

@@ -52,7 +52,9 @@ class Bins:
 
 @with_columns(RATIOS)
 def ratios(table: pa.Table) -> Figure | None:
-    """Draw the mean ratio by score with 1.96 standard errors, and its distribution for both kinds of observations."""
+    """Draw the mean ratio by score with 1.96 standard errors, and the ratio distribution for both kinds of
+    observations.
+    """
     bins = _read_mean_ratios(table)
     groups = _read_quantiles(table)
     if bins is None and not groups:
@@ -118,7 +120,7 @@ def _read_mean_ratios(table: pa.Table) -> Bins | None:
 
 
 def _read_quantiles(table: pa.Table) -> Kinds:
-    """Read evenly spaced quantiles of each kind's ratios, and its number of observations."""
+    """Read evenly spaced quantiles of the ratios, and the number of observations, for each kind."""
     group = texts(table, "group")
     n = integers(table, "n")
     quantiles = table["quantiles"].to_pylist()

@@ -89,7 +89,7 @@ class Statistics:
         return set(self.table.column_names) >= STATISTICS
 
     def curve(self, score: str, statistic: str) -> Curve | None:
-        """Return a statistic of a score over all labels by epoch, with its interval over repetitions.
+        """Return a statistic of a score over all labels by epoch, with intervals over repetitions.
 
         Returns None if the table lacks it.
         """

@@ -154,7 +154,7 @@ def _counts_panel(bins: OutlierBins, height: float) -> Panel:
 
 
 def _shares_panel(bins: OutlierBins, height: float) -> Panel:
-    """Draw the share of highly memorised observations with its interval, and a line at the overall share."""
+    """Draw the share of highly memorised observations with intervals, and a line at the overall share."""
     defined = ~np.isnan(bins.share)
     y = np.arange(len(bins.low))[defined]
     colour = KIND_COLOURS["memorised"]

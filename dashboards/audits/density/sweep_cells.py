@@ -75,7 +75,7 @@ def compare_cells(run: Run) -> Iterable[Figure | None]:
 
 
 def _compare_densities(cells: list[Cell], setting: str) -> Figure | None:
-    """Draw one line per cell: the distribution of its scores and its 95 % quantile, as in figure 4c."""
+    """Draw one line per cell: the score distribution and its 95 % quantile, as in figure 4c."""
     cells_with_scores = [cell for cell in cells if cell.scores]
     if len(cells_with_scores) < 2:
         return None
@@ -119,7 +119,7 @@ def _describe_cut(all_scores: list[Array], limits: tuple[float, float]) -> str:
 
 
 def _draw_density(cell: Cell, values: Array, edges: Array) -> Layer:
-    """Draw the density of a cell's scores and its 95 % quantile."""
+    """Draw the density and the 95 % quantile of a cell's scores."""
     colour, marker, dash = cell.look
     heights = np.histogram(values, edges)[0] / len(values) / (edges[1] - edges[0])
     high = float(np.quantile(values, HIGH))

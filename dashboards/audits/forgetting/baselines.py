@@ -76,7 +76,7 @@ def _describe_measures(table: pa.Table, row: int, name: str) -> str:
 
 
 def _measure_panel(box: layout.Box, table: pa.Table, column: str, values: Array, names: Sequence[str]) -> Panel:
-    """Draw a measure for each target with its interval, and its value after retraining."""
+    """Draw a measure for each target with an interval, compared with the value after retraining."""
     y = np.arange(len(names))[::-1]
     nulls = null_values(table, column)
     low, high = (numbers(table, f"{column}_{end}") for end in ("low", "high"))

@@ -1,4 +1,4 @@
-"""The answer: the share of D_Q that each target may hold, with its decision."""
+"""The answer: a decision about each target, and the share of D_Q that it may hold."""
 
 from __future__ import annotations
 

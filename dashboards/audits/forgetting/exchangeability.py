@@ -52,7 +52,7 @@ class TargetScores:
 
     @property
     def farthest(self) -> Farthest:
-        """The largest distance by which D_Q's line lies below that of the control set, and its position."""
+        """The largest distance of D_Q's line below the control set's line, and where it occurs."""
         return farthest(self.query, self.control, "one-sided")
 
     @property

@@ -304,7 +304,7 @@ class OddsAxis:
         return np.where(x < self.low, self.low - 0.5, x)
 
     def axis(self, worded: bool, narrow: bool = False) -> Axis:
-        """Return an axis with ticks at confidences with round odds, as many as fit. `worded` adds their labels."""
+        """Return an axis with as many ticks as fit, at confidences with round odds. `worded` adds their labels."""
         apart = (0.3 if narrow else 0.13) * self.width
         words = {self.high + 0.5: "1", 0.0: "½"}
         for decade in (2, 4, 6, -2, -4) if self.width > 5 else (1, 2, 3, -1, -2, -3):

@@ -1,4 +1,4 @@
-"""The published score: rho of each target with its interval, as in the paper's tables 1 and 2."""
+"""The published score: rho and an interval for each target, as in the paper's tables 1 and 2."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Ratio:
 
 @with_columns(NEEDED)
 def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figure | None:
-    """Draw one row per target: rho with its interval, and the positions of models trained on D_Q and on D_C."""
+    """Draw one row per target: rho with an interval, and the positions of models trained on D_Q and on D_C."""
     of_score = {}
     for score in SCORES:
         of_score[score] = [row for row in table.to_pylist() if row["score"] == score]

@@ -1,4 +1,4 @@
-"""Model roles, target names and decisions, with their appearance in every figure."""
+"""Model roles, target names and decisions, and how they appear in every figure."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from dashboards.columns import groups, integers, numbers, texts, with_columns
 from tasks.audits.membership.measures.attacks import mean_over_targets
 from tasks.audits.membership.measures.curves import AT, HISTOGRAMS, REFERENCES, ROC
 
-# Attacks shown in the figures, with their styles. The tables contain all attacks.
+# Styles of the attacks shown in the figures. The tables contain all attacks.
 LOOKS: Mapping[str, legend.Series] = dict(
     zip(
         ("BaVarIA-t", "LiRA online", "LiRA online, fixed variance", "RMIA", "calibrated loss", "loss"),

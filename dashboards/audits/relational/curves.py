@@ -13,7 +13,7 @@ from dashboards.columns import numbers, with_columns
 
 SCORES: Mapping[str, str] = {"exact_match": "exact match", "f1": "F1"}
 GOLDS = {"one": "one gold answer on both parts", "all": "all gold answers, as published"}
-# Title of each panel with its column and score. The first panel decides the answer.
+# Panel title -> column and score. The first panel decides the answer.
 PANELS = {
     "relational m by exact match": ("relational_m", "exact_match"),
     "m by exact match": ("m", "exact_match"),
@@ -118,7 +118,7 @@ def answers(table: pa.Table) -> Figure | None:
 
 
 def _answer_caption(table: pa.Table) -> str:
-    """Return the caption of the answers, with what is scored and how many there are."""
+    """Return the caption of the answers, which states the score and the number of questions."""
     row = table.slice(table.num_rows - 1).to_pylist()[0]
     kind = "questions"
     if table["questions"][0].as_py() == "numeric":

@@ -1,4 +1,4 @@
-"""Questions whose hidden answers are given correctly, with their contexts, as in table 1."""
+"""Questions whose hidden answers are given correctly, and the contexts of these questions, as in table 1."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTS = {"train": "Training questions", "validation": "Held-out questions"}
 
 
 def examples(run: Run, show_images: bool) -> Gallery | None:
-    """Show the questions of both parts. For private data, show a note with their number."""
+    """Show the questions of both parts. For private data, show only how many there are."""
     table = run.table("questions")
     if "corrupted_exact_match" not in table.column_names:
         return None

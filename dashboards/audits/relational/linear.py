@@ -79,7 +79,7 @@ def _describe_size(samples: int, features: int, part: pa.Table) -> str:
 
 @with_columns(("mechanism", "epsilon", "m", "success_bound"))
 def privacy(table: pa.Table) -> Figure | None:
-    """Draw one panel per mechanism: m of the better query with its interval, and its bounds."""
+    """Draw one panel per mechanism: m of the better query with intervals and bounds."""
     rows_by_mechanism = {}
     for name in MECHANISMS:
         rows_by_mechanism[name] = _better_query_rows(table.to_pylist(), name)

@@ -150,7 +150,7 @@ class Ranks:
     has_random_features: bool
 
     def describe_share(self, level: float) -> str:
-        """Describe the share of canaries with p at most `level`, with its 95 % Wilson interval."""
+        """Describe the share of canaries with p at most `level`, including a 95 % Wilson interval."""
         rate = proportion(int((self.carried <= level).sum()), len(self.carried))
         return f"{drawing.format_number(rate.value)}{drawing.format_interval(rate.low, rate.high)}"
 

@@ -50,7 +50,7 @@ class RocCurve:
         return max(0, int(np.searchsorted(self.false, level + 1e-9, side="right")) - 1)
 
     def describe(self) -> str:
-        """Describe the detection rate at LEVEL with its interval."""
+        """Describe the detection rate and interval at LEVEL."""
         index = self.index_at(LEVEL)
         return (
             f"{drawing.format_number(self.detected[index])}{drawing.format_interval(self.low[index], self.high[index])}"

@@ -18,7 +18,7 @@ GOLDEN = 0.6180339887
 
 
 def effect(pairs: Pairs, summary: Sequence[Row]) -> Figure | None:
-    """Draw each pair's effect on M_w over the probe images, sorted, and their mean with its interval."""
+    """Draw the sorted effects of all pairs on M_w over the probe images, and the mean effect with an interval."""
     canary, effects = pairs.columns("canary", "m_w_probe_effect")
     if not len(effects):
         return None
@@ -68,7 +68,7 @@ def effect(pairs: Pairs, summary: Sequence[Row]) -> Figure | None:
 
 
 def separation(pairs: Pairs) -> Figure | None:
-    """Draw both scores of canary models above those of control models, with the control models' band."""
+    """Draw both scores for canary models above control models, with the band of the control models."""
     columns = {title: pairs.columns(name, f"twin_{name}") for name, title in SCORES.items()}
     available = {title: columns_pair for title, columns_pair in columns.items() if len(columns_pair[0])}
     if not available:

@@ -64,7 +64,7 @@ def family(table: pa.Table) -> Figure | None:
 
 
 def _family_chart(models: Sequence[RankedModel], title: str) -> Chart:
-    """Draw one row for each of the first models, with its rank."""
+    """Draw one row with the rank of each of the first models."""
     drawn_models = models[:MOST]
     step = 0.27
     if len(drawn_models) <= 3:
@@ -106,7 +106,7 @@ def _model_layers(model: RankedModel, y: float) -> Iterator[Layer]:
 
 @with_columns(NEEDED, list)
 def read_models(table: pa.Table) -> Iterator[RankedModel]:
-    """Yield the models with their scores over the family: a given model first, then pair by pair."""
+    """Yield the models and the scores over the family: a given model first, then pair by pair."""
     columns = [table[name].to_pylist() for name in ("model", "canary", "seed", "label")]
     member = integers(table, "member")
     names = list(zip(*columns, strict=True))

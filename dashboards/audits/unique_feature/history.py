@@ -23,7 +23,7 @@ NEEDED = ("canary", "seed", "model", "epoch", "kept", *MEASURES)
 
 @with_columns(NEEDED)
 def histories(table: pa.Table) -> Figure | None:
-    """Draw thin lines for some models, the median of all with their central 80 %, and the epochs that were kept."""
+    """Draw thin lines for some models, the median and central 80 % of all models, and the kept epochs."""
     curves = {model: of_kind for model in MODELS if (of_kind := read_curves(table, model, MEASURES, 1)) is not None}
     if not curves:
         return None

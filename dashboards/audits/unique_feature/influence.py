@@ -94,7 +94,7 @@ def influence_by_row(table: pa.Table) -> dict[int, float]:
 
 
 def correlation(summary: Sequence[Row], model: str = "canary") -> str:
-    """Format the correlation in the summary for this kind of model, with its interval and published value.
+    """Format the correlation in the summary for this kind of model, with interval and published value.
 
     Returns an empty string if there is none.
     """
@@ -173,7 +173,7 @@ def influences(everything: pa.Table, chosen_table: pa.Table) -> Figure | None:
 
 
 def decades(axes: Any) -> None:
-    """Set powers of ten as y axis ticks, as many as fit."""
+    """Put as many powers of ten on the y axis as fit."""
     from matplotlib.ticker import LogLocator
 
     axes.yaxis.set_major_locator(LogLocator(numticks=5))

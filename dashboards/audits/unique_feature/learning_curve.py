@@ -119,7 +119,7 @@ def read_curves(table: pa.Table, model: str, measures: Iterable[str], first: int
 
 
 def _draw_curves(axes: Any, model: str, followed: LearningCurves, name: str) -> None:
-    """Draw thin lines for some models, with a dot at each kept epoch, over the mean of all models with its interval."""
+    """Draw thin lines for some models, with a dot at each kept epoch, over the mean and interval of all models."""
     values = followed.measures[name]
     lined = followed.lined(DRAWN)
     alone = followed.models == 1
@@ -190,7 +190,7 @@ def _describe_curves(model: str, followed: LearningCurves, measures: Sequence[st
 
 
 def _describe_onset(followed: Mapping[str, LearningCurves]) -> Iterator[str]:
-    """Describe the first epoch at which the interval for the effect on M_w lies above 0."""
+    """Describe the first epoch at which the interval for the effect on M_w excludes 0."""
     if len(followed) < 2:
         return
     canary = followed["canary"]

@@ -35,7 +35,7 @@ GIVEN = {"reference_ranks": (REFERENCE_RANKS, "with references"), "weight_ranks"
 
 @dataclass(frozen=True)
 class ReadOut:
-    """A rank with slopes, the name of its model or canary, and the audited feature with its family."""
+    """A rank with slopes, the name of the model or canary, the audited feature, and the family of this feature."""
 
     name: str
     row: Row
@@ -143,7 +143,7 @@ def _cover_image(patch: Patch, shape: Shape) -> Array:
 
 
 def _nearest_alike(family_config: Relatives, members: list[Feature], slopes: Array) -> tuple[Patch, str]:
-    """Return the family member or look-alike with the largest sum of slopes under its ink, with its description."""
+    """Return the family member or look-alike with the largest sum of slopes under its ink, and a description."""
     size = (*slopes.shape, 1)
     alike: list[tuple[Patch, str]] = [(candidate.patch(), candidate.describe()) for candidate in members]
     if family_config.family.look_alikes:
@@ -154,7 +154,7 @@ def _nearest_alike(family_config: Relatives, members: list[Feature], slopes: Arr
 
 
 def _paint(patches: Sequence[Patch]) -> Iterator[NDArray[np.uint8]]:
-    """Yield each patch's cover, white on black, in the smallest block that contains all of them."""
+    """Yield each patch's cover, white on black, in the smallest block that contains all patches."""
     starts = np.array([(patch.top, patch.left) for patch in patches])
     ends = starts + [patch.cover.shape for patch in patches]
     (top, left_edge), (bottom, right) = starts.min(axis=0), ends.max(axis=0)

@@ -74,7 +74,7 @@ def _score_chart(
     across: str,
     entry: str,
 ) -> Figure:
-    """Draw one panel per score: canaries with their spread, over the scores of the control models."""
+    """Draw one panel per score: the spread of each canary over the scores of the control models."""
     facets = []
     for score, of_score in of_scores.items():
         facets.append(_spread_facet(SCORES[score], *of_score, across if score == list(of_scores)[-1] else ""))
