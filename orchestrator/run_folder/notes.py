@@ -51,7 +51,7 @@ class Receipt:
 def read_receipt(folder: Path) -> Receipt | None:
     """Return the receipt of the run in this folder.
 
-    Returns None if it is missing or unreadable; all is then redelivered.
+    Returns None if it is missing or unreadable. The whole run is then delivered again.
     """
     with suppress(OSError, ValueError, TypeError):
         return Receipt(**json.loads(regular_text(folder / RECEIPT_FILE)))

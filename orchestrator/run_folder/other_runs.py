@@ -129,8 +129,9 @@ class ConcurrentRuns:
     def find_claims(
         self, planned_keys: Set[str], done_keys: Set[str] = frozenset()
     ) -> Mapping[str, tuple[Holder, set[str], float]]:
-        """Return the earlier living runs that plan some of our keys: by run, its driver, these keys, and its idle
-        seconds.
+        """Return the earlier living runs that plan some of our keys.
+
+        Each run is mapped to its driver, the shared keys, and the seconds for which it has been idle.
 
         Our keys are the `planned_keys` that are not in `done_keys`. They are searched only if there is such a run. A
         driver counts as active while its log grows; idle seconds count from the last growth observed here.
