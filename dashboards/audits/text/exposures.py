@@ -1,4 +1,4 @@
-"""Figure of exposures: by trained models, by control models, and without memory."""
+"""Figure of exposures: by trained models, by control models, and expected without memory."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _row_label(group: Any, is_format: bool) -> str:
 
 
 def legend_entries(has_controls: bool) -> list[Artist]:
-    """Return the legend of the marks."""
+    """Return the legend entries for the marks."""
     entries = [
         legend.line("found", marker="o", linestyle="none", color=drawing.light("canary")),
         legend.line("not found", marker="o", linestyle="none", fillstyle="none", color=drawing.light("canary")),
