@@ -239,7 +239,7 @@ def _locate_source(name: str, shape: Options) -> tuple[str, Source]:
 
 
 def locate_published_set(name: str, shape: Options) -> Source:
-    """Return a standard data set from ENGRAM_DATA
+    """Return a standard data set from ENGRAM_DATA.
 
     Raises DatasetError, listing the searched folders, if it is missing.
     """

@@ -4,11 +4,12 @@ Within each class, the sorted ids are shuffled with a random stream derived from
 
 - A and B have `per_class` images each. The boxed images of the class alternate between A and B. If there are too few, A
   and B are filled up with unboxed images from opposite ends of the order, so that they overlap only if they need more
-  images than there are. A and B never share a boxed image, and only boxed images are attacked. - X has the same number
-  of images per class, to within one. If a class has too few, the others contribute more. Unboxed images come first. X
-  is taken from the end of each order, so it does not depend on `per_class` as long as there are enough images. - Other
-  A and other B are two more sets with `per_class` images per class, disjoint from all others, with boxed images first.
-  Models trained on them never saw A or B.
+  images than there are. A and B never share a boxed image, and only boxed images are attacked.
+- X has the same number of images per class, to within one. If a class has too few, the others contribute more. Unboxed
+  images come first. X is taken from the end of each order, so it does not depend on `per_class` as long as there are
+  enough images.
+- Other A and other B are two more sets with `per_class` images per class, disjoint from all others, with boxed images
+  first. Models trained on them never saw A or B.
 
 If a table states each image's role for a third-party model, the parts follow the table, whatever their sizes: A was
 trained on, B was held out, X is public, and both other A and other B are the images for reference models.

@@ -79,8 +79,7 @@ class AskedFamily(Family):
     look_alikes: Annotated[int, AtLeast(0)] = 0  # a field that replaces the property
     """Number of further features, for each part of the feature (the words of a name, the halves of a glyph or a
     picture), that differ from it in this part alone. With 0, the feature cannot be distinguished from one that shares a
-    part with it.
-    """
+    part with it."""
 
 
 def family(feature: Feature, config: Family, seed: int, shape: tuple[int, int] | None = None) -> list[Feature]:

@@ -309,16 +309,14 @@ class Picture(Ranged):
     """The image file of the picture."""
     mask: File | None = None
     """An image file of the same size: white where the picture covers the image, grey where it covers it partly; none:
-    the picture's own transparency.
-    """
+    the picture's own transparency."""
     top: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's upper edge."""
     left: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's left edge."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Seed of a permutation of the pixels inside the mask, which yields a member of the picture's family with the same
-    ink; 0: no permutation.
-    """
+    ink; 0: no permutation."""
 
     @staticmethod
     def parse(text: str) -> Picture:

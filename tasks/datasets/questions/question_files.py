@@ -185,7 +185,7 @@ def read_drop(path: Path, content: bytes, answered: bool = True) -> list[Questio
 
 
 def write_drop(questions: Sequence[Question], answered: bool = True) -> bytes:
-    """Write a file with one passage per run of questions about the same context
+    """Write a file with one passage per run of questions about the same context.
 
     Unless `answered`, answers are blank.
     """
