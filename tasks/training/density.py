@@ -223,7 +223,7 @@ def observations(config: DensityTraining, images: Images, device: torch.device) 
 def density_table(
     config: DensityTraining, history: Sequence[Epoch], evaluation: Evaluation, epsilons: Sequence[float] | None = None
 ) -> pa.Table:
-    """Return the FITTED or REFINED table of a trained model
+    """Return the FITTED or REFINED table of a trained model.
 
     `epsilons` is the privacy spent by the end of each epoch.
     """

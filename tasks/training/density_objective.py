@@ -75,7 +75,7 @@ class Elbo:
         return self.negative_bounds(layers, self.model_inputs(batch, _dtype_of(layers.tensors)), draws)
 
     def model_inputs(self, batch: Batch, dtype: torch.dtype) -> Tensor:
-        """Return the models' inputs for a batch in its draw, (models, rows, features)
+        """Return the models' inputs for a batch in its draw, (models, rows, features).
 
         They are the same in every call.
         """

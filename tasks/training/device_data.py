@@ -45,7 +45,7 @@ class DeviceData(Protocol):
     def replace_images(
         self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
     ) -> tuple[DeviceData, list[dict[int, int]]]:
-        """Append each member's replaced images
+        """Append each member's replaced images.
 
         Returns the new data and, for each member, the replacement of each row.
         """

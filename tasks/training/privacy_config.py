@@ -25,10 +25,8 @@ class LinkedTraining(WithoutPrivacy):
     """Training without differential privacy, which can be divided into links."""
 
     link: Annotated[int, AtLeast(0)] = 0
-    """Ours: epochs per link of a training's chain of jobs; an interrupted training continues from the last link
-
-    0: one job.
-    """
+    """Ours: epochs per link of a training's chain of jobs; an interrupted training continues from the last link. 0: one
+    job."""
 
 
 @dataclass(frozen=True)

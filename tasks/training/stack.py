@@ -35,7 +35,7 @@ class Graphs:
         self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
 
     def run(self, name: str, function: Callable[[], None], changed: Sequence[Tensor]) -> None:
-        """Replay the recording of a function on the current stream
+        """Replay the recording of a function on the current stream.
 
         `changed` are the tensors that the function changes.
         """
@@ -86,7 +86,7 @@ class Slot:
 
 
 class Stack:
-    """`count` places for members of the spec
+    """`count` places for members of the spec.
 
     Their rows are in `data`, with each member's replaced rows in `aliases`.
     """
@@ -191,7 +191,7 @@ class Stack:
         self.places[position] = Slot(index, member, history, 0 if state is None else state.best_epoch)
 
     def leave(self, position: int) -> Trained:
-        """Return the trained model of the member in this place
+        """Return the trained model of the member in this place.
 
         The member keeps its place until `free` or `go_on` is called.
         """

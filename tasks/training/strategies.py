@@ -1,8 +1,8 @@
 """Strategies for training many models on a device, and how the fastest one is chosen.
 
 - loop: one model after another. This is the fastest strategy on a CPU, where the matrix products of one model use a
-  whole core and the convolutions of a stack take 1.6 to 1.9 times as long as separate ones. - stack: several models in
-  one step, as many as memory and speed allow. On a GPU, the step is recorded and replayed.
+  whole core and the convolutions of a stack take 1.6 to 1.9 times as long as separate ones.
+- stack: several models in one step, as many as memory and speed allow. On a GPU, the step is recorded and replayed.
 - graph: separate models, each with its step recorded and replayed on its own stream. Requires a GPU.
 
 Steps are not recorded if their data is streamed to the GPU.
@@ -111,7 +111,7 @@ def choose_strategy(workload: Workload, context: ComputeContext, limit: int) -> 
 
 
 def candidates(workload: Workload, limit: int) -> list[Strategy]:
-    """Return the candidate strategies for at most `limit` members at a time
+    """Return the candidate strategies for at most `limit` members at a time.
 
     Those with the same name are in ascending size.
     """
