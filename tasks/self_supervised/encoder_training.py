@@ -1,4 +1,4 @@
-"""The training settings of encoders in an audit, and the configuration of each training job. Imports no torch."""
+"""Training settings for an audit's encoders, and the configuration of each training job. Does not import torch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tasks.training.recipe import Count, Rate
 
 @dataclass(frozen=True)
 class EncoderTraining(Ranged):
-    """The training of an encoder on images, with or without labels."""
+    """Training of an encoder on images, with or without labels."""
 
     tag: ClassVar[str] = "pretraining"
 
@@ -40,7 +40,7 @@ class EncoderTraining(Ranged):
     projector: Widths = (8192, 8192, 8192)
     """Widths of the projector's layers."""
     augmentation: Augmentation = Augmentation()
-    """Augmentation that draws the views of an image."""
+    """Augmentation that produces the views of an image."""
     epochs: Count = 1000
     """Epochs of training."""
     link: Annotated[int, AtLeast(0)] = 50
@@ -48,7 +48,7 @@ class EncoderTraining(Ranged):
     batch: Annotated[int, AtLeast(2)] = 1024
     """Images per step."""
     accumulate: Count = 1
-    """Ours: sequential parts of a step, which need the memory of one part."""
+    """Ours: sequential parts of a step, which reduce its memory to that of one part."""
     optimiser: OptimiserName = "lars"
     """Optimiser."""
     base_learning_rate: Rate = 0.2
@@ -74,7 +74,7 @@ class EncoderTraining(Ranged):
 
     @property
     def last_epoch(self) -> int:
-        """The epochs of training and fine-tuning."""
+        """The total number of epochs of training and fine-tuning."""
         return self.epochs + self.fine_tuning
 
     @property
@@ -83,7 +83,10 @@ class EncoderTraining(Ranged):
         return len(self.projector) + isinstance(self.criterion, Supervised)
 
     def pretraining(self, images: TrainingImages, recorded: tuple[int, ...], seed: int) -> Pretraining:
-        """The training on these images, up to its last epoch. Raises ValueError if it cannot record these epochs."""
+        """Return the training on these images, up to its last epoch.
+
+        Raises ValueError if it cannot record these epochs.
+        """
         return Pretraining(
             images=images,
             criterion=self.criterion,
