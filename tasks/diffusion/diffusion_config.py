@@ -1,4 +1,4 @@
-"""Configuration of a diffusion model: its network and its training. Imports no torch."""
+"""Configuration of a diffusion model: its network and its training. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Precision = Literal["float32", "bfloat16"]
 class UNet(Ranged):
     """A U-Net for square images, conditioned on time and a vector by conditional batch norm.
 
-    The defaults are those for 128 x 128 of Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis",
-    appendix I, whose network is the one of Bordes et al. 2022, "High fidelity visualization of what your
-    self-supervised representation knows about".
+    The defaults are those of Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis", appendix I, for
+    128 x 128. Bordes et al. 2022, "High fidelity visualization of what your self-supervised representation knows
+    about", use the same network.
     """
 
     widths: tuple[int, ...] = (256, 256, 512, 768, 1024)
@@ -52,12 +52,13 @@ class UNet(Ranged):
             raise ValueError(f"attention is {self.attention}; choose from the resolutions {names}")
 
 
-SMALL = UNet((32, 64, 64), 1, (8,), 2)  # for 32 x 32
+SMALL = UNet((32, 64, 64), 1, (8,), 2)  # for 32 x 32 images
 
 
 @dataclass(frozen=True)
 class DiffusionSettings(Ranged):
-    """A conditional diffusion model of square colour images and its training: it predicts the noise in a noised image.
+    """A conditional diffusion model of square colour images, which predicts the noise in a noised image, and its
+    training.
 
     Ho et al. 2020, "Denoising diffusion probabilistic models", section 4: 1000 steps, a linear schedule, average
     0.9999; learning rate and minibatch as in the released code of Bordes et al. 2022 (32 GPUs with 8 images each). The
@@ -107,6 +108,6 @@ class Diffusion(DiffusionSettings):
 
 
 def diffusion_config(settings: DiffusionSettings, seed: int) -> Diffusion:
-    """The diffusion model with these settings and this seed."""
+    """Return the diffusion model with these settings and this seed."""
     fields = {field.name: getattr(settings, field.name) for field in dataclasses.fields(DiffusionSettings)}
     return Diffusion(**fields, seed=seed)
