@@ -116,8 +116,10 @@ class ModelFile(PinnedName):
         return ModelFile(self._name_with(PurePath(self.path).name), self.digest)
 
     def pin(self, known_digests: MutableMapping[str, str]) -> ModelFile:  # noqa: ARG002 - the digest may not be that of a file
-        """Return the model with its digest. Raises FileError for an invalid file and ValueError for an invalid
-        factory."""
+        """Return the model with its digest.
+
+        Raises FileError for an invalid file and ValueError for an invalid factory.
+        """
         return pin(self)
 
     def identity(self) -> str:

@@ -44,8 +44,10 @@ class Named(PinnedName):
         return f"{Factory.parse(self.name).function}@{digest_in_keys(self.digest)}"
 
     def pin(self, known_digests: MutableMapping[str, str]) -> Self:  # noqa: ARG002 - a source is short
-        """Return the model, with the digest of its source if it is a user's model. Raises ValueError if it does not
-        exist."""
+        """Return the model, with the digest of its source if it is a user's model.
+
+        Raises ValueError if it does not exist.
+        """
         return pin(self)
 
     def paths(self) -> tuple[Path, ...]:

@@ -134,13 +134,16 @@ STAGES = (64, 128, 256, 512)
 
 
 def resnet18(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN) -> Tensor:  # noqa: ARG001
-    """Compute the logits (models, rows, classes) of ResNet-18 for small images. A 3x3 stem without pooling, then 64,
-    128, 256 and 512 channels, with two basic blocks each. He et al. 2016, "Deep residual learning for image
-    recognition", table 1 and figure 5 (left). Where the shape changes, the shortcut is a 1x1 convolution with batch
-    norm (option B). The stem is the one commonly used for 32x32 images: the published one, a 7x7 convolution with
-    stride 2 and max pooling, would leave 8x8. 11,173,962 parameters for ten classes in colour. Initial weights of
-    convolutions are He normal; the last layer and batch norm start as in torch. Batch norm is part of the network,
-    which has no dropout."""
+    """Compute the logits (models, rows, classes) of ResNet-18 for small images.
+
+    A 3x3 stem without pooling, then 64, 128, 256 and 512 channels, with two basic blocks each. He et al. 2016, "Deep
+    residual learning for image recognition", table 1 and figure 5 (left). Where the shape changes, the shortcut is a
+    1x1 convolution with batch norm (option B). The stem is the one commonly used for 32x32 images: the published one, a
+    7x7 convolution with stride 2 and max pooling, would leave 8x8. 11,173,962 parameters for ten classes in colour.
+
+    Initial weights of convolutions are He normal; the last layer and batch norm start as in torch. Batch norm is part
+    of the network, which has no dropout.
+    """
     x = _normalised_convolution(layers, "stem", x, STAGES[0], 3, 1).relu()
     before = STAGES[0]
     for stage, channels in enumerate(STAGES, 1):

@@ -26,7 +26,7 @@ def vicreg(config: VICReg, first: Tensor, second: Tensor) -> Tensor:
     invariance mean (a - b)^2 + variance [v(a) + v(b)] / 2 + covariance [c(a) + c(b)]
 
     v(z) = mean_j max(0, 1 - sqrt(var_j z + 1e-4)) and c(z) = sum_{i != j} cov_ij(z)^2 / d, variances and covariances
-    over n - 1. Bardes, Ponce & LeCun 2022, "VICReg", eqs. 1, 2, 4 to 6; As in their code, the squares are averaged over
+    over n - 1. Bardes, Ponce & LeCun 2022, "VICReg", eqs. 1, 2, 4 to 6. As in their code, the squares are averaged over
     n and d, and v has the factor 1/2; eq. 6 has neither.
     """
     total = config.invariance * functional.mse_loss(first, second)
@@ -267,9 +267,7 @@ class Predicting:
 
 
 class Distilling:
-    """DINO: the student matches a teacher's distributions, whose centre is a moving average of the
-    teacher's outputs.
-    """
+    """DINO: the student matches a teacher's distributions, centred by a moving average of the teacher's outputs."""
 
     views = 2
     coupled = False
