@@ -13,10 +13,10 @@ Training images are all slices of all frames of the training patients scanned at
 patient, frame and slice. Patients are shuffled so that every prefix of the order is balanced across groups
 (`tasks.datasets.row_order`), because patients of one group have consecutive numbers. Liu & Tsaftaris 2020, section 4.2,
 count 7,936 images at 3 T and 17,408 at 1.5 T, both multiples of 256, so the actual numbers may be slightly higher. The
-images of one patient stay together (`train_groups` holds the patient number), and their label is the patient's group.
-The test split contains the testing patients scanned at that field strength. If there are none, it contains one image
-per training patient: the central slice (index slices // 2) of the first frame. Models are also trained on these images,
-so the loss on them says nothing about new patients.
+images of one patient stay together (`train_groups` is the patient number), and their label is the patient's group. The
+test split contains the testing patients scanned at that field strength. If there are none, it contains one image per
+training patient: the central slice (index slices // 2) of the first frame. Models are also trained on these images, so
+the loss on them says nothing about new patients.
 
 Pixels. Units are arbitrary and differ between patients, so every volume is scaled separately: its 1st percentile, over
 all slices and frames, becomes 0 and its 99th 255, linearly, and values outside are clipped. Scaling by the minimum and
@@ -65,7 +65,7 @@ INFO = "Info.cfg"
 GROUPS = ("DCM", "HCM", "MINF", "NOR", "RV")
 PATIENT = re.compile(r"patient(\d+)")
 SIDE = 192
-# percentiles of a volume
+# percentiles within a volume
 DARKEST = 1
 BRIGHTEST = 99
 DEFLATED = 1032  # largest ratio of unpacked to packed bytes: zlib, "Maximum compression factor"
@@ -77,7 +77,7 @@ STRENGTHS: Mapping[float, Tesla] = {1.5: "1.5", 3.0: "3"}
 
 @dataclass(frozen=True)
 class Patient:
-    """A patient's number, the index of its group, and the file with all its frames."""
+    """A patient's number, group index, and the file that contains all frames."""
 
     number: int
     label: int
@@ -140,7 +140,7 @@ def _draw_patient_order(patients: Sequence[Patient], split: str) -> tuple[Patien
 
 
 def strength_table(folder: Path) -> Path:
-    """Return the path of the table of field strengths."""
+    """Return the path of the field-strength table."""
     parent_table = folder.parent / TABLE
     if folder.name == "database" and parent_table.is_file():
         return parent_table
@@ -169,7 +169,7 @@ def field_strengths(table: Path) -> dict[int, Tesla]:
 
 
 def parse_strength(row: Mapping[str, str], where: str) -> tuple[int, Tesla]:
-    """Return a patient's number and field strength."""
+    """Return the patient number and field strength in a row."""
     patient = row["patient"]
     tesla = row["tesla"]
     match = re.fullmatch(r"(?:patient)?(\d+)", patient)
@@ -206,7 +206,7 @@ def patient_folders(split: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _read_patient(folder: Path, number: int) -> Patient:
-    """Read the patient of this folder. Raises DatasetError if a file is missing."""
+    """Read the patient in this folder. Raises DatasetError if a file is missing."""
     label = read_group(folder / INFO)
     packed = folder / f"{folder.name}_4d.nii.gz"
     path = packed if packed.is_file() else packed.with_suffix("")

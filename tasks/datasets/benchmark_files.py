@@ -77,7 +77,7 @@ def _find_file(folder: Path, name: str) -> Iterator[Path]:
 
 
 def _unpack_file(path: Path) -> bytes:
-    """Return the bytes of a file, decompressed if they are gzipped, whatever the file is called."""
+    """Return the bytes of a file, decompressed if they are gzipped, regardless of the file's name."""
     try:
         raw = path.read_bytes()
         return gunzip(raw) if raw.startswith(GZIP_MAGIC) else raw
@@ -118,7 +118,7 @@ class ArraysOnly(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("_codecs", "encode"):
-            return latin1  # the encoding of bytes before protocol 3
+            return latin1  # encoding of bytes before protocol 3
         if (module, name) not in PICKLED:
             raise pickle.UnpicklingError(f"it names {module}.{name}, which a batch of images does not need")
         return getattr(importlib.import_module(module.replace("numpy.core", "numpy._core")), name)
@@ -178,7 +178,7 @@ def read_batch(path: Path) -> tuple[Pixels, Labels]:
         raise DatasetError(f"{path}: data is not uint8 (n, 3072)")
     if not isinstance(labels, (list, np.ndarray)) or len(labels) != len(rows):
         raise DatasetError(f"{path}: labels are not a list of {len(rows)} numbers")
-    # A row consists of 1024 red, then green, then blue values.
+    # A row consists of 1024 red values, then the green ones, then the blue ones.
     pixels = np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
     return pixels, np.asarray(labels, np.int64)
 

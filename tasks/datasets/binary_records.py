@@ -5,9 +5,9 @@
 | `purchase100` | `dataset_purchase` (per line, a label and 600 features), `dataset_purchase.tgz`, `purchase100.npz` |
 | `texas100` | `feats` (6,169 features per line) and `labels` (one per line), `dataset_texas.tgz`, `texas100.npz` |
 
-The text files, whose labels start at 1, are those of Shokri, Stronati, Song & Shmatikov 2017, "Membership inference
-attacks against machine learning models", section VI.A, at github.com/privacytrustlab/datasets. The archives in NumPy's
-format, with `features` and one-hot `labels`, are those of github.com/xehartnort/Purchase100-Texas100-datasets.
+The text files, whose labels start at 1, were published by Shokri, Stronati, Song & Shmatikov 2017, "Membership
+inference attacks against machine learning models", section VI.A, at github.com/privacytrustlab/datasets. The archives
+in NumPy's format, with `features` and one-hot `labels`, come from github.com/xehartnort/Purchase100-Texas100-datasets.
 
 Each record is a one-row image in which each feature is a pixel of 0 or 255. The files define no splits, so every tenth
 record goes to the test split. Classes are the distinct labels (`tasks.datasets.classes`), numbered from 0.
@@ -95,7 +95,7 @@ def source(name: str, folder: Path) -> Source | None:
 
 
 def unpack(path: Path, names: tuple[str, ...]) -> Texts:
-    """Return these text files from a tar archive, whatever folder they are in.
+    """Return these text files from any folder of a tar archive.
 
     Raises DatasetError if one is missing.
     """

@@ -31,7 +31,7 @@ from tasks.worker import hardware
 
 # Where the pixels of a data set that is read by rows are kept: in memory, in a cache on disk, or in its own files.
 Storage = Literal["auto", "memory", "cache", "files"]
-SHARE = 0.5  # of the available memory that a loaded data set may use
+SHARE = 0.5  # fraction of the available memory that a loaded data set may use
 
 _loaded: dict[str, Images] = {}
 TEXT_SCHEMA = pa.schema([("id", pa.string()), pa.field("text", pa.string(), nullable=False)])
@@ -95,7 +95,7 @@ def files(dataset: Dataset) -> tuple[Path, ...]:
 
 
 def load_records(dataset: Dataset, schema: pa.Schema) -> Records:
-    """Return the data set's records with the fields of the schema (one of them is `id`), read once per process.
+    """Return the data set's records with the fields of the schema (which include `id`), read once per process.
 
     Raises DatasetError if the digest does not match, or if a record lacks a field.
     """
@@ -177,7 +177,7 @@ def load_with_boxes(dataset: Dataset, correlation: float = 0.0) -> BoxedPictures
             return _boxed.setdefault((pictures.digest, correlation), pictures)
         digest = content.digest()
         check(dataset, digest)
-        if (digest, correlation) not in _boxed:  # the data set may have come without a digest
+        if (digest, correlation) not in _boxed:  # the data set may have been passed without a digest
             _boxed[digest, correlation] = _scenes_of(dataset, content, correlation)
         return _boxed[digest, correlation]
 
@@ -190,7 +190,7 @@ def _scenes_of(dataset: Dataset, content: Content, correlation: float) -> BoxedP
 
 
 def open_pictures(dataset: Dataset, storage: Storage = "auto") -> PictureSet:
-    """Open the data set's images for reading by rows, whatever their number.
+    """Open the data set's images for reading by rows, for any number of images.
 
     `memory` uses `load`. `cache` uses an Arrow file in the cache folder (`tasks.datasets.picture_cache`), which is
     written if it does not exist; the data set's own files are then no longer read. `files` decodes each image on

@@ -90,7 +90,7 @@ def source(folder: Path, options: Options = AS_THEY_ARE) -> Source | None:
 
 
 def read_partitions(list_path: Path, pictures: Path) -> dict[str, list[str]]:
-    """Return the image names of each split, in list order. All of them are files in the image folder."""
+    """Return the image names of each split, in list order. All of these images exist in the image folder."""
     try:
         lines = list_path.read_text(encoding="utf-8").splitlines()
         existing_names = {entry.name for entry in os.scandir(pictures)}
@@ -111,7 +111,7 @@ def read_partitions(list_path: Path, pictures: Path) -> dict[str, list[str]]:
             raise DatasetError(f"{where} is {line!r}; expected an image's name and one of {allowed}")
         if name in earlier_names:
             raise DatasetError(f"{where} names {name} again; list each image once")
-        # Images of the test split are not read and may be missing.
+        # Images of the test split are not read, so they may be missing.
         if name not in existing_names and split != "test":
             raise DatasetError(f"{where} names {name}, but there is no file {pictures / name}")
         earlier_names.add(name)

@@ -114,7 +114,9 @@ def _label_text(value: Any) -> str:
 
 
 def _plain_numbers(values: NDArray[Any]) -> list[Any]:
-    """Return the values of an array. float32 and float16 values become what they print as: 0.1, not 0.10000000149."""
+    """Return the values of an array. float32 and float16 values are converted via their printed form: 0.1, not
+    0.10000000149.
+    """
     if values.dtype.kind != "f" or values.dtype.itemsize > FLOAT32_BYTES:
         plain: list[Any] = values.tolist()
         return plain

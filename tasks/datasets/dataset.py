@@ -24,7 +24,7 @@ class DatasetError(Unavailable):
 
 
 class UnknownDataset(DatasetError):
-    """The name of a data set or one of its options is invalid, whatever files exist."""
+    """The name of a data set or one of its options is invalid, regardless of which files exist."""
 
 
 def unreadable(path: Path, error: OSError) -> DatasetError:

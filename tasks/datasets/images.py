@@ -131,8 +131,8 @@ class Images:
     """Training and test splits of images of one shape. The arrays are read-only and loaded once per process.
 
     Training images may belong together, such as those of one patient, and may derive from other images. In that case,
-    `train_groups` holds the group number of each image, and `train_origins` the SHA-256 of its original (of its pixels,
-    as in `tasks.datasets.mixtures`). They are None if every image is its own group, or if no image derives from
+    `train_groups` contains the group number of each image, and `train_origins` the SHA-256 of its original (of its
+    pixels, as in `tasks.datasets.mixtures`). They are None if every image is its own group, or if no image derives from
     another. `notes` are one-line warnings from the reader, for `tasks.datasets.notes`.
     """
 

@@ -36,9 +36,9 @@ class Part(Ranged):
     first: Annotated[int, AtLeast(0)] = 0
     """The first row."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """Number of rows; 0: all that follow."""
+    """Number of rows; 0 selects all rows that follow."""
     without_copies: bool = False
-    """Whether to omit exact copies of rows before the first."""
+    """Whether to leave out exact copies of rows before the first."""
 
     def rows(self, images: Images) -> Rows:
         """Return the part's rows, ascending. Raises DatasetError if the data set has fewer rows."""
@@ -75,11 +75,11 @@ class Remainder(Ranged):
         return self.part.data
 
     def rows(self, images: Images) -> Rows:
-        """Return the remaining rows, ascending. Raises DatasetError if the part has a single group."""
+        """Return the remaining rows, ascending. Raises DatasetError if the part has only one group."""
         return self._split(images)[0]
 
     def held_rows(self, images: Images) -> Rows:
-        """Return the held-out rows, ascending: round(held_back x groups), at least one group and not all groups."""
+        """Return the held-out rows, ascending: round(held_back x groups) groups, at least one but not all."""
         return self._split(images)[1]
 
     def _split(self, images: Images) -> tuple[Rows, Rows]:
@@ -156,8 +156,8 @@ class CoinedCanaries(Ranged):
 
     The canaries are drawn from the part once for all models with the same seed, and each model has its own independent
     coins. All models are trained on the other records. A mislabelled canary has a random wrong label, since a fixed
-    shift of classes would be a rule that a model can learn. A canary's image is that of its record, uniform noise, or
-    that of its record with a random glyph.
+    shift of classes would be a rule that a model can learn. A canary's image is the image of its record, uniform noise,
+    or the image of its record with a random glyph.
     """
 
     part: Part

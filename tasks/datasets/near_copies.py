@@ -1,7 +1,7 @@
 """Find near-duplicate images, such as one photograph compressed twice, in time linear in the number of images.
 
 Each image is reduced to a grey 8 x 8 grid of means. Two images are near copies if no mean differs by more than NEAR of
-255 levels and the means are not all alike. To find candidates, the image mean is subtracted from a 4 x 4 grid of means,
+255 levels and the means are not all equal. To find candidates, the image mean is subtracted from a 4 x 4 grid of means,
 and the results are sorted into bins of STEP levels, in TABLES tables with shifted bins. Candidates share all bins in at
 least one table. Two images whose means differ by one level share a table with a probability of 99.9 %. Within a table,
 an image is compared only with its neighbours, so if there are several near copies, every image is found, but not every
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from tasks.datasets.images import Pixels, as_shape
 from tasks.numerics import seeds
 
-NEAR = 4  # levels
+NEAR = 4  # grey levels
 FLAT = 8.0  # standard deviation of the means, in levels; flatter images are not compared
-STEP = 32  # levels
+STEP = 32  # grey levels
 TABLES = 8
 NEXT = 4  # images of the same bin that each image is compared with
 

@@ -133,7 +133,7 @@ def open_single_picture(encoded: bytes) -> Iterator[Image]:
     try:
         with open_picture(encoded, FORMATS) as picture:
             frames = getattr(picture, "n_frames", 1)
-            if frames > 1 and picture.format != "MPO":  # MPO: a photograph with thumbnails
+            if frames > 1 and picture.format != "MPO":  # MPO is a photograph with thumbnails
                 raise PictureError(f"contains {frames} images; it must contain one")
             yield picture
     except PictureError:

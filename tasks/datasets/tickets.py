@@ -20,7 +20,7 @@ PLACES = ("the office", "room 12", "the hall", "the archive", "the laboratory", 
 
 @dataclass(frozen=True)
 class Tickets:
-    """The texts, which are the same in every run."""
+    """The ticket texts, which are the same in every run."""
 
     def digest(self) -> str:
         return digest_of(RULE, [text.encode() for text in self.texts()])

@@ -55,7 +55,7 @@ class Annotation:
 
 
 def read(path: Path) -> Annotation:
-    """Read the file's objects. Raises DatasetError if it is damaged."""
+    """Read the objects in the file. Raises DatasetError if it is damaged."""
     try:
         with path.open("rb") as file:
             encoded = file.read(LARGEST + 1)

@@ -12,8 +12,8 @@ Validation images next to `train`, if any:
 
 An image's id is its file name without the suffix. The release contains annotations without an image, which are ignored.
 Pixels are used as stored, without rotation, as in the annotations and the published loader. CMYK and grey images, and
-PNG images in files named JPEG, are decoded to RGB. Annotated coordinates are those of the first and last pixel, as in
-the development kit, so the right and bottom of a box are one more than in the file.
+PNG images in files named JPEG, are decoded to RGB. Annotated coordinates refer to the first and last pixel, as in the
+development kit, so the right and bottom of a box are one more than in the file.
 
 The key of a cached digest covers the class folders and their modification times, but not the more than one million
 images. If an image is changed in place, this is detected when it is decoded.

@@ -11,13 +11,13 @@ Within each class, the sorted ids are shuffled with a random stream derived from
 - Other A and other B are two more sets with `per_class` images per class, disjoint from all others, with boxed images
   first. Models trained on them never saw A or B.
 
-If a table states each image's role for a third-party model, the parts follow the table, whatever their sizes: A was
-trained on, B was held out, X is public, and both other A and other B are the images for reference models.
+If a table states each image's role for a third-party model, the parts follow the table, regardless of their sizes: A
+was trained on, B was held out, X is public, and both other A and other B are the images for reference models.
 
 Exact copies (images with the same content, regardless of labels and boxes) count as one image: the first copy is drawn,
 the others join its part, and only the first is attacked. Validation images that are copies of other images belong to no
-part. If a table assigns copies to several parts, all of them go to the first of trained, reference, public and held
-out, since an encoder that was trained on an image has seen its copies. Without this rule, a copy in X would reveal the
+part. If a table assigns copies to several parts, all copies go to the first of trained, reference, public and held out,
+since an encoder that was trained on an image has seen its copies. Without this rule, a copy in X would reveal the
 answer without the encoder, and the model trained on A could have seen an image of B.
 
 A data set without boxes is partitioned as if all images were boxed, since corner crops need no boxes.
@@ -62,7 +62,7 @@ Rows = NDArray[np.int64]
 class Partition(Ranged):
     """Partition with `per_class` images of each class in A, as many in B, and `public` images in X (0: all remaining).
 
-    `attacked` images of A and as many of B are attacked, equally per class to within one (0: all boxed images).
+    `attacked` images of A and the same number of B are attacked, equally per class to within one (0: all boxed images).
     `largest` reserves images for training sets of that size per class, so that X is the same for all sizes up to it (0:
     for `per_class`). `validation` is the size of the validation part (0: all validation images of the data, or else the
     remaining images, at most a fifth of all). Raises ValueError for a number below its minimum.

@@ -47,7 +47,7 @@ class Listed:
     annotation: str = ""  # path relative to the same folder; empty if there is no such file
     boxes: tuple[tuple[int, int, int, int], ...] = ()
     is_validation: bool = False
-    part: str = ""  # its role for a third-party model
+    part: str = ""  # role for a third-party model
 
 
 @dataclass(frozen=True, eq=False)

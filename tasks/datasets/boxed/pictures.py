@@ -75,7 +75,7 @@ class BoxedPictures(Protocol):
 
 
 SQUARES_RULE = "squares 1"
-SHARE = 0.5  # of the available memory that squares may use
+SHARE = 0.5  # fraction of the available memory that squares may use
 PORTION = 1024  # images in memory at a time while a file is written
 
 

@@ -31,10 +31,10 @@ from tasks.datasets.pictures import pixels
 from tasks.numerics import seeds
 
 SEED = 0
-SIDE = 32  # of a scene, in pixels
+SIDE = 32  # side of a scene, in pixels
 SQUARE = 16  # side of a photograph square, in photograph pixels
 DIGIT = 16  # side of a digit and its box, in scene pixels
-AWAY = 2  # largest distance in rows and columns between a digit and its corner
+AWAY = 2  # maximum distance in rows and columns between a digit and its corner
 # Of backgrounds, where white is 1. LEAST limits the amplified noise in squares without contrast, such as the sky.
 MEAN = 0.35
 DEVIATION = 0.15

@@ -49,7 +49,7 @@ class Family(Ranged):
     """
 
     kind: Kind = "alike"
-    """alike: of the same kind and ink; letters: a letter's other letters; names: for words, those in the file
+    """alike: same kind and ink; letters: the other letters, for a letter; names: for words, those in the file
     `names`."""
     count: Annotated[int, AtLeast(1)] = 200
     """Number of other features."""

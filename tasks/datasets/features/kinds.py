@@ -1,6 +1,6 @@
 """The kinds of features: a glyph, words in a typeface, or a picture. Each is converted to a patch.
 
-A patch holds the pixels and position of a feature. Features are put into images in this form.
+A patch contains the pixels and the position of a feature. Features are put into images in this form.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Glyph(Ranged):
     """
 
     kind: Kind = "letter"
-    """letter, or random: the letter with its cells permuted."""
+    """letter; or random: the letter with its cells permuted."""
     text: Annotated[str, OneOf(tuple(GLYPHS), "one letter from A to Z")] = "A"
     """The letter, A to Z."""
     size: Annotated[int, MultipleOf(CELLS, f"a letter being {CELLS} x {CELLS}")] = 5
@@ -149,7 +149,7 @@ class Glyph(Ranged):
     left: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's left edge."""
     seed: Annotated[int, AtLeast(0)] = 0
-    """Seed of the permutation for kind random; 0 for other kinds."""
+    """Seed of the permutation for kind random; must be 0 for other kinds."""
 
     def conflicts(self) -> Iterator[str]:
         # A field without an effect would give the same feature several keys.
@@ -218,7 +218,7 @@ class Words(Ranged):
     words: str = field(metadata={WITHHELD: word_pattern})
     """The words: one line."""
     font: File | None = None
-    """A TrueType or OpenType file; none: Pillow's built-in font (Aileron)."""
+    """TrueType or OpenType file; by default, Pillow's built-in font (Aileron)."""
     size: Annotated[int, AtLeast(4)] = 12
     """Height of the font (its em), in pixels."""
     top: Annotated[int, AtLeast(0)] = 1
@@ -228,7 +228,7 @@ class Words(Ranged):
     ink: Annotated[int, Between(0, OPAQUE)] = 255
     """Grey level of the words."""
     box: bool = False
-    """Whether the line is overwritten, from ascender to descender, with a background of 0."""
+    """Whether to overwrite the line, from ascender to descender, with a background of 0."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.words or self.words != " ".join(self.words.split(" ")).strip() or not self.words.isprintable():
@@ -308,15 +308,15 @@ class Picture(Ranged):
     image: File
     """The image file of the picture."""
     mask: File | None = None
-    """An image file of the same size: white where the picture covers the image, grey where it covers it partly; none:
-    the picture's own transparency."""
+    """Image file of the same size: white where the picture covers the image, grey where it covers it partly; by
+    default, the picture's own transparency."""
     top: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's upper edge."""
     left: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's left edge."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Seed of a permutation of the pixels inside the mask, which yields a member of the picture's family with the same
-    ink; 0: no permutation."""
+    ink; 0 leaves the pixels in place."""
 
     @staticmethod
     def parse(text: str) -> Picture:

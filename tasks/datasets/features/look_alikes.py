@@ -2,8 +2,8 @@
 
 A model that was trained on a namesake responds to the part that the two names share, so the name ranks first among
 names without that part. It has no such advantage among names that also contain the part: if the rest is random and the
-model was not trained on any feature with that rest, each look-alike is equally likely to rank first, whatever the model
-knows about the shared part.
+model was not trained on any feature with that rest, each look-alike is equally likely to rank first, regardless of what
+the model knows about the shared part.
 
 The parts are the words of a text, or the two halves of a single word, and the upper and lower half of a glyph or
 picture. More parts would separate more similar features, but would detect fewer features that the model was trained on.

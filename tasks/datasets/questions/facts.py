@@ -28,7 +28,7 @@ from tasks.numerics import seeds
 Name = Literal["facts", "facts-stated"]
 SCORERS: Mapping[Name, Scorer] = {"facts": "drop", "facts-stated": "squad"}
 SEED = 20220329
-# questions
+# number of questions
 TRAIN = 3000
 VALIDATION = 1000
 T = TypeVar("T")
@@ -143,7 +143,7 @@ def _take_questions(contexts: Iterator[list[Question]], number: int) -> tuple[Qu
 
 
 def _contexts_of(name: Name) -> Iterator[list[Question]]:
-    """Yield the questions of each person's context, in random order."""
+    """Yield the questions about each person's context, in random order."""
     paragraph = PARAGRAPHS[name]
     stream = RandomDraws(seeds.generator(SEED, name))
     people = [start + end for start in STARTS.split() for end in ENDS.split()]
