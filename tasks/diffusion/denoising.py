@@ -233,8 +233,8 @@ def denoise(predict: Predict, x: Tensor, signal_shares: Array, steps: int, bound
         x_0 = (x_t - sqrt(1 - alpha_bar_t) e) / sqrt(alpha_bar_t)
 
     with the predicted noise e = `predict(x_t, t)` and alpha_bar_0 = 1: Song et al. 2021, "Denoising diffusion implicit
-    models", eq. 12 without added noise. If `bounded`, x_0 is clipped to [-1, 1] and e adjusted. `signal_shares` is
-    alpha_bar of every time. Raises ValueError if steps is not between 1 and the number of times.
+    models", eq. 12 without added noise. If `bounded`, x_0 is clipped to [-1, 1] and e is adjusted accordingly.
+    `signal_shares` is alpha_bar at every time. Raises ValueError if steps is not between 1 and the number of times.
     """
     if not 1 <= steps <= len(signal_shares):
         raise ValueError(f"steps is {steps}; it must be from 1 to {len(signal_shares)}, the steps of the diffusion")

@@ -18,9 +18,9 @@ Precision = Literal["float32", "bfloat16"]
 class UNet(Ranged):
     """A U-Net for square images, conditioned on time and a vector by conditional batch norm.
 
-    The defaults are those of Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis", appendix I, for
-    128 x 128. Bordes et al. 2022, "High fidelity visualization of what your self-supervised representation knows
-    about", use the same network.
+    The defaults are from Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis", appendix I, for 128 x
+    128. Bordes et al. 2022, "High fidelity visualization of what your self-supervised representation knows about", use
+    the same network.
     """
 
     widths: tuple[int, ...] = (256, 256, 512, 768, 1024)
@@ -78,13 +78,14 @@ class DiffusionSettings(Ranged):
     batch: Count = 256
     """Images per step."""
     accumulate: Count = 1
-    """Equal parts of a minibatch, computed one after another; batch norm sees each part separately."""
+    """Number of equal parts of a minibatch that are computed one after another; batch norm sees each part
+    separately."""
     learning_rate: Rate = 1e-4
     """Learning rate of Adam."""
     ema_decay: Annotated[float, Share(one=False)] = 0.9999
-    """Decay of the exponential moving average of the weights that sampling uses; smaller in early steps."""
+    """Decay of the exponential moving average of the weights, which sampling uses; smaller in early steps."""
     validation_images: Annotated[int, AtLeast(0)] = 512
-    """Images for the validation loss, at most an eighth of all."""
+    """Number of images for the validation loss, at most an eighth of all."""
     precision: Precision = "float32"
     """Number format of the computation."""
 

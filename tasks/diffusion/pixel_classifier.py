@@ -36,7 +36,7 @@ class PixelClassifier(Ranged):
     network: Network = Network("resnet18")
     """Network."""
     augmentation: bool = True
-    """Mirroring, translation and contrast changes in training; unsuitable for letters and digits."""
+    """Whether to mirror images, shift them and change their contrast in training; unsuitable for letters and digits."""
     epochs: Count = 30
     """Epochs of training; the best is kept."""
     batch: Count = 128
