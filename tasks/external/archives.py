@@ -37,7 +37,7 @@ OPERATOR = re.compile(
     r"|(_operator|operator)\.(add|sub|mul|floordiv|truediv|mod|neg|pos|pow|eq|ne|lt|le|gt|ge|and_|or_|not_|getitem)"
     r"|math\.(ceil|floor|trunc|sqrt|pow|log2)"
 )
-FORBIDDEN = re.compile(r"torch\.ops\.aten\.from_file\.")  # opens a file
+FORBIDDEN = re.compile(r"torch\.ops\.aten\.from_file\.")  # this operator opens a file
 # Words allowed in a size expression, in addition to torch's functions for sizes.
 WORD = re.compile(
     r"Symbol|Integer|Float|Rational|Add|Mul|Pow|Min|Max|Mod|And|Or|Not|Eq|Ne|Lt|Le|Gt|Ge|Equality|Unequality"

@@ -30,8 +30,8 @@ from tasks.external.handout import image_of, write_whole
 from tasks.numerics import seeds
 
 TOGETHER = "pictures"  # the exported set
-REPEATED = 0.1  # share of items that occur twice
-DIGITS = 8  # of a digest
+REPEATED = 0.1  # fraction of items that occur twice
+DIGITS = 8  # digits of a digest
 SAME = 0.01  # tolerance of log-odds: logits from two devices differ in the last digits, and by more in half precision
 
 Floats = NDArray[np.float64]

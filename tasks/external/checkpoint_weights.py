@@ -16,7 +16,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 # Name parts that wrappers add: torch.compile, FSDP and activation checkpoints, then data parallelism.
 COMPILED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 WRAPPERS: tuple[tuple[str, ...], ...] = ((), COMPILED, (*COMPILED, "module"))
-SHOWN = 8  # entries of a checkpoint in a message
+SHOWN = 8  # checkpoint entries listed in a message
 OPTIMIZER = "param_groups"  # a key that every optimizer's state contains
 
 

@@ -132,7 +132,7 @@ def _read_classes(table: Outputs, ids: Sequence[str], labels: Labels) -> Confide
     )
     if not has_all_classes:
         values = np.exp(table.select(ids).log_p[np.arange(len(ids)), labels])
-    else:  # as printed: neither divided by the sum of the row nor floored
+    else:  # as printed: neither divided by the row's sum nor floored
         printed = table.values[rows, labels]
         values = np.clip(printed if table.gives == "probabilities" else np.exp(printed), 0, 1)
     return Confidences(round_confidences(values, resolution), resolution, right)

@@ -15,7 +15,7 @@ from tasks.worker.files import WITHHELD
 
 @dataclass(frozen=True)
 class BoundDraw(Ranged):
-    """The secret, the nonce and the commitment of a draw between two parties."""
+    """Secret, nonce and commitment of a draw between two parties."""
 
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
     """Ours: text that no one can guess. With `seed`, it determines the draw and the order in the owner's files; without

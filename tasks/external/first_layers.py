@@ -22,8 +22,8 @@ Array = NDArray[np.float64]
 def label_gradients(loaded_model: LoadedModel, images: Pixels, label: int) -> tuple[Array, Array]:
     """Return the first layer's weights (units, h w c) and the gradients (units,) with respect to its biases.
 
-    The gradients are those of the mean, over the images (n, h, w, c), of the label's logit minus the mean over classes.
-    Columns are the pixels of a flattened image. Raises ValueError if the model has no such layer.
+    The differentiated quantity is the mean, over the images (n, h, w, c), of the label's logit minus the mean over
+    classes. Columns are the pixels of a flattened image. Raises ValueError if the model has no such layer.
     """
     weight, bias = first_layer(loaded_model)
     total = torch.zeros_like(bias)

@@ -45,7 +45,7 @@ TRAINING_MODE = "export it in evaluation mode (model.eval()), in which dropout i
 
 @dataclass(frozen=True)
 class Rows:
-    """The allowed batch sizes of a model."""
+    """The batch sizes that a model allows."""
 
     minimum: int = 1
     maximum: int | None = None

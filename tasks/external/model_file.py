@@ -237,17 +237,17 @@ class Interface(Inputs):
 
     gives: Gives = "logits"
     """Kind of outputs, one column per class: logits, probabilities, or their natural logarithms; a single column is
-    that of class 1 of two."""
+    that of the second of two classes."""
     layout: Layout = "nchw"
     """Order of the image axes: nchw (rows, channels, height, width) or nhwc."""
     mean: tuple[float, ...] = ()
-    """Mean to subtract from images in [0, 1]: one number per channel, or one for all; empty: none."""
+    """Mean to subtract from images in [0, 1]: one number per channel, or one for all; empty to subtract nothing."""
     std: tuple[float, ...] = ()
-    """Divisor of images after subtraction; mean 0 and std 1/255 yield [0, 255]."""
+    """Divisor of images after the subtraction; mean 0 and std 1/255 yield [0, 255]."""
     output: str = ""
-    """Name of the output if there are several; for outputs without names, its number from 0."""
+    """Name of the output if there are several; for unnamed outputs, its index from 0."""
     batch: Annotated[int, AtLeast(1)] = 256
-    """Images per batch, unless the file fixes another number."""
+    """Images per batch, unless the file has a fixed batch size."""
 
 
 @dataclass(frozen=True)
@@ -260,13 +260,13 @@ class EncoderInterface(Inputs):
     layout: Layout = "nchw"
     """Order of the image axes: nchw (rows, channels, height, width) or nhwc."""
     mean: tuple[float, ...] = ()
-    """Mean to subtract from images in [0, 1]: one number per channel, or one for all; empty: none."""
+    """Mean to subtract from images in [0, 1]: one number per channel, or one for all; empty to subtract nothing."""
     std: tuple[float, ...] = ()
-    """Divisor of images after subtraction; mean 0 and std 1/255 yield [0, 255]."""
+    """Divisor of images after the subtraction; mean 0 and std 1/255 yield [0, 255]."""
     output: str = ""
-    """Name of the output if there are several; for outputs without names, its number from 0."""
+    """Name of the output if there are several; for unnamed outputs, its index from 0."""
     batch: Annotated[int, AtLeast(1)] = 256
-    """Images per batch, unless the file fixes another number."""
+    """Images per batch, unless the file has a fixed batch size."""
 
 
 def pin(model: ModelFile) -> ModelFile:

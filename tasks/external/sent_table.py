@@ -70,7 +70,7 @@ class Sent:
         return {name: row for row, name in enumerate(self.ids)}
 
 
-HANDED_OUT = re.compile(r"([a-z]+-[0-9a-f]{8})[/-].+", re.DOTALL)  # an exported id, with the name of its set
+HANDED_OUT = re.compile(r"([a-z]+-[0-9a-f]{8})[/-].+", re.DOTALL)  # an exported id, which includes the set's name
 SHOWN = 3  # sets listed in a message
 
 
