@@ -43,7 +43,7 @@ END = "</s>"
 UNKNOWN = "<unk>"
 SPACE = "▁"  # stands for the space before a word
 VOCABULARY = 4096  # maximum number of words and numbers
-POSITIONS = 1024  # of a tiny GPT, in bytes
+POSITIONS = 1024  # maximum length for a tiny GPT, in bytes
 SIMILARITY = 0.4  # scale of queries and keys; the score of equal tokens is about 16 times its square
 NEARNESS = 2.0  # standard deviation of the scores by relative position
 ASCII = string.ascii_letters + string.digits + string.punctuation  # these are always tokens
@@ -208,7 +208,6 @@ def training_texts(questions: Sequence[Question]) -> list[str]:
 
 
 def _build_tiny_model(sizes: TinyModel, dropout: float, texts: Iterable[str]) -> tuple[Any, Any]:
-    """Build a tiny model and its tokenizer."""
     if sizes.kind == "t5":
         tokenizer = train_tokenizer(texts)
     else:

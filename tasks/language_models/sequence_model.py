@@ -45,7 +45,7 @@ IGNORED = -100  # label of tokens outside the answer
 # Added to the attention scores of masked tokens. transformers inspects a mask of 0 and 1, which vmap does not permit,
 # but uses an additive mask unchanged.
 HIDDEN = -1e9
-CUE = " answer:"  # end of the prompt of a decoder-only model
+CUE = " answer:"  # end of a decoder-only model's prompt
 
 
 class SequenceModel(ABC):

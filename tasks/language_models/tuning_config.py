@@ -58,7 +58,7 @@ class LanguageModelTuning(Ranged):
     batch: Annotated[int, AtLeast(1)] = 32
     """Number of texts per step."""
     accumulate: Annotated[int, AtLeast(1)] = 1
-    """Gradient accumulation: number of parts of a step, which needs the memory of one part."""
+    """Gradient accumulation: number of parts of a step, which needs the memory of only one part."""
     learning_rate: Annotated[float, Finite()] = 1e-3
     """Constant learning rate of AdaFactor."""
     dropout: Annotated[float, Share(one=False)] = 0.0
