@@ -67,7 +67,7 @@ def activate(layers: Layers, x: Tensor, number: int, rate: float, regularisers: 
     return layers.dropout(x, rate) if regularisers.dropout else x
 
 
-Shape = tuple[int, int, int]  # of images: height, width, channels
+Shape = tuple[int, int, int]  # image shape: height, width, channels
 
 
 def _scale_count(count: int, width: float) -> int:

@@ -249,7 +249,7 @@ class Method:
             separate_stacks = {name: stack.clone() for name, stack in stacks.items()}
             try:
                 stacked = self._compute_stacked(stacks, images, training)
-            except Exception:  # whatever vmap or the module cannot do
+            except Exception:  # vmap or the module cannot do this
                 return False
             layers = Layers(separate_stacks, Mode(training))
             expected = torch.stack([self._compute_separately(layers, model, images[model]) for model in (0, 1)])
@@ -265,7 +265,7 @@ class Method:
         with torch.no_grad():
             try:
                 by_row = torch.vmap(lambda image: self.evaluate(tensors, image[None])[0])(self._trial)
-            except Exception:  # whatever vmap or the module cannot do
+            except Exception:  # vmap or the module cannot do this
                 return False
             return torch.allclose(self.evaluate(tensors, self._trial), by_row, rtol=1e-3, atol=1e-4)
 
