@@ -21,7 +21,7 @@ from tasks.numerics.statistics import proportion_at_least
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-TOLERANCE = 1e-7  # of epsilon
+TOLERANCE = 1e-7  # absolute error of epsilon
 LARGEST = 64.0  # largest epsilon searched; no count distinguishes a probability of e^-64 from 0
 FEWEST_GUESSES = 8
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-MODULI = (7, 9, 11, 97)  # of common check digits, in addition to Luhn's
+MODULI = (7, 9, 11, 97)  # moduli of common check digits, in addition to Luhn's
 SIMULATIONS = 4999
 Codes = NDArray[np.int64]  # (codes, characters): the position of each character in its alphabet
 

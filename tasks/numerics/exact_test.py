@@ -126,7 +126,7 @@ def _p_values(scores: Array, member: Mask, draws: int, seed: int) -> Array:
         at_once = max(1, AT_ONCE // max(models, len(columns)))
         for batch in _sets(models, int(count), 0 if sets.has_all_sets else draws, seed, at_once):
             larger += (batch @ centred_scores >= threshold).sum(axis=0)
-        # The observed set is one of all sets, whatever the rounding.
+        # The observed set is one of all sets, regardless of rounding.
         if sets.has_all_sets:
             p_values[columns] = np.maximum(larger, 1) / sets.count
         else:

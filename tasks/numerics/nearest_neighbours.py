@@ -218,7 +218,7 @@ class Shortlist:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """The data of one call."""
+    """The data of one call to `nearest`."""
 
     queries: Tensor  # (q, d), on their original device
     points: Tensor  # (n, d)
