@@ -67,7 +67,7 @@ class NameRemoval(_Removal):
     names: tuple[str, ...] = field(metadata={WITHHELD: letters})
     """Words and phrases, spelled as in the contexts."""
     mask: str = ""  # a field that replaces the property
-    """Text that replaces them."""
+    """Text that replaces the removed words and phrases."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.names:
@@ -117,7 +117,7 @@ class AnswerRemoval(_Removal):
     tag: ClassVar[str] = "answers"
 
     mask: str = ""  # a field that replaces the property
-    """Text that replaces it."""
+    """Text that replaces a removed answer."""
 
     def removal_pattern(self, question: Question) -> re.Pattern[str]:
         spans = {span.strip() for gold in question.golds for span in gold} - {""}
