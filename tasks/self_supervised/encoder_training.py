@@ -34,17 +34,17 @@ class EncoderTraining(Ranged):
     tag: ClassVar[str] = "pretraining"
 
     criterion: Criterion = VICReg()
-    """Loss of the encoders, and its settings."""
+    """Loss of the encoders and its settings."""
     backbone: Backbone = "resnet101"
-    """Backbone network, layer 0."""
+    """Backbone network (layer 0)."""
     projector: Widths = (8192, 8192, 8192)
-    """Widths of the projector's layers."""
+    """Widths of the projector layers."""
     augmentation: Augmentation = Augmentation()
     """Augmentation that produces the views of an image."""
     epochs: Count = 1000
     """Epochs of training."""
     link: Annotated[int, AtLeast(0)] = 50
-    """Ours: epochs per link of a training, which resumes from the last complete link; 0: one job."""
+    """Ours: epochs per link of a training, which resumes from the last complete link; 0 plans a single job."""
     batch: Annotated[int, AtLeast(2)] = 1024
     """Images per step."""
     accumulate: Count = 1
@@ -54,13 +54,13 @@ class EncoderTraining(Ranged):
     base_learning_rate: Rate = 0.2
     """Base learning rate; the rate after the warm-up is this x batch / 256."""
     warmup: Annotated[int, AtLeast(0), UpTo("epochs", below=True)] = 10
-    """Epochs of warm-up of the learning rate."""
+    """Warm-up epochs of the learning rate."""
     weight_decay: Annotated[float, AtLeast(0)] = 1e-6
     """Weight decay."""
     precision: Precision = "float32"
     """Number format of the computation."""
     fine_tuning: Annotated[int, AtLeast(0)] = 0
-    """Epochs of fine-tuning on labels; encoders are also attacked after each of them; 0: none."""
+    """Epochs of fine-tuning on labels, after each of which encoders are attacked again; 0 omits fine-tuning."""
 
     def conflicts(self) -> Iterator[str]:
         yield from encoder_conflicts(self.backbone, self.projector, self.augmentation.resolution)

@@ -74,7 +74,7 @@ class BYOL(Ranged):
     momentum: Annotated[float, Share()] = 0.996
     """Momentum of the teacher at the start of training."""
     predictor: tuple[Annotated[int, AtLeast(1)], ...] = ()
-    """Widths of the predictor's layers, the last equal to the projector's; empty: the projector's widths."""
+    """Widths of the predictor's layers, of which the last equals the projector's; empty for the projector's widths."""
 
 
 @dataclass(frozen=True)
@@ -195,9 +195,7 @@ class WarmupCosine(Ranged):
     final: Annotated[float, Share()] = 0.0
 
     def factors(self, passed: Factors) -> Factors:
-        """Return the learning-rate factor after `passed` epochs, which may be fractional, with the shape of
-        `passed`.
-        """
+        """Return the learning-rate factor after `passed` (possibly fractional) epochs, with the shape of `passed`."""
         rising = passed / self.warmup if self.warmup else np.ones_like(passed)
         gone = np.clip((passed - self.warmup) / (self.epochs - self.warmup), 0, 1)
         falling = self.final + (1 - self.final) * (1 + np.cos(math.pi * gone)) / 2
@@ -232,7 +230,8 @@ class Augmentation(Ranged):
     solarise: Annotated[float, Share()] = 0.2
     """Probability that the second view is solarised."""
     side: Annotated[int, AtLeast(0)] = 0
-    """Side of the stored square images, in pixels; 0: twice the resolution, or the images' longest side if shorter."""
+    """Side of the stored square images, in pixels; 0 for twice the resolution, or the images' longest side if
+    shorter."""
 
 
 @dataclass(frozen=True)
@@ -245,8 +244,8 @@ class Pretraining(Ranged):
     With `accumulate` above 1, a step is computed in parts and needs the memory of only one part: loss and gradient are
     those of the whole minibatch, but batch norm sees each part separately.
 
-    `projector` holds the widths of the projector's layers. Weights are kept after the epochs in `recorded` (0: before
-    training); if it is empty, after the last epoch; if it is None, after none.
+    `projector` contains the widths of the projector's layers. Weights are kept after the epochs in `recorded` (0:
+    before training); if it is empty, after the last epoch; if it is None, after none.
     """
 
     images: TrainingImages

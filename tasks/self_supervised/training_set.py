@@ -22,7 +22,7 @@ from tasks.training import memory
 from tasks.worker import hardware
 
 SHARE = 0.5  # largest share of a device's free memory that images may use
-TOGETHER = 1 << 26  # bytes of squares per batch
+TOGETHER = 1 << 26  # bytes of squares processed at a time
 
 
 class Held(Protocol):
