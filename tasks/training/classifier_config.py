@@ -60,7 +60,7 @@ class NetworkTraining(Ranged):
 
     @property
     def patience(self) -> int:
-        """The number of epochs without a lower validation loss after which training stops; 0: never."""
+        """Number of epochs without a lower validation loss after which training stops; 0 disables early stopping."""
         return 0
 
     @property
@@ -88,7 +88,7 @@ class RegularisedTraining(NetworkTraining):
     batch_norm: bool = False
     """Whether the network has batch norm."""
     schedule: tuple[tuple[int, float], ...] = ()  # a field that replaces the property
-    """Pairs (epoch, factor): after this epoch the learning rate is the initial one times the factor."""
+    """Pairs (epoch, factor): after this epoch, the learning rate is the initial one times the factor."""
 
     @property
     def regularisers(self) -> Regularisers:
@@ -115,7 +115,7 @@ class ClassifierTraining(NetworkTraining):
     network: Network = Network("cnn1")  # a field that replaces the property
     """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
     privacy: Privacy | None = None
-    """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
+    """Ours: train with differential privacy (mlp1 and cnn1 only); by default, train without."""
 
     @property
     def guarantee(self) -> Privacy | None:

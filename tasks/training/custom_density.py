@@ -47,7 +47,7 @@ SEES: Mapping[str, Callable[[Shape], Preparation]] = {
     "binary": lambda shape: Binary(shape, padding=0),
     "logit": lambda shape: Logit(shape, mirrored=False),
 }
-SAMPLED = 256  # samples at a time
+SAMPLED = 256  # samples drawn at a time
 
 
 class DensityModule:

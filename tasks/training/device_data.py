@@ -19,7 +19,7 @@ from tasks.datasets.images import Extended, Images, InMemory, PictureRows, Pictu
 from tasks.training import memory
 from tasks.worker import hardware
 
-SHARE = 0.5  # of the device's free memory that images may use; the rest is for the models
+SHARE = 0.5  # fraction of the device's free memory that images may use; the rest is for the models
 
 
 class DeviceData(Protocol):

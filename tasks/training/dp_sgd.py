@@ -151,9 +151,9 @@ def train_many(
 ) -> Iterator[Outcome]:
     """Yield each member's index with its trained model or its error.
 
-    `steps` holds the number of steps per epoch for each member. It must be the same with and without a row, so that
-    both trainings are the same mechanism. `spec.watch` is called after every epoch. Raises ValueError if the objective
-    has no private form.
+    `steps` is the number of steps per epoch for each member. It must be the same with and without a row, so that both
+    trainings are the same mechanism. `spec.watch` is called after every epoch. Raises ValueError if the objective has
+    no private form.
 
     On a CPU, a step of the density models' published network takes four times as long as without privacy (24 instead of
     6 ms on one core), because of torch's products, two backward passes (one for the norms of the row gradients, one for

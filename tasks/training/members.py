@@ -58,7 +58,7 @@ class State:
     steps: int  # number of minibatches processed
     weights: Mapping[str, NDArray[np.floating]]
     best_weights: Mapping[str, NDArray[np.floating]]
-    moments: tuple[Mapping[str, NDArray[np.floating]], ...]  # of the optimiser, each by names of learned weights
+    moments: tuple[Mapping[str, NDArray[np.floating]], ...]  # moments of the optimiser, by names of learned weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Member:
     seed: int
     rows: NDArray[np.int64]  # of the training split; each epoch shuffles this order
     replaced: Mapping[int, NDArray[np.uint8]] = field(default_factory=dict)  # row -> image (h, w, c)
-    learning_rate: float | None = None  # None: the recipe's
+    learning_rate: float | None = None  # None: the recipe's rate
     start: State | None = None
     until: int | None = None
     after: int | None = None

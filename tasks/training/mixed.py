@@ -1,6 +1,6 @@
 """Train image classifiers on mixtures (shares of several data sets of one shape), and unlearn some of the images.
 
-Trainings of one design share a call, whatever their training data: the images of all data sets are concatenated in
+Trainings of one design share a call regardless of their training data: the images of all data sets are concatenated in
 memory, and each training uses its own rows. Unlearning starts from the weights in a training's table;
 `tasks.training.unlearner` implements its methods. Planning does not import torch.
 """

@@ -25,8 +25,8 @@ class LinkedTraining(WithoutPrivacy):
     """Training without differential privacy, which can be divided into links."""
 
     link: Annotated[int, AtLeast(0)] = 0
-    """Ours: epochs per link of a training's chain of jobs; an interrupted training continues from the last link. 0: one
-    job."""
+    """Ours: epochs per link of a training's chain of jobs; an interrupted training continues from the last link. 0
+    plans a single job."""
 
 
 @dataclass(frozen=True)
@@ -44,5 +44,5 @@ def guarantee_of(privacy: WithoutPrivacy | DifferentialPrivacy) -> Privacy | Non
 
 
 def link_of(privacy: WithoutPrivacy | DifferentialPrivacy) -> int:
-    """Return the number of epochs per link of a training; 0 for one job."""
+    """Return the number of epochs per link of a training, or 0 if it is a single job."""
     return privacy.link if isinstance(privacy, LinkedTraining) else 0

@@ -74,7 +74,7 @@ class Privacy(Ranged):
     delta: Annotated[float, Share(zero=False, one=False)] = 1e-5
     """Delta of the guarantee."""
     clip: Annotated[float, Finite()] = 1.0
-    """Clipping norm of each example's gradient."""
+    """Clipping norm of per-example gradients."""
 
     def extras(self) -> tuple[Extra, ...]:
         return (OPACUS,)

@@ -228,7 +228,7 @@ def _as_hard_as_new(model: Unlearner, forgotten: Rows) -> bool:
 
 
 def ascent(learning: CrossEntropy) -> Loss:
-    """Return the negative cross-entropy as a loss."""
+    """Return a loss: the negative cross-entropy."""
     return lambda tensors, batch: -learning.losses(tensors, batch)
 
 
