@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Weights and numeric tables have compression ratios of a few, text of ten, and decompression bombs of a thousand.
 UNPACKED = 10**9  # bytes that any file may unpack to
-TIMES = 20  # a larger file may unpack to this multiple of its own size
+TIMES = 20  # a large file may unpack to this multiple of its own size
 MOST_PIXELS = 1 << 27  # of one image; 12,000 x 9,000 passes and takes 0.4 GB as RGB
 LOCAL_ENTRY = b"PK\3\4"  # first bytes of an archive: APPNOTE.TXT 6.3.10, section 4.3.7
 WIDEST = 8  # bytes of a number in a table
