@@ -61,10 +61,9 @@ def number_classes(labels: Sequence[str], declared: Sequence[str] = ()) -> Class
 
 
 def number_published(labels: Sequence[str], names: Sequence[str], count: int) -> Classes:
-    """Return the classes of a published data set: all numbers below `count`, or all these names, even if some do not
-    occur.
+    """Return the classes of a published data set: all numbers below `count`, or all these names.
 
-    Raises LabelError for any other label.
+    Classes are included even if they do not occur. Raises LabelError for any other label.
     """
     names = tuple(names) or tuple(map(str, range(count)))
     numbers = {name: number for number, name in enumerate(names)}
@@ -114,8 +113,9 @@ def _label_text(value: Any) -> str:
 
 
 def _plain_numbers(values: NDArray[Any]) -> list[Any]:
-    """Return the values of an array. float32 and float16 values are converted via their printed form: 0.1, not
-    0.10000000149.
+    """Return the values of an array as Python numbers.
+
+    float32 and float16 are converted via their printed form: 0.1, not 0.10000000149.
     """
     if values.dtype.kind != "f" or values.dtype.itemsize > FLOAT32_BYTES:
         plain: list[Any] = values.tolist()

@@ -1,5 +1,4 @@
-"""Training sets composed of shares of several data sets' training images, and the images that two of them have in
-common.
+"""Training sets composed of shares of several data sets, and the images that two data sets have in common.
 
 Shares of one part drawn with the same seed are nested: a tenth is a subset of every half. Images that belong together,
 such as those of one patient, and exact copies are drawn as one group (`tasks.datasets.copies`).
@@ -122,8 +121,7 @@ class Share(Ranged):
 
 @dataclass(frozen=True)
 class BalancedHalf(Ranged):
-    """The half of a part that model `number` of `models` is trained on. Each record is in the halves of exactly half
-    the models.
+    """The half of a part that model `number` of `models` is trained on. Half of the models are trained on each record.
 
     The models that are trained on a record are drawn uniformly from all halves of the set of models. Records form pairs
     with opposite halves, so that all models are trained on the same number of records. Models with the same seed belong

@@ -148,10 +148,10 @@ def _assign_digits(grounds: Pixels, labels: Labels, correlation: float) -> NDArr
 
 
 def groups(grounds: Pixels) -> NDArray[np.int64]:
-    """Assign each background (n,) to one of ten groups of equal size, to within one, by roughness; group 0 is the
-    smoothest.
+    """Assign each background (n,) to one of ten groups by roughness. Group 0 is the smoothest.
 
-    Roughness is the sum of all absolute differences between neighbouring pixels.
+    The groups have equal size, to within one. Roughness is the sum of all absolute differences between neighbouring
+    pixels.
     """
     wide = grounds.astype(np.int64)
     rough = np.abs(np.diff(wide, axis=1)).sum(axis=(1, 2)) + np.abs(np.diff(wide, axis=2)).sum(axis=(1, 2))
