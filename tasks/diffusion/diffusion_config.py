@@ -57,8 +57,7 @@ SMALL = UNet((32, 64, 64), 1, (8,), 2)  # for 32 x 32 images
 
 @dataclass(frozen=True)
 class DiffusionSettings(Ranged):
-    """A conditional diffusion model of square colour images, which predicts the noise in a noised image, and its
-    training.
+    """A conditional diffusion model of square colour images, trained to predict the noise in a noised image.
 
     Ho et al. 2020, "Denoising diffusion probabilistic models", section 4: 1000 steps, a linear schedule, average
     0.9999; learning rate and minibatch as in the released code of Bordes et al. 2022 (32 GPUs with 8 images each). The

@@ -27,8 +27,7 @@ Resampling = Literal["", "down", "up"]
 
 
 def network(layers: Layers, x: Tensor, times: Tensor, vectors: Tensor, config: UNet) -> Tensor:
-    """Return the predicted noise in images (rows, models * 3, side, side) at these times (models, rows), counted from
-    0.
+    """Predict the noise in images (rows, models * 3, side, side) at these times (models, rows), from 0.
 
     `vectors` are (models, rows, features). Under autocast, convolutions and attention use the autocast precision, and
     all other operations that of the weights.
