@@ -267,8 +267,7 @@ def _all_logits(ask: Ask, images: Array, classes: int, batch: int) -> Floats:
 
 
 def _choose_logits(outputs: Any, rows: int, classes: int) -> Any:
-    """Return the logits among the outputs: `.logits`, an entry of that name, or the only output with shape (rows,
-    classes).
+    """Return the logits among the outputs: `.logits`, an entry with this name, or the only output (rows, classes).
 
     Raises ValueError, with the shapes of the outputs, unless exactly one output has that shape.
     """

@@ -345,11 +345,11 @@ def drop_wrappers(file: str, content: bytes) -> bytes:
 
 
 def folder_normalisation(name: str, contents: Mapping[str, bytes]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the mean and standard deviation of the folder's preprocessor, for images in [0, 1]. Both are empty if it
-    has none.
+    """Return the mean and standard deviation of the folder's preprocessor, for images in [0, 1].
 
-    The preprocessor multiplies images in [0, 255] by `rescale_factor` and normalises them with `image_mean` and
-    `image_std`. Raises ValueError if it works differently or its numbers are invalid.
+    Both are empty if there is no preprocessor. The preprocessor multiplies images in [0, 255] by `rescale_factor` and
+    normalises them with `image_mean` and `image_std`. Raises ValueError if it works differently or its numbers are
+    invalid.
     """
     if PREPROCESSOR not in contents:
         return (), ()

@@ -97,8 +97,7 @@ with open("images.csv") as listed, open("outputs.csv", "w", newline="") as file,
 def write_pictures(
     folder: Path, sets: Iterable[tuple[str, Pixels]], commitment: str = "", draw: Draw | None = None
 ) -> pa.Table:
-    """Write images, list and README to a folder. Returns the list (image, set, row), whose ids the answers must
-    contain.
+    """Write images, list and README to a folder. Returns the list (image, set, row), whose ids the answers contain.
 
     Each set has a name and images (n, h, w, 1 or 3). If the owner receives it, `commitment` is the SHA-256 of the list
     that identifies each image. The bytes depend only on the images and the commitment. The folder may already contain

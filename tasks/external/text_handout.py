@@ -53,8 +53,7 @@ order, but every record needs a row: records.csv lists all {count} records.
 def write_records(
     folder: Path, sets: Iterable[tuple[str, Records]], commitment: str = "", draw: Draw | None = None, columns: str = ""
 ) -> pa.Table:
-    """Write records, list and README to a folder. Returns the list (id, set, row), whose ids are unique across all
-    sets.
+    """Write records, list and README to a folder. Returns the list (id, set, row) with ids that are unique across sets.
 
     If the owner receives it, `commitment` is the SHA-256 of the list that identifies each record. `columns` describes
     the requested columns. The bytes depend only on the records and these arguments. The folder may already contain some
