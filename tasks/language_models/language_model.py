@@ -104,10 +104,10 @@ class LanguageModel(PinnedName):
         return (TRANSFORMERS,)
 
     def pin(self, digests: MutableMapping[str, str]) -> LanguageModel:
-        """Return the model with the digest of its content and the absolute path of its folder. A tiny model is
-        unchanged.
+        """Return the model with the digest of its content and the absolute path of its folder.
 
-        Raises ModelError if it is absent, unreadable, or different from the pinned one.
+        A tiny model is unchanged. Raises ModelError if the model is absent, unreadable, or different from the pinned
+        one.
         """
         if self.tiny_sizes is not None:
             return self
