@@ -1,5 +1,4 @@
-"""Variational autoencoders: the encoder returns N(mean, variance) for the code, the decoder a distribution of the
-image.
+"""Variational autoencoders. The encoder returns N(mean, variance) of the code, the decoder a distribution of images.
 
 The prior of the code is N(0, I). Weights and biases are initialised as in torch, convolutions have no bias, and batch
 norm has torch's defaults. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models",
