@@ -76,8 +76,7 @@ CPU = Sizes(queries=2**28, points=2**24, most_points=2**12, scores=2**21, pairs=
 def nearest(
     queries: Rows, points: Rows, k: int, by: By = "auto", target_device: torch.device | None = None
 ) -> Neighbours:
-    """Return the k nearest of `points` (n, d) to each of `queries` (q, d). At equal distances, the lower row comes
-    first.
+    """Return the k nearest of `points` (n, d) to each of `queries` (q, d). If distances tie, the lower row comes first.
 
     Rows are float32, or of a type that float32 can hold without loss. They are arrays, or tensors that may already be
     on a GPU. A distance is the square root of the float64 sum of squared differences, so a point's distance to itself
@@ -247,8 +246,7 @@ class Search:
             self.fill(answer, unsettled, min(WIDER * m, len(self.points)), _torch_finder)
 
     def settle(self, queries: Tensor, shortlist: Shortlist, k: int) -> tuple[Tensor, Neighbours]:
-        """Return a mask of the queries (q,) whose nearest points are proven to be among their candidates, and these
-        points.
+        """Return a mask of the queries (q,) whose nearest points are provably among their candidates, and these points.
 
         The k best by score are at most the error further away than their scores, and no omitted point is nearer than
         the last score minus the error.

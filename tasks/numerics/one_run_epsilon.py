@@ -44,10 +44,10 @@ class LevelShares:
 
 
 def share_level(canaries: int, delta: float, level: float) -> LevelShares:
-    """Divide the level: all of it goes to the bets if delta costs them little; otherwise bets and guesses get half
-    each.
+    """Divide the level between bets and guesses.
 
-    If bets could not reject at half the level, guesses get all of it.
+    Bets get all of it if delta costs them little; otherwise both get half. If bets could not reject at half the level,
+    guesses get all of it.
     """
     cost = canaries * delta / 4
     if cost <= NOTICED * level:
@@ -58,8 +58,7 @@ def share_level(canaries: int, delta: float, level: float) -> LevelShares:
 
 
 def powerful_counts(canaries: int, delta: float, level: float) -> tuple[int, ...]:
-    """Return the numbers of canaries guessed from each end: half, a quarter, and so on, as long as every count can
-    reject.
+    """Return the numbers of canaries guessed from each end: half, a quarter, and so on, while every count can reject.
 
     A small number of guesses can all be correct through delta alone, so testing it would only use up level.
     """

@@ -45,11 +45,10 @@ def rank_p_value(scores: Array) -> float:
 
 
 def share_below(scores: Array) -> float:
-    """Return the fraction of members below the first score, which is itself a member. Ties, including itself, count
-    half.
+    """Return the fraction of members below the first score, which is itself a member.
 
-    This is the mid-rank. If the first score has the same distribution as the others, it is 0.5 on average, however many
-    ties there are.
+    Ties, including the score itself, count half. This is the mid-rank. If the first score has the same distribution as
+    the others, it is 0.5 on average, however many ties there are.
     """
     lower = np.count_nonzero(scores < scores[0])
     equal = np.count_nonzero(scores == scores[0])

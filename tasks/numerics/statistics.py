@@ -52,8 +52,7 @@ def mean(values: ArrayLike, confidence: float = 0.95) -> Estimate:
 
 
 def jackknife(value: float, without: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """Return a statistic of n units and its jackknife interval, from the values obtained by leaving out each unit in
-    turn.
+    """Return a statistic of n units and its jackknife interval, from the values without each unit in turn.
 
         value +- t(n - 1) sqrt((n - 1) / n sum over units of (without the unit - mean of these)^2)
 
@@ -103,13 +102,12 @@ def clustered_proportion(rates: ArrayLike, per_cluster: int, confidence: float =
 
 
 def crossed_mean(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """Return the mean over two crossed samples, such as models and documents, and its interval. n counts the first
-    sample.
+    """Return the mean over two crossed samples, such as models and documents, and its interval.
 
-    `first` contains, for each member of the first sample, the mean over the second sample, and `second` the reverse, so
-    both have the same mean. The interval is Student's, with the sum of the variances of both means, which is at least
-    the variance of a mean over random rows and columns. Owen 2007, "The pigeonhole bootstrap", theorem 4, for two
-    factors.
+    n counts the first sample. `first` contains, for each member of the first sample, the mean over the second sample,
+    and `second` the reverse, so both have the same mean. The interval is Student's, with the sum of the variances of
+    both means, which is at least the variance of a mean over random rows and columns. Owen 2007, "The pigeonhole
+    bootstrap", theorem 4, for two factors.
     """
     first_values = _finite(first)
     second_values = _finite(second)
@@ -219,14 +217,13 @@ def mcnemar_greater(first: Sequence[bool], second: Sequence[bool]) -> float | No
 
 
 def paired_difference(first: Sequence[bool], second: Sequence[bool], confidence: float = 0.95) -> Estimate:
-    """Return the proportion of pairs with a true `first` minus that with a true `second`, and its interval. n counts
-    pairs.
+    """Return the proportion of pairs with a true `first` minus that with a true `second`, and its interval.
 
-    value - sqrt(a^2 - 2 phi a d + d^2) to value + sqrt(b^2 - 2 phi b c + c^2), where a and b are the lower and upper
-    widths of the first proportion's Wilson interval, c and d those of the second's, and phi is the correlation of the
-    two, reduced by n / 2 if it is positive. No value without pairs. Newcombe 1998, "Improved confidence intervals for
-    the difference between binomial proportions based on paired data", method 10. Unlike a resampling interval, it keeps
-    its coverage if few pairs differ, and has a width if none do.
+    n counts pairs. The interval is from value - sqrt(a^2 - 2 phi a d + d^2) to value + sqrt(b^2 - 2 phi b c + c^2),
+    where a and b are the lower and upper widths of the first proportion's Wilson interval, c and d those of the
+    second's, and phi is the correlation of the two, reduced by n / 2 if it is positive. No value without pairs.
+    Newcombe 1998, "Improved confidence intervals for the difference between binomial proportions based on paired data",
+    method 10. Unlike a resampling interval, it keeps its coverage if few pairs differ, and has a width if none do.
     """
     _check_pairs(first, second)
     n = len(first)
