@@ -90,10 +90,10 @@ def _word_f1(words: set[str], right: set[str]) -> float:
 
 @lru_cache(1 << 16)
 def drop_words(span: str) -> tuple[str, ...]:
-    """Split a span at spaces and hyphens into lower-case words without articles and punctuation, with numbers as
-    floats.
+    """Split a span at spaces and hyphens into lower-case words without articles and punctuation.
 
-    "1,200" becomes "1200.0". "76.5" keeps its point, and "76.5%", which is not a number, loses it.
+    Numbers become floats: "1,200" becomes "1200.0". "76.5" keeps its point, and "76.5%", which is not a number, loses
+    it.
     """
     words = []
     for word in BETWEEN_WORDS.split(span.lower()):
