@@ -125,7 +125,7 @@ def dino(
 
     It is the mean, over images and over both pairs of different views, of
 
-    - sum_k softmax((t - centre) / temperature)_k log softmax(s / student temperature)_k
+    -sum_k softmax((t - centre) / temperature)_k log softmax(s / student temperature)_k
 
     Caron et al. 2021, "Emerging properties in self-supervised vision transformers", eqs. 1 and 2, with two views.
     """

@@ -87,11 +87,11 @@ def convolution(before: int, channels: int, kernel: int, stride: int) -> nn.Conv
 
 
 class Network(nn.Module):
-    """A backbone and the layers of its projector. With `classes`, batch norm, ReLU and a linear map are added as one
-    layer.
+    """A backbone and the layers of its projector.
 
     Layer 0 is the backbone, and layer `depth` the last. Each projector layer is linear with batch norm and ReLU, except
-    that the last one is linear without a bias.
+    that the last one is linear without a bias. With `classes`, there is one more layer: batch norm, ReLU and a linear
+    map.
     """
 
     def __init__(self, config: EncoderConfig, classes: int = 0) -> None:

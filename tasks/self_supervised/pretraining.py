@@ -32,7 +32,7 @@ def batch_key(config: Pretraining) -> Pretraining:
 
 
 def work(config: Pretraining) -> Work:
-    """Return the amount of computation, which is proportional to the number of images per epoch."""
+    """Return the amount of computation: two views of every image in each epoch."""
     from tasks.datasets.catalog import load_with_boxes
 
     classes = len(load_with_boxes(config.images.data, config.images.correlation).names)
@@ -60,7 +60,10 @@ def pretrain_many(
     version=1, name="self_supervised.pretrain", gpus=1.0, many=pretrain_many, batch_key=batch_key, trains=1, work=work
 )
 def pretrain(config: Pretraining, inputs: Inputs) -> pa.Table:
-    """Train an encoder and return its weights after each recorded epoch (SNAPSHOTS); empty if none is recorded."""
+    """Train an encoder and return its weights after each recorded epoch (SNAPSHOTS).
+
+    The table is empty if no epoch is recorded.
+    """
     return single_table(pretrain_many, config, inputs)
 
 

@@ -139,8 +139,9 @@ def hue(turn: Tensor) -> Tensor:
 
 
 def view(config: Augmentation, squares: Tensor, changes: Drawing) -> Tensor:
-    """Return the normalised view (n, 3, r, r) of square images (n, 3, s, s), which are bytes or float32
-    from 0 to 255.
+    """Return the normalised view (n, 3, r, r) of square images (n, 3, s, s).
+
+    Images are bytes, or float32 from 0 to 255.
     """
     n = len(squares)
     side = squares.shape[2]
@@ -193,8 +194,9 @@ def sampling(start: Tensor, end: Tensor, side: int, resolution: int, sigma: Tens
 
 
 def blur(sigma: Tensor, resolution: int) -> Tensor:
-    """Return the matrix (n, resolution, resolution) of a Gaussian blur by sigma pixels (n,); the identity
-    if it is 0.
+    """Return the matrix (n, resolution, resolution) of a Gaussian blur by sigma pixels (n,).
+
+    It is the identity if sigma is 0.
     """
     pixels = torch.arange(resolution, device=sigma.device)
     squared = (pixels[:, None] - pixels).square().float()
