@@ -1,5 +1,4 @@
-"""Chains split a long training into links. Each link is a job, "this training up to epoch e", that continues from an
-earlier link.
+"""Chains split a long training into links, jobs for "this training up to epoch e" that continue from earlier links.
 
 A link has the same config with fewer `epochs`. Its result does not depend on the state from which it continues: on a
 CPU, a chain equals the unbroken training bit by bit, even if training stopped early in an earlier link. States are

@@ -75,8 +75,7 @@ def is_fitted(table: pa.Table) -> bool:
 
 @dataclass
 class Evaluation:
-    """The current results of a model: its samples and, by epoch, log p and the effective number of samples of every
-    observation.
+    """The current results of a model: its samples and, by epoch, log p and effective sample sizes of all observations.
 
     After an `error`, the model is not evaluated again.
     """
@@ -365,8 +364,9 @@ def private_steps(config: DensityTraining, member: Member) -> int:
 
 
 def chain_state(config: DensityTraining) -> Linked:
-    """Return the states that a training may continue from: those of the same training, for any epochs and
-    evaluations.
+    """Return the states that a training may continue from.
+
+    They belong to the same training, for any epochs and evaluations.
     """
     one_epoch_config = replace(config, epochs=1, recorded=(), drawn=0)
     return Linked(f"{one_epoch_config} {one_epoch_config.recipe}", latest(config))

@@ -97,8 +97,7 @@ def fit_link(
     recorded: tuple[int, ...],
     record: Callable[[int, float | None], None],
 ) -> None:
-    """Train up to epoch `epochs`, starting from the latest state of the job with this index, and store a state if
-    requested.
+    """Train up to epoch `epochs` from the latest state of the job with this index, and store a state if requested.
 
     `training` identifies the training by all of its settings except its length. `record(epoch, loss)` is called after
     the epochs in `recorded`, where 0 stands for before training. Without an index, there are no states.

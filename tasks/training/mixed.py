@@ -202,10 +202,10 @@ class Checked(Protocol):
 
 
 def pool_data(data: tuple[Dataset, ...], config: Checked, altered: CoinedCanaries | None = None) -> Pool:
-    """Return the pool of these data sets, including `altered` canaries, with the config's validation images as test
-    split.
+    """Return the pool of these data sets, with the config's validation images as its test split.
 
-    Raises DatasetError for images of another shape, or for labels beyond the config's classes.
+    `altered` canaries replace their records. Raises DatasetError for images of another shape, or for labels beyond the
+    config's classes.
     """
     return _load_pool(data, config.validation, config.classes, altered)
 

@@ -80,12 +80,11 @@ class Privacy(Ranged):
         return (OPACUS,)
 
     def power(self, level: float) -> float:
-        """Return the largest power, at most 1, of any test that distinguishes models trained with and without one
-        example.
+        """Return the largest power of any test that distinguishes models trained with and without one example.
 
-        For tests with this false positive rate, it is min(e^epsilon level + delta, 1 - e^-epsilon (1 - delta - level)).
-        Wasserman & Zhou 2010, "A statistical framework for differential privacy", theorem 2.4; Kairouz, Oh & Viswanath
-        2015, "The composition theorem for differential privacy", section 2.
+        For tests with this false positive rate, it is at most 1 and equals min(e^epsilon level + delta, 1 - e^-epsilon
+        (1 - delta - level)). Wasserman & Zhou 2010, "A statistical framework for differential privacy", theorem 2.4;
+        Kairouz, Oh & Viswanath 2015, "The composition theorem for differential privacy", section 2.
         """
         steep = math.exp(self.epsilon) * level + self.delta
         flat = math.exp(-self.epsilon) * (1 - self.delta - level)
