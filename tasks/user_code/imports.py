@@ -52,8 +52,7 @@ class HiddenImport:
 
 
 def read_imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[Import | HiddenImport]:
-    """Yield all imports in a module's source, including those in functions, under `if` and `try`, and by
-    `import_module`.
+    """Yield all imports in a module's source, including those in functions, in `if` and `try`, and by `import_module`.
 
     `from package import name` may import the submodule `package.name`, and `from package import *` any of the
     submodules. The caller determines which of them exist. A module name may be computed if it begins with a literal
