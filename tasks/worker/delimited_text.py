@@ -175,8 +175,9 @@ def read_delimited(
 def match_names(
     header: Iterable[str], known_names: Iterable[str], pattern: re.Pattern[str] | None = None
 ) -> tuple[str, ...]:
-    """Return header names without surrounding spaces, in their known spelling or, if the pattern matches,
-    lower case.
+    """Return header names without surrounding spaces.
+
+    Known names get their known spelling, and names that match the pattern become lower case.
     """
     spelling = {name.casefold(): name for name in known_names}
     matched = []
