@@ -112,7 +112,7 @@ def test_full_runs_need_available_data(audit: str) -> None:
 
 
 def test_missing_data_are_named() -> None:
-    absent = letters(re.search(r"were at hand\.(.*)", HEAD, re.DOTALL)[1])  # type: ignore[index]
+    absent = letters(re.search(r"were available\.(.*)", HEAD, re.DOTALL)[1])  # type: ignore[index]
     for audit in AUDITS:
         entry = find(audit).audit
         for line in lines(audit):
@@ -133,6 +133,6 @@ def test_pairs_of_encoders_match_presets() -> None:
         pairs = re.search(r"(\d+) pairs? of trainings", line.ran)
         assert pairs is not None, line
         assert 2 * int(pairs[1]) == len(encoders[line.presets[0]]), line
-    total = re.search(r"together they are (\d+) pairs", AUDITS["deja_vu"])
+    total = re.search(r"together they need (\d+) pairs", AUDITS["deja_vu"])
     assert total is not None
     assert 2 * int(total[1]) == len(set().union(*encoders.values()))
