@@ -13,6 +13,9 @@ from tasks.contract.rules import Case, Numbers, Rules, applies_always, give_no_r
 from tasks.contract.summaries import Name, index_rows
 from tasks.contract.verdict import NOT_ASSESSABLE, Verdict
 
+NO_ERROR_RATE = (
+    "This answer neither accuses nor clears a model, so it has no error rate. Page 2 states the rates of other answers."
+)
 E = TypeVar("E")
 Condition = Callable[[Any], bool]  # of a config
 
@@ -27,6 +30,10 @@ def repeat_verdict(_config: Any, _evidence: Any) -> None:
 
 def _draw_no_line(_config: Any, _evidence: Any) -> None:
     return None
+
+
+def _name_no_models(_config: Any) -> str:
+    return ""
 
 
 def _report_nothing_measured(_config: Any) -> str:
@@ -70,7 +77,9 @@ class Answering(Generic[E]):
     explain(config, evidence): the finding in plain words; None repeats the verdict's sentence.
     line(config, evidence): the number of the finding.
     findings(config, evidence, first): all findings, of which `first` is the one above.
-    stated(config, evidence): the rule and its error rates, if some cases that apply to the config are left out.
+    examined(config): the models that were examined: trained by the audit, or given.
+    stated(config, evidence): the rule, the error rate of the answer and all other rates, if some cases that apply to
+    the config are left out.
     An answer that is not assessable has no number, and repeats the verdict unless its case explains it.
 
     An audit with several questions has one `Answering` per question; `applies(config)` selects it
@@ -90,7 +99,8 @@ class Answering(Generic[E]):
     explain: Callable[[Any, E], str | None] = repeat_verdict
     line: Callable[[Any, E], NumberLine | None] = _draw_no_line
     findings: Callable[[Any, E, Finding], tuple[Finding, ...]] = keep_one_finding
-    stated: Callable[[Any, E | None], tuple[str, str]] | None = None
+    stated: Callable[[Any, E | None], tuple[str, str, str]] | None = None
+    examined: Callable[[Any], str] = _name_no_models
     null: Null | None = None
     scope: str = ""
     applies: Callable[[Any], bool] = applies_always
@@ -128,7 +138,9 @@ class Answering(Generic[E]):
     def certificate(self, config: Any, summary: pa.Table, verdict: Verdict) -> Certificate:
         """Return the same answer for readers without a machine-learning background."""
         evidence = self.read(config, summary)
-        rule, error = self._rule_and_error(config, evidence)
+        rule, error, other_errors = self._rule_and_errors(config, evidence)
+        if not error and other_errors and verdict.answer in ("undecided", NOT_ASSESSABLE):
+            error = NO_ERROR_RATE
         return Certificate(
             asked=self.asked(config, evidence),
             findings=self._findings(config, evidence, verdict),
@@ -136,6 +148,8 @@ class Answering(Generic[E]):
             error=error,
             beyond=verdict.limits,
             steps=self._steps(config, evidence),
+            examined=self.examined(config),
+            other_errors=other_errors,
         )
 
     def _findings(self, config: Any, evidence: E | None, verdict: Verdict) -> tuple[Finding, ...]:
@@ -153,10 +167,11 @@ class Answering(Generic[E]):
         first = Finding(verdict.answer, f"{notice}{explained or verdict.sentence}", line(config, evidence))
         return (case.findings or self.findings)(config, evidence, first)
 
-    def _rule_and_error(self, config: Any, evidence: E | None) -> tuple[str, str]:
+    def _rule_and_errors(self, config: Any, evidence: E | None) -> tuple[str, str, str]:
         if self.stated is not None:
             return self.stated(config, evidence)
-        return self.rules.explain(config), self.rules.explain_errors(config)
+        decisive = None if evidence is None else self.rules.decide(config, evidence)
+        return self.rules.explain(config), *self.rules.explain_errors(config, decisive)
 
     def _steps(self, config: Any, evidence: E | None) -> tuple[str, ...]:
         if evidence is None:

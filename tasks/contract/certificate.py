@@ -71,7 +71,9 @@ class Certificate:
     """The texts of a certificate.
 
     asked: the question in plain words. rule: the conditions of each answer, with the test and its sides. error: the
-    error rates of the rule. beyond: the conclusions that the answer does not support. steps: the next steps.
+    error rate of the answer given; paragraphs are separated by a newline. beyond: the conclusions that the answer does
+    not support, and its conditions (`require`). steps: the next steps. examined: the models that were examined.
+    other_errors: the error rates of other answers, and further rates, for the second page.
     """
 
     asked: str
@@ -80,6 +82,8 @@ class Certificate:
     error: str
     beyond: str
     steps: tuple[str, ...]
+    examined: str = ""
+    other_errors: str = ""
 
 
 STEPS: Mapping[str, tuple[str, ...]] = {
@@ -132,6 +136,21 @@ def name_stand_in(certificate: Certificate, stand_in: str) -> Certificate:
     return replace(certificate, findings=(replace(first, sentence=begin_sentence(first.sentence, stand_in)), *rest))
 
 
+CONDITION = "Condition: "
+CHECKED = "The audit checked this: "
+MUST_CONFIRM = "must confirm it."
+
+
+def require(condition: str, confirmed_by: str) -> str:
+    """Return a condition of the answer that the audit cannot check, a clause, and who must confirm it."""
+    return f"{CONDITION}{condition}. The audit cannot check this; {confirmed_by} {MUST_CONFIRM}"
+
+
+def confirm(condition: str, is_met: bool = True) -> str:
+    """Return a condition of the answer that the audit checked, a clause, and whether it is met."""
+    return f"{CONDITION}{condition}. {CHECKED}{'yes' if is_met else 'no'}."
+
+
 def line_of(row: Mapping[str, Any] | None, caption: str = "", **more: Any) -> NumberLine | None:
     """Return a row of a summary as a number line; None if it has no finite estimate."""
     if row is None or row["estimate"] is None or not math.isfinite(row["estimate"]):
@@ -146,12 +165,12 @@ def number_per_hundred(share: float) -> str:
 
 
 def advise_retraining(setting: str = "", first: str = "") -> str:
-    """Return the step that advises to train differently; `first` is another way, `setting` selects the privacy."""
+    """Return the step that advises to train differently; `first` is another way, `setting` the settings of the ways."""
     ways = f"{first}, or to " if first else ""
-    privacy = f"{PRIVACY} ({setting})" if setting else PRIVACY
+    settings = f" ({setting})" if setting else ""
     return (
-        f"Ask the technical team to {ways}train for fewer epochs (passes over the data) or with {privacy}. Then audit "
-        "again."
+        f"Ask the technical team to {ways}train for fewer epochs (passes over the data) or with {PRIVACY}. Then audit "
+        f"again{settings}."
     )
 
 
@@ -164,11 +183,11 @@ def number_per_thousand(share: float) -> str:
 
 def steps_of_null(answer: str, audit: str) -> tuple[str, ...]:
     """Return the next steps after a control run; `audit` are the settings of the actual audit."""
-    proper = f"To learn whether models memorise their training data, run the actual audit: {audit}."
+    proper = f"To learn whether models memorise their training data, run the actual audit ({audit})."
     if answer == "memorised":
         return (
-            "This is a false alarm and discloses no data. Repeat the control run with other seeds (seed=1, seed=2): "
-            "false alarms should be at most as frequent as stated above.",
+            "This is a false alarm and discloses no data. Repeat the control run with two other random seeds: false "
+            "alarms should be at most as frequent as stated above (seed=1, seed=2).",
             proper,
         )
     return ("Keep this page with that of the audit: it shows the result when nothing can be memorised.", proper)

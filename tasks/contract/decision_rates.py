@@ -119,7 +119,7 @@ def format_share(low: float, high: float) -> str:
 
 
 def add_rates(certificate: Certificate, audit: str, config: Any) -> Certificate:
-    """Add the measured rates of its audit, for the question of this configuration, to a certificate's error rates."""
+    """Add the measured rates of its audit, for the question of this configuration, to the second page."""
     question = getattr(config, "question", None)
     measured = describe_rates(audit, "" if question is None else tag_of(type(question)))
-    return replace(certificate, error=f"{certificate.error} {measured}".strip())
+    return replace(certificate, other_errors=f"{certificate.other_errors} {measured}".strip())

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tasks.audits.text.question import ReturnedTable
+from tasks.audits.text.tuning import TextReading
 from tasks.contract.certificate import NO_CONCLUSION_YET, Boundary, NumberLine, number_per_hundred
+from tasks.contract.examined_models import describe_tables
 from tasks.contract.summaries import Row, blank_weak_interval
 
 DISCLOSED = "Treat {items} as disclosed to everyone who can query the model."
@@ -44,4 +47,11 @@ def disclose(items: str, *next_steps: str) -> tuple[str, ...]:
 
 def collect_evidence(advice: str) -> tuple[str, ...]:
     """Return the next steps if the evidence is not sufficient; `advice` is an imperative without its period."""
-    return (NO_CONCLUSION_YET, f"Repeat the audit with more evidence: {advice}.")
+    return (NO_CONCLUSION_YET, f"{advice[0].upper()}{advice[1:]}. Then audit again.")
+
+
+def name_given_model(source: TextReading | ReturnedTable) -> str:
+    """Name the given model that was examined, or the table that its owner returned."""
+    if isinstance(source, ReturnedTable):
+        return describe_tables([source.outputs.path])
+    return f"The audit examined the language model {source.model.name}."

@@ -52,6 +52,7 @@ def thresholds(config: UniqueFeature) -> Mapping[str, str]:
         "later_bets": f"{1 / LEVEL:g}",
         "later_alarms": f"{100 * LEVEL:g}",
         "smallest": f"{SMALLEST:g}",
+        "factor": f"{math.exp(SMALLEST):.2g}",
         "per_call": f"{1 / FDR:g}",
         "bets": f"{1 / stopping:.4g}",
         "bet_alarms": f"{100 * stopping:g}",
@@ -121,8 +122,9 @@ RULES = Rules[PairEvidence](
             lambda evidence: (
                 evidence.fixed_rules_decide and evidence.calls is not None and evidence.calls.are_surely_small
             ),
-            "If nothing is memorised, at most {alarms} of 100 audits answer memorised by any of these three "
-            "conditions. This holds for a feature drawn at random; for a chosen feature, it holds if the feature "
+            "If nothing is memorised, at most {alarms} of 100 audits answer memorised by any of the rule’s first three "
+            "conditions.",
+            further_error="This holds for a feature drawn at random; for a chosen feature, it holds if the feature "
             "resembles the others.",
             explain=partial(plain.explain, conclusion=plain.SURPRISING),
             **_decide_by(BEYOND),
@@ -157,7 +159,8 @@ RULES = Rules[PairEvidence](
                 and evidence.calls.are_by_chance
                 and evidence.finds_one
             ),
-            "If the true effect is {smallest} nats, at most 2 or 3 of 100 audits answer not detected.",
+            "If the feature makes its label {factor} times as likely ({smallest} nats), at most 2 or 3 of 100 audits "
+            "answer not detected.",
             explain=partial(plain.explain, conclusion=plain.CLEARED),
             steps=plain.OTHER_FEATURES,
         ),
@@ -187,13 +190,14 @@ def describe_limits(config: UniqueFeature, evidence: PairEvidence | None) -> str
     return " ".join(limits)
 
 
-def state_rules(config: UniqueFeature, evidence: PairEvidence | None) -> tuple[str, str]:
-    """The rules and their error rates; bets at later looks are stated from the second look on."""
+def state_rules(config: UniqueFeature, evidence: PairEvidence | None) -> tuple[str, str, str]:
+    """The rules, the error rate of the answer and other rates; bets at later looks from the second look on."""
     if evidence is None or evidence.look == 1:
         rules = FIRST_LOOK_RULES
     else:
         rules = RULES
-    return rules.explain(config), rules.explain_errors(config)
+    decisive = None if evidence is None else rules.decide(config, evidence)
+    return rules.explain(config), *rules.explain_errors(config, decisive)
 
 
 ANSWERING = Answering[PairEvidence](
@@ -206,6 +210,7 @@ ANSWERING = Answering[PairEvidence](
     describe=sentences.describe_pairs,
     published=sentences.describe_published_test,
     explain=plain.explain,
+    examined=plain.name_models,
     stated=state_rules,
     null=Null(
         holds=lambda config: config.is_null,

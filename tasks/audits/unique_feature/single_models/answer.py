@@ -49,8 +49,11 @@ DISTINGUISHED = (
 )
 ERROR = (
     "Of 100 models that never saw the feature, at most about {%s} are called memorised, even if they saw one that "
-    "differs in a single part. This is exact if the feature was drawn at random; for a chosen feature, it holds if the "
-    "feature resembles the others."
+    "differs in a single part."
+)
+EXACTNESS = (
+    "This is exact if the feature was drawn at random; for a chosen feature, it holds if the feature resembles the "
+    "others."
 )
 PART_ERROR = (
     "Of 100 models that saw neither the feature nor one that shares a part with it, about {%s} are called memorised or "
@@ -95,7 +98,15 @@ def accuse(
 ) -> Case[PanelEvidence]:
     """A case that accuses; `rate` names the number in its error rate."""
     return Case(
-        "memorised", condition + DISTINGUISHED, holds, ERROR % rate, scope, applies, steps=plain.TREAT_AS_DISCLOSED
+        "memorised",
+        condition + DISTINGUISHED,
+        holds,
+        ERROR % rate,
+        scope,
+        applies,
+        steps=plain.TREAT_AS_DISCLOSED,
+        explain=plain.explain_memory,
+        further_error=EXACTNESS,
     )
 
 
@@ -141,7 +152,7 @@ RULES = Rules[PanelEvidence](
             lambda evidence: evidence.deciding_rank.is_small and not evidence.lacks_second_rank,
             PART_ERROR % "called_at_all",
             because=sentences.end_with_resemblance,
-            explain=partial(plain.explain_place, conclusion=plain.SHARED_PART),
+            explain=plain.explain_shared_part,
             steps=plain.advise_look_alikes,
         ),
         Case(
@@ -192,4 +203,5 @@ ANSWERING = Answering[PanelEvidence](
     explain=plain.explain_place,
     line=plain.draw_place,
     findings=plain.name_models,
+    examined=plain.name_examined,
 )
