@@ -22,7 +22,7 @@ from dashboards.signs import badge
 from orchestrator.inspection import page_seal
 from orchestrator.inspection.page_seal import AuditedItem, ResultTable
 from orchestrator.quantities import format_count, format_size
-from tasks.contract.certificate import CHECKED, CONDITION, MUST_CONFIRM, Certificate, Finding
+from tasks.contract.certificate import CHECKED, CONDITION, ENSURED, MUST_CONFIRM, Certificate, Finding
 from tasks.contract.verdict import Meaning
 
 MOST_SEPARATE = 3  # findings with their own paragraph; more of them form a table
@@ -32,7 +32,8 @@ FIRST_PAGE = ("examined", "question", "meaning", "reliability", "conditions", "l
 INTERVAL_NOTE = "A 95 % interval contains the true value in 95 of 100 audits."
 RULE_NOTE = "The rule was fixed before the run. See “Rule and statistics” (page 2 in print)."
 CONDITION_BREAK = re.compile(  # before a condition, and after the sentence that says whether it is met
-    rf"(?<=\.) (?={CONDITION})|(?<={CHECKED}yes\.) |(?<={CHECKED}no\.) |(?<={re.escape(MUST_CONFIRM)}) "
+    rf"(?<=\.) (?={CONDITION})|(?<={CHECKED}yes\.) |(?<={CHECKED}no\.) |(?<={re.escape(ENSURED)}) |"
+    rf"(?<={re.escape(MUST_CONFIRM)}) "
 )
 CASE_BREAK = re.compile(r"(?<=\.) (?=Otherwise |The answer is )")  # between two cases of a rule
 MASKED = (

@@ -138,12 +138,18 @@ def name_stand_in(certificate: Certificate, stand_in: str) -> Certificate:
 
 CONDITION = "Condition: "
 CHECKED = "The audit checked this: "
+ENSURED = "The audit did this itself, so it holds."
 MUST_CONFIRM = "must confirm it."
 
 
 def require(condition: str, confirmed_by: str) -> str:
     """Return a condition of the answer that the audit cannot check, a clause, and who must confirm it."""
     return f"{CONDITION}{condition}. The audit cannot check this; {confirmed_by} {MUST_CONFIRM}"
+
+
+def ensure(condition: str) -> str:
+    """Return a condition of the answer that the audit's own procedure meets, a clause."""
+    return f"{CONDITION}{condition}. {ENSURED}"
 
 
 def confirm(condition: str, is_met: bool = True) -> str:

@@ -13,7 +13,7 @@ from tasks.audits.deja_vu import sentences
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.evidence import MOST_DISAGREEING, Evidence, is_given, is_sent, read_evidence, score_name
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import Certificate, confirm, require
+from tasks.contract.certificate import Certificate, confirm, ensure, require
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Row, index_rows, name_of, row_name
@@ -139,7 +139,7 @@ LIMITS = (
     "describes this pair of trainings and an attacker who compares the outputs of the model (embeddings) with those "
     "for public images; an attacker who knows more may learn more. Only the class of the object is inferred."
 )
-DRAWN_IMAGES = confirm("the images of the two models were drawn at random from the same source")
+DRAWN_IMAGES = ensure("the images of the two models were drawn at random from the same source")
 NO_NEAR_COPIES = require("neither set of images contains near copies of its own images", "the owner of the data")
 LIMITS_OF_GIVEN = (
     "The result is an average over images: even if the audit finds nothing, some images may be memorised. The answer "

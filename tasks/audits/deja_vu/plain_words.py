@@ -77,7 +77,7 @@ def advise_other_layers(config: DejaVu, _evidence: Evidence | None) -> tuple[str
 def draw_score(config: DejaVu, evidence: Evidence) -> NumberLine | None:
     """The score in percentage points on a line."""
     if is_given(config):
-        label = "lead over the reference on training images minus that on held-out images, in percentage points"
+        label = "lead over the comparison model on training images minus that on other images, in percentage points"
     elif config.is_null:
         label = "difference between two models in how often they name the object, in percentage points"
     else:
@@ -94,8 +94,11 @@ def draw_score(config: DejaVu, evidence: Evidence) -> NumberLine | None:
         to_points(score["high"]),
         to_points(score["null"]),
         boundaries=(
-            Boundary(0.0, "memorised only if the whole interval is above"),
-            Boundary(100 * config.negligible, "not detected only if the whole interval is below", clears=True),
+            Boundary(
+                100 * config.negligible,
+                "memorised if the whole interval is above, not detected only if it is below",
+                clears=True,
+            ),
         ),
     )
 
@@ -110,10 +113,10 @@ def name_models(config: DejaVu) -> str:
     else:
         paths = [] if encoder.embeddings is None else [encoder.embeddings.path]
         examined = describe_tables(paths, "outputs (embeddings)")
-    comparison = "with a model that was not trained on the tested images"
+    comparison = "a given model"
     if isinstance(config.encoders.comparison, TrainedReferences):
-        comparison = f"{comparison}, which the audit trained itself"
-    return f"{examined} It compared them {comparison}."
+        comparison = "a model that it trained itself"
+    return f"{examined} For comparison, it used {comparison}, without the tested images in its training."
 
 
 def explain_score(config: DejaVu, evidence: Evidence) -> str:

@@ -28,7 +28,7 @@ from tasks.audits.density.sentences import (
 )
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL, counted_at
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import Certificate, NumberLine, confirm, require
+from tasks.contract.certificate import Certificate, NumberLine, ensure, require
 from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.power import single_item
 from tasks.contract.rules import Case, Rules, undecided
@@ -141,7 +141,7 @@ RULES = Rules[Evidence](
 LIMITS = (
     "The answer describes this way of training on these data, not one particular deployed model. Images that are not "
     "reported as memorised are not proven safe, and more trainings can detect more. "
-    f"{confirm('the audit drew at random which models are trained without an image')} "
+    f"{ensure('chance decided which models were trained without an image')} "
     + require(
         "the data contain no near copies of a tested image, because models that are trained without the image still "
         "train on its copy (question=duplicates lists the closest pairs)",
@@ -204,7 +204,7 @@ def _explain_count(config: Density, evidence: Evidence) -> str:
 
 def _explain_together(config: Density, evidence: Evidence) -> str:
     question = _memorization_question(config)
-    return " ".join((*plain.explain_all_together(question, evidence), *plain.explain_count(question, evidence)))
+    return " ".join(plain.explain_all_together(question, evidence))
 
 
 def _draw_gap(config: Density, evidence: Evidence) -> NumberLine | None:

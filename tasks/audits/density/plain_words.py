@@ -84,8 +84,7 @@ def explain_count(config: Memorization, evidence: Evidence) -> Iterator[str]:
     if not count:
         yield f"The audit identified none of the {n:,} tested images as memorised."
         return
-    verb = "image is" if count == 1 else "images are"
-    yield f"Of {n:,} tested images, {count:,} {verb} identified as memorised."
+    yield f"{count:,} of the {n:,} tested images {'is' if count == 1 else 'are'} identified as memorised."
     if config.is_null:
         return
     typical = evidence.background.median_identified
@@ -107,11 +106,12 @@ def explain_false_alarms(count: int) -> Iterator[str]:
 def explain_all_together(config: Memorization, evidence: Evidence) -> Iterator[str]:
     n = evidence.identified_share["n"]
     if config.is_null:
-        yield "Taken together, the results of all images differ more than chance explains."
+        yield f"The audit identified none of the {n:,} tested images as memorised."
+        yield "Taken together, however, the results of all images differ more than chance explains."
         return
     yield (
         f"At least {fewest_memorised(evidence):,} of the {n:,} tested images are memorised (95 % confidence). The "
-        "results of all images together show this, but not which ones."
+        "results of all images together show this; no single image can be identified."
     )
 
 

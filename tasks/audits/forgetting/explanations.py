@@ -26,8 +26,8 @@ def explain_knowledge(_config: Any, evidence: TargetEvidence) -> str:
     number = number_per_thousand(evidence.p)
     size = ""
     if evidence.lower_limit:
-        size = f"The difference indicates that it was trained on at least {format_percent(evidence.lower_limit)} of "
-        "the data. "
+        share = format_percent(evidence.lower_limit)
+        size = f"The difference indicates that it was trained on at least {share} of the data. "
     return (
         f"The model still recognises the data: it is more certain about these images than about control images. {size}"
         f"Of 1,000 models that never saw the data, {number} would show such a difference."

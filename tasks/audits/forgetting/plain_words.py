@@ -97,7 +97,9 @@ def name_models(config: Forgetting) -> str:
         trained = _trained_targets(config)
         if not trained:
             return "The audit examined no model."
-        return describe_trained(len(trained), " on known shares of the data, as test cases")
+        replicates = config.question.replicates if isinstance(config.question, Scores) else 1
+        shares = f", {replicates} for each of {len(trained)} known mixtures of training data"
+        return describe_trained(len(trained) * replicates, shares)
     sentences = []
     if given_models.models:
         sentences.append(describe_files([model.path for model in given_models.models]))

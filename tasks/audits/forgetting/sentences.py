@@ -10,7 +10,7 @@ from tasks.audits.forgetting.evidence import Evidence, JudgedTarget
 from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.target_evidence import LEVEL, TargetEvidence, format_percent
-from tasks.contract.certificate import confirm, require
+from tasks.contract.certificate import confirm, ensure, require
 from tasks.contract.rules import Case
 from tasks.contract.summaries import numerator
 
@@ -25,7 +25,7 @@ GIVEN_CONTROL = (
     )
 )
 LIMITS = "The audit judges the data as a whole: a model may have been trained on a share too small to be detected."
-DRAWN_CONTROL = confirm("the control images were drawn at random from the same source as the data")
+DRAWN_CONTROL = ensure("the control images were drawn at random from the same source as the data")
 SAME_SOURCE = require("the control images come from the same source as the data", "the auditor")
 UNUSED_CONTROL = require("the control images were never used to train the model", "the owner of the model")
 IN_USE = require("the answers are those of the model in use", "the owner of the model")

@@ -7,7 +7,7 @@ from tasks.audits.membership.config import Halves, Membership
 from tasks.audits.membership.halves_evidence import HalvesEvidence, read_halves_evidence
 from tasks.audits.membership.thresholds import thresholds
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import STEPS, confirm
+from tasks.contract.certificate import STEPS, ensure
 from tasks.contract.power import SMALLEST, single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import p_in_words, read_setting
@@ -51,7 +51,7 @@ LIMITS = (
     "reveals about a record itself, not about near copies of the record. Records that are not listed are not proven "
     "safe. If the data set is small, a record may be listed only because training on another record changed the "
     "model’s answer about it. "
-    f"{confirm('each model was trained on a half of the records that the audit drew at random')}"
+    f"{ensure('chance decided on which half of the records each model was trained')}"
 )
 
 

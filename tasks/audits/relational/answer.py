@@ -14,7 +14,7 @@ from tasks.audits.relational.evaded_answers import FEW_RIGHT, MOST_FIXED, MOST_O
 from tasks.audits.relational.evidence import Evidence, decisive_name, decisive_questions, read_evidence
 from tasks.audits.relational.repeated_questions import MOST_TWO_ANSWERS, describe_key
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import Certificate, confirm, require
+from tasks.contract.certificate import Certificate, ensure, require
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Case, Rules, applies_always, undecided
 from tasks.contract.summaries import Row, index_rows
@@ -183,7 +183,7 @@ def describe_limits(config: Relational, evidence: Evidence | None) -> str:
 def _list_conditions(question: Answers) -> Iterator[str]:
     """Yield the conditions of the answer, and whether they are met."""
     if isinstance(question.system, Trained) and question.system.split == "drawn":
-        yield confirm(SAME_SOURCE)
+        yield ensure(SAME_SOURCE)
     else:
         yield require(SAME_SOURCE, "the owner of the data")
     if not isinstance(question.system, Trained):

@@ -70,10 +70,11 @@ def explain_share(_config: Relational, evidence: Evidence) -> str:
     low, high = (number_per_hundred(end) for end in sorted((sign * m["low"], sign * m["high"])))
     share = number_per_hundred(abs(m["estimate"]))
     return (
-        f"From memory, the model gives {share} {direction} answers in 100 about its training texts than about other "
-        f"texts (95 % interval: {low} to {high}; 0 would mean no memory). For this, the audit removed the answers from "
-        f"the texts and asked again. The model still answered correctly {train} of 100 questions about texts that it "
-        f"was trained on, and {held_out} of 100 about other texts; the difference was corrected for common answers."
+        f"From memory, the model answers {share} {direction} of 100 questions about its training texts than about "
+        f"other texts (95 % interval: {low} to {high}; 0 would mean no memory). For this, the audit removed the "
+        f"answers from the texts and asked again. The model still answered correctly {train} of 100 questions about "
+        f"texts that it was trained on, and {held_out} of 100 about other texts; the difference was corrected for "
+        "common answers."
     )
 
 

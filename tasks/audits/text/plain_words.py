@@ -47,7 +47,7 @@ def disclose(items: str, *next_steps: str) -> tuple[str, ...]:
 
 def collect_evidence(advice: str) -> tuple[str, ...]:
     """Return the next steps if the evidence is not sufficient; `advice` is an imperative without its period."""
-    return (NO_CONCLUSION_YET, f"{advice[0].upper()}{advice[1:]}. Then audit again.")
+    return (NO_CONCLUSION_YET, f"Audit again with more evidence: {advice}.")
 
 
 def name_given_model(source: TextReading | ReturnedTable) -> str:

@@ -32,6 +32,7 @@ from tasks.contract.certificate import (
     NumberLine,
     advise_retraining,
     confirm,
+    ensure,
     number_per_hundred,
     require,
 )
@@ -66,7 +67,7 @@ LIMITS_OF_DOCUMENTS = (
     "The answer describes models that the audit trained, each on half of the documents. A text that other documents "
     "quote, or a near copy that remains in the data, is also known to the models that were not trained on it, and is "
     "not counted. A document that is not reproduced from its beginning may be reproduced from another prompt. "
-    f"{confirm('the audit drew at random which models were trained on which documents')}"
+    f"{ensure('chance decided which models were trained on which documents')}"
 )
 NULL_OF_DOCUMENTS = "This is a control run: no model was trained on the tested documents."
 QUESTION_OF_DOCUMENTS = (

@@ -26,6 +26,7 @@ from tasks.contract.certificate import (
     NumberLine,
     advise_retraining,
     confirm,
+    ensure,
     number_per_hundred,
     require,
 )
@@ -43,7 +44,7 @@ LIMITS = (
     "The answer describes models that the audit trained, and secrets of this format at these numbers of repetitions. "
     "A secret that was not found may still be known slightly. The audit compares probabilities: whether a model "
     "reveals a secret unprompted is a different question. "
-    f"{confirm('the audit drew the secrets and the codes that they are compared with at random')}"
+    f"{ensure('the secrets and the codes that they are compared with were drawn at random')}"
 )
 LIMITS_OF_IDENTIFIERS = (
     "The answer describes this model and identifiers of these formats, each at its first occurrence. An identifier "

@@ -122,8 +122,8 @@ RULES = Rules[PairEvidence](
             lambda evidence: (
                 evidence.fixed_rules_decide and evidence.calls is not None and evidence.calls.are_surely_small
             ),
-            "If nothing is memorised, at most {alarms} of 100 audits answer memorised by any of the rule’s first three "
-            "conditions.",
+            "If nothing is memorised, at most {alarms} of 100 audits answer memorised by any of the first three "
+            "conditions of the rule.",
             further_error="This holds for a feature drawn at random; for a chosen feature, it holds if the feature "
             "resembles the others.",
             explain=partial(plain.explain, conclusion=plain.SURPRISING),

@@ -60,7 +60,7 @@ def name_models(config: UniqueFeature) -> str:
     if config.pairs is None:
         return ""
     return describe_trained(
-        config.pairs.canaries, ", of which only one saw the feature, in a single training image", in_pairs=True
+        config.pairs.canaries, "; in each pair, one model saw the feature, in a single training image", in_pairs=True
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.pairs.evidence import LEAST, Bets, Calls, Guarantee, PairEvidence
 from tasks.audits.unique_feature.population import FDR, LEVEL
-from tasks.contract.certificate import confirm, require
+from tasks.contract.certificate import ensure, require
 from tasks.contract.power import SMALLEST
 from tasks.contract.ties import describe_tied_evidence
 from tasks.datasets.features import describe_feature
@@ -42,7 +42,7 @@ CHOSEN_GLYPH_LIMITS = (
         "the auditor",
     )
 )
-DRAWN = confirm("the features were drawn at random among those that they are compared with")
+DRAWN = ensure("the features were drawn at random from those that they are compared with")
 
 
 # The evidence as one sentence, without its end

@@ -172,6 +172,7 @@ RULES = Rules[PanelEvidence](
             "limit of the push lies below the smallest relevant push, and that push would have been found in {enough} "
             "% of cases",
             lambda evidence: evidence.is_clear,
+            "A memory of the smallest relevant size would have been found in at least {enough} of 100 audits.",
             because=sentences.end_with_limit,
             explain=partial(plain.explain_place, conclusion=plain.CLEARED),
             steps=plain.KEEP_PAGE,

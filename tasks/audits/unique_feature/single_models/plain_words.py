@@ -15,7 +15,7 @@ from tasks.datasets.features import Picture, Words, describe_feature
 
 # Conclusions after the place
 
-CLEARED = " A memory of relevant size would have been detected."
+CLEARED = " This is no sign of memory; a memory of relevant size would probably have been detected."
 OPEN = f" {NOT_ENOUGH}"
 NO_ANSWER = " The outputs do not allow an answer: they are inconsistent, constant or rounded, or could not be checked."
 
@@ -101,10 +101,12 @@ def explain_memory(config: UniqueFeature, evidence: PanelEvidence, conclusion: s
 
 def explain_shared_part(config: UniqueFeature, evidence: PanelEvidence) -> str:
     """Explain that the model knows the feature or one that shares a part with it."""
-    finding = (
-        f"{_name_subject(evidence)} {describe_feature(config.asked_feature)}, or a feature that shares a part with it"
+    feature = describe_feature(config.asked_feature)
+    other = f"another {family_noun(config).removesuffix('s')} that shares a part with it"
+    return (
+        f"{_name_subject(evidence)} {feature}, or {other}; the audit does not show which. "
+        f"{explain_place(config, evidence)}"
     )
-    return f"{finding}; the audit does not show which. {explain_place(config, evidence)}"
 
 
 def _name_subject(evidence: PanelEvidence) -> str:
