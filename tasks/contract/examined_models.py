@@ -9,10 +9,14 @@ NOT_DEPLOYED = "It did not examine a deployed model."
 MOST_NAMED = 4  # files
 
 
-def describe_trained(count: int, more: str = "", in_pairs: bool = False) -> str:
-    """Describe models, or pairs of models, that the audit trained; `more` continues the sentence on them."""
+def describe_trained(count: int, more: str = "", *, in_pairs: bool = False, at_most: bool = False) -> str:
+    """Describe models, or pairs of models, that the audit trained; `more` continues the sentence on them.
+
+    `at_most` if the run could end before that number.
+    """
     nouns = ("pair of models", "pairs of models") if in_pairs else ("model", "models")
-    return f"The audit trained {count:,} {nouns[count != 1]} with this recipe{more}. {NOT_DEPLOYED}"
+    number = f"at most {count:,}" if at_most else f"{count:,}"
+    return f"The audit trained {number} {nouns[count != 1]} with this recipe{more}. {NOT_DEPLOYED}"
 
 
 def describe_files(paths: Sequence[str]) -> str:

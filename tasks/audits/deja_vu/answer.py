@@ -140,7 +140,7 @@ LIMITS = (
     "for public images; an attacker who knows more may learn more. Only the class of the object is inferred."
 )
 DRAWN_IMAGES = ensure("the images of the two models were drawn at random from the same source")
-NO_NEAR_COPIES = require("neither set of images contains near copies of its own images", "the owner of the data")
+NO_NEAR_COPIES = require("no image has a near copy in its set of images", "the owner of the data")
 LIMITS_OF_GIVEN = (
     "The result is an average over images: even if the audit finds nothing, some images may be memorised. The answer "
     "describes this encoder, these images and an attacker who compares the outputs of the model (embeddings) with "

@@ -35,10 +35,11 @@ LIMIT_ACCESS = (
     advise_retraining(),
 )
 MORE_IMAGES = (
-    "Audit at least twice as many images, or train again from another random start (per_class, attack_images, seed).",
+    "Audit at least twice the number of images, or train again from another random start (per_class, attack_images, "
+    "seed).",
 )
 REPEATED_IMAGES = (
-    "Hand out at least 100 whole images a second time, among the cropped ones, and audit the table that the owner "
+    "Export at least 100 whole images a second time, among the cropped ones, and audit the table that the owner "
     "returns (given.repeated_images=100, in engram probes and in the run).",
     "Request the encoder's file, or query the deployed encoder yourself.",
 )
@@ -120,7 +121,7 @@ def name_models(config: DejaVu) -> str:
 
 
 def explain_score(config: DejaVu, evidence: Evidence) -> str:
-    """The difference of the accuracies with its interval, and the accuracies, without statistical terms."""
+    """The difference of the accuracies, its interval, and the accuracies, without statistical terms."""
     score = evidence.score
     comparative = "larger"
     sign = 1

@@ -58,10 +58,8 @@ def name_models(config: Density) -> str:
     if not isinstance(question, Memorization):
         return "The audit examined no model."
     if question.leaves_out_rows:
-        trained = (
-            f"The audit trained models with this recipe, {question.repetitions} with and as many without each image."
-        )
-        return f"{trained} {NOT_DEPLOYED}"
+        count = question.repetitions
+        return f"The audit trained models with this recipe, {count} with and {count} without each image. {NOT_DEPLOYED}"
     models = question.repetitions * question.models
     return describe_trained(models, f", each without one of {question.models} random parts of the images")
 

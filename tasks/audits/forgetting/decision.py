@@ -93,10 +93,11 @@ RECIPE = (
     "comparison models in the same way"
 )
 OWN_DATA = (
-    f"{RECIPE}. If the owner's images are not yours, give each comparison model its own random images, as many as the "
-    "owner has, from several times as many (`network=... epochs=... calibration.data=... calibration_share=0.25`)."
+    f"{RECIPE}. If the owner's images are not yours, give each comparison model its own random images: the owner's "
+    "number of images, from a pool of several times that size (`network=... epochs=... calibration.data=... "
+    "calibration_share=0.25`)."
 )
-OTHER_SHARE = f"{RECIPE}, on as many images as the owner has (`network=... epochs=... calibration_share=...`)."
+OTHER_SHARE = f"{RECIPE}, on the owner's number of images (`network=... epochs=... calibration_share=...`)."
 
 
 def _advise_own_data(config: Any, _evidence: TargetEvidence) -> tuple[str, ...]:
@@ -229,7 +230,7 @@ RULES = Rules[TargetEvidence](
                 "Bind the table to the model in use, and state how: record the SHA-256 of the model's file before the "
                 "images are handed out, and make spot checks (given.bound_by=...).",
                 "Or audit the model's file (given.models=...).",
-                "Or also train models on all of the data, to exclude owners who hold all of them "
+                "Or also train models on all of the data, to exclude owners whose models know all the data "
                 "(partial=0.05,0.1,0.25,1).",
             ),
         ),

@@ -35,7 +35,7 @@ SYMBOLS: Mapping[str, str] = {
 
 
 HOLD_BACK = (
-    "Hold half of the images back before any are given away, or name images of the same source that nobody received "
+    "Hold half of the images back before you share any, or name images of the same source that no one else received "
     "(query.held_back=0.5 or query.control.data=folder:kept)."
 )
 TO_THE_OWNER = (
@@ -105,7 +105,7 @@ def name_models(config: Forgetting) -> str:
         sentences.append(describe_files([model.path for model in given_models.models]))
     if given_models.outputs:
         sentences.append(describe_tables([table.path for table in given_models.outputs]))
-    sentences.append("For comparison, it trained models of its own with and without the data.")
+    sentences.append("For comparison, it trained other models with and without the data.")
     return " ".join(sentences)
 
 
@@ -131,7 +131,7 @@ def state_rules(config: Forgetting, evidence: Evidence | None) -> tuple[str, str
 
 
 def _applicable_errors(targets: Iterable[JudgedTarget]) -> list[tuple[Answer, str]]:
-    """The answers that were possible, with their error rates: none without a test, no clearance without a limit."""
+    """The possible answers and their error rates: none without a test, no clearance without a limit."""
     tested = [target.evidence for target in targets if target.evidence.p is not None]
     if not tested:
         return []

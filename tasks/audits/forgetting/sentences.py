@@ -21,14 +21,14 @@ GIVEN_CONTROL = (
     "respect, such as when or by whom they were taken, models that never saw the data can be reported as not "
     "forgotten. "
     + require(
-        "the control images and the data were drawn at random from one pool before any were given away", "the auditor"
+        "the control images and the data were drawn at random from one pool before any were shared", "the auditor"
     )
 )
 LIMITS = "The audit judges the data as a whole: a model may have been trained on a share too small to be detected."
 DRAWN_CONTROL = ensure("the control images were drawn at random from the same source as the data")
 SAME_SOURCE = require("the control images come from the same source as the data", "the auditor")
 UNUSED_CONTROL = require("the control images were never used to train the model", "the owner of the model")
-IN_USE = require("the answers are those of the model in use", "the owner of the model")
+IN_USE = require("the answers come from the model in use", "the owner of the model")
 LIKE_TRAINING = require(
     "the model was trained like the comparison models; only “forgotten” requires this", "the owner of the model"
 )

@@ -165,7 +165,7 @@ CASES: tuple[Case[GivenEvidence], ...] = (
         reasons=lambda _config, evidence: explain_resolution(evidence),
         steps=(
             "Train at least 128 comparison models, and test more records (models=128).",
-            "Check that the audit then recognises more of its own comparison models.",
+            "Check that the audit then recognises more of the comparison models.",
         ),
         explain=plain.explain_open_model,
     ),
@@ -197,8 +197,7 @@ def _describe_checks(evidence: GivenEvidence) -> Iterator[str]:
     """Yield the conditions that the audit checked on the two sets and on images that no model was trained on."""
     if evidence.apart is not None:
         yield confirm(
-            "the tested records and the images that they are compared with are alike, so that they cannot be told "
-            "apart without a model",
+            "without a model, the tested records cannot be distinguished from the images that they are compared with",
             evidence.are_sets_alike,
         )
     if evidence.distance is not None:

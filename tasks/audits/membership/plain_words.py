@@ -45,7 +45,7 @@ def name_models(config: Membership) -> str:
             examined = describe_tables([] if outputs is None else [outputs.path])
     if not models:
         return examined
-    return f"{examined} For comparison, it trained {models} models of its own, each on a random half of the records."
+    return f"{examined} For comparison, it trained {models} other models, each on a random half of the records."
 
 
 def advise_more_canaries(config: Membership, _evidence: CanaryEvidence | None) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def explain_open_halves(config: Membership, evidence: HalvesEvidence) -> str:
     if not evidence.resolution.finds_one:
         return f"{explanation} The audit was too small to rule out a single memorised record."
     return (
-        f"{explanation} An attacker who combines many records might still recognise some of them, so the evidence is "
+        f"{explanation} An attacker who combines many records might still recognise some records, so the evidence is "
         "not sufficient for an answer in either direction."
     )
 
@@ -183,13 +183,10 @@ def explain_lead(_config: Membership, evidence: GivenEvidence) -> str:
     assert found_records is not None
     places = 100 * lead["estimate"]
     direction = "lower" if places < 0 else "higher"
-    recognised = ""
-    if found_records["estimate"]:
-        recognised = f" {found_records['estimate']:,.0f} of the records are recognised individually."
     return (
         f"Among 100 models that were not trained on a record, the examined model ranks {abs(places):.1f} places "
         f"{direction} on the {found_records['n']:,} records than on images that no model was trained on (0 places "
-        f"would mean no sign of these records).{recognised}{_explain_power(evidence)}"
+        f"would mean no sign of these records).{_explain_power(evidence)}"
     )
 
 

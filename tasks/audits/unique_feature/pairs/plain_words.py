@@ -57,10 +57,16 @@ def advise_more_canaries(config: UniqueFeature, evidence: PairEvidence | None) -
 
 def name_models(config: UniqueFeature) -> str:
     """Name the models that were examined: pairs that the audit trained."""
-    if config.pairs is None:
+    pairs = config.pairs
+    if pairs is None:
         return ""
+    ends_early = config.scored_pairs is not None and config.scored_pairs.stopping_level > 0
+    feature = "another feature" if config.is_null else "the feature"
     return describe_trained(
-        config.pairs.canaries, "; in each pair, one model saw the feature, in a single training image", in_pairs=True
+        pairs.canaries * pairs.seeds,
+        f"; in each pair, one model saw {feature}, in a single training image",
+        in_pairs=True,
+        at_most=ends_early,
     )
 
 
@@ -116,10 +122,10 @@ def _explain_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
     carried = "another feature" if config.is_null else audited
     evaluated = "that feature" if config.draws_features else audited
     return (
-        f"When a new image shows {evaluated}, models that saw {carried} in a single training image assign that image’s "
-        f"label {format_factor(effect['estimate'])} times the usual probability ({interval}, "
-        f"{describe_sample(effect)}; 1 would mean no memory). The comparison models were trained identically, but "
-        "without that feature."
+        f"Models that saw {carried} in a single training image assign that image’s label "
+        f"{format_factor(effect['estimate'])} times the usual probability when a new image shows {evaluated} "
+        f"({interval}, {describe_sample(effect)}; 1 would mean no memory). The comparison models were trained "
+        "identically, but without that feature."
     )
 
 

@@ -28,8 +28,8 @@ CHOSEN_LIMITS = (
     "In a control experiment with other signs, the test wrongly reported the letter A in 5 of 30 cases instead of the "
     "expected 1 or 2. "
     + require(
-        "the feature resembles those that it is compared with; this matters because a person chose it, and an unusual "
-        "feature may stand out without having been memorised",
+        "the feature resembles the features that it is compared with; this matters because a person chose it, and an "
+        "unusual feature may stand out without having been memorised",
         "the auditor",
     )
 )
@@ -42,7 +42,7 @@ CHOSEN_GLYPH_LIMITS = (
         "the auditor",
     )
 )
-DRAWN = ensure("the features were drawn at random from those that they are compared with")
+DRAWN = ensure("the features were drawn at random from the features that they are compared with")
 
 
 # The evidence as one sentence, without its end

@@ -19,8 +19,8 @@ LIMITS = (
     "or position may reveal more."
 )
 RESEMBLANCE = require(
-    "the feature was drawn at random from those that it is compared with, or resembles them; this matters because an "
-    "unusual feature may stand out without having been memorised",
+    "the feature was drawn at random from the features that it is compared with, or resembles them; this matters "
+    "because an unusual feature may stand out without having been memorised",
     "the auditor",
 )
 BESIDE_LIMITS = (
