@@ -16,7 +16,7 @@ def describe_trained(count: int, more: str = "", *, in_pairs: bool = False, at_m
     """
     nouns = ("pair of models", "pairs of models") if in_pairs else ("model", "models")
     number = f"at most {count:,}" if at_most else f"{count:,}"
-    return f"The audit trained {number} {nouns[count != 1]} with this recipe{more}. {NOT_DEPLOYED}"
+    return f"The audit trained {number} {nouns[count != 1]} with this training recipe{more}. {NOT_DEPLOYED}"
 
 
 def describe_files(paths: Sequence[str]) -> str:

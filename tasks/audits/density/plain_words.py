@@ -59,7 +59,8 @@ def name_models(config: Density) -> str:
         return "The audit examined no model."
     if question.leaves_out_rows:
         count = question.repetitions
-        return f"The audit trained models with this recipe, {count} with and {count} without each image. {NOT_DEPLOYED}"
+        trained = f"The audit trained models with this training recipe, {count} with and {count} without each image."
+        return f"{trained} {NOT_DEPLOYED}"
     models = question.repetitions * question.models
     return describe_trained(models, f", each without one of {question.models} random parts of the images")
 

@@ -10,14 +10,14 @@ from tasks.contract.examined_models import NOT_DEPLOYED, describe_files, describ
 @pytest.mark.parametrize(
     ("sentence", "expected"),
     [
-        (describe_trained(1), f"The audit trained 1 model with this recipe. {NOT_DEPLOYED}"),
+        (describe_trained(1), f"The audit trained 1 model with this training recipe. {NOT_DEPLOYED}"),
         (
             describe_trained(1200, ", each so"),
-            f"The audit trained 1,200 models with this recipe, each so. {NOT_DEPLOYED}",
+            f"The audit trained 1,200 models with this training recipe, each so. {NOT_DEPLOYED}",
         ),
         (
             describe_trained(12, in_pairs=True, at_most=True),
-            f"The audit trained at most 12 pairs of models with this recipe. {NOT_DEPLOYED}",
+            f"The audit trained at most 12 pairs of models with this training recipe. {NOT_DEPLOYED}",
         ),
         (describe_files(["in/model.pt"]), "The audit examined the model file model.pt."),
         (describe_files(["a.pt", "b.pt"]), "The audit examined the model files a.pt and b.pt."),

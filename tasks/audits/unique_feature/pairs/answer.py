@@ -124,8 +124,8 @@ RULES = Rules[PairEvidence](
             ),
             "If nothing is memorised, at most {alarms} of 100 audits answer memorised by any of the first three "
             "conditions of the rule.",
-            further_error="This holds for a feature drawn at random; for a chosen feature, it holds if the feature "
-            "resembles the others.",
+            further_error="The error rate of “memorised” holds for a feature drawn at random; for a chosen feature, it "
+            "holds if the feature resembles the others.",
             explain=partial(plain.explain, conclusion=plain.SURPRISING),
             **_decide_by(BEYOND),
         ),

@@ -52,8 +52,8 @@ ERROR = (
     "differs in a single part."
 )
 EXACTNESS = (
-    "This is exact if the feature was drawn at random; for a chosen feature, it holds if the feature resembles the "
-    "others."
+    "The error rate of “memorised” is exact if the feature was drawn at random; for a chosen feature, it holds if the "
+    "feature resembles the others."
 )
 PART_ERROR = (
     "Of 100 models that saw neither the feature nor one that shares a part with it, about {%s} are called memorised or "
