@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 from tasks.audits.text.question import ReturnedTable
@@ -10,6 +11,7 @@ from tasks.audits.text.tuning import TextReading
 from tasks.contract.certificate import NO_CONCLUSION_YET, Boundary, NumberLine, number_per_hundred
 from tasks.contract.examined_models import describe_tables
 from tasks.contract.summaries import Row, blank_weak_interval
+from tasks.language_models.language_model import LanguageModel
 
 DISCLOSED = "Treat {items} as disclosed to everyone who can query the model."
 
@@ -54,4 +56,10 @@ def name_given_model(source: TextReading | ReturnedTable) -> str:
     """Name the given model that was examined, or the table that its owner returned."""
     if isinstance(source, ReturnedTable):
         return describe_tables([source.outputs.path])
-    return f"The audit examined the language model {source.model.name}."
+    return f"The audit examined the language model {shorten_model(source.model)}."
+
+
+def shorten_model(model: LanguageModel) -> str:
+    """Name a model and its adapter without their folders or the hub, such as `gpt2` for hub:gpt2."""
+    paths = model.name.partition(":")[2] or model.name
+    return "+".join(PurePath(path).name for path in paths.split("+"))

@@ -20,6 +20,7 @@ from tasks.audits.text.plain_words import (
     interval_per_hundred,
     name_given_model,
     share_line,
+    shorten_model,
 )
 from tasks.audits.text.question import Continued, Documents, Insertions
 from tasks.audits.text.reproduced import describe_copies, reproduction_findings
@@ -119,8 +120,8 @@ def _name_given_models(config: Text) -> str:
     question = config.question
     assert isinstance(question, Insertions)
     return (
-        f"{name_given_model(question.reading)} For comparison, it examined {question.base.name}, which was trained "
-        "without the inserted documents."
+        f"{name_given_model(question.reading)} For comparison, it examined the model {shorten_model(question.base)}, which was "
+        "trained without the inserted documents."
     )
 
 
