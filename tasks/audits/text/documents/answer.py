@@ -120,8 +120,8 @@ def _name_given_models(config: Text) -> str:
     question = config.question
     assert isinstance(question, Insertions)
     return (
-        f"{name_given_model(question.reading)} For comparison, it examined the model {shorten_model(question.base)}, which was "
-        "trained without the inserted documents."
+        f"{name_given_model(question.reading)} For comparison, it examined the model {shorten_model(question.base)}, "
+        "which was trained without the inserted documents."
     )
 
 
