@@ -120,6 +120,7 @@ RULES = Rules[Evidence](
             applies=_leaves_out_folds,
             reasons=lambda config, evidence: reasons_of_doubt(_memorization_question(config), evidence),
             steps=plain.advise_more_repetitions,
+            explain=lambda config, evidence: _explain_doubt(config, evidence),
         ),
         Case(
             "not detected",
@@ -133,6 +134,7 @@ RULES = Rules[Evidence](
         undecided(
             reasons=lambda config, evidence: reasons_of_doubt(_memorization_question(config), evidence),
             steps=plain.advise_more_repetitions,
+            explain=lambda config, evidence: _explain_doubt(config, evidence),
         ),
     ),
     thresholds,
@@ -196,6 +198,10 @@ def explain(config: Density, evidence: Evidence) -> str:
         *plain.explain_gap(question, evidence),
     )
     return " ".join(sentences)
+
+
+def _explain_doubt(config: Density, evidence: Evidence) -> str:
+    return " ".join([explain(config, evidence), *plain.explain_doubt(evidence)])
 
 
 def _explain_count(config: Density, evidence: Evidence) -> str:

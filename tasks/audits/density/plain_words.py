@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from tasks.audits.density.config import Density, Memorization
-from tasks.audits.density.evidence import Evidence
+from tasks.audits.density.evidence import SIGNIFICANT, Evidence
 from tasks.audits.density.measures.scores import FOUND
 from tasks.audits.density.tail import LEVEL
 from tasks.contract.certificate import Boundary, NumberLine, advise_retraining
@@ -129,6 +129,14 @@ def explain_detection_limit(evidence: Evidence) -> Iterator[str]:
         )
     if not evidence.would_find_one:
         yield "The audit could have missed a memorised image."
+
+
+def explain_doubt(evidence: Evidence) -> Iterator[str]:
+    """Why the answer is undecided, unless the detection limit has explained it."""
+    if evidence.by_chance <= SIGNIFICANT:
+        yield "More images stand out than chance explains, but not clearly enough to report memorisation."
+    elif not evidence.gap_is_negligible:
+        yield "The average effect of training may be large enough to matter, so memorisation cannot be ruled out."
 
 
 def explain_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:

@@ -59,6 +59,13 @@ def name_given_model(source: TextReading | ReturnedTable) -> str:
     return f"The audit examined the language model {shorten_model(source.model)}."
 
 
+def explain_doubt(finds_one: bool, item: str) -> str:
+    """Explain why the answer is undecided: too few models or candidates, or an interval that is too wide."""
+    if not finds_one:
+        return f"The audit was too small to rule out a single memorised {item}."
+    return "The interval includes shares that would matter, so memorisation cannot be ruled out."
+
+
 def shorten_model(model: LanguageModel) -> str:
     """Name a model and its adapter without their folders or the hub, such as `gpt2` for hub:gpt2."""
     paths = model.name.partition(":")[2] or model.name

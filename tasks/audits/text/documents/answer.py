@@ -17,6 +17,7 @@ from tasks.audits.text.plain_words import (
     clearing_boundary,
     collect_evidence,
     disclose,
+    explain_doubt,
     interval_per_hundred,
     name_given_model,
     share_line,
@@ -110,6 +111,10 @@ def _explain_documents(_config: Text, evidence: DocumentEvidence) -> str:
     )
 
 
+def _explain_undecided_documents(config: Text, evidence: DocumentEvidence) -> str:
+    return f"{_explain_documents(config, evidence)} {explain_doubt(evidence.resolution.finds_one, 'document')}"
+
+
 def _name_trained_models(config: Text) -> str:
     assert isinstance(config.question, Documents)
     more = "" if config.is_null else ", each on a random half of the documents"
@@ -170,6 +175,7 @@ DOCUMENT_RULES = Rules[DocumentEvidence](
         undecided(
             reasons=lambda _config, evidence: (evidence.resolution.explain(),),
             steps=_advise_more_documents,
+            explain=_explain_undecided_documents,
         ),
     ),
     thresholds,
@@ -295,7 +301,11 @@ def _draw_comparisons(config: Text, evidence: InsertionEvidence) -> NumberLine |
     return share_line(most_repeated, label, "if the model remembers nothing", clearing_boundary(config.negligible))
 
 
-def explain_doubt(config: Text, evidence: InsertionEvidence) -> Iterator[str]:
+def _explain_undecided_insertions(config: Text, evidence: InsertionEvidence) -> str:
+    return f"{_explain_insertions(config, evidence)} {explain_doubt(evidence.finds_one, 'document')}"
+
+
+def list_doubts(config: Text, evidence: InsertionEvidence) -> Iterator[str]:
     """Yield the share of documents that is reproduced, and the reason why the audit cannot clear."""
     yield from _describe_reproduction(config, evidence)
     if evidence.resolution is not None:
@@ -344,10 +354,11 @@ INSERTION_RULES = Rules[InsertionEvidence](
             steps=STEPS["cleared"],
         ),
         undecided(
-            reasons=explain_doubt,
+            reasons=list_doubts,
             steps=lambda _config, evidence: _advise(
-                None if evidence is None else evidence.resolution, "test more documents"
+                None if evidence is None else evidence.resolution, "test at least twice the number of documents"
             ),
+            explain=_explain_undecided_insertions,
         ),
     ),
     thresholds,

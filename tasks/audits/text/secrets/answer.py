@@ -11,6 +11,7 @@ from tasks.audits.text.plain_words import (
     clearing_boundary,
     collect_evidence,
     disclose,
+    explain_doubt,
     interval_per_hundred,
     name_given_model,
     share_line,
@@ -290,8 +291,16 @@ BROKEN_PROMISE = Case[Evidence](
 )
 
 
-def _common_cases(found_steps: tuple[str, ...]) -> tuple[Case[Evidence], ...]:
-    """The cases of every question about ranks; `found_steps` are the next steps after *memorised*."""
+def _common_cases(found_steps: tuple[str, ...], explain: Callable[[Text, Evidence], str]) -> tuple[Case[Evidence], ...]:
+    """The cases of every question about ranks.
+
+    `found_steps` are the next steps after *memorised*; `explain` describes the finding.
+    """
+
+    def explain_undecided(config: Text, evidence: Evidence) -> str:
+        item = "secret" if evidence.control is None else "identifier"
+        return f"{explain(config, evidence)} {explain_doubt(evidence.finds_one, item)}"
+
     return (
         Case[Evidence](
             "memorised",
@@ -324,13 +333,13 @@ def _common_cases(found_steps: tuple[str, ...]) -> tuple[Case[Evidence], ...]:
             lambda evidence: evidence.share_is_negligible and not evidence.is_detected and evidence.finds_one,
             steps=STEPS["cleared"],
         ),
-        undecided(reasons=explain_resolution, steps=_advise),
+        undecided(reasons=explain_resolution, steps=_advise, explain=explain_undecided),
     )
 
 
 PLANTED_ANSWERING = Answering[Evidence](
     asked=lambda _config, _evidence: QUESTION,
-    rules=Rules(_common_cases(FOUND_PLANTED), thresholds),
+    rules=Rules(_common_cases(FOUND_PLANTED, _explain_planted), thresholds),
     read=read_evidence,
     unread=lambda _config: "no secret was ranked.",
     limits=_limit_ranks(LIMITS_OF_PLANTED),
@@ -347,7 +356,7 @@ PLANTED_ANSWERING = Answering[Evidence](
 )
 SECRET_ANSWERING = replace(
     PLANTED_ANSWERING,
-    rules=Rules((BROKEN_PROMISE, *_common_cases(FOUND_SECRETS)), thresholds),
+    rules=Rules((BROKEN_PROMISE, *_common_cases(FOUND_SECRETS, _explain_secrets)), thresholds),
     limits=_limit_ranks(LIMITS),
     explain=_explain_secrets,
     examined=_name_trained_models,
@@ -356,7 +365,7 @@ SECRET_ANSWERING = replace(
 IDENTIFIER_ANSWERING = replace(
     PLANTED_ANSWERING,
     asked=lambda _config, _evidence: QUESTION_OF_IDENTIFIERS,
-    rules=Rules((UNEVEN_DRAW, *_common_cases(FOUND_IDENTIFIERS)), thresholds),
+    rules=Rules((UNEVEN_DRAW, *_common_cases(FOUND_IDENTIFIERS, _explain_identifiers)), thresholds),
     limits=_limit_ranks(LIMITS_OF_IDENTIFIERS),
     explain=_explain_identifiers,
     null=Null(

@@ -365,6 +365,13 @@ def finding_of(*rows: dict[str, Any]) -> Finding:
     return finding
 
 
+def test_undecided_certificate_states_its_reason(golden: Golden) -> None:
+    large_gap = gap(2.5, 2.0, 3.0, 0.01)
+    golden(finding_of(called_row(), beyond_row(), large_gap, detection_limit()).sentence, "large average")
+    golden(finding_of(called_row(), beyond_row(0.01, 0.01), NO_GAP, detection_limit()).sentence, "many small p-values")
+    golden(finding_of(called_row(), beyond_row(), NO_GAP, detection_limit(None)).sentence, "too few repetitions")
+
+
 def test_number_line_counts_identified_images(golden: Golden) -> None:
     finding = finding_of(*MEMORISED)
     golden(finding.sentence)

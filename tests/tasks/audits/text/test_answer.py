@@ -300,6 +300,16 @@ def test_identifiers_are_judged_if_they_are_random(golden: Golden) -> None:
     assert verdict(null, even).sentence == f"{answer.sentence} {NULL_OF_IDENTIFIERS}"
 
 
+@pytest.mark.parametrize("count", [24, 600])
+def test_undecided_certificate_states_its_reason(golden: Golden, count: int) -> None:
+    found_row = row(FOUND, {}, Estimate(0.0, None, None, count), "secret", 0.0, 0.2)
+    beaten = row(BEATEN, {}, Estimate(0.55, 0.45, 0.65, count), "secret", 0.5, 0.3)
+    page = AUDIT.certify("Does it?", CONFIG, pa.Table.from_pylist([found_row, beaten], SUMMARY))
+    assert page is not None
+    assert page.findings[0].answer == "undecided"
+    golden(page.findings[0].sentence)
+
+
 def test_answer_states_found_secrets_and_mean_rank(golden: Golden) -> None:
     found_row = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
     beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 25), "secret", 0.5, 0.3)
