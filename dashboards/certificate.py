@@ -1,7 +1,7 @@
 """The certificate: the first page of a report, for readers without a machine-learning background.
 
-The first page states the question, the answer, its meaning, its reliability and limits, next steps and digests. The
-second page gives the decision rule and the controls.
+The first page states the examined models, the question, the answer, its meaning, its reliability, conditions and
+limits, next steps and digests. The second page gives the rule, other error rates and the controls.
 """
 
 from __future__ import annotations
@@ -22,14 +22,19 @@ from dashboards.signs import badge
 from orchestrator.inspection import page_seal
 from orchestrator.inspection.page_seal import AuditedItem, ResultTable
 from orchestrator.quantities import format_count, format_size
-from tasks.contract.certificate import Certificate, Finding
+from tasks.contract.certificate import CHECKED, CONDITION, ENSURED, MUST_CONFIRM, Certificate, Finding
 from tasks.contract.verdict import Meaning
 
 MOST_SEPARATE = 3  # findings that get their own paragraph; more than this are shown as a table
 TONES = ("accused", "open", "cleared")  # priority when a sheet cannot show all findings
-FIRST_PAGE = ("question", "meaning", "reliability", "limits", "steps")  # texts on the first sheet
+# texts on the first sheet
+FIRST_PAGE = ("examined", "question", "meaning", "reliability", "conditions", "limits", "steps")
 INTERVAL_NOTE = "A 95 % interval contains the true value in 95 of 100 audits."
 RULE_NOTE = "The rule was fixed before the run. See “Rule and statistics” (page 2 in print)."
+CONDITION_BREAK = re.compile(  # before a condition, and after the sentence that says whether it is met
+    rf"(?<=\.) (?={CONDITION})|(?<={CHECKED}yes\.) |(?<={CHECKED}no\.) |(?<={re.escape(ENSURED)}) |"
+    rf"(?<={re.escape(MUST_CONFIRM)}) "
+)
 CASE_BREAK = re.compile(r"(?<=\.) (?=Otherwise |The answer is )")  # boundary between two cases of a rule
 MASKED = (
     "Text in angle brackets is masked on this page. The auditor has the original text in the folder of the run and can "
@@ -188,9 +193,13 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
     questions = _distinct_texts(certificate.asked for certificate in certificates)
     if len(questions) > 1:
         questions = _distinct_texts([run.question, "Each cell of the sweep answers it for one setting."])
+    examined = _distinct_texts(certificate.examined for certificate in certificates)
+    if len(examined) > 1:
+        examined = _distinct_texts([_common_sentences(examined), "The page of each cell names its own models."])
     limits = _distinct_texts(certificate.beyond for certificate in certificates)
     if len(limits) > 1:
         limits = _distinct_texts([_common_sentences(limits), "The page of each cell states its further limits."])
+    conditions, limits = split_conditions(limits)
     if run.withholds and any("<" in text for text in _texts(certificates)):
         questions.append(MASKED)
     meanings = []
@@ -198,12 +207,15 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
         for finding in certificate.findings:
             meanings.append(define_answer(finding.answer, cell.meaning_of(finding.answer)))
     return {
+        "examined": examined,
         "question": questions,
         "meaning": _distinct_texts(meanings),
         "reliability": state_reliability(certificates),
+        "conditions": conditions,
         "limits": limits,
         "steps": _distinct_texts(step for certificate in certificates for step in certificate.steps),
         "rule": _distinct_texts(certificate.rule for certificate in certificates),
+        "other_errors": _distinct_texts(certificate.other_errors for certificate in certificates),
         "controls": _distinct_texts([run.controls] if certificates else []),
     }
 
@@ -223,9 +235,25 @@ def split_rule(rule: str) -> list[str]:
     return CASE_BREAK.split(rule)
 
 
+def split_conditions(limits: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The conditions in these limits, each with whether it is met, and the limits without them."""
+    conditions = []
+    other_limits = []
+    for limit in limits:
+        remaining = []
+        for part in CONDITION_BREAK.split(limit):
+            if part.startswith(CONDITION):
+                condition = part.removeprefix(CONDITION)
+                conditions.append(f"{condition[0].upper()}{condition[1:]}")
+            else:
+                remaining.append(part)
+        other_limits.append(" ".join(remaining))
+    return _distinct_texts(conditions), _distinct_texts(other_limits)
+
+
 def state_reliability(certificates: Sequence[Certificate]) -> list[str]:
     """Return the error rates stated by the certificates, with a pointer to the rule if they state one."""
-    rates = _distinct_texts(certificate.error for certificate in certificates)
+    rates = _distinct_texts(rate for certificate in certificates for rate in certificate.error.split("\n"))
     if any("95 % interval" in text for text in _texts(certificates)):
         rates.append(INTERVAL_NOTE)
     if any(certificate.rule for certificate in certificates):

@@ -15,6 +15,9 @@ from tasks.contract.rules import Case, Numbers, Rules, applies_always, give_no_r
 from tasks.contract.summaries import Name, index_rows
 from tasks.contract.verdict import NOT_ASSESSABLE, Verdict
 
+NO_ERROR_RATE = (
+    "This answer neither accuses nor clears a model, so it has no error rate. Page 2 states the rates of other answers."
+)
 E = TypeVar("E")
 Condition = Callable[[Any], bool]  # takes a config
 
@@ -29,6 +32,10 @@ def repeat_verdict(_config: Any, _evidence: Any) -> None:
 
 def _draw_no_line(_config: Any, _evidence: Any) -> None:
     return None
+
+
+def _name_no_models(_config: Any) -> str:
+    return ""
 
 
 def _report_nothing_measured(_config: Any) -> str:
@@ -74,7 +81,9 @@ class Answering(Generic[E]):
     explain(config, evidence): The finding in plain words. If it returns None, the verdict's sentence is repeated.
     line(config, evidence): The number of the finding.
     findings(config, evidence, first): All findings. `first` is the one built from `explain` and `line`.
-    stated(config, evidence): The rule and its error rates, if the certificate should leave out some applicable cases.
+    examined(config): The models that were examined: trained by the audit, or given.
+    stated(config, evidence): The rule, the error rate of the answer and all other rates, if the certificate should
+    leave out some applicable cases.
 
     A *not assessable* answer shows no number, and repeats the verdict unless its case explains it.
 
@@ -95,7 +104,8 @@ class Answering(Generic[E]):
     explain: Callable[[Any, E], str | None] = repeat_verdict
     line: Callable[[Any, E], NumberLine | None] = _draw_no_line
     findings: Callable[[Any, E, Finding], tuple[Finding, ...]] = keep_one_finding
-    stated: Callable[[Any, E | None], tuple[str, str]] | None = None
+    stated: Callable[[Any, E | None], tuple[str, str, str]] | None = None
+    examined: Callable[[Any], str] = _name_no_models
     null: Null | None = None
     scope: str = ""
     applies: Callable[[Any], bool] = applies_always
@@ -133,7 +143,9 @@ class Answering(Generic[E]):
     def certificate(self, config: Any, summary: pa.Table, verdict: Verdict) -> Certificate:
         """Return the same answer for readers without a machine-learning background."""
         evidence = self.read(config, summary)
-        rule, error = self._rule_and_error(config, evidence)
+        rule, error, other_errors = self._rule_and_errors(config, evidence)
+        if not error and other_errors and verdict.answer in ("undecided", NOT_ASSESSABLE):
+            error = NO_ERROR_RATE
         return Certificate(
             asked=self.asked(config, evidence),
             findings=self._findings(config, evidence, verdict),
@@ -141,6 +153,8 @@ class Answering(Generic[E]):
             error=error,
             beyond=verdict.limits,
             steps=self._steps(config, evidence),
+            examined=self.examined(config),
+            other_errors=other_errors,
         )
 
     def _findings(self, config: Any, evidence: E | None, verdict: Verdict) -> tuple[Finding, ...]:
@@ -158,10 +172,11 @@ class Answering(Generic[E]):
         first = Finding(verdict.answer, f"{notice}{explained or verdict.sentence}", line(config, evidence))
         return (case.findings or self.findings)(config, evidence, first)
 
-    def _rule_and_error(self, config: Any, evidence: E | None) -> tuple[str, str]:
+    def _rule_and_errors(self, config: Any, evidence: E | None) -> tuple[str, str, str]:
         if self.stated is not None:
             return self.stated(config, evidence)
-        return self.rules.explain(config), self.rules.explain_errors(config)
+        decisive = None if evidence is None else self.rules.decide(config, evidence)
+        return self.rules.explain(config), *self.rules.explain_errors(config, decisive)
 
     def _steps(self, config: Any, evidence: E | None) -> tuple[str, ...]:
         if evidence is None:

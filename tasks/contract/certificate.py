@@ -73,9 +73,11 @@ class Certificate:
 
     asked: The question in plain words.
     rule: The conditions of each answer, with the test and whether it is one- or two-sided.
-    error: The error rates of the rule.
-    beyond: The conclusions that the answer does not support.
+    error: The error rate of the answer given. Paragraphs are separated by a newline.
+    beyond: The conclusions that the answer does not support, and its conditions (`require`).
     steps: The next steps.
+    examined: The models that were examined.
+    other_errors: The error rates of other answers, and further rates, for the second page.
     """
 
     asked: str
@@ -84,6 +86,8 @@ class Certificate:
     error: str
     beyond: str
     steps: tuple[str, ...]
+    examined: str = ""
+    other_errors: str = ""
 
 
 STEPS: Mapping[str, tuple[str, ...]] = {
@@ -136,6 +140,27 @@ def name_stand_in(certificate: Certificate, stand_in: str) -> Certificate:
     return replace(certificate, findings=(replace(first, sentence=begin_sentence(first.sentence, stand_in)), *rest))
 
 
+CONDITION = "Condition: "
+CHECKED = "The audit checked this: "
+ENSURED = "The audit did this itself, so it holds."
+MUST_CONFIRM = "must confirm it."
+
+
+def require(condition: str, confirmed_by: str) -> str:
+    """Return a condition of the answer that the audit cannot check, a clause, and who must confirm it."""
+    return f"{CONDITION}{condition}. The audit cannot check this; {confirmed_by} {MUST_CONFIRM}"
+
+
+def ensure(condition: str) -> str:
+    """Return a condition of the answer that the audit's own procedure meets, a clause."""
+    return f"{CONDITION}{condition}. {ENSURED}"
+
+
+def confirm(condition: str, is_met: bool = True) -> str:
+    """Return a condition of the answer that the audit checked, a clause, and whether it is met."""
+    return f"{CONDITION}{condition}. {CHECKED}{'yes' if is_met else 'no'}."
+
+
 def line_of(row: Mapping[str, Any] | None, caption: str = "", **more: Any) -> NumberLine | None:
     """Return a summary row as a number line, or None if it has no finite estimate."""
     if row is None or row["estimate"] is None or not math.isfinite(row["estimate"]):
@@ -155,10 +180,10 @@ def advise_retraining(setting: str = "", first: str = "") -> str:
     `first` is an alternative to mention before the others; `setting` is the setting that selects differential privacy.
     """
     ways = f"{first}, or to " if first else ""
-    privacy = f"{PRIVACY} ({setting})" if setting else PRIVACY
+    settings = f" ({setting})" if setting else ""
     return (
-        f"Ask the technical team to {ways}train for fewer epochs (passes over the data) or with {privacy}. Then audit "
-        "again."
+        f"Ask the technical team to {ways}train for fewer epochs (passes over the data) or with {PRIVACY}. Then audit "
+        f"again{settings}."
     )
 
 
@@ -170,12 +195,12 @@ def number_per_thousand(share: float) -> str:
 
 
 def steps_of_null(answer: str, audit: str) -> tuple[str, ...]:
-    """Return the next steps after a control run. `audit` is the settings of the actual audit."""
-    proper = f"To learn whether models memorise their training data, run the actual audit: {audit}."
+    """Return the next steps after a control run; `audit` are the settings of the actual audit."""
+    proper = f"To learn whether models memorise their training data, run the actual audit ({audit})."
     if answer == "memorised":
         return (
-            "This is a false alarm and discloses no data. Repeat the control run with other seeds (seed=1, seed=2): "
-            "false alarms should be at most as frequent as stated above.",
+            "This is a false alarm and discloses no data. Repeat the control run with two other random seeds: false "
+            "alarms should be at most as frequent as stated above (seed=1, seed=2).",
             proper,
         )
     return ("Keep this page with that of the audit: it shows the result when nothing can be memorised.", proper)

@@ -119,7 +119,7 @@ def format_share(low: float, high: float) -> str:
 
 
 def add_rates(certificate: Certificate, audit: str, config: Any) -> Certificate:
-    """Append the audit's measured rates, for the question of this configuration, to a certificate's error rates."""
+    """Append the audit's measured rates, for the question of this configuration, to the certificate's second page."""
     question = getattr(config, "question", None)
     measured = describe_rates(audit, "" if question is None else tag_of(type(question)))
-    return replace(certificate, error=f"{certificate.error} {measured}".strip())
+    return replace(certificate, other_errors=f"{certificate.other_errors} {measured}".strip())

@@ -179,7 +179,7 @@ def certify_look(certificate: Certificate, look: Look, description: str) -> Cert
         certificate,
         findings=tuple(_relabel_finding(finding, number) for finding in certificate.findings),
         rule=_relabel(certificate.rule, number),
-        error=f"{certificate.error} {description}{spent}".strip(),
+        error=f"{certificate.error}\n{description}{spent}".strip(),
         beyond=_relabel(certificate.beyond, number),
     )
 

@@ -116,7 +116,7 @@ def exact_test_resolution(models: int, draws: int, level: float, tests: int, ite
     if fewest is None:
         advice = ""
     else:
-        advice = f"with {tests:,} {item} train {fewest} models"
+        advice = f"train at least {fewest} models for {tests:,} {item}"
     return Resolution(smallest_p_value_among(models, draws, level, tests), tests, level, item, advice)
 
 

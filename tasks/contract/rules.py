@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from tasks.contract.certificate import STEPS, Finding, NumberLine
 from tasks.contract.summaries import Name
-from tasks.contract.verdict import Answer
+from tasks.contract.verdict import NOT_ASSESSABLE, Answer
 
 Evidence = TypeVar("Evidence")
 Numbers = Mapping[str, str]
@@ -34,9 +34,10 @@ def give_no_reasons(_config: Any, _evidence: Any) -> Iterable[str]:
 class Case(Generic[Evidence]):
     """One case of a decision: its condition, error rate, text and next steps.
 
-    `when` states the condition as a clause ("the 95 % interval is above 0"), and `error` is a sentence on the error
-    rate of the answer. Both may contain numbers of the config in braces, such as `{negligible}`. If a case `applies` to
-    some configs only, `scope` describes them ("third-party predictions") and completes "only for".
+    `when` is the condition as a clause ("the 95 % interval is above 0"), `error` a sentence on the error rate of the
+    answer, and `further_error` a sentence on another rate, which page one of the certificate omits; they may contain
+    numbers of the config in braces, `{negligible}`. A case that `applies` to some configs only describes them in
+    `scope` ("third-party predictions"), which completes "only for".
 
     The other fields are functions of (config, evidence). `because` ends the verdict's first sentence, after the
     evidence, and may add further sentences; `reasons` yields sentences that follow the details. `steps` contains the
@@ -58,6 +59,12 @@ class Case(Generic[Evidence]):
     line: Callable[[Any, Evidence], NumberLine | None] | None = None
     rows: Callable[[Evidence], tuple[Name, ...]] | None = None
     findings: Callable[[Any, Evidence, Finding], tuple[Finding, ...]] | None = None
+    further_error: str = ""
+
+    @property
+    def errors(self) -> str:
+        """All error rates of the case."""
+        return f"{self.error} {self.further_error}".strip()
 
 
 def exclude_size(size: float) -> str:
@@ -108,16 +115,28 @@ class Rules(Generic[Evidence]):
         numbers = self.numbers(config)
         sentences = list[str]()
         for case in self.applicable_cases(config):
-            start = "Otherwise it is"
+            start = f"Otherwise it is “{case.answer}”"
             if not sentences or case.when == OTHERWISE:
-                start = "The answer is"
-            sentences.append(f"{start} “{case.answer}” if {case.when.format_map(numbers)}.")
+                start = f"The answer is “{case.answer}”"
+            elif case.answer == "undecided":
+                start = "Otherwise the audit gives no answer (“undecided”)"
+            sentences.append(f"{start} if {case.when.format_map(numbers)}.")
         return " ".join(sentences)
 
-    def explain_errors(self, config: Any) -> str:
-        """Format the error rates of the applicable cases as sentences. Returns an empty string if none is stated."""
+    def explain_errors(self, config: Any, decisive: Case[Evidence] | None = None) -> tuple[str, str]:
+        """Format the error rate of the answer of the decisive case, and all other rates that apply to the config.
+
+        If several cases give this answer and the decisive one states no rate, theirs is used. Without a decisive case
+        all rates are other rates.
+        """
+        cases = tuple(self.applicable_cases(config))
+        stated = next((case for case in _with_answer_of(decisive, cases) if case.error), None)
+        others = []
+        for case in cases:
+            others.append(case.further_error if case is stated else case.errors)
         numbers = self.numbers(config)
-        return " ".join(case.error.format_map(numbers) for case in self.applicable_cases(config) if case.error)
+        decisive_error = "" if stated is None else stated.error
+        return decisive_error.format_map(numbers), " ".join(filter(None, others)).format_map(numbers)
 
     def format_list(self, config: Any) -> list[str]:
         """Format all cases as a numbered Markdown list, with the numbers of the config filled in."""
@@ -131,5 +150,14 @@ class Rules(Generic[Evidence]):
         numbers = self.numbers(config)
         for case in self.cases:
             scope = f" (only for {case.scope})" if case.scope else ""
-            error = f" {case.error.format_map(numbers)}" if case.error else ""
+            error = f" {case.errors.format_map(numbers)}" if case.errors else ""
             yield FormattedCase(case.answer.capitalize(), scope, f"{case.when.format_map(numbers)}.{error}")
+
+
+def _with_answer_of(decisive: Case[Evidence] | None, cases: Iterable[Case[Evidence]]) -> Iterator[Case[Evidence]]:
+    """The decisive case, then the others that give its answer; *not assessable* has other rates for other reasons."""
+    if decisive is None:
+        return
+    yield decisive
+    if decisive.answer != NOT_ASSESSABLE:
+        yield from (case for case in cases if case.answer == decisive.answer)

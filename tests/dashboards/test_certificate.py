@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.certificate import MASKED, RULE_NOTE, define_answer, split_rule
+from dashboards.certificate import MASKED, RULE_NOTE, define_answer, split_conditions, split_rule
 from dashboards.run import Run, open_run
 from orchestrator.inspection import page_seal
 from orchestrator.run_folder import notes
 from orchestrator.run_folder.notes import LONGEST_DETAIL
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
+from tasks.contract.certificate import confirm, ensure, require
 from tasks.contract.crosswalk import Attack, describe_controls
 from tasks.datasets.features import Words
 from tests.dashboards import made, pages
@@ -27,16 +28,19 @@ PAPER = {"width": 718, "height": 1047, "deviceScaleFactor": 1, "mobile": False} 
 
 def test_first_page_has_answer_and_next_steps(smoke: Run, opened: Page) -> None:
     assert opened.evaluate(HEADINGS) == [
-        "Question", "Answer", "What this means", "How reliable is this?", "What this does not show", "Next steps",
-        "Audited items and results",
+        "What was examined", "Question", "Answer", "What this means", "How reliable is this?", "Conditions",
+        "What this does not show", "Next steps", "Audited items and results",
     ]  # fmt: skip
     page_text = opened.evaluate("document.querySelector('.certificate').textContent")
     certificate = smoke.certificate
     assert certificate is not None
     (finding,) = certificate.findings
     meaning = define_answer(finding.answer, smoke.meaning_of(finding.answer))
-    for text in (certificate.asked, meaning, certificate.error, RULE_NOTE, certificate.beyond, *certificate.steps):
+    conditions, limits = split_conditions([certificate.beyond])
+    texts = (certificate.examined, certificate.asked, meaning, RULE_NOTE, *conditions, *limits, *certificate.steps)
+    for text in (*texts, *certificate.error.split("\n")):
         assert text.replace("`", "") in page_text
+    assert certificate.other_errors not in page_text
     assert [finding_shown.sentence for finding_shown in certificate.findings] == opened.evaluate(
         "[...document.querySelectorAll('.certificate .plain')].map(each => each.textContent)"
     )
@@ -51,9 +55,23 @@ def test_second_page_has_rule_published_score_and_controls(smoke: Run, opened: P
     rule = opened.evaluate("document.querySelector('.certificate').nextElementSibling.textContent")
     cases = split_rule(smoke.certificate.rule.replace("`", ""))
     assert len(cases) > 2
-    for text in (*cases, published, describe_controls([Attack.MEMBERSHIP])):
+    for text in (*cases, smoke.certificate.other_errors, published, describe_controls([Attack.MEMBERSHIP])):
         assert text in rule
     assert "This score does not affect the answer." in rule
+
+
+def test_each_condition_is_separate_from_the_limits() -> None:
+    checks = [confirm("both sets are alike"), confirm("a check failed", is_met=False), ensure("chance decided")]
+    limit = f"It is an average. {' '.join(checks)} {require('nobody saw it', 'the owner')} Other images may differ."
+    assert split_conditions([limit, "Nothing else."]) == (
+        [
+            "Both sets are alike. The audit checked this: yes.",
+            "A check failed. The audit checked this: no.",
+            "Chance decided. The audit did this itself, so it holds.",
+            "Nobody saw it. The audit cannot check this; the owner must confirm it.",
+        ],
+        ["It is an average. Other images may differ.", "Nothing else."],
+    )
 
 
 def test_mask_note_needs_a_mask(smoke: Run, page_path: Path) -> None:

@@ -13,7 +13,7 @@ from tasks.audits.deja_vu import sentences
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.evidence import MOST_DISAGREEING, Evidence, is_given, is_sent, read_evidence, score_name
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import Certificate
+from tasks.contract.certificate import Certificate, confirm, ensure, require
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Row, index_rows, name_of, row_name
@@ -135,18 +135,21 @@ RULES = Rules[Evidence](
 )
 
 LIMITS = (
-    "The score is an average over images: even if the audit finds nothing, some images may be memorised. The answer "
-    "describes this pair of trainings and an attacker who compares embeddings with public images; an attacker who "
-    "knows more may learn more. Only the class of the object is inferred. Without memorisation, the score is 0 "
-    "only if the training images and the comparison images are drawn at random from the same source, without near "
-    "copies within either set."
+    "The result is an average over images: even if the audit finds nothing, some images may be memorised. The answer "
+    "describes this pair of trainings and an attacker who compares the outputs of the model (embeddings) with those "
+    "for public images; an attacker who knows more may learn more. Only the class of the object is inferred."
 )
+DRAWN_IMAGES = ensure("the images of the two models were drawn at random from the same source")
+NO_NEAR_COPIES = require("no image has a near copy in its set of images", "the owner of the data")
 LIMITS_OF_GIVEN = (
-    "The score is an average over images: even if the audit finds nothing, some images may be memorised. The answer "
-    "describes this encoder, these images and an attacker who compares embeddings with public images; an attacker who "
-    "knows more may learn more. Only the class of the object is inferred. The audit relies on the owner's statement of "
-    "which images the encoder was trained on, and on a random draw of the training images (A) and the comparison "
-    "images (B) from the same source."
+    "The result is an average over images: even if the audit finds nothing, some images may be memorised. The answer "
+    "describes this encoder, these images and an attacker who compares the outputs of the model (embeddings) with "
+    "those for public images; an attacker who knows more may learn more. Only the class of the object is inferred."
+)
+STATED_IMAGES = require(
+    "the model was trained on the training images (A) and not on the comparison images (B), and both were drawn at "
+    "random from the same source",
+    "the owner of the model",
 )
 LIMITS_OF_SENT = (
     f"{LIMITS_OF_GIVEN} Crops are recognisable: the audit does not detect an owner who embeds whole images correctly "
@@ -155,10 +158,15 @@ LIMITS_OF_SENT = (
 )
 
 
-def describe_limits(config: DejaVu, _evidence: Evidence | None) -> str:
-    if is_sent(config):
-        return LIMITS_OF_SENT
-    return LIMITS_OF_GIVEN if is_given(config) else LIMITS
+def describe_limits(config: DejaVu, evidence: Evidence | None) -> str:
+    """The limits of the answer, and its conditions."""
+    if not is_given(config):
+        return " ".join((LIMITS, DRAWN_IMAGES, NO_NEAR_COPIES))
+    conditions = [STATED_IMAGES]
+    if evidence is not None and evidence.reference_p is not None:
+        alike = "a model that was trained on neither set names the objects of both about equally often"
+        conditions.append(confirm(alike, evidence.reference_p > UNLIKE))
+    return " ".join([LIMITS_OF_SENT if is_sent(config) else LIMITS_OF_GIVEN, *conditions])
 
 
 def _describe_absence(_config: DejaVu) -> str:
@@ -175,6 +183,7 @@ ANSWERING = Answering[Evidence](
     rows=lambda evidence: evidence.names[:1],
     explain=plain.explain_score,
     line=plain.draw_score,
+    examined=plain.name_models,
     null=Null(
         holds=lambda config: config.is_null,
         remark=lambda _config: "This is a control run: neither model was trained on the evaluated images.",

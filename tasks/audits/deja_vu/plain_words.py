@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.encoder_config import EncoderFile, Trained, TrainedReferences
 from tasks.audits.deja_vu.evidence import REFERENCE, TARGET, Evidence, is_given
 from tasks.audits.deja_vu.measures.scores import BOTH
 from tasks.audits.deja_vu.sentences import describe_view
 from tasks.contract.certificate import Boundary, NumberLine, advise_retraining, number_per_hundred
+from tasks.contract.examined_models import describe_files, describe_tables, describe_trained
 from tasks.contract.summaries import blank_weak_interval
 
 SYMBOLS: Mapping[str, str] = {
@@ -28,14 +30,17 @@ NO_CONCLUSION = "The data do not support a conclusion."
 
 LIMIT_ACCESS = (
     "Assume that anyone who can query the model can learn which objects appear in the training images.",
-    advise_retraining(
-        first="release only the first layers of the network, without its projector (layers=0 audits them)"
-    ),
+    "Ask the technical team whether the last layers of the network are needed after training. If not, release the "
+    "model without them, and audit the remaining layers (layers=0).",
+    advise_retraining(),
 )
-MORE_IMAGES = ("Audit more images (per_class, attack_images), or train again with another seed.",)
+MORE_IMAGES = (
+    "Audit at least twice the number of images, or train again from another random start (per_class, attack_images, "
+    "seed).",
+)
 REPEATED_IMAGES = (
-    "Repeat whole images among the crops (given.repeated_images=100, in engram probes and in the run), and audit the "
-    "table that the owner returns.",
+    "Export at least 100 whole images a second time, among the cropped ones, and audit the table that the owner "
+    "returns (given.repeated_images=100, in engram probes and in the run).",
     "Request the encoder's file, or query the deployed encoder yourself.",
 )
 UNTIED_EMBEDDINGS = (
@@ -65,13 +70,15 @@ def explain_unlike_sets(_config: DejaVu, evidence: Evidence) -> str:
 def advise_other_layers(config: DejaVu, _evidence: Evidence | None) -> tuple[str, ...]:
     """Return the next steps if the audited layer shows no memorisation, since other projector layers may."""
     layers = ",".join(str(layer) for layer in range(config.training.top + 1))
-    return (f"Keep this page with the files that it names. Audit the other layers also: layers={layers}.",)
+    return (
+        f"Keep this page with the files that it names. Also audit the other layers of the network (layers={layers}).",
+    )
 
 
 def draw_score(config: DejaVu, evidence: Evidence) -> NumberLine | None:
     """Draw the score on a number line, in percentage points."""
     if is_given(config):
-        label = "lead over the reference on training images minus that on held-out images, in percentage points"
+        label = "lead over the comparison model on training images minus that on other images, in percentage points"
     elif config.is_null:
         label = "difference between two models in how often they name the object, in percentage points"
     else:
@@ -88,10 +95,29 @@ def draw_score(config: DejaVu, evidence: Evidence) -> NumberLine | None:
         to_points(score["high"]),
         to_points(score["null"]),
         boundaries=(
-            Boundary(0.0, "memorised only if the whole interval is above"),
-            Boundary(100 * config.negligible, "not detected only if the whole interval is below", clears=True),
+            Boundary(
+                100 * config.negligible,
+                "memorised if the whole interval is above, not detected only if it is below",
+                clears=True,
+            ),
         ),
     )
+
+
+def name_models(config: DejaVu) -> str:
+    """Name the models that were examined: two that the audit trained, or a given encoder."""
+    if isinstance(config.encoders, Trained):
+        return describe_trained(2, ", each on its own set of images")
+    encoder = config.encoders.encoder
+    if isinstance(encoder, EncoderFile):
+        examined = describe_files([encoder.model.path])
+    else:
+        paths = [] if encoder.embeddings is None else [encoder.embeddings.path]
+        examined = describe_tables(paths, "outputs (embeddings)")
+    comparison = "a given model"
+    if isinstance(config.encoders.comparison, TrainedReferences):
+        comparison = "a model that it trained itself"
+    return f"{examined} For comparison, it used {comparison}, without the tested images in its training."
 
 
 def explain_score(config: DejaVu, evidence: Evidence) -> str:
@@ -99,8 +125,10 @@ def explain_score(config: DejaVu, evidence: Evidence) -> str:
     score = evidence.score
     comparative = "larger"
     sign = 1
-    if is_given(config) and score["estimate"] < 0:
+    verb = "raises"
+    if score["estimate"] < 0:
         comparative = "smaller"
+        verb = "lowers"
         sign = -1
     size = number_per_hundred(sign * score["estimate"])
     low, high = (number_per_hundred(end) for end in sorted((sign * score["low"], sign * score["high"])))
@@ -109,21 +137,23 @@ def explain_score(config: DejaVu, evidence: Evidence) -> str:
     view = f"Shown only {describe_view(config)},"
     if is_given(config):
         return (
-            f"{view} the model names the object in {accuracies[TARGET, 'A']} of its training images and in "
-            f"{accuracies[TARGET, 'B']} held-out images; a reference model that was trained on neither does so in "
-            f"{accuracies[REFERENCE, 'A']} and {accuracies[REFERENCE, 'B']}. The model's lead is {size} percentage "
-            f"points {comparative} on its training images than on held-out images ({interval}). "
+            f"The model's lead over a comparison model is {size} percentage points {comparative} on its training "
+            f"images than on other images ({interval}). {view} the model names the object in {accuracies[TARGET, 'A']} "
+            f"of its training images and in {accuracies[TARGET, 'B']} other images; the comparison model, which was "
+            f"trained on neither, does so in {accuracies[REFERENCE, 'A']} and {accuracies[REFERENCE, 'B']}. "
             f"{_describe_counted(config)}"
         )
     target = accuracies[TARGET, BOTH]
     reference = accuracies[REFERENCE, BOTH]
+    finding = f"Training on an image {verb} how often a model names its object by {size} percentage points ({interval})"
     models = (
         f"a model names the object in {target} images that it was trained on; another model, which was not trained on "
         f"these images, names it in {reference} of them"
     )
     if config.is_null:
+        finding = f"Two models differ by {size} percentage points in how often they name the object ({interval})"
         models = f"one model names the object in {target} images, and another model in {reference}"
-    return f"{view} {models}. The difference is {size} percentage points ({interval}). {_describe_counted(config)}"
+    return f"{finding}. {view} {models}. {_describe_counted(config)}"
 
 
 def _describe_counted(config: DejaVu) -> str:

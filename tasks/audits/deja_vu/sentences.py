@@ -70,12 +70,12 @@ def _describe_pair(config: DejaVu, evidence: Evidence) -> str:
     score = _describe_score(config, evidence.score, "deja vu score", ", mean of both directions")
     if config.is_null:
         return (
-            f"from {describe_view(config)}, one model names the object in {target} of cases, another model in "
-            f"{reference} ({score})"
+            f"{score}: from {describe_view(config)}, one model names the object in {target} of cases, another model in "
+            f"{reference}"
         )
     return (
-        f"from {describe_view(config)}, models trained on the image name its object in {target} of cases, other models "
-        f"in {reference} ({score})"
+        f"{score}: from {describe_view(config)}, models trained on the image name its object in {target} of cases, "
+        f"other models in {reference}"
     )
 
 
@@ -87,17 +87,17 @@ def _describe_encoder(config: DejaVu, evidence: Evidence) -> str:
         reference = "a reference that was trained here"
     score = _describe_score(config, evidence.score, "corrected deja vu score")
     return (
-        f"from {describe_view(config)}, the encoder names the object of {shares[TARGET, 'A']} of its training images "
-        f"and of {shares[TARGET, 'B']} of held-out images; {reference} names {shares[REFERENCE, 'A']} and "
-        f"{shares[REFERENCE, 'B']} ({score})"
+        f"{score}: from {describe_view(config)}, the encoder names the object of {shares[TARGET, 'A']} of its training "
+        f"images and of {shares[TARGET, 'B']} of held-out images; {reference} names {shares[REFERENCE, 'A']} and "
+        f"{shares[REFERENCE, 'B']}"
     )
 
 
 def _describe_score(config: DejaVu, score: Row, name: str, average: str = "") -> str:
     return (
-        f"{name} {score['estimate']:.3f}, 95 % interval {score['low']:.3f} to {score['high']:.3f}, "
+        f"the {name} is {score['estimate']:.3f} (95 % interval {score['low']:.3f} to {score['high']:.3f}, "
         f"{p_in_words(score['p_value'])}, n = {score['n']:,} images{average}; {describe_confidence(config)}; 0 without "
-        "memorisation"
+        "memorisation)"
     )
 
 

@@ -28,7 +28,7 @@ from tasks.audits.density.sentences import (
 )
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL, counted_at
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import Certificate, NumberLine
+from tasks.contract.certificate import Certificate, NumberLine, ensure, require
 from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.power import single_item
 from tasks.contract.rules import Case, Rules, undecided
@@ -80,12 +80,12 @@ BY_COUNT = Case[Evidence](
     "at least one image is identified at a false discovery rate of {level} % (a one-sided randomisation test for each "
     "image of the hypothesis that training raises its log probability by at most {negligible} nats)",
     lambda evidence: evidence.identified_share["estimate"] > 0,
-    "If the models memorised nothing, {often} {level} of 100 audits would report memorisation. On average, {often} "
-    "{level} of 100 identified images are false alarms.",
+    "If the models memorised nothing, {often} {level} of 100 audits would report memorisation.",
     because=lambda _config, _evidence: ". This count decides the answer.",
     explain=lambda config, evidence: _explain_count(config, evidence),
     line=lambda _config, evidence: plain.count_line(evidence),
     steps=plain.REVIEW_IMAGES,
+    further_error="On average, {often} {level} of 100 identified images are false alarms.",
 )
 TOGETHER = Case[Evidence](
     "memorised",
@@ -99,7 +99,7 @@ TOGETHER = Case[Evidence](
     explain=lambda config, evidence: _explain_together(config, evidence),
     line=lambda _config, evidence: plain.all_together_line(evidence),
     rows=lambda evidence: (evidence.names[1], evidence.names[0], *evidence.names[2:]),
-    steps=plain.REVIEW_IMAGES,
+    steps=plain.PROTECT_ALL_IMAGES,
 )
 RULES = Rules[Evidence](
     (
@@ -109,7 +109,7 @@ RULES = Rules[Evidence](
             describe=None,
             reasons=lambda _config, evidence: (f"But {describe_ties(evidence.tied)}.",),
             rows=lambda evidence: (name_of(evidence.tied), *evidence.names),
-            steps=plain.MORE_REPETITIONS,
+            steps=plain.advise_more_repetitions,
         ),
         Case(
             "undecided",
@@ -119,7 +119,8 @@ RULES = Rules[Evidence](
             scope=FOLDS,
             applies=_leaves_out_folds,
             reasons=lambda config, evidence: reasons_of_doubt(_memorization_question(config), evidence),
-            steps=plain.MORE_REPETITIONS,
+            steps=plain.advise_more_repetitions,
+            explain=lambda config, evidence: _explain_doubt(config, evidence),
         ),
         Case(
             "not detected",
@@ -132,7 +133,8 @@ RULES = Rules[Evidence](
         ),
         undecided(
             reasons=lambda config, evidence: reasons_of_doubt(_memorization_question(config), evidence),
-            steps=plain.MORE_REPETITIONS,
+            steps=plain.advise_more_repetitions,
+            explain=lambda config, evidence: _explain_doubt(config, evidence),
         ),
     ),
     thresholds,
@@ -140,9 +142,13 @@ RULES = Rules[Evidence](
 
 LIMITS = (
     "The answer describes this way of training on these data, not one particular deployed model. Images that are not "
-    "reported as memorised are not proven safe, and more trainings can detect more. Images with near copies in the "
-    "data cannot be assessed, because models trained without the image still train on its copies; the measure "
-    "`duplicates` lists the closest pairs."
+    "reported as memorised are not proven safe, and more trainings can detect more. "
+    f"{ensure('chance decided which models were trained without an image')} "
+    + require(
+        "the data contain no near copies of a tested image, because models that are trained without the image still "
+        "train on its copy (question=duplicates lists the closest pairs)",
+        "the owner of the data",
+    )
 )
 UNTRAINED = "This run trains no model, so it does not describe any model."
 SHOWN = {
@@ -194,13 +200,17 @@ def explain(config: Density, evidence: Evidence) -> str:
     return " ".join(sentences)
 
 
+def _explain_doubt(config: Density, evidence: Evidence) -> str:
+    return " ".join([explain(config, evidence), *plain.explain_doubt(evidence)])
+
+
 def _explain_count(config: Density, evidence: Evidence) -> str:
     return " ".join(plain.explain_count(_memorization_question(config), evidence))
 
 
 def _explain_together(config: Density, evidence: Evidence) -> str:
     question = _memorization_question(config)
-    return " ".join((*plain.explain_count(question, evidence), *plain.explain_all_together(question, evidence)))
+    return " ".join(plain.explain_all_together(question, evidence))
 
 
 def _draw_gap(config: Density, evidence: Evidence) -> NumberLine | None:
@@ -224,6 +234,7 @@ ANSWERING = Answering[Evidence](
     published=lambda evidence: describe_published_score(evidence.background),
     explain=explain,
     line=_draw_gap,
+    examined=plain.name_models,
     null=Null(
         holds=is_null,
         remark=lambda _config: "This is a control run: no model was trained on the evaluated images.",

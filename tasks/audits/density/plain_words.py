@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from tasks.audits.density.config import Memorization
-from tasks.audits.density.evidence import Evidence
+from tasks.audits.density.config import Density, Memorization
+from tasks.audits.density.evidence import SIGNIFICANT, Evidence
 from tasks.audits.density.measures.scores import FOUND
 from tasks.audits.density.tail import LEVEL
 from tasks.contract.certificate import Boundary, NumberLine, advise_retraining
+from tasks.contract.examined_models import NOT_DEPLOYED, describe_trained
 from tasks.contract.summaries import blank_weak_interval
 
 SYMBOLS: Mapping[str, str] = {
@@ -27,13 +28,18 @@ SYMBOLS: Mapping[str, str] = {
 ASKED = "Does a generative model that is trained in this way memorise individual images of its training data?"
 NOTICE_OF_NULL = "This is a control run: no model was trained on the tested images. "
 
+RETRAIN = advise_retraining("privacy.epsilon=8", "remove near copies from the data")
 REVIEW_IMAGES = (
-    "Review the images reported as memorised before you share the model or images that it generates. The command "
-    "engram results RUN scores lists them.",
-    advise_retraining("privacy.epsilon=8", "remove near copies from the data"),
+    "Review the images reported as memorised before you share the model or images that it generates (engram results "
+    "RUN scores lists them).",
+    RETRAIN,
 )
-NEAR_COPIES = ("Check the data for near copies (question=duplicates): this audit cannot assess them.",)
-MORE_REPETITIONS = ("Run the audit with more repetitions (repetitions=20). Trained models are reused.",)
+PROTECT_ALL_IMAGES = (
+    "Treat every tested image as possibly memorised before you share the model or images that it generates: the audit "
+    "cannot tell which ones are.",
+    RETRAIN,
+)
+NEAR_COPIES = ("Check the data for near copies of images, which this audit cannot assess (question=duplicates).",)
 
 MILLION = math.log(1e6)  # nats; readers cannot compare larger factors
 
@@ -46,16 +52,38 @@ def format_factor(nats: float) -> str:
     return f"about {float(f'{math.exp(nats):.{digits}g}'):,g} times"
 
 
+def name_models(config: Density) -> str:
+    """Name the models that were examined."""
+    question = config.question
+    if not isinstance(question, Memorization):
+        return "The audit examined no model."
+    if question.leaves_out_rows:
+        count = question.repetitions
+        trained = f"The audit trained models with this training recipe, {count} with and {count} without each image."
+        return f"{trained} {NOT_DEPLOYED}"
+    models = question.repetitions * question.models
+    return describe_trained(models, f", each without one of {question.models} random parts of the images")
+
+
+def advise_more_repetitions(config: Density, _evidence: Evidence | None = None) -> tuple[str, ...]:
+    """Advise on more trainings, for which trained models are reused."""
+    if not isinstance(config.question, Memorization):
+        return ("Audit trained models (question=memorization).",)
+    repetitions = max(20, 2 * config.question.repetitions)
+    return (
+        f"Repeat the training at least {repetitions} times, and audit again; trained models are reused "
+        f"(repetitions={repetitions}).",
+    )
+
+
 def explain_count(config: Memorization, evidence: Evidence) -> Iterator[str]:
     """State the number of memorised images, how strongly they are memorised, and the number of false alarms."""
     count = evidence.count
     n = evidence.identified_share["n"]
-    yield "The audit compares models that were trained on an image with models that were not."
     if not count:
         yield f"The audit identified none of the {n:,} tested images as memorised."
         return
-    verb = "image is" if count == 1 else "images are"
-    yield f"Of {n:,} tested images, {count:,} {verb} identified as memorised."
+    yield f"{count:,} of the {n:,} tested images {'is' if count == 1 else 'are'} identified as memorised."
     if config.is_null:
         return
     typical = evidence.background.median_identified
@@ -64,24 +92,25 @@ def explain_count(config: Memorization, evidence: Evidence) -> Iterator[str]:
             f"A typical one of them is {format_factor(typical['estimate'])} as likely under models that trained on it "
             "as under models that did not."
         )
-    yield explain_false_alarms(count)
+    yield from explain_false_alarms(count)
 
 
-def explain_false_alarms(count: int) -> str:
+def explain_false_alarms(count: int) -> Iterator[str]:
+    """The expected number of false alarms; for fewer than one, the error rate of the audit says more."""
     expected = LEVEL * count
-    if expected < 1:
-        return f"If nothing were memorised, at most about {100 * LEVEL:g} of 100 such audits would identify any image."
-    return f"On average, at most {expected:.0f} of them are false alarms."
+    if expected >= 1:
+        yield f"On average, at most {expected:.0f} of them are false alarms."
 
 
 def explain_all_together(config: Memorization, evidence: Evidence) -> Iterator[str]:
     n = evidence.identified_share["n"]
     if config.is_null:
-        yield "Taken together, the results of all images differ more than chance explains."
+        yield f"The audit identified none of the {n:,} tested images as memorised."
+        yield "Taken together, however, the results of all images differ more than chance explains."
         return
     yield (
-        f"Taken together, the results show that at least {fewest_memorised(evidence):,} of the {n:,} images are "
-        "memorised, but not which ones."
+        f"At least {fewest_memorised(evidence):,} of the {n:,} tested images are memorised (95 % confidence). The "
+        "results of all images together show this; no single image can be identified."
     )
 
 
@@ -96,10 +125,18 @@ def explain_detection_limit(evidence: Evidence) -> Iterator[str]:
     if evidence.detection_limit is not None and evidence.detection_limit["estimate"] is not None:
         yield (
             f"If training made a single image {format_factor(evidence.detection_limit['estimate'])} as likely, the "
-            f"audit would detect it in {100 * FOUND:.0f} of 100 cases."
+            f"audit would detect it in {100 * FOUND:.0f} of 100 repetitions of the audit."
         )
     if not evidence.would_find_one:
         yield "The audit could have missed a memorised image."
+
+
+def explain_doubt(evidence: Evidence) -> Iterator[str]:
+    """Why the answer is undecided, unless the detection limit has explained it."""
+    if evidence.by_chance <= SIGNIFICANT:
+        yield "More images stand out than chance explains, but not clearly enough to report memorisation."
+    elif not evidence.gap_is_negligible:
+        yield "The average effect of training may be large enough to matter, so memorisation cannot be ruled out."
 
 
 def explain_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:

@@ -36,7 +36,7 @@ def observation_resolution(config: Memorization, observations: int) -> Resolutio
     if repetitions is None:
         advice = ""
     else:
-        advice = f"with {observations:,} observations train {repetitions} repetitions"
+        advice = f"train at least {repetitions} repetitions for {observations:,} observations"
     smallest = smallest_p_value(config.repetitions, config.models)
     return Resolution(smallest, observations, level, "observations", advice)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tasks.audits.density.config import Memorization
 from tasks.audits.density.evidence import SIGNIFICANT, SURELY, Background, Evidence
 from tasks.audits.density.measures.scores import FEW_SAMPLES, FOUND
+from tasks.audits.density.plain_words import format_factor
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL
 from tasks.contract.summaries import Row, blank_weak_interval, numerator, p_in_words
 from tasks.training.recipe import Privacy
@@ -20,18 +21,22 @@ def describe_count(evidence: Evidence) -> str:
     count = evidence.count
     n = evidence.identified_share["n"]
     background = evidence.background
-    subject = f"{count:,} of {n:,} images are"
+    subject = f"{count:,} of {n:,} images"
     if count == 0:
-        subject = f"none of {n:,} images is"
+        subject = f"none of {n:,} images"
     elif count == 1:
-        subject = f"one of {n:,} images is"
-    finding = f"{subject} memorised by more than {evidence.negligible:g} nats"
+        subject = f"one of {n:,} images"
+    factor = format_factor(evidence.negligible).removeprefix("about ")
+    finding = f"{subject} became more than {factor} as likely by training on {'it' if count < 2 else 'them'}"
     rate = f"false discovery rate {100 * LEVEL:g} %"
     if not count or background.median_identified is None or background.highest_identified is None:
         return f"{finding} ({rate})"
     median = background.median_identified["estimate"]
     highest = background.highest_identified["estimate"]
-    return f"{finding} ({rate}; matched-count M: median {median:.4g} nats, maximum {highest:.4g} nats)"
+    return (
+        f"{finding} ({rate}; median {format_factor(median)}, maximum {format_factor(highest)}: matched-count M of "
+        f"{median:.4g} and {highest:.4g} nats)"
+    )
 
 
 def describe_all_together(evidence: Evidence) -> Iterator[str]:

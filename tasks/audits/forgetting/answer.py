@@ -73,6 +73,7 @@ ANSWERING = Answering[Evidence](
     published=sentences.describe_published_rule,
     findings=plain.list_findings,
     stated=plain.state_rules,
+    examined=plain.name_models,
 )
 
 

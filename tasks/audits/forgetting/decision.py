@@ -84,16 +84,20 @@ def _describe_open_share(_config: Any, evidence: TargetEvidence) -> str:
 
 
 RUN_AGAIN = "Run the same command again to compute the missing results; stored results are reused."
-MORE = "Request answers about more images, or train more models of each kind (replicates=10); stored models are reused."
+MORE = (
+    "Request answers about more images, or train at least 10 models of each kind; stored models are reused "
+    "(replicates=10)."
+)
 RECIPE = (
     "Ask the owner for the network, the training recipe and the number of training images of the domain, and train the "
     "comparison models in the same way"
 )
 OWN_DATA = (
-    f"{RECIPE} (`network=... epochs=...`). If the owner's images are not yours, let each comparison model draw its own "
-    "(`calibration.data=...` with several times as many images, `calibration_share=0.25` for as many as the owner has)."
+    f"{RECIPE}. If the owner's images are not yours, give each comparison model its own random images: the owner's "
+    "number of images, from a pool of several times that size (`network=... epochs=... calibration.data=... "
+    "calibration_share=0.25`)."
 )
-OTHER_SHARE = f"{RECIPE} (`network=... epochs=... calibration_share=...` for as many images as the owner has)."
+OTHER_SHARE = f"{RECIPE}, on the owner's number of images (`network=... epochs=... calibration_share=...`)."
 
 
 def _advise_own_data(config: Any, _evidence: TargetEvidence) -> tuple[str, ...]:
@@ -224,10 +228,11 @@ RULES = Rules[TargetEvidence](
             because=_describe_recognition,
             explain=explanations.explain_recognition,
             steps=(
-                "Bind the table to the model in use, and state how: given.bound_by=... (the SHA-256 of the model's "
-                "file before the images are handed out, and spot checks).",
-                "Or audit the model's file: given.models=...",
-                "Or also train models on all of D_Q, to exclude owners who hold all of it: partial=0.05,0.1,0.25,1",
+                "Bind the table to the model in use, and state how: record the SHA-256 of the model's file before the "
+                "images are handed out, and make spot checks (given.bound_by=...).",
+                "Or audit the model's file (given.models=...).",
+                "Or also train models on all of the data, to exclude owners whose models know all the data "
+                "(partial=0.05,0.1,0.25,1).",
             ),
         ),
         Case(

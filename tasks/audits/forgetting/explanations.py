@@ -24,14 +24,14 @@ DIFFERENCES = {
 def explain_knowledge(_config: Any, evidence: TargetEvidence) -> str:
     assert evidence.p is not None
     number = number_per_thousand(evidence.p)
-    sentence = (
-        "The model still recognises the data: it is more certain about these images than about control images. Of "
-        f"1,000 models that never saw the data, {number} would show such a difference."
+    size = ""
+    if evidence.lower_limit:
+        share = format_percent(evidence.lower_limit)
+        size = f"The difference indicates that it was trained on at least {share} of the data. "
+    return (
+        f"The model still recognises the data: it is more certain about these images than about control images. {size}"
+        f"Of 1,000 models that never saw the data, {number} would show such a difference."
     )
-    if not evidence.lower_limit:
-        return sentence
-    limit = format_percent(evidence.lower_limit)
-    return f"{sentence} A difference of this size indicates that it was trained on at least {limit} of the data."
 
 
 def explain_missing_answers(_config: Any, _evidence: TargetEvidence) -> str:
@@ -101,8 +101,8 @@ def explain_recognition(_config: Any, evidence: TargetEvidence) -> str:
 def explain_limit(_config: Any, evidence: TargetEvidence) -> str:
     return (
         "The model shows no sign of the data: it is no more certain about these images than about control images. It "
-        f"holds at most {format_percent(evidence.upper_limit or 0.0)} of the data (95 % confidence); at most "
-        f"{format_percent(evidence.negligible)} counts as forgotten."
+        f"holds at most {format_percent(evidence.upper_limit or 0.0)} of the data (95 % confidence); a model that "
+        f"holds at most {format_percent(evidence.negligible)} counts as forgotten."
     )
 
 
@@ -113,8 +113,8 @@ def explain_open_share(_config: Any, evidence: TargetEvidence) -> str:
         return f"{sentence} too few comparison models show how results vary."
     largest = "any part" if limit >= 1 else f"up to {100 * limit:.3g} %"
     return (
-        f"{sentence} the model may hold {largest} of the data; at most {format_percent(evidence.negligible)} counts "
-        "as forgotten."
+        f"{sentence} the model may hold {largest} of the data (95 % confidence); to count as forgotten, it must hold "
+        f"at most {format_percent(evidence.negligible)}."
     )
 
 

@@ -15,7 +15,8 @@ from tasks.audits.forgetting.evidence import Evidence, JudgedTarget
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.target_evidence import LEVEL, format_percent
 from tasks.contract.certificate import Boundary, Finding, NumberLine, line_of
-from tasks.contract.verdict import NOT_ASSESSABLE
+from tasks.contract.examined_models import describe_files, describe_tables, describe_trained
+from tasks.contract.verdict import NOT_ASSESSABLE, Answer
 
 SYMBOLS: Mapping[str, str] = {
     "D_Q": "the query set: the data that may have been forgotten",
@@ -34,8 +35,8 @@ SYMBOLS: Mapping[str, str] = {
 
 
 HOLD_BACK = (
-    "Hold images back before any are given away: query.held_back=0.5, or name images that nobody received: "
-    "query.control.data=folder:kept."
+    "Hold half of the images back before you share any, or name images of the same source that no one else received "
+    "(query.held_back=0.5 or query.control.data=folder:kept)."
 )
 TO_THE_OWNER = (
     "Show this page to the owner of the model, with the tables listed below, and request a model that was trained "
@@ -89,8 +90,27 @@ def list_findings(config: Forgetting, evidence: Evidence, _first: Finding) -> tu
     return tuple(findings)
 
 
-def state_rules(config: Forgetting, evidence: Evidence | None) -> tuple[str, str]:
-    """State the rule in plain words, and the error rates of the answers that were possible."""
+def name_models(config: Forgetting) -> str:
+    """Name the models that were examined: trained by the audit, or given ones."""
+    given_models = config.given
+    if given_models is None:
+        trained = _trained_targets(config)
+        if not trained:
+            return "The audit examined no model."
+        replicates = config.question.replicates if isinstance(config.question, Scores) else 1
+        shares = f", {replicates} for each of {len(trained)} known mixtures of training data"
+        return describe_trained(len(trained) * replicates, shares)
+    sentences = []
+    if given_models.models:
+        sentences.append(describe_files([model.path for model in given_models.models]))
+    if given_models.outputs:
+        sentences.append(describe_tables([table.path for table in given_models.outputs]))
+    sentences.append("For comparison, it trained other models with and without the data.")
+    return " ".join(sentences)
+
+
+def state_rules(config: Forgetting, evidence: Evidence | None) -> tuple[str, str, str]:
+    """State the rule in plain words, the error rate of the answer, and that of the other answer if it was possible."""
     numbers = {
         "negligible": format_percent(config.negligible),
         "per_thousand": f"{1000 * LEVEL:g}",
@@ -100,18 +120,25 @@ def state_rules(config: Forgetting, evidence: Evidence | None) -> tuple[str, str
         errors = []
     else:
         errors = _applicable_errors(evidence.targets)
-    return RULE.format_map(numbers), " ".join(errors).format_map(numbers)
+    decisive = ""
+    others = []
+    for answer, error in errors:
+        if evidence is not None and answer == evidence.answer:
+            decisive = error
+        else:
+            others.append(error)
+    return RULE.format_map(numbers), decisive.format_map(numbers), " ".join(others).format_map(numbers)
 
 
-def _applicable_errors(targets: Iterable[JudgedTarget]) -> list[str]:
-    """List the error rates of the answers that were possible: none without a test, no clearance without a limit."""
+def _applicable_errors(targets: Iterable[JudgedTarget]) -> list[tuple[Answer, str]]:
+    """List the possible answers and their error rates: none without a test, no clearance without a limit."""
     tested = [target.evidence for target in targets if target.evidence.p is not None]
     if not tested:
         return []
     has_limit = any(evidence.share is not None and evidence.share.high is not None for evidence in tested)
     if has_limit:
-        return [ACCUSATION_ERROR, CLEARANCE_ERROR]
-    return [ACCUSATION_ERROR]
+        return [("not forgotten", ACCUSATION_ERROR), ("forgotten", CLEARANCE_ERROR)]
+    return [("not forgotten", ACCUSATION_ERROR)]
 
 
 def _trained_targets(config: Forgetting) -> tuple[Target, ...]:
@@ -179,7 +206,7 @@ def _scale_to_percent(line: NumberLine) -> NumberLine:
 def list_remedies(config: Forgetting, evidence: Evidence | None) -> tuple[str, ...]:
     """List the next steps of all targets if nothing is decided, those for the deciding answers first."""
     if not isinstance(config.question, Scores):
-        return ("Also evaluate models on the data: question=scores.",)
+        return ("Also evaluate models on the data (question=scores).",)
     if not config.query.is_controlled:
         return (HOLD_BACK,)
     steps: list[str] = []

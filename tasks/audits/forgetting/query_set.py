@@ -197,7 +197,7 @@ class QuerySet(Ranged):
             return ""
         subject = "The order in which images are handed out"
         if self.held_back:
-            subject = "The draw of the control images"
+            subject = "The choice of the control images"
         return describe_draw(subject, self.control.commitment, self.control.nonce, self.control.nonce_by)
 
 

@@ -10,22 +10,27 @@ from tasks.audits.forgetting.evidence import Evidence, JudgedTarget
 from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.audits.forgetting.target_evidence import LEVEL, TargetEvidence, format_percent
+from tasks.contract.certificate import confirm, ensure, require
 from tasks.contract.rules import Case
 from tasks.contract.summaries import numerator
 
 MAX_LISTED = 12  # targets described individually
 # The limits also appear on page one of the certificate, so they contain no symbols.
 GIVEN_CONTROL = (
-    "The control images were named by the auditor (query.control), not drawn by the audit. “Not forgotten” is valid "
-    "only if they and the data were drawn at random from one pool before any were given away. If they differ in "
-    "another respect, such as when or by whom they were taken, models that never saw the data can be reported as not "
-    "forgotten."
+    "The auditor chose the control images; the audit did not draw them. If they differ from the data in another "
+    "respect, such as when or by whom they were taken, models that never saw the data can be reported as not "
+    "forgotten. "
+    + require(
+        "the control images and the data were drawn at random from one pool before any were shared", "the auditor"
+    )
 )
-LIMITS = (
-    "The audit judges the data as a whole: a model may have been trained on a share too small to be detected. It "
-    "assumes that the control images come from the same source as the data and were never used in training, and that "
-    "the answers are those of the model in use. “Forgotten”, unlike “not forgotten”, also assumes that the model was "
-    "trained like the comparison models."
+LIMITS = "The audit judges the data as a whole: a model may have been trained on a share too small to be detected."
+DRAWN_CONTROL = ensure("the control images were drawn at random from the same source as the data")
+SAME_SOURCE = require("the control images come from the same source as the data", "the auditor")
+UNUSED_CONTROL = require("the control images were never used to train the model", "the owner of the model")
+IN_USE = require("the answers come from the model in use", "the owner of the model")
+LIKE_TRAINING = require(
+    "the model was trained like the comparison models; only “forgotten” requires this", "the owner of the model"
 )
 # Measured with 1,500 draws in each of several MNIST settings: docs/forgetting_reference.md, "Error rates".
 SHARED_DRAW = (
@@ -54,10 +59,10 @@ def _describe_binding(config: Forgetting) -> Iterator[str]:
 
 
 def describe_limits(config: Forgetting, evidence: Evidence | None) -> str:
-    """Describe the limits of the answer."""
+    """Describe the limits of the answer, and its conditions."""
     if evidence is None:
-        return LIMITS
-    return " ".join(_list_limits(config, evidence))
+        return " ".join([LIMITS, *_list_conditions(config, ())])
+    return " ".join([*_list_limits(config, evidence), *_list_conditions(config, evidence.targets)])
 
 
 def _list_limits(config: Forgetting, evidence: Evidence) -> Iterator[str]:
@@ -72,6 +77,24 @@ def _list_limits(config: Forgetting, evidence: Evidence) -> Iterator[str]:
     yield LIMITS
     for key in evidence.keys:
         yield f"The SHA-256 of the key of the sent images begins with {key}."
+
+
+def _list_conditions(config: Forgetting, targets: Iterable[JudgedTarget]) -> Iterator[str]:
+    """The conditions of the answer, and whether they are met."""
+    if not config.query.is_controlled:
+        return
+    yield DRAWN_CONTROL if config.query.named_control is None else SAME_SOURCE
+    if config.given is None:
+        return
+    yield UNUSED_CONTROL
+    yield IN_USE
+    checks = [target.evidence for target in targets]
+    if checks and all(evidence.accuracy.p is not None and evidence.agreement.p is not None for evidence in checks):
+        yield confirm(
+            "on the control images, the model behaves like the comparison models; only “forgotten” requires this",
+            all(evidence.failed_check is None for evidence in checks),
+        )
+    yield LIKE_TRAINING
 
 
 def describe_details(config: Forgetting, evidence: Evidence) -> Iterator[str]:

@@ -39,7 +39,7 @@ CASES: tuple[Case[CanaryEvidence], ...] = (
         steps=plain.LIMIT_PRIVACY,
     ),
     tie_rule(explain=plain.explain_ties),
-    undecided(steps=plain.MORE_CANARIES),
+    undecided(steps=plain.advise_more_canaries),
 )
 LIMITS = (
     "The result is a lower limit and clears no model: an attacker with other test records, or with access to the "
@@ -73,4 +73,5 @@ CANARIES = Answering[CanaryEvidence](
     rows=lambda evidence: evidence.rows,
     explain=plain.explain_certainty,
     line=plain.draw_certainty,
+    examined=plain.name_models,
 )

@@ -10,7 +10,7 @@ from tasks.audits.membership.given_config import AskedFile, GivenModel
 from tasks.audits.membership.given_evidence import GivenEvidence, read_given_evidence
 from tasks.audits.membership.thresholds import thresholds
 from tasks.contract.answering import Answering
-from tasks.contract.certificate import STEPS
+from tasks.contract.certificate import STEPS, confirm, require
 from tasks.contract.power import single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, name_of, numerator, p_in_words, read_setting
@@ -92,10 +92,10 @@ def explain_resolution(evidence: GivenEvidence) -> Iterator[str]:
 
 
 CHECK_SETTINGS = (
-    "Check your settings first: the images the model was trained on, the order of the classes, given.interface, and "
-    "the shape.",
-    "Train the comparison models as the given model was trained: the same number of records, network, epochs and "
-    "optimiser, and models=64 or more.",
+    "Check your settings first: the images the model was trained on, the order of its classes, and the size and format "
+    "of its inputs and outputs (given.interface).",
+    "Train at least 64 comparison models as the given model was trained: the same number of records, network, epochs "
+    "and optimiser (models=64).",
     "Use the model's own outputs, from its file if possible, unchanged and with all digits.",
 )
 # These cases are checked before any accusation, because each condition makes ranks meaningless.
@@ -164,20 +164,21 @@ CASES: tuple[Case[GivenEvidence], ...] = (
     undecided(
         reasons=lambda _config, evidence: explain_resolution(evidence),
         steps=(
-            "Train more comparison models (models=128), and test more records.",
-            "Compare the share of models trained here that are identified.",
+            "Train at least 128 comparison models, and test more records (models=128).",
+            "Check that the audit then recognises more of the comparison models.",
         ),
         explain=plain.explain_open_model,
     ),
 )
-LIMITS = (
-    "The error rates hold if the given model was trained like the comparison models: on the same number of records of "
-    "the same kind, with the same network and settings. The check on non-members cannot reveal every difference. A "
-    "record that is not listed may still have been in the training data."
-)
+LIMITS = "A record that is not listed may still have been in the training data."
 LIMITS_OF_SENT = (
     f"{LIMITS} The owner returned a table, which may come from another model: a table can accuse a model, but it "
     "cannot clear one."
+)
+LIKE_TRAINING = require(
+    "the examined model was trained like the comparison models: on the same number of records of the same kind, with "
+    "the same network and settings",
+    "the owner of the model",
 )
 LABELS_ALONE = (
     "The table contains only labels, so the audit compares whether they are correct: a record counts if the given "
@@ -186,9 +187,24 @@ LABELS_ALONE = (
 
 
 def describe_limits(_config: Membership, evidence: GivenEvidence | None) -> str:
-    if evidence is not None and evidence.is_sent:
-        return LIMITS_OF_SENT
-    return LIMITS
+    if evidence is None:
+        return f"{LIMITS} {LIKE_TRAINING}"
+    limits = LIMITS_OF_SENT if evidence.is_sent else LIMITS
+    return " ".join([limits, *_describe_checks(evidence), LIKE_TRAINING])
+
+
+def _describe_checks(evidence: GivenEvidence) -> Iterator[str]:
+    """Yield the conditions that the audit checked on the two sets and on images that no model was trained on."""
+    if evidence.apart is not None:
+        yield confirm(
+            "without a model, the tested records cannot be distinguished from the images that they are compared with",
+            evidence.are_sets_alike,
+        )
+    if evidence.distance is not None:
+        yield confirm(
+            "on images that no model was trained on, the examined model behaves like the comparison models",
+            evidence.is_alike and evidence.is_steady,
+        )
 
 
 def list_row_names(evidence: GivenEvidence) -> tuple[Name, ...]:
@@ -207,4 +223,5 @@ GIVEN = Answering[GivenEvidence](
     rows=list_row_names,
     explain=plain.explain_lead,
     line=plain.draw_lead,
+    examined=plain.name_models,
 )

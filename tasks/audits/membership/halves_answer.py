@@ -7,7 +7,7 @@ from tasks.audits.membership.config import Halves, Membership
 from tasks.audits.membership.halves_evidence import HalvesEvidence, read_halves_evidence
 from tasks.audits.membership.thresholds import thresholds
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import STEPS
+from tasks.contract.certificate import STEPS, ensure
 from tasks.contract.power import SMALLEST, single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import p_in_words, read_setting
@@ -20,9 +20,9 @@ CASES: tuple[Case[HalvesEvidence], ...] = (
         "at least one record is memorised: the p-value of the exact test that its effect is at most {nats} nats, "
         "adjusted for the number of records, is at most {level} %",
         lambda evidence: evidence.is_any_memorised,
-        "If nothing is memorised, at most {level} of 100 audits answer “memorised”. On average, at most {level} of 100 "
-        "identified records are false alarms.",
+        "If nothing is memorised, at most {level} of 100 audits answer “memorised”.",
         steps=plain.REMOVE_RECORDS,
+        further_error="On average, at most {level} of 100 identified records are false alarms.",
     ),
     tie_rule(explain=plain.explain_ties),
     Case(
@@ -50,7 +50,8 @@ LIMITS = (
     "The audit describes this way of training on these data, not one particular deployed model. It tests what a model "
     "reveals about a record itself, not about near copies of the record. Records that are not listed are not proven "
     "safe. If the data set is small, a record may be listed only because training on another record changed the "
-    "model’s answer about it."
+    "model’s answer about it. "
+    f"{ensure('chance decided on which half of the records each model was trained')}"
 )
 
 
@@ -92,6 +93,7 @@ HALVES = Answering[HalvesEvidence](
     rows=lambda evidence: evidence.rows,
     explain=plain.explain_records,
     line=plain.draw_records,
+    examined=plain.name_models,
     null=Null(
         holds=lambda config: config.question.is_null,
         remark=lambda _config: "This is a control run: no model was trained on the tested records.",

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 
 from tasks.audits.membership.canary_evidence import CanaryEvidence
-from tasks.audits.membership.config import Halves, Membership
+from tasks.audits.membership.config import Canaries, Halves, Membership
+from tasks.audits.membership.given_config import AskedFile, GivenModel, ReturnedTable
 from tasks.audits.membership.given_evidence import GivenEvidence
 from tasks.audits.membership.halves_evidence import HalvesEvidence
 from tasks.contract.certificate import NO_CONCLUSION_YET, NOT_ENOUGH, PRIVACY, Boundary, NumberLine, advise_retraining
 from tasks.contract.epsilon_rows import CONFIDENCE
+from tasks.contract.examined_models import describe_files, describe_tables, describe_trained
 from tasks.contract.summaries import numerator
 from tasks.external.causes import as_sentence
 
 CONTROL_RUN = "This is a control run: no model was trained on the tested records, so every finding is a false alarm. "
 REMOVE_RECORDS = (
-    "Review the identified records, and remove those that must not be identifiable. The command engram results RUN "
-    "records lists them.",
+    "Review the identified records, and remove those that must not be identifiable (engram results RUN records lists "
+    "them).",
     advise_retraining("privacy.epsilon=4"),
 )
 CHECK_PRIVACY = (
@@ -25,9 +27,36 @@ CHECK_PRIVACY = (
 )
 LIMIT_PRIVACY = (
     "Treat the training data as disclosed to everyone who can use a model trained in this way.",
-    f"Ask the technical team to train with {PRIVACY}, or with a smaller epsilon (privacy.epsilon=1). Then audit again.",
+    f"Ask the technical team to train with {PRIVACY}, or to choose a stricter limit. Then audit again "
+    "(privacy.epsilon=1).",
 )
-MORE_CANARIES = (f"{NO_CONCLUSION_YET} Audit with more canaries (canaries=1000) or more models (models=8).",)
+
+
+def name_models(config: Membership) -> str:
+    """Name the models that were examined: trained by the audit, or a given one."""
+    match config.question:
+        case Halves(models=models, is_null=is_null):
+            return describe_trained(models, "" if is_null else ", each on a random half of the records")
+        case Canaries(models=models):
+            return describe_trained(models, " after a coin had decided for each test record whether to include it")
+        case GivenModel(source=AskedFile(model=model), models=models):
+            examined = describe_files([model.path])
+        case GivenModel(source=ReturnedTable(outputs=outputs), models=models):
+            examined = describe_tables([] if outputs is None else [outputs.path])
+    if not models:
+        return examined
+    return f"{examined} For comparison, it trained {models} other models, each on a random half of the records."
+
+
+def advise_more_canaries(config: Membership, _evidence: CanaryEvidence | None) -> tuple[str, ...]:
+    question = config.question
+    assert isinstance(question, Canaries)
+    canaries = max(1000, 2 * question.canaries)
+    models = max(8, 2 * question.models)
+    return (
+        f"{NO_CONCLUSION_YET} Audit with at least {canaries:,} test records, or train at least {models} models "
+        f"(canaries={canaries} or models={models}).",
+    )
 
 
 # Halves of the records
@@ -39,18 +68,19 @@ def explain_records(config: Membership, evidence: HalvesEvidence) -> str:
     assert isinstance(question, Halves)
     count = int(evidence.found_records["estimate"])
     records = evidence.found_records["n"]
-    design = (
-        f"We trained {question.models} models, each on a random half of the records, and compared, for each record, "
-        "the models that were trained on it with the others."
-    )
+    trained = "two random halves of the models"
+    if not question.is_null:
+        trained = f"the {question.models // 2} models that were trained on it with the others"
+    design = f"For each record, the audit compared {trained}."
     if not count:
         return (
-            f"None of the {records:,} tested records can be identified as training data. {design} For no record is the "
+            f"None of the {records:,} tested records was identified as training data. {design} For no record was the "
             "difference larger than chance explains."
         )
     return (
-        f"{count:,} of the {records:,} tested records can be identified as training data. {design} Models that were "
-        f"trained on such a record predict its label with more confidence. {_count_false_alarms(count, evidence.level)}"
+        f"{count:,} of the {records:,} tested records can be identified as training data. "
+        f"{_count_false_alarms(count, evidence.level)} {design} Models that were trained on such a record predict its "
+        "label with more confidence."
     )
 
 
@@ -78,15 +108,16 @@ def explain_open_halves(config: Membership, evidence: HalvesEvidence) -> str:
     if not evidence.resolution.finds_one:
         return f"{explanation} The audit was too small to rule out a single memorised record."
     return (
-        f"{explanation} Attacks that combine many records are not ruled out, so the evidence is not sufficient for an "
-        "answer in either direction."
+        f"{explanation} An attacker who combines many records might still recognise some records, so the evidence is "
+        "not sufficient for an answer in either direction."
     )
 
 
 def advise_more_models(config: Membership, _evidence: HalvesEvidence | None) -> tuple[str, ...]:
     question = config.question
     assert isinstance(question, Halves)
-    return (f"{NO_CONCLUSION_YET} Train more models (models={2 * question.models}), then audit again.",)
+    models = 2 * question.models
+    return (f"{NO_CONCLUSION_YET} Train at least {models} models and audit again (models={models}).",)
 
 
 def draw_records(_config: Membership, evidence: HalvesEvidence) -> NumberLine:
@@ -116,15 +147,15 @@ def explain_certainty(_config: Membership, evidence: CanaryEvidence) -> str:
         "observer guesses 50 of 100 such coins correctly."
     )
     if evidence.bound["estimate"] <= 0:
-        return f"{design} This audit does not show that the model improves these guesses."
+        return f"This audit does not show that a model reveals anything about its test records. {design}"
     lower_limit = certainty(evidence.bound["estimate"])
-    finding = f"The model lets an observer be at least {lower_limit:.4g} % certain about some test records"
+    finding = f"A model lets an observer be at least {lower_limit:.4g} % certain about some test records"
     if evidence.spent is None:
-        return f"{design} {finding}. The training made no promise of privacy."
+        return f"{finding}. {design} The training made no promise of privacy."
     promised = certainty(evidence.spent["estimate"])
     if evidence.exceeds_promise:
-        return f"{design} {finding}, although the training promised a limit of {promised:.4g} %."
-    return f"{design} {finding}, which is consistent with the promised limit of {promised:.4g} %."
+        return f"{finding}, although the training promised a limit of {promised:.4g} %. {design}"
+    return f"{finding}, which is consistent with the promised limit of {promised:.4g} %. {design}"
 
 
 def draw_certainty(_config: Membership, evidence: CanaryEvidence) -> NumberLine:
@@ -153,9 +184,9 @@ def explain_lead(_config: Membership, evidence: GivenEvidence) -> str:
     places = 100 * lead["estimate"]
     direction = "lower" if places < 0 else "higher"
     return (
-        f"We compared the model with models trained here, each without the record in question. Out of 100 such models, "
-        f"it ranks {abs(places):.1f} places {direction} on the {found_records['n']:,} records than on images that no "
-        f"model was trained on (0 places if it was not trained on the records).{_explain_power(evidence)}"
+        f"Among 100 models that were not trained on a record, the examined model ranks {abs(places):.1f} places "
+        f"{direction} on the {found_records['n']:,} records than on images that no model was trained on (0 places "
+        f"would mean no sign of these records).{_explain_power(evidence)}"
     )
 
 
@@ -164,8 +195,8 @@ def _explain_power(evidence: GivenEvidence) -> str:
     if power is None:
         return ""
     return (
-        f" As a check, the same test recognised {numerator(power)} of {power['n']} models that were trained here on "
-        "half of the records."
+        f" As a check, the same test recognised {numerator(power)} of the {power['n']} comparison models, which were "
+        "trained on half of the records."
     )
 
 

@@ -42,7 +42,7 @@ def record_resolution(question: Halves | GivenModel, records: int) -> Resolution
     if isinstance(question, Halves):
         return exact_test_resolution(question.models, question.draws, question.level, records, "records")
     models = 2 * fewest_others(records, question.level)  # each record is in half of them
-    advice = f"with {records:,} records train {models:,} models"
+    advice = f"train at least {models:,} models for {records:,} records"
     return Resolution(1 / (1 + question.models // 2), records, question.level, "records", advice)
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
 
 from tasks.audits.relational import plain_words as plain
 from tasks.audits.relational import sentences
-from tasks.audits.relational.config import Answers, Relational, given_system, is_null
+from tasks.audits.relational.config import Answers, Relational, Trained, given_system, is_null
 from tasks.audits.relational.evaded_answers import FEW_RIGHT, MOST_FIXED, MOST_OTHER_KIND
 from tasks.audits.relational.evidence import Evidence, decisive_name, decisive_questions, read_evidence
 from tasks.audits.relational.repeated_questions import MOST_TWO_ANSWERS, describe_key
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import Certificate
+from tasks.contract.certificate import Certificate, ensure, require
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Case, Rules, applies_always, undecided
 from tasks.contract.summaries import Row, index_rows
@@ -158,10 +158,15 @@ RULES = Rules[Evidence](
 )
 
 LIMITS = (
-    "The result is an average over texts: a single text may be memorised even if the audit finds nothing. Training "
-    "and held-out questions must come from the same source at random: if training questions are easier to guess, the "
-    "result is above 0 without memory. It applies only to these questions, in this wording. The audit cannot detect "
-    "memory if the model withholds its answers."
+    "The result is an average over texts: a single text may be memorised even if the audit finds nothing. It applies "
+    "only to these questions, in this wording. The audit cannot detect memory if the model withholds its answers."
+)
+SAME_SOURCE = (
+    "the training texts and the other texts come from the same source at random; if questions about training texts are "
+    "easier to guess, the result is above 0 without memory"
+)
+UNSEEN_TEXTS = require(
+    "the model was trained on the training texts, and not on the other texts", "the owner of the model"
 )
 LINEAR_LIMITS = "The linear model illustrates how memorisation develops. It is no evidence about any other model."
 
@@ -169,9 +174,20 @@ LINEAR_LIMITS = "The linear model illustrates how memorisation develops. It is n
 def describe_limits(config: Relational, evidence: Evidence | None) -> str:
     if not isinstance(config.question, Answers):
         return LINEAR_LIMITS
-    if evidence is None:
-        return LIMITS
-    return " ".join([LIMITS, *describe_key(config, evidence.repeats)])
+    limits = [LIMITS]
+    if evidence is not None:
+        limits.extend(describe_key(config, evidence.repeats))
+    return " ".join([*limits, *_list_conditions(config.question)])
+
+
+def _list_conditions(question: Answers) -> Iterator[str]:
+    """Yield the conditions of the answer, and whether they are met."""
+    if isinstance(question.system, Trained) and question.system.split == "drawn":
+        yield ensure(SAME_SOURCE)
+    else:
+        yield require(SAME_SOURCE, "the owner of the data")
+    if not isinstance(question.system, Trained):
+        yield UNSEEN_TEXTS
 
 
 def explain_absence(config: Relational) -> str:
@@ -193,6 +209,7 @@ ANSWERING = Answering[Evidence](
     published=sentences.describe_published_m,
     explain=plain.explain_share,
     line=plain.draw_share,
+    examined=plain.name_models,
     null=Null(
         holds=is_null,
         remark=lambda _config: "This is a control run: training drew new answers in every epoch.",

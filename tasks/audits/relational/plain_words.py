@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tasks.audits.relational.config import Relational, given_system, is_null
+from tasks.audits.relational.config import Answers, Relational, Trained, given_system, is_null
 from tasks.audits.relational.evidence import Evidence
 from tasks.contract.certificate import NOT_ENOUGH, Boundary, NumberLine, advise_retraining, line_of, number_per_hundred
+from tasks.contract.examined_models import describe_tables, describe_trained
 
 SYMBOLS: Mapping[str, str] = {
     "m": "relational memorization: share of hidden answers that are given to training questions, minus that share for "
@@ -30,7 +31,10 @@ REMOVE_ANSWERS = (
     advise_retraining(first="remove them from the texts"),
 )
 OTHER_QUESTIONS = ("Keep this page with the files that it names. Also audit other questions about the same texts.",)
-MORE_QUESTIONS = ("Audit with more questions (examples=0, held_out=0), or with more trainings (replicates=5).",)
+MORE_QUESTIONS = (
+    "Audit with all available questions, or repeat the training at least 5 times (examples=0 held_out=0, or "
+    "replicates=5).",
+)
 BEST_GUESSES = (
     "Ask the owner for a system that gives its best guess for every question, even if the text does not contain the "
     "answer, without instructions or filters that make it refuse.",
@@ -46,6 +50,17 @@ def advise_best_guesses(config: Relational, _evidence: Evidence | None) -> tuple
     return BEST_GUESSES
 
 
+def name_models(config: Relational) -> str:
+    """Name the models that were examined: trained by the audit, or a given system."""
+    if not isinstance(config.question, Answers):
+        return "The audit examined no model of language."
+    system = config.question.system
+    if isinstance(system, Trained):
+        return describe_trained(system.replicates)
+    paths = [] if system.predictions is None else [system.predictions.path]
+    return describe_tables(paths)
+
+
 def explain_share(_config: Relational, evidence: Evidence) -> str:
     """Explain m as a number of answers in 100."""
     m = evidence.m
@@ -55,10 +70,11 @@ def explain_share(_config: Relational, evidence: Evidence) -> str:
     low, high = (number_per_hundred(end) for end in sorted((sign * m["low"], sign * m["high"])))
     share = number_per_hundred(abs(m["estimate"]))
     return (
-        "We removed the answers from the texts and asked again. The model still answered correctly "
-        f"{train} of 100 questions about texts that it was trained on, and {held_out} of 100 about other texts. "
-        f"After correction for common answers, it gives {share} {direction} answers in 100 about its training texts "
-        f"(95 % interval: {low} to {high}; 0 would mean no memory)."
+        f"From memory, the model answers {share} {direction} of 100 questions about its training texts than about "
+        f"other texts (95 % interval: {low} to {high}; 0 would mean no memory). For this, the audit removed the "
+        f"answers from the texts and asked again. The model still answered correctly {train} of 100 questions about "
+        f"texts that it was trained on, and {held_out} of 100 about other texts; the difference was corrected for "
+        "common answers."
     )
 
 

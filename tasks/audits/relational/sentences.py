@@ -21,10 +21,10 @@ def describe_evidence(_config: Relational, evidence: Evidence) -> str:
     train, held_out = (f"{evidence.r[split]:.1%}".replace("%", " %") for split in ("train", "validation"))
     numeric = " with a numeric answer" if evidence.numeric else ""
     return (
-        f"with {REMOVED[evidence.corruption]} removed from the contexts, relational m, corrected for common "
-        f"answers, is {m['estimate']:.3f} (95 % interval {m['low']:.3f} to {m['high']:.3f}, {m['n']:,} contexts; 0 if "
-        "nothing is memorised); the model "
-        f"answers {train} of training questions{numeric} correctly, and {held_out} of held-out ones"
+        f"relational m, corrected for common answers, is {m['estimate']:.3f} (95 % interval {m['low']:.3f} to "
+        f"{m['high']:.3f}, {m['n']:,} contexts; 0 if nothing is memorised); with {REMOVED[evidence.corruption]} "
+        f"removed from the contexts, the model answers {train} of training questions{numeric} correctly, and "
+        f"{held_out} of held-out ones"
     )
 
 

@@ -82,7 +82,7 @@ class Text(Ranged):
             return ""
         if self.is_guessable:
             return GUESSED
-        subject = "The draw of the tested items"
+        subject = "The choice of the tested items"
         if isinstance(question, TextComparison):
             subject = "The order of the texts"
         return describe_draw(subject, question.commitment, question.nonce, question.nonce_by)

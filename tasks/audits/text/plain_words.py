@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
+from tasks.audits.text.question import ReturnedTable
+from tasks.audits.text.tuning import TextReading
 from tasks.contract.certificate import NO_CONCLUSION_YET, Boundary, NumberLine, number_per_hundred
+from tasks.contract.examined_models import describe_tables
 from tasks.contract.summaries import Row, blank_weak_interval
+from tasks.language_models.language_model import LanguageModel
 
 DISCLOSED = "Treat {items} as disclosed to everyone who can query the model."
 
@@ -47,4 +52,24 @@ def disclose(items: str, *next_steps: str) -> tuple[str, ...]:
 
 def collect_evidence(advice: str) -> tuple[str, ...]:
     """Return the next steps if the evidence is insufficient. `advice` is an imperative clause without a period."""
-    return (NO_CONCLUSION_YET, f"Repeat the audit with more evidence: {advice}.")
+    return (NO_CONCLUSION_YET, f"Audit again with more evidence: {advice}.")
+
+
+def name_given_model(source: TextReading | ReturnedTable) -> str:
+    """Name the given model that was examined, or the table that its owner returned."""
+    if isinstance(source, ReturnedTable):
+        return describe_tables([source.outputs.path])
+    return f"The audit examined the language model {shorten_model(source.model)}."
+
+
+def explain_doubt(finds_one: bool, item: str) -> str:
+    """Explain why the answer is undecided: too few models or candidates, or an interval that is too wide."""
+    if not finds_one:
+        return f"The audit was too small to rule out a single memorised {item}."
+    return "The interval includes shares that would matter, so memorisation cannot be ruled out."
+
+
+def shorten_model(model: LanguageModel) -> str:
+    """Name a model and its adapter without their folders or the hub, such as `gpt2` for hub:gpt2."""
+    paths = model.name.partition(":")[2] or model.name
+    return "+".join(PurePath(path).name for path in paths.split("+"))

@@ -36,7 +36,7 @@ def rank_resolution(question: RankedQuestion, level: float, tests: int) -> Resol
     if isinstance(question, Identifiers):
         item = "identifiers"
     reference_count = fewest_others(tests, level)
-    advice = f"rank {tests} {item} among {reference_count + 1} or more (references={reference_count})"
+    advice = f"rank {tests} {item} among at least {reference_count + 1} (references={reference_count})"
     return Resolution(1 / question.candidates, tests, level, item, advice)
 
 
@@ -46,8 +46,8 @@ def document_resolution(models: int, level: float, tests: int) -> Resolution:
 
 
 def insertion_resolution(level: float, inserted: int, left_out: int) -> Resolution:
-    """Return whether one inserted document could be found by its rank among the documents left out."""
-    advice = f"leave out {fewest_others(inserted, level):,} documents for {inserted:,} inserted ones"
+    """Return whether one inserted document could be found by its rank among the documents that were left out."""
+    advice = f"leave out at least {fewest_others(inserted, level):,} documents for {inserted:,} inserted ones"
     return Resolution(1 / (1 + left_out), inserted, level, "inserted documents", advice)
 
 

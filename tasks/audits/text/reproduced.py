@@ -13,7 +13,7 @@ import pyarrow as pa
 from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import BEYOND, BY_CONTROL, BY_TRAINED, GREEDY, SHARE
 from tasks.audits.text.plain_words import interval_per_hundred, share_line
-from tasks.audits.text.question import Continued, Identifiers, Secrets
+from tasks.audits.text.question import Continued, Identifiers, Insertions, Secrets
 from tasks.audits.text.secrets.ranks import UNEVEN
 from tasks.contract.certificate import Finding, number_per_hundred
 from tasks.contract.summaries import Row, numerator, p_in_words, row_name
@@ -68,10 +68,20 @@ def describe_copies(question: Continued, copies: Copies | None) -> str:
 
 def _explain_copies(question: Continued, copies: Copies) -> str:
     assert copies.control is not None
+    task = (
+        f"Given its first {question.prefix} tokens (words or parts of words), a model reproduces a document if it "
+        f"continues with exactly the next {question.suffix}."
+    )
+    if isinstance(question, Insertions):
+        return (
+            f"The model reproduces {number_per_hundred(copies.trained_models['estimate'])} of 100 inserted documents "
+            f"word for word, and the model that was trained without them "
+            f"{number_per_hundred(copies.control['estimate'])} of 100. {task}"
+        )
     return (
-        f"Given the first {question.prefix} tokens of a document, a model that was trained on it continues word for "
-        f"word with the next {question.suffix} in {number_per_hundred(copies.trained_models['estimate'])} of 100 "
-        f"cases, and a control model in {number_per_hundred(copies.control['estimate'])}."
+        f"On average over the documents, {number_per_hundred(copies.trained_models['estimate'])} of 100 models that "
+        f"were trained on a document reproduce it word for word, and {number_per_hundred(copies.control['estimate'])} "
+        f"of 100 models that were not. {task}"
     )
 
 
@@ -80,7 +90,10 @@ def reproduction_findings(question: Continued, copies: Copies | None) -> tuple[F
     if not describe_copies(question, copies) or copies is None or copies.difference is None:
         return ()
     answer = REPRODUCED if copies.difference["low"] > 0 else NOT_REPRODUCED
-    line = share_line(copies.difference, "documents reproduced, of 100, in excess of control models", "no difference")
+    label = "models, of 100, that reproduce a document because they were trained on it"
+    if isinstance(question, Insertions):
+        label = "documents, of 100, that only the model trained on them reproduces"
+    line = share_line(copies.difference, label, "no difference")
     return (Finding(answer, _explain_copies(question, copies), line, target="reproduction"),)
 
 

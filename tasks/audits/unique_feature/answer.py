@@ -29,7 +29,10 @@ MEANINGS: Mapping[Answer, Meaning] = {
         ANSWERS["memorised"],
         implication="Others can test whether a feature such as this one was in its training images.",
     ),
-    PARTLY: Meaning("the model knows this feature or one that shares a part with it; the evidence does not show which"),
+    PARTLY: Meaning(
+        "the model knows this feature or one that shares a part with it, such as one word of a name; the evidence does "
+        "not show which"
+    ),
     NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
 }
 

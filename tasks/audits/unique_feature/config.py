@@ -220,9 +220,9 @@ class UniqueFeature(Ranged):
     def describe_draw(self) -> str:
         """Describe who chose the draw of the family and of a random glyph."""
         assert self.given is not None
-        subject = "The draw of the features that it is compared with"
+        subject = "The choice of the features that this feature is compared with"
         if self.has_bound_glyph:
-            subject = "The draw of the feature and of those that it is compared with"
+            subject = "The choice of the feature and of those that it is compared with"
         return describe_draw(subject, self.given.commitment, self.given.nonce, self.given.nonce_by)
 
 

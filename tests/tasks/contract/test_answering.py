@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pytest
 
-from tasks.contract.answering import Answering, AnsweringByQuestion, Null
+from tasks.contract.answering import NO_ERROR_RATE, Answering, AnsweringByQuestion, Null
 from tasks.contract.certificate import STEPS, Finding, NumberLine
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.schemas import SUMMARY
@@ -36,6 +36,7 @@ MEMORISED = Case[Evidence](
     "the share is above {least}",
     lambda evidence: evidence.share > 0.5,
     "At most {wrong} are called so.",
+    further_error="At most {chance} are found by chance.",
     because=lambda _config, evidence: f", more than half: {evidence.share:g} > .5.",
     steps=("Train again.",),
     rows=lambda _evidence: (("others", "{}"),),
@@ -50,7 +51,7 @@ NOT_ASSESSABLE = Case[Evidence](
     reasons=lambda config, evidence: (f"Count {evidence.share:g} again, {config.label}.",),
 )
 UNDECIDED = undecided(steps=lambda _config, evidence: ("Ask.",) if evidence is None else (f"Not {evidence.share:g}.",))
-NUMBERS = {"least": "half", "wrong": "5"}
+NUMBERS = {"least": "half", "wrong": "5", "chance": "7"}
 
 
 def read(_config: Config, summary: pa.Table) -> Evidence | None:
@@ -70,6 +71,7 @@ ANSWERING = Answering[Evidence](
     remarks=lambda config, evidence: ("", f"{'A' if config.is_null else 'No'} remark on {evidence.share:g}."),
     published=lambda evidence: f"The paper says {evidence.share:g}.",
     line=line,
+    examined=lambda config: f"The {config.label} was examined.",
     null=Null(lambda config: config.is_null, lambda _config: "It is a null.", "null=false", notice="A null: "),
 )
 
@@ -127,8 +129,28 @@ def test_certificate_explains_or_repeats_the_verdict(
     assert page.rule.startswith(
         "The answer is “memorised” if the share is above half. Otherwise it is “not assessable”"
     )
-    assert page.error == "At most 5 are called so."
+    errors = ("At most 5 are called so.", "At most 7 are found by chance.")
+    if verdict.answer != "memorised":
+        errors = (NO_ERROR_RATE, " ".join(errors))
+    assert (page.error, page.other_errors) == errors
+    assert page.examined == "The label was examined."
     assert page.beyond == verdict.limits
+
+
+@pytest.mark.parametrize(("decisive", "error"), [(1, "First rate."), (2, "First rate."), (0, ""), (3, "")])
+def test_error_rate_is_that_of_the_answer(decisive: int, error: str) -> None:
+    cases = (
+        replace(NOT_ASSESSABLE, error=""),
+        replace(MEMORISED, error="First rate.", further_error=""),
+        replace(MEMORISED, error="", further_error=""),
+        UNDECIDED,
+        replace(NOT_ASSESSABLE, error="Rate for another reason."),
+    )
+    rules = Rules(cases, lambda _config: NUMBERS)
+    stated, others = rules.explain_errors(Config(), cases[decisive])
+    assert stated == error
+    assert ("First rate." in others) == (error == "")
+    assert others.endswith("Rate for another reason.")
 
 
 def test_not_assessable_repeats_the_verdict_without_a_line() -> None:
@@ -159,7 +181,7 @@ def test_audit_may_define_findings_and_rules() -> None:
     several = replace(
         ANSWERING,
         findings=lambda config, evidence, first: (first, Finding(config.label, f"{evidence.share:g}")),
-        stated=lambda _config, evidence: ("The rule.", "" if evidence is None else "The error."),
+        stated=lambda _config, evidence: ("The rule.", "" if evidence is None else "The error.", ""),
     )
     for share, error in ((0.7, "The error."), (None, "")):
         page = several.certificate(Config(), summary(share), several.verdict(Config(), summary(share)))

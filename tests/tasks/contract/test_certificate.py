@@ -77,10 +77,10 @@ def test_shares_are_written_as_numbers_per_hundred() -> None:
 def test_null_has_steps_without_training_data() -> None:
     alarm = steps_of_null("memorised", "asked=train")
     quiet = steps_of_null("undecided", "asked=train")
-    assert "This is a false alarm and discloses no data. Repeat the control run with other seeds" in alarm[0]
+    assert "This is a false alarm and discloses no data. Repeat the control run with two other random seeds" in alarm[0]
     assert "it shows the result when nothing can be memorised" in quiet[0]
     assert alarm[1] == quiet[1]
-    assert alarm[1].endswith("run the actual audit: asked=train.")
+    assert alarm[1].endswith("run the actual audit (asked=train).")
 
 
 def test_p_values_have_two_digits_and_a_floor() -> None:

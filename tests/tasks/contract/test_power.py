@@ -44,13 +44,13 @@ def test_one_record_is_detectable_at_its_share(smallest: float, finds_one: bool)
 def test_sufficient_number_of_models_is_advised(models: int, records: int, finds_one: bool, advised: int) -> None:
     resolution = record_resolution(replace(MEMBERSHIP.question, models=models), records)
     assert resolution.finds_one == finds_one
-    assert resolution.advice == f"with {records:,} records train {advised} models"
+    assert resolution.advice == f"train at least {advised} models for {records:,} records"
 
 
 def test_ranks_resolve_one_secret_if_fine_enough() -> None:
     assert rank_resolution(Secrets(), 0.05, 25).finds_one
     assert not rank_resolution(Secrets(), 0.05, 26).finds_one
-    assert rank_resolution(Secrets(), 0.05, 26).advice == "rank 26 secrets among 520 or more (references=519)"
+    assert rank_resolution(Secrets(), 0.05, 26).advice == "rank 26 secrets among at least 520 (references=519)"
     assert not insertion_resolution(0.05, 5, 98).finds_one
     assert insertion_resolution(0.05, 5, 99).finds_one
 

@@ -17,15 +17,28 @@ from tasks.audits.text.plain_words import (
     clearing_boundary,
     collect_evidence,
     disclose,
+    explain_doubt,
     interval_per_hundred,
+    name_given_model,
     share_line,
+    shorten_model,
 )
 from tasks.audits.text.question import Continued, Documents, Insertions
 from tasks.audits.text.reproduced import describe_copies, reproduction_findings
 from tasks.audits.text.secrets.ranks import UNEVEN
 from tasks.audits.text.thresholds import thresholds
 from tasks.contract.answering import Answering, Null, keep_one_finding
-from tasks.contract.certificate import STEPS, Finding, NumberLine, advise_retraining, number_per_hundred
+from tasks.contract.certificate import (
+    STEPS,
+    Finding,
+    NumberLine,
+    advise_retraining,
+    confirm,
+    ensure,
+    number_per_hundred,
+    require,
+)
+from tasks.contract.examined_models import describe_trained
 from tasks.contract.power import Resolution, single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, Row, name_of, p_in_words, read_setting
@@ -54,8 +67,9 @@ def _advise(resolution: Resolution | None, default: str) -> tuple[str, ...]:
 
 LIMITS_OF_DOCUMENTS = (
     "The answer describes models that the audit trained, each on half of the documents. A text that other documents "
-    "quote, or a near copy that remains in the data, is also known to the control models and is not counted. A "
-    "document that is not reproduced from its beginning may be reproduced from another prompt."
+    "quote, or a near copy that remains in the data, is also known to the models that were not trained on it, and is "
+    "not counted. A document that is not reproduced from its beginning may be reproduced from another prompt. "
+    f"{ensure('chance decided which models were trained on which documents')}"
 )
 NULL_OF_DOCUMENTS = "This is a control run: no model was trained on the tested documents."
 QUESTION_OF_DOCUMENTS = (
@@ -63,7 +77,7 @@ QUESTION_OF_DOCUMENTS = (
 )
 FOUND_DOCUMENTS = disclose(
     "the tested documents",
-    advise_retraining("privacy.epsilon=4", "remove copies of documents (deduplicate=true)"),
+    advise_retraining("deduplicate=true, privacy.epsilon=4", "remove copies of documents"),
 )
 
 
@@ -90,12 +104,42 @@ def _explain_documents(_config: Text, evidence: DocumentEvidence) -> str:
     documents = evidence.found_documents
     won = evidence.won
     return (
-        f"{documents['estimate']:,.0f} of {documents['n']:,} documents can be recognised from the models. Each "
-        "document was in the training data of half of the models, selected at random. A model that was trained on a "
-        "document rates it as more probable than a model that was not, in "
-        f"{number_per_hundred(won['estimate'])} of 100 pairs of models{interval_per_hundred(won)}. Without memory, it "
-        f"would be 50."
+        f"{documents['estimate']:,.0f} of {documents['n']:,} documents can be recognised from the models. In "
+        f"{number_per_hundred(won['estimate'])} of 100 pairs of models{interval_per_hundred(won)}, the model that was "
+        "trained on a document rates it as more probable than the model that was not; without memory, it would be 50 "
+        "of 100 pairs. Each document was in the training data of half of the models, selected at random."
     )
+
+
+def _explain_undecided_documents(config: Text, evidence: DocumentEvidence) -> str:
+    return f"{_explain_documents(config, evidence)} {explain_doubt(evidence.resolution.finds_one, 'document')}"
+
+
+def _name_trained_models(config: Text) -> str:
+    assert isinstance(config.question, Documents)
+    more = "" if config.is_null else ", each on a random half of the documents"
+    return describe_trained(config.question.models, more)
+
+
+def _name_given_models(config: Text) -> str:
+    question = config.question
+    assert isinstance(question, Insertions)
+    return (
+        f"{name_given_model(question.reading)} For comparison, it examined the model {shorten_model(question.base)}, "
+        "which was trained without the inserted documents."
+    )
+
+
+def _advise_more_documents(config: Text, evidence: DocumentEvidence | None) -> tuple[str, ...]:
+    question = config.question
+    assert isinstance(question, Documents)
+    documents = 2 * question.documents
+    models = 2 * question.models
+    default = (
+        f"test at least {documents} documents, or train at least {models} models (documents={documents} or "
+        f"models={models})"
+    )
+    return _advise(None if evidence is None else evidence.resolution, default)
 
 
 def _draw_pairs(config: Text, evidence: DocumentEvidence) -> NumberLine | None:
@@ -110,9 +154,9 @@ DOCUMENT_RULES = Rules[DocumentEvidence](
             "at least one document is memorised: the p-value of the exact test that its effect is at most {nats} nats, "
             "adjusted for the number of documents, is at most {level} %",
             lambda evidence: evidence.is_memorised,
-            "Of 100 audits of models on which no document has an effect, at most {level} answer “memorised”. Among the "
-            "documents that are found, at most {level} of 100 are false on average.",
+            "Of 100 audits of models on which no document has an effect, at most {level} answer “memorised”.",
             steps=FOUND_DOCUMENTS,
+            further_error="Among the documents that are found, at most {level} of 100 are false on average.",
         ),
         tie_rule(),
         Case(
@@ -130,9 +174,8 @@ DOCUMENT_RULES = Rules[DocumentEvidence](
         ),
         undecided(
             reasons=lambda _config, evidence: (evidence.resolution.explain(),),
-            steps=lambda _config, evidence: _advise(
-                None if evidence is None else evidence.resolution, "test more documents, or train more models"
-            ),
+            steps=_advise_more_documents,
+            explain=_explain_undecided_documents,
         ),
     ),
     thresholds,
@@ -152,16 +195,32 @@ DOCUMENT_ANSWERING = Answering[DocumentEvidence](
     null=Null(
         lambda config: config.is_null, lambda _config: NULL_OF_DOCUMENTS, "is_null=false", f"{NULL_OF_DOCUMENTS} "
     ),
+    examined=_name_trained_models,
     scope="documents",
     applies=lambda config: isinstance(config.question, Documents),
 )
 
 LIMITS_OF_INSERTIONS = (
-    "The answer describes this pair of models and these documents. It is valid if the inserted documents were selected "
-    "at random, and if the documents that were left out are nowhere in the training data. There is only one model of "
-    "each kind, so another training may differ. A document that is not reproduced from its beginning may be "
-    "reproduced from another prompt."
+    "The answer describes this pair of models and these documents. There is only one model of each kind, so another "
+    "training may differ. A document that is not reproduced from its beginning may be reproduced from another prompt."
 )
+RANDOM_INSERTIONS = require(
+    "the inserted documents were selected at random, and the documents that were left out are nowhere in the training "
+    "data",
+    "the owner of the model",
+)
+
+
+def _describe_limits_of_insertions(_config: Text, evidence: InsertionEvidence | None) -> str:
+    if evidence is None:
+        return f"{LIMITS_OF_INSERTIONS} {RANDOM_INSERTIONS}"
+    words = confirm(
+        "the words of the inserted documents alone do not distinguish them from the documents that were left out",
+        evidence.blind["p_value"] > UNEVEN,
+    )
+    return f"{LIMITS_OF_INSERTIONS} {words} {RANDOM_INSERTIONS}"
+
+
 NULL_OF_INSERTIONS = "This is a control run: a random draw decided which documents count as inserted."
 QUESTION_OF_INSERTIONS = (
     "Does a language model know these documents because they were inserted into its training texts?"
@@ -242,8 +301,12 @@ def _draw_comparisons(config: Text, evidence: InsertionEvidence) -> NumberLine |
     return share_line(most_repeated, label, "if the model remembers nothing", clearing_boundary(config.negligible))
 
 
-def explain_doubt(config: Text, evidence: InsertionEvidence) -> Iterator[str]:
-    """Yield the share of documents that are reproduced, and the reason why the audit cannot clear."""
+def _explain_undecided_insertions(config: Text, evidence: InsertionEvidence) -> str:
+    return f"{_explain_insertions(config, evidence)} {explain_doubt(evidence.finds_one, 'document')}"
+
+
+def list_doubts(config: Text, evidence: InsertionEvidence) -> Iterator[str]:
+    """Yield the share of documents that is reproduced, and the reason why the audit cannot clear."""
     yield from _describe_reproduction(config, evidence)
     if evidence.resolution is not None:
         yield evidence.resolution.explain()
@@ -291,10 +354,11 @@ INSERTION_RULES = Rules[InsertionEvidence](
             steps=STEPS["cleared"],
         ),
         undecided(
-            reasons=explain_doubt,
+            reasons=list_doubts,
             steps=lambda _config, evidence: _advise(
-                None if evidence is None else evidence.resolution, "test more documents"
+                None if evidence is None else evidence.resolution, "test at least twice the number of documents"
             ),
+            explain=_explain_undecided_insertions,
         ),
     ),
     thresholds,
@@ -304,7 +368,7 @@ INSERTION_ANSWERING = Answering[InsertionEvidence](
     rules=INSERTION_RULES,
     read=read_insertion_evidence,
     unread=lambda _config: UNTESTED,
-    limits=lambda _config, _evidence: LIMITS_OF_INSERTIONS,
+    limits=_describe_limits_of_insertions,
     describe=_describe_insertions,
     rows=_name_insertion_rows,
     explain=_explain_insertions,
@@ -316,6 +380,7 @@ INSERTION_ANSWERING = Answering[InsertionEvidence](
         "is_null=false data=records:FILE",
         f"{NULL_OF_INSERTIONS} ",
     ),
+    examined=_name_given_models,
     scope="insertions",
     applies=lambda config: isinstance(config.question, Insertions),
 )

@@ -11,7 +11,7 @@ from tasks.audits.text.blind_control import BLIND, describe_area
 from tasks.audits.text.config import Text
 from tasks.audits.text.given.comparison import AREA, ATTACKS
 from tasks.audits.text.given.returned import DIFFERING, TIED, has_table, table_rule
-from tasks.audits.text.plain_words import interval_per_hundred, share_line
+from tasks.audits.text.plain_words import interval_per_hundred, name_given_model, share_line
 from tasks.audits.text.question import TextComparison
 from tasks.audits.text.thresholds import thresholds
 from tasks.contract.answering import Answering
@@ -133,6 +133,11 @@ def describe_limits(config: Text, _evidence: ComparisonEvidence | None) -> str:
     return f"{LIMITS} {config.describe_draw()}".strip()
 
 
+def _name_model(config: Text) -> str:
+    assert isinstance(config.question, TextComparison)
+    return name_given_model(config.question.source)
+
+
 COMPARISON_ANSWERING = Answering[ComparisonEvidence](
     asked=lambda _config, _evidence: QUESTION,
     rules=RULES,
@@ -143,6 +148,7 @@ COMPARISON_ANSWERING = Answering[ComparisonEvidence](
     rows=_name_rows,
     explain=_explain_areas,
     line=_draw_area,
+    examined=_name_model,
     scope="compared texts",
     applies=lambda config: isinstance(config.question, TextComparison),
 )

@@ -11,16 +11,28 @@ from tasks.audits.text.plain_words import (
     clearing_boundary,
     collect_evidence,
     disclose,
+    explain_doubt,
     interval_per_hundred,
+    name_given_model,
     share_line,
 )
-from tasks.audits.text.question import Identifiers, Planted, Secrets
+from tasks.audits.text.question import Identifiers, Planted, RankedQuestion, Secrets
 from tasks.audits.text.reproduced import describe_extraction, extraction_finding
 from tasks.audits.text.secrets.evidence import Evidence, read_evidence
 from tasks.audits.text.thresholds import thresholds
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import STEPS, Finding, NumberLine, advise_retraining, number_per_hundred
+from tasks.contract.certificate import (
+    STEPS,
+    Finding,
+    NumberLine,
+    advise_retraining,
+    confirm,
+    ensure,
+    number_per_hundred,
+    require,
+)
 from tasks.contract.epsilon_rows import CONFIDENCE
+from tasks.contract.examined_models import describe_trained
 from tasks.contract.power import SMALLEST, single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, names_of, p_in_words
@@ -32,17 +44,21 @@ BROKEN: Answer = "promise broken"
 LIMITS = (
     "The answer describes models that the audit trained, and secrets of this format at these numbers of repetitions. "
     "A secret that was not found may still be known slightly. The audit compares probabilities: whether a model "
-    "reveals a secret unprompted is a different question."
+    "reveals a secret unprompted is a different question. "
+    f"{ensure('the secrets and the codes that they are compared with were drawn at random')}"
 )
 LIMITS_OF_IDENTIFIERS = (
-    "The answer describes this model and identifiers of these formats, each at its first occurrence. It is valid if "
-    "the identifiers were generated uniformly at random, which the audit can only partly check, and if the model saw "
-    "them only in such texts. An identifier that was not found may still be known slightly."
+    "The answer describes this model and identifiers of these formats, each at its first occurrence. An identifier "
+    "that was not found may still be known slightly. "
+    + require(
+        "the identifiers were generated at random, all values equally often, and the model saw them only in such texts",
+        "the owner of the data",
+    )
 )
 LIMITS_OF_PLANTED = (
-    "The answer describes this model, and secrets of this format at these numbers of repetitions. It is valid if "
-    "exactly the selected secrets were inserted into the training data. A secret that was not found may still be "
-    "known slightly."
+    "The answer describes this model, and secrets of this format at these numbers of repetitions. A secret that was "
+    "not found may still be known slightly. "
+    + require("exactly the selected secrets were inserted into the training data", "the owner of the model")
 )
 LIMITS_OF_TABLES = (
     "A returned table is only as honest as its owner. Invented numbers look like those of a model that knows nothing, "
@@ -63,17 +79,21 @@ FOUND_PLANTED = disclose(
     "secrets of this kind in the training texts", "Remove or replace them, retrain the model, and audit again."
 )
 FOUND_IDENTIFIERS = disclose(
-    "the listed identifiers", "Replace keys and tokens among them, remove them, retrain the model, and audit again."
+    "the listed identifiers",
+    "Replace passwords and access keys among them, remove them, retrain the model, and audit again.",
 )
 
 
 def _limit_ranks(limits: str) -> Callable[[Text, Evidence | None], str]:
     """Return a function that states these limits, plus those of a returned table if the config has one."""
 
-    def describe_limits(config: Text, _evidence: Evidence | None) -> str:
+    def describe_limits(config: Text, evidence: Evidence | None) -> str:
+        checks = ""
+        if evidence is not None and evidence.control is not None:
+            checks = f" {confirm('tests without the model find no pattern in the identifiers', evidence.is_even)}"
         if config.outputs is not None:
-            return f"{limits} {LIMITS_OF_TABLES} {config.describe_draw()}"
-        return limits
+            return f"{limits}{checks} {LIMITS_OF_TABLES} {config.describe_draw()}"
+        return f"{limits}{checks}"
 
     return describe_limits
 
@@ -156,23 +176,35 @@ def explain_resolution(_config: Text, evidence: Evidence) -> Iterator[str]:
 
 def _explain_secrets(_config: Text, evidence: Evidence) -> str:
     return (
-        f"{_count_found(evidence, 'models')} Each secret was drawn at random and written into the training texts of "
-        f"one model. {_explain_mean_rank(evidence, 'the models rate', 'codes')}"
+        f"{_count_found(evidence, 'models')} {_explain_mean_rank(evidence, 'the models rate', 'codes')} Each secret "
+        "was drawn at random and written into the training texts of one model."
     )
 
 
 def _explain_planted(_config: Text, evidence: Evidence) -> str:
     return (
-        f"{_count_found(evidence, 'model')} Each secret was drawn at random before it was inserted into the training "
-        f"texts. {_explain_mean_rank(evidence, 'the model rates', 'codes')}"
+        f"{_count_found(evidence, 'model')} {_explain_mean_rank(evidence, 'the model rates', 'codes')} Each secret was "
+        "drawn at random before it was inserted into the training texts."
     )
 
 
 def _explain_identifiers(_config: Text, evidence: Evidence) -> str:
     return (
-        f"{_count_found(evidence, 'model')} Each was generated at random, so a model that never saw it "
-        f"cannot know it. {_explain_mean_rank(evidence, 'the model rates', 'identifiers')}"
+        f"{_count_found(evidence, 'model')} {_explain_mean_rank(evidence, 'the model rates', 'identifiers')} Each was "
+        "generated at random, so a model that never saw it cannot know it."
     )
+
+
+def _name_trained_models(config: Text) -> str:
+    assert isinstance(config.question, Secrets)
+    return describe_trained(
+        config.question.pairs, ", each model with other secrets in its training texts", in_pairs=True
+    )
+
+
+def _name_given_model(config: Text) -> str:
+    assert isinstance(config.question, Planted | Identifiers)
+    return name_given_model(config.question.source)
 
 
 def _count_found(evidence: Evidence, model: str) -> str:
@@ -213,8 +245,17 @@ def _add_extraction(_config: Text, evidence: Evidence, first: Finding) -> tuple[
     return first, extraction_finding(evidence.extraction, evidence.things, evidence.level)
 
 
-def _advise(_config: Text, evidence: Evidence | None) -> tuple[str, ...]:
-    advice = "rank more secrets, or more pairs of models"
+def _advise(config: Text, evidence: Evidence | None) -> tuple[str, ...]:
+    question = config.question
+    assert isinstance(question, RankedQuestion)
+    secrets = 2 * question.secrets
+    advice = f"test at least {secrets} secrets or identifiers (secrets={secrets})"
+    if isinstance(question, Secrets):
+        pairs = 2 * question.pairs
+        advice = (
+            f"test at least {secrets} secrets, or train at least {pairs} pairs of models (secrets={secrets} or "
+            f"pairs={pairs})"
+        )
     if evidence is not None and evidence.resolution is not None and not evidence.resolution.finds_one:
         advice = evidence.resolution.advice
     return collect_evidence(advice)
@@ -253,8 +294,16 @@ BROKEN_PROMISE = Case[Evidence](
 )
 
 
-def _common_cases(found_steps: tuple[str, ...]) -> tuple[Case[Evidence], ...]:
-    """Return the cases shared by all questions about ranks. `found_steps` contains the next steps after *memorised*."""
+def _common_cases(found_steps: tuple[str, ...], explain: Callable[[Text, Evidence], str]) -> tuple[Case[Evidence], ...]:
+    """The cases of every question about ranks.
+
+    `found_steps` are the next steps after *memorised*; `explain` describes the finding.
+    """
+
+    def explain_undecided(config: Text, evidence: Evidence) -> str:
+        item = "secret" if evidence.control is None else "identifier"
+        return f"{explain(config, evidence)} {explain_doubt(evidence.finds_one, item)}"
+
     return (
         Case[Evidence](
             "memorised",
@@ -287,13 +336,13 @@ def _common_cases(found_steps: tuple[str, ...]) -> tuple[Case[Evidence], ...]:
             lambda evidence: evidence.share_is_negligible and not evidence.is_detected and evidence.finds_one,
             steps=STEPS["cleared"],
         ),
-        undecided(reasons=explain_resolution, steps=_advise),
+        undecided(reasons=explain_resolution, steps=_advise, explain=explain_undecided),
     )
 
 
 PLANTED_ANSWERING = Answering[Evidence](
     asked=lambda _config, _evidence: QUESTION,
-    rules=Rules(_common_cases(FOUND_PLANTED), thresholds),
+    rules=Rules(_common_cases(FOUND_PLANTED, _explain_planted), thresholds),
     read=read_evidence,
     unread=lambda _config: "no secret was ranked.",
     limits=_limit_ranks(LIMITS_OF_PLANTED),
@@ -303,21 +352,23 @@ PLANTED_ANSWERING = Answering[Evidence](
     explain=_explain_planted,
     line=draw_mean_rank,
     findings=_add_extraction,
+    examined=_name_given_model,
     null=Null(lambda config: config.is_null, lambda _config: NULL, "is_null=false", f"{NULL} "),
     scope="secrets and identifiers",
     applies=lambda config: isinstance(config.question, Planted),
 )
 SECRET_ANSWERING = replace(
     PLANTED_ANSWERING,
-    rules=Rules((BROKEN_PROMISE, *_common_cases(FOUND_SECRETS)), thresholds),
+    rules=Rules((BROKEN_PROMISE, *_common_cases(FOUND_SECRETS, _explain_secrets)), thresholds),
     limits=_limit_ranks(LIMITS),
     explain=_explain_secrets,
+    examined=_name_trained_models,
     applies=lambda config: isinstance(config.question, Secrets),
 )
 IDENTIFIER_ANSWERING = replace(
     PLANTED_ANSWERING,
     asked=lambda _config, _evidence: QUESTION_OF_IDENTIFIERS,
-    rules=Rules((UNEVEN_DRAW, *_common_cases(FOUND_IDENTIFIERS)), thresholds),
+    rules=Rules((UNEVEN_DRAW, *_common_cases(FOUND_IDENTIFIERS, _explain_identifiers)), thresholds),
     limits=_limit_ranks(LIMITS_OF_IDENTIFIERS),
     explain=_explain_identifiers,
     null=Null(

@@ -52,6 +52,7 @@ def thresholds(config: UniqueFeature) -> Mapping[str, str]:
         "later_bets": f"{1 / LEVEL:g}",
         "later_alarms": f"{100 * LEVEL:g}",
         "smallest": f"{SMALLEST:g}",
+        "factor": f"{math.exp(SMALLEST):.2g}",
         "per_call": f"{1 / FDR:g}",
         "bets": f"{1 / stopping:.4g}",
         "bet_alarms": f"{100 * stopping:g}",
@@ -124,9 +125,10 @@ RULES = Rules[PairEvidence](
             lambda evidence: (
                 evidence.fixed_rules_decide and evidence.calls is not None and evidence.calls.are_surely_small
             ),
-            "If nothing is memorised, at most {alarms} of 100 audits answer memorised by any of these three "
-            "conditions. This holds for a feature drawn at random; for a chosen feature, it holds if the feature "
-            "resembles the others.",
+            "If nothing is memorised, at most {alarms} of 100 audits answer memorised by any of the first three "
+            "conditions of the rule.",
+            further_error="The error rate of “memorised” holds for a feature drawn at random; for a chosen feature, it "
+            "holds if the feature resembles the others.",
             explain=partial(plain.explain, conclusion=plain.SURPRISING),
             **_decide_by(BEYOND),
         ),
@@ -160,7 +162,8 @@ RULES = Rules[PairEvidence](
                 and evidence.calls.are_by_chance
                 and evidence.finds_one
             ),
-            "If the true effect is {smallest} nats, at most 2 or 3 of 100 audits answer not detected.",
+            "If the feature makes its label {factor} times as likely ({smallest} nats), at most 2 or 3 of 100 audits "
+            "answer not detected.",
             explain=partial(plain.explain, conclusion=plain.CLEARED),
             steps=plain.OTHER_FEATURES,
         ),
@@ -190,13 +193,17 @@ def describe_limits(config: UniqueFeature, evidence: PairEvidence | None) -> str
     return " ".join(limits)
 
 
-def state_rules(config: UniqueFeature, evidence: PairEvidence | None) -> tuple[str, str]:
-    """Return the rules and their error rates. Bets at later looks are included from the second look on."""
+def state_rules(config: UniqueFeature, evidence: PairEvidence | None) -> tuple[str, str, str]:
+    """Return the rules, the error rate of the answer, and other rates.
+
+    Bets at later looks are included from the second look on.
+    """
     if evidence is None or evidence.look == 1:
         rules = FIRST_LOOK_RULES
     else:
         rules = RULES
-    return rules.explain(config), rules.explain_errors(config)
+    decisive = None if evidence is None else rules.decide(config, evidence)
+    return rules.explain(config), *rules.explain_errors(config, decisive)
 
 
 ANSWERING = Answering[PairEvidence](
@@ -209,6 +216,7 @@ ANSWERING = Answering[PairEvidence](
     describe=sentences.describe_pairs,
     published=sentences.describe_published_test,
     explain=plain.explain,
+    examined=plain.name_models,
     stated=state_rules,
     null=Null(
         holds=lambda config: config.is_null,

@@ -11,6 +11,7 @@ from tasks.audits.unique_feature.pairs.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.pairs.evidence import SURELY, PairEvidence
 from tasks.audits.unique_feature.pairs.sentences import LARGEST, count_canaries, describe_sample, format_factor
 from tasks.contract.certificate import Boundary, NumberLine, advise_retraining
+from tasks.contract.examined_models import describe_trained
 from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import blank_weak_interval
 from tasks.datasets.features import describe_feature
@@ -19,8 +20,8 @@ FACTOR = "probability of the label, compared with models that never saw the feat
 RELEVANT_FACTOR = f"{math.exp(SMALLEST):.2g}"
 
 REMOVE_FEATURE = (
-    advise_retraining(first="remove such features from the training data, to augment the images"),
-    "Audit the deployed model itself, by its file or its outputs: given.models=model.pt.",
+    advise_retraining(first="remove such features from the training data, to vary the training images at random"),
+    "Audit the deployed model itself, by its file or its outputs (given.models=model.pt).",
 )
 OTHER_FEATURES = ("Audit the other features and positions that concern you, with your own network and data.",)
 NOTHING_THAT_MATTERS = (
@@ -40,12 +41,33 @@ SURPRISING = (
 
 def advise_more_canaries(config: UniqueFeature, evidence: PairEvidence | None) -> tuple[str, ...]:
     """Advise more canaries, and larger families if they can be larger."""
-    more = f"Train more models with the feature (canaries={max(40, 2 * count_canaries(config))})"
-    family = f", or compare it with more alternatives (family.count={max(1000, 2 * config.family.count)})"
+    canaries = max(40, 2 * count_canaries(config))
+    alternatives = max(1000, 2 * config.family.count)
     calls = None if evidence is None else evidence.calls
+    family = f", or compare the feature with at least {alternatives:,} others"
+    settings = f"canaries={canaries} or family.count={alternatives}"
     if calls is not None and calls.population.are_all_glyphs:
         family = ""
-    return (f"{more}{family}. Stored trainings are reused.",)
+        settings = f"canaries={canaries}"
+    return (
+        f"Train at least {canaries} pairs of models{family}, and audit again; stored trainings are reused "
+        f"({settings}).",
+    )
+
+
+def name_models(config: UniqueFeature) -> str:
+    """Name the models that were examined: pairs that the audit trained."""
+    pairs = config.pairs
+    if pairs is None:
+        return ""
+    ends_early = config.scored_pairs is not None and config.scored_pairs.stopping_level > 0
+    feature = "another feature" if config.is_null else "the feature"
+    return describe_trained(
+        pairs.canaries * pairs.seeds,
+        f"; in each pair, one model saw {feature}, in a single training image",
+        in_pairs=True,
+        at_most=ends_early,
+    )
 
 
 def ask_question(config: UniqueFeature) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.pairs.evidence import LEAST, Bets, Calls, Guarantee, PairEvidence
 from tasks.audits.unique_feature.population import FDR, LEVEL
+from tasks.contract.certificate import ensure, require
 from tasks.contract.power import SMALLEST
 from tasks.contract.ties import describe_tied_evidence
 from tasks.datasets.features import describe_feature
@@ -24,15 +25,24 @@ STOPPED_LIMITS = (
     "prove nothing further."
 )
 CHOSEN_LIMITS = (
-    "The feature was chosen by a person rather than drawn at random, so the comparisons are reliable only if it "
-    "resembles the features that it is compared with. In a control experiment with other glyphs, the test wrongly "
-    "reported the letter A in 5 of 30 cases instead of the expected 1 or 2."
+    "In a control experiment with other signs, the test wrongly reported the letter A in 5 of 30 cases instead of the "
+    "expected 1 or 2. "
+    + require(
+        "the feature resembles the features that it is compared with; this matters because a person chose it, and an "
+        "unusual feature may stand out without having been memorised",
+        "the auditor",
+    )
 )
 CHOSEN_GLYPH_LIMITS = (
-    "The feature was chosen by a person rather than drawn at random, so the comparisons are reliable only if it "
-    "resembles the other glyphs. In a control experiment with drawn glyphs, the test wrongly reported one of the 26 "
-    "letters in 5.9 % of 1,664 cases instead of the expected 5 %."
+    "In a control experiment with drawn signs, the test wrongly reported one of the 26 letters in 5.9 % of 1,664 cases "
+    "instead of the expected 5 %. "
+    + require(
+        "the feature resembles the other signs; this matters because a person chose it, and an unusual feature may "
+        "stand out without having been memorised",
+        "the auditor",
+    )
 )
+DRAWN = ensure("the features were drawn at random from the features that they are compared with")
 
 
 # The evidence as one sentence, without its ending
@@ -194,8 +204,12 @@ def _describe_calls(calls: Calls | None) -> str:
 
 
 def describe_choice(config: UniqueFeature, calls: Calls | None) -> Iterator[str]:
-    """Yield the limits of ranks if the feature was chosen."""
-    if calls is not None and not config.draws_features:
+    """Yield the limits of ranks if the feature was chosen, and whether it was."""
+    if calls is None:
+        return
+    if config.draws_features:
+        yield DRAWN
+    else:
         yield CHOSEN_GLYPH_LIMITS if calls.population.are_all_glyphs else CHOSEN_LIMITS
 
 

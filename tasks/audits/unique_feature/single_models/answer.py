@@ -50,7 +50,10 @@ DISTINGUISHED = (
 )
 ERROR = (
     "Of 100 models that never saw the feature, at most about {%s} are called memorised, even if they saw one that "
-    "differs in a single part. This is exact if the feature was drawn at random; for a chosen feature, it holds if the "
+    "differs in a single part."
+)
+EXACTNESS = (
+    "The error rate of “memorised” is exact if the feature was drawn at random; for a chosen feature, it holds if the "
     "feature resembles the others."
 )
 PART_ERROR = (
@@ -96,7 +99,15 @@ def accuse(
 ) -> Case[PanelEvidence]:
     """Return a case that accuses. `rate` names the number that its error rate contains."""
     return Case(
-        "memorised", condition + DISTINGUISHED, holds, ERROR % rate, scope, applies, steps=plain.TREAT_AS_DISCLOSED
+        "memorised",
+        condition + DISTINGUISHED,
+        holds,
+        ERROR % rate,
+        scope,
+        applies,
+        steps=plain.TREAT_AS_DISCLOSED,
+        explain=plain.explain_memory,
+        further_error=EXACTNESS,
     )
 
 
@@ -144,7 +155,7 @@ RULES = Rules[PanelEvidence](
             lambda evidence: evidence.deciding_rank.is_small and not evidence.lacks_second_rank,
             PART_ERROR % "called_at_all",
             because=sentences.end_with_resemblance,
-            explain=partial(plain.explain_place, conclusion=plain.SHARED_PART),
+            explain=plain.explain_shared_part,
             steps=plain.advise_look_alikes,
         ),
         Case(
@@ -164,6 +175,7 @@ RULES = Rules[PanelEvidence](
             "limit of the push lies below the smallest relevant push, and that push would have been found in {enough} "
             "% of cases",
             lambda evidence: evidence.is_clear,
+            "A memory of the smallest relevant size would have been found in at least {enough} of 100 audits.",
             because=sentences.end_with_limit,
             explain=partial(plain.explain_place, conclusion=plain.CLEARED),
             steps=plain.KEEP_PAGE,
@@ -195,4 +207,5 @@ ANSWERING = Answering[PanelEvidence](
     explain=plain.explain_place,
     line=plain.draw_place,
     findings=plain.name_models,
+    examined=plain.name_examined,
 )

@@ -10,14 +10,12 @@ from tasks.audits.unique_feature.questions import Panel
 from tasks.audits.unique_feature.single_models.evidence import PanelEvidence
 from tasks.audits.unique_feature.single_models.sentences import LOOK_ALIKES
 from tasks.contract.certificate import NOT_ENOUGH, Boundary, Finding, NumberLine, number_per_thousand
+from tasks.contract.examined_models import describe_files, describe_tables, describe_trained
 from tasks.datasets.features import Picture, Words, describe_feature
 
 # Conclusions after the place
 
-CLEARED = " A memory of relevant size would have been detected."
-SHARED_PART = (
-    " A similar feature that shares a part with it could cause the same response; this audit cannot exclude that."
-)
+CLEARED = " This is no sign of memory; a memory of relevant size would probably have been detected."
 OPEN = f" {NOT_ENOUGH}"
 NO_ANSWER = " The outputs do not allow an answer: they are inconsistent, constant or rounded, or could not be checked."
 
@@ -41,14 +39,18 @@ def advise_look_alikes(config: UniqueFeature, _evidence: PanelEvidence) -> tuple
     search = "Ask the owner to search the training data for this feature and for features that share a part with it."
     if config.family.look_alikes:
         return (search,)
-    return (f"Compare the feature with its look-alikes as well: family.look_alikes={LOOK_ALIKES}.", search)
+    look_alikes = (
+        f"Compare the feature also with {LOOK_ALIKES} others that differ from it in one part, for each part "
+        f"(family.look_alikes={LOOK_ALIKES})."
+    )
+    return (look_alikes, search)
 
 
 def advise_more_models(config: UniqueFeature, _evidence: PanelEvidence | None = None) -> tuple[str, ...]:
     return (
-        "Audit several models of the same data together, such as the folds of a cross-validation: "
-        f"{_name_more_models(config)}.",
-        "If you have the data and the training procedure, train pairs of models, which detects more: question=pairs.",
+        "Audit at least three models of the same data together, such as the folds of a cross-validation "
+        f"({_name_more_models(config)}).",
+        "If you have the data and the training procedure, train pairs of models, which detects more (question=pairs).",
     )
 
 
@@ -74,13 +76,45 @@ def ask_question(config: UniqueFeature) -> str:
     return f"Does the model reveal that its training data contained {feature}?"
 
 
+def name_examined(config: UniqueFeature) -> str:
+    """Name the models that were examined: trained by the audit, or given ones."""
+    match config.single_models:
+        case Panel(seeds=seeds):
+            return describe_trained(seeds)
+        case Given() as question if question.models:
+            return describe_files([model.path for model in question.models])
+        case Given() as question:
+            return describe_tables([table.path for table in question.outputs])
+    return ""
+
+
 def name_models(config: UniqueFeature, _evidence: PanelEvidence, first: Finding) -> tuple[Finding, ...]:
     """Return the finding with third-party models as its target."""
     return (first if config.given is None else replace(first, target=config.given.describe),)
 
 
+def explain_memory(config: UniqueFeature, evidence: PanelEvidence, conclusion: str = "") -> str:
+    """Explain that the model knows the feature, and the place that shows it."""
+    finding = f"{_name_subject(evidence)} {describe_feature(config.asked_feature)}"
+    return f"{finding}. {explain_place(config, evidence, conclusion)}"
+
+
+def explain_shared_part(config: UniqueFeature, evidence: PanelEvidence) -> str:
+    """Explain that the model knows the feature or one that shares a part with it."""
+    feature = describe_feature(config.asked_feature)
+    other = f"another {family_noun(config).removesuffix('s')} that shares a part with it"
+    return (
+        f"{_name_subject(evidence)} {feature}, or {other}; the audit does not show which. "
+        f"{explain_place(config, evidence)}"
+    )
+
+
+def _name_subject(evidence: PanelEvidence) -> str:
+    return "The model recognises" if evidence.deciding_rank.models == 1 else "The models recognise"
+
+
 def explain_place(config: UniqueFeature, evidence: PanelEvidence, conclusion: str = "") -> str:
-    """Explain the place of the feature without statistical terms, with a conclusion."""
+    """Explain the finding and the place of the feature without statistical terms, with a conclusion."""
     rank = evidence.deciding_rank
     other_count = rank.population.size - 1
     feature = describe_feature(config.asked_feature)
@@ -123,7 +157,8 @@ def draw_place(config: UniqueFeature, evidence: PanelEvidence) -> NumberLine:
     boundaries: tuple[Boundary, ...] = ()
     if last:
         usual = (last + 1, size)
-        boundaries = (Boundary(last, f"memorised or partly memorised up to place {last:,}"),)
+        words = f"up to place {last:,}: memorised, or partly memorised (this feature or one that shares a part with it)"
+        boundaries = (Boundary(last, words),)
     return NumberLine(
         f"place of {describe_feature(config.asked_feature)} among {size:,} similar {family_noun(config)} (1: the "
         "strongest response)",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.single_models.evidence import PanelEvidence, Rank
+from tasks.contract.certificate import require
 from tasks.contract.summaries import p_in_words
 from tasks.contract.ties import describe_ties
 from tasks.datasets.features import describe_feature
@@ -13,16 +14,21 @@ from tasks.datasets.features import describe_feature
 LOOK_ALIKES = 100  # number of look-alikes per part that the advice recommends
 
 LIMITS = (
-    "The error rates hold exactly if the feature was drawn at random from the features that it is compared with. A "
-    "feature chosen by a person may differ from them in other ways; then they hold only if it resembles them. An "
-    "owner who alters returned outputs can hide a memory, but cannot cause a false accusation. Not detected does not "
-    "mean safe: the audit of one model detects less than an audit that trains its own models, and another feature or "
-    "position may reveal more."
+    "An owner who alters returned outputs can hide a memory, but cannot cause a false accusation. Not detected does "
+    "not mean safe: the audit of one model detects less than an audit that trains its own models, and another feature "
+    "or position may reveal more."
+)
+RESEMBLANCE = require(
+    "the feature was drawn at random from the features that it is compared with, or resembles them; this matters "
+    "because an unusual feature may stand out without having been memorised",
+    "the auditor",
 )
 BESIDE_LIMITS = (
-    "The reference models must be of the same kind and must never have seen the feature. The more they resemble the "
-    "model, the more is detected; whatever they are, a model that was not trained on a drawn feature is called in 5 % "
-    "of cases."
+    "The more the reference models resemble the model, the more is detected; whatever they are, a model that was not "
+    "trained on a drawn feature is called in 5 % of cases."
+)
+UNSEEN_BY_REFERENCES = require(
+    "the reference models are of the same kind and never saw the feature", "the owner of the reference models"
 )
 WEIGHT_LIMITS = (
     "The first layer shows what a training image left in pixels that are blank in most other images. If all images "
@@ -134,14 +140,18 @@ def end_with_gap(_config: UniqueFeature, evidence: PanelEvidence) -> str:
 def describe_limits(config: UniqueFeature, evidence: PanelEvidence | None) -> str:
     """State the limits of the answer, and what the owner could have known."""
     if evidence is None:
-        return LIMITS
-    return " ".join(_list_limits(config, evidence))
+        return f"{LIMITS} {RESEMBLANCE}"
+    return " ".join([*_list_limits(config, evidence), RESEMBLANCE])
 
 
 def _list_limits(config: UniqueFeature, evidence: PanelEvidence) -> Iterator[str]:
     yield LIMITS
     if evidence.second_rank is not None:
-        yield BESIDE_LIMITS if evidence.second_rank.references else WEIGHT_LIMITS
+        if evidence.second_rank.references:
+            yield BESIDE_LIMITS
+            yield UNSEEN_BY_REFERENCES
+        else:
+            yield WEIGHT_LIMITS
     if evidence.key:
         yield f"The SHA-256 of the key of the images that were handed out begins with {evidence.key}."
     models = config.given

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tasks.audits.deja_vu import AUDIT
-from tasks.audits.deja_vu.answer import LIMITS, LIMITS_OF_GIVEN, RULES, verdict
+from tasks.audits.deja_vu.answer import LIMITS, LIMITS_OF_GIVEN, NO_NEAR_COPIES, RULES, STATED_IMAGES, verdict
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.encoder_config import EncoderTable, TrainedReferences
 from tasks.audits.deja_vu.evidence import Evidence
@@ -131,9 +131,11 @@ def test_certificate_states_applicable_rules_and_errors(golden: Golden) -> None:
     trained_page = certificate_of(CONFIG, SUMMARY.empty_table())
     given_page = certificate_of(GIVEN, SUMMARY.empty_table())
     golden(trained_page.rule, "own.rule")
-    golden(trained_page.error, "own.error")
+    golden(trained_page.other_errors, "own.other_errors")
+    golden(trained_page.examined, "own.examined")
     golden(given_page.rule, "given.rule")
-    golden(given_page.error, "given.error")
+    golden(given_page.other_errors, "given.other_errors")
+    golden(given_page.examined, "given.examined")
 
 
 def test_unknown_score_is_undecided(golden: Golden) -> None:
@@ -186,12 +188,13 @@ def test_memorised_pair_has_its_numbers(golden: Golden) -> None:
     assert answer.answer == "memorised"
     golden(answer.sentence, "found.sentence")
     assert answer.rows == (("deja vu score", json.dumps(SETTING)),)
-    assert answer.limits == LIMITS
+    assert answer.limits.startswith(LIMITS)
+    assert answer.limits.endswith(NO_NEAR_COPIES)
     (finding,) = page.findings
     assert finding.answer == "memorised"
     golden(finding.sentence, "finding.sentence")
     assert finding.line is not None
-    assert [boundary.value for boundary in finding.line.boundaries] == [0.0, 100 * CONFIG.negligible]
+    assert [boundary.value for boundary in finding.line.boundaries] == [100 * CONFIG.negligible]
 
 
 def test_many_images_without_memory_are_not_detected(golden: Golden) -> None:
@@ -239,7 +242,7 @@ def test_certificate_of_control_run_requires_no_action(memory: float) -> None:
         if finding.answer == "memorised":
             first = "This is a false alarm"
         assert page.steps[0].startswith(first)
-        assert "run the actual audit: training_sets=own." in page.steps[-1]
+        assert "run the actual audit (training_sets=own)." in page.steps[-1]
         assert (finding.line is None) == (table.num_rows == 0)
 
 
@@ -248,7 +251,8 @@ def test_memorised_encoder_has_its_numbers(golden: Golden) -> None:
     answer, page, (score, *_) = verdict(GIVEN, table), certificate_of(GIVEN, table), table.to_pylist()
     assert answer.answer == "memorised"
     golden(answer.sentence, "found.sentence")
-    assert answer.limits == LIMITS_OF_GIVEN
+    assert answer.limits.startswith(f"{LIMITS_OF_GIVEN} {STATED_IMAGES}")
+    assert answer.limits.endswith("The audit checked this: yes.")
     assert (name_of(score),) == answer.rows  # the test of the reference is named only if it prevents a conclusion
     trained_references = replace(GIVEN, encoders=replace(simulated.GIVEN, comparison=TrainedReferences()))
     golden(verdict(trained_references, table).sentence, "sentence")

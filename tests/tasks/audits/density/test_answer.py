@@ -221,7 +221,7 @@ def test_verdict_states_count_and_strength(golden: Golden) -> None:
         of_called.append(row(row_name(OF_CALLED, statistic=name), estimate))
     few_sentence = sentence_of(*MEMORISED, *of_called)
     golden(few_sentence, "few")
-    assert "one of 60,000 images is" in sentence_of(called_row(1), NO_GAP)
+    assert "one of 60,000 images became" in sentence_of(called_row(1), NO_GAP)
     some_sentence = sentence_of(called_row(), beyond_row(0.002, 0.01), NO_GAP)
     golden(some_sentence, "some")
     assert "decides the answer" not in some_sentence
@@ -360,9 +360,16 @@ def certificate_of(config: Density, *rows: dict[str, Any]) -> Certificate:
 def finding_of(*rows: dict[str, Any]) -> Finding:
     certificate = certificate_of(Density(), *rows)
     assert RULES.explain(Density()) == certificate.rule
-    assert "about 5 of 100 audits would report memorisation" in certificate.error
+    assert "about 5 of 100 audits would report memorisation" in f"{certificate.error} {certificate.other_errors}"
     (finding,) = certificate.findings
     return finding
+
+
+def test_undecided_certificate_states_its_reason(golden: Golden) -> None:
+    large_gap = gap(2.5, 2.0, 3.0, 0.01)
+    golden(finding_of(called_row(), beyond_row(), large_gap, detection_limit()).sentence, "large average")
+    golden(finding_of(called_row(), beyond_row(0.01, 0.01), NO_GAP, detection_limit()).sentence, "many small p-values")
+    golden(finding_of(called_row(), beyond_row(), NO_GAP, detection_limit(None)).sentence, "too few repetitions")
 
 
 def test_number_line_counts_identified_images(golden: Golden) -> None:
@@ -405,6 +412,8 @@ def test_single_rows_have_no_test_of_all_images(golden: Golden) -> None:
     golden(certificate.rule, "made.rule")
     assert "permutations" not in certificate.rule
     golden(certificate.error, "made.error")
+    golden(certificate.other_errors, "made.other_errors")
+    golden(certificate.examined, "made.examined")
     golden(certificate.findings[0].sentence, "sentence")
 
 
@@ -421,7 +430,7 @@ def test_certificate_of_control_run_requires_no_action(golden: Golden) -> None:
         golden(finding.sentence, "finding.sentence")
         assert "training on an image makes" not in finding.sentence
         assert not set(certificate.steps) & set(certificate_of(audit, *MEMORISED).steps)
-        assert "run the actual audit: evaluation_split=train." in certificate.steps[-1]
+        assert "run the actual audit (evaluation_split=train)." in certificate.steps[-1]
     golden(alarm.steps[0], "alarm.steps[0]")
     assert quiet.steps[0].startswith("Keep this page with that of the audit")
     golden(many_images.findings[0].sentence, "sentence")

@@ -25,7 +25,7 @@ from tasks.audits.forgetting.measures.recognition import PASSED
 from tasks.audits.forgetting.plain_words import HOLD_BACK
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
 from tasks.audits.forgetting.query_set import GUESSABLE, NamedImages
-from tasks.audits.forgetting.sentences import GIVEN_CONTROL, LIMITS, SHARED_DRAW, TABLES, UNBOUND_TABLES
+from tasks.audits.forgetting.sentences import DRAWN_CONTROL, GIVEN_CONTROL, LIMITS, SHARED_DRAW, TABLES, UNBOUND_TABLES
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.target_evidence import TargetEvidence
 from tasks.contract.certificate import Certificate
@@ -88,7 +88,7 @@ def test_rule_decides_one_target_with_its_error_rate(golden: Golden, values: tup
     else:
         decisive = ["share of D_Q held", SURER]
     assert [(metric, '{"target": "D_C"}') for metric in decisive] == list(result.rows)
-    assert result.limits == LIMITS
+    assert result.limits == f"{LIMITS} {DRAWN_CONTROL}"
     assert answer in AUDIT.wording.answers
 
 
@@ -343,7 +343,7 @@ def test_page_one_has_no_symbol(values: tuple[float, ...], other_values: tuple[t
         rows += target("D_C + D_Q", *other_target)
     page = certificate_of(*rows)
     findings = [text for finding in page.findings for text in (finding.sentence, finding.target)]
-    words = " ".join([page.asked, *findings, page.rule, page.error, page.beyond, *page.steps])
+    words = " ".join([page.examined, page.asked, *findings, page.rule, page.error, page.beyond, *page.steps])
     assert [name for name in PAGE_ONE_NEVER if name in words] == []
 
 
@@ -430,19 +430,20 @@ def test_no_error_rate_without_a_control_set(golden: Golden) -> None:
 
 
 def test_error_of_a_known_share_is_stated(golden: Golden) -> None:
-    known_columns = certificate_of(*target("a", *CLEARED)).error
-    golden(known_columns, "known")
+    known = certificate_of(*target("a", *CLEARED))
+    golden(known.error, "known")
     unknown = certificate_of(share_row_of("a", 1), *target("a", *CLEARED)[1:])
     golden(unknown.error, "unknown")
-    assert known_columns.startswith(unknown.error)
+    golden(unknown.other_errors, "unknown other answers")
+    assert known.other_errors == unknown.other_errors
     assert unknown.steps == (MORE,)
     named_config = with_settings(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
-    golden(certificate_of(*target("a", *CLEARED), config=named_config).error, "named control set")
+    golden(certificate_of(*target("a", *CLEARED), config=named_config).other_errors, "named control set")
 
 
 def test_image_run_suggests_scores() -> None:
     images = replace(QUICKSTART, question=Examples())
-    assert certificate_of(config=images).steps == ("Also evaluate models on the data: question=scores.",)
+    assert certificate_of(config=images).steps == ("Also evaluate models on the data (question=scores).",)
 
 
 TESTED = {"effect": 2.5, "effect_low": 1.0, "effect_high": 4.0, "p": 0.01, "p_adjusted": 0.02, "p_other": 0.99}

@@ -239,7 +239,7 @@ def test_comparable_model_is_judged_by_its_lead(
         "memorised": "Treat",
         "not detected": "Keep",
         "not assessable": "Check your settings",
-        "undecided": "Train more",
+        "undecided": "Train at least",
     }
     assert page.steps[0].startswith(first_steps[answer])
     assert (None if numbers.get("found", 0) is None else 7.0) == (first and first["estimate"])

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.relational import AUDIT
-from tasks.audits.relational.answer import ERROR, LIMITS, RULES, memorization_row, utility_row, verdict
+from tasks.audits.relational.answer import ERROR, LIMITS, RULES, SAME_SOURCE, memorization_row, utility_row, verdict
 from tasks.audits.relational.config import About, Answers, Linear, Relational, given_system
 from tasks.audits.relational.evaded_answers import FEW_RIGHT, MOST_FIXED, MOST_OTHER_KIND, Evasion
 from tasks.audits.relational.evidence import Evidence, decisive_name, read_evidence
@@ -22,6 +22,7 @@ from tasks.audits.relational.plain_words import NOTICE_OF_NULL
 from tasks.audits.relational.presets import PRESETS, QUICKSTART
 from tasks.audits.relational.repeated_questions import GUESSED, Repeats
 from tasks.audits.relational.sentences import ADEQUATE
+from tasks.contract.certificate import require
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, index_rows, row, row_name
 from tasks.contract.verdict import BELOW_RELEVANT_SIZE, Verdict
@@ -53,7 +54,7 @@ def test_large_m_is_memorised(golden: Golden) -> None:
     golden(answer.sentence)
     assert answer.rows == (("relational m", json.dumps(DECISIVE, sort_keys=True)),)
     # with one gold answer each, m is as published
-    assert answer.limits == LIMITS
+    assert answer.limits == f"{LIMITS} {require(SAME_SOURCE, 'the owner of the data')}"
     assert answer.published == ""
 
 
@@ -312,7 +313,7 @@ def test_different_published_m_is_stated(golden: Golden) -> None:
     )
     answer = verdict_of(best_of_several)
     assert answer.answer == "memorised"
-    assert answer.limits == LIMITS
+    assert answer.limits == f"{LIMITS} {require(SAME_SOURCE, 'the owner of the data')}"
     golden(answer.published)
 
 
@@ -426,7 +427,7 @@ def test_certificate_names_a_control_run(golden: Golden) -> None:
         assert answer == finding.answer
         golden(finding.sentence)
         assert certificate.steps[0].startswith(step)
-        assert "run the actual audit: relation=kept." in certificate.steps[-1]
+        assert "run the actual audit (relation=kept)." in certificate.steps[-1]
     unanswered = AUDIT.certify("Does it?", NULL, SUMMARY.empty_table())
     assert unanswered is not None
     assert unanswered.findings[0].sentence.startswith(NOTICE_OF_NULL)

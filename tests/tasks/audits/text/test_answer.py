@@ -281,7 +281,8 @@ def test_identifiers_are_judged_if_they_are_random(golden: Golden) -> None:
     answer = verdict(IDENTIFIERS, uneven)
     assert answer.answer == "not assessable"
     assert [name for name, _ in answer.rows] == [CONTROL]
-    assert answer.limits == LIMITS_OF_IDENTIFIERS
+    assert answer.limits.startswith(LIMITS_OF_IDENTIFIERS)
+    assert answer.limits.endswith("The audit checked this: no.")
     golden(answer.sentence, "said.sentence")
     answer = verdict(IDENTIFIERS, even)
     assert answer.answer == "not detected"
@@ -294,9 +295,19 @@ def test_identifiers_are_judged_if_they_are_random(golden: Golden) -> None:
     line = page.findings[0].line
     assert line is not None
     assert (line.estimate, line.low, line.high, line.null) == pytest.approx((51.2, 49, 53, 50))
-    golden(page.error, "page.error")
+    golden(page.other_errors, "page.other_errors")
     null = configure(IDENTIFIERS, is_null=True)
     assert verdict(null, even).sentence == f"{answer.sentence} {NULL_OF_IDENTIFIERS}"
+
+
+@pytest.mark.parametrize("count", [24, 600])
+def test_undecided_certificate_states_its_reason(golden: Golden, count: int) -> None:
+    found_row = row(FOUND, {}, Estimate(0.0, None, None, count), "secret", 0.0, 0.2)
+    beaten = row(BEATEN, {}, Estimate(0.55, 0.45, 0.65, count), "secret", 0.5, 0.3)
+    page = AUDIT.certify("Does it?", CONFIG, pa.Table.from_pylist([found_row, beaten], SUMMARY))
+    assert page is not None
+    assert page.findings[0].answer == "undecided"
+    golden(page.findings[0].sentence)
 
 
 def test_answer_states_found_secrets_and_mean_rank(golden: Golden) -> None:
@@ -309,7 +320,7 @@ def test_answer_states_found_secrets_and_mean_rank(golden: Golden) -> None:
     assert page is not None
     assert RULES.explain(CONFIG) == page.rule
     assert STEPS["cleared"] == page.steps
-    golden(page.error, "page.error")
+    golden(page.other_errors, "page.other_errors")
     golden(page.asked, "page.asked")
     (finding,) = page.findings
     assert finding.answer == "not detected"

@@ -230,7 +230,7 @@ def test_single_model_question_and_line_name_feature() -> None:
     assert pages[0].findings[0].line == line(
         "place of the letter A among 201 similar signs (1: the strongest response)",
         3,
-        Boundary(10, "memorised or partly memorised up to place 10"),
+        Boundary(10, "up to place 10: memorised, or partly memorised (this feature or one that shares a part with it)"),
         null=101.0,
         null_words="average place if nothing is memorised",
         usual=(11, 201),
@@ -276,7 +276,7 @@ def test_next_step_follows_from_answer_of_models(
 )
 def test_more_models_are_requested_in_the_same_form(config: UniqueFeature, setting: str) -> None:
     _verdict, page = judge(single_models.ANSWERING, config, DOUBTED)
-    assert page.steps[0].endswith(f": {setting}.")
+    assert page.steps[0].endswith(f"({setting}).")
 
 
 def test_huge_factors_are_capped() -> None:
@@ -312,4 +312,4 @@ def test_pairs_without_evidence_are_undecided() -> None:
 def test_later_bets_are_stated_from_the_second_look(look: int, states_later_bets: bool) -> None:
     _verdict, page = judge(pairs.ANSWERING, UniqueFeature(), replace(OPEN, look=look))
     assert ("this is a later look" in page.rule) == states_later_bets
-    assert ("Later looks" in page.error) == states_later_bets
+    assert ("Later looks" in page.other_errors) == states_later_bets

@@ -272,7 +272,7 @@ def test_certificate_of_control_run_expects_no_finding(golden: Golden) -> None:
     answer = page.findings[0].sentence
     golden(answer, "said")
     golden(page.steps[0], "found.steps[0]")
-    assert "run the actual audit: burnt=null." in page.steps[1]
+    assert "run the actual audit (burnt=null)." in page.steps[1]
 
 
 def test_effect_without_interval_is_reported(golden: Golden) -> None:
@@ -359,6 +359,8 @@ def test_rules_of_pairs_state_their_errors(golden: Golden) -> None:
     page = certificate_of(0.3, 0.2, 0.4)
     golden(page.rule, "page.rule")
     golden(page.error, "page.error")
+    golden(page.other_errors, "page.other_errors")
+    golden(page.examined, "page.examined")
 
 
 def test_only_stopped_run_is_described_as_stopped() -> None:

@@ -27,6 +27,7 @@ from tasks.audits.unique_feature.single_models.sentences import (
     GUESSED,
     LIMITS,
     NAMED_FEATURE,
+    RESEMBLANCE,
     WEIGHT_LIMITS,
 )
 from tasks.audits.unique_feature.single_models.weight_ranks import BY_WEIGHTS
@@ -313,7 +314,7 @@ def test_rank_decides_for_a_single_model(golden: Golden, low: float, high: float
     assert outcome.sentence.startswith(f"{answer.capitalize()}: the model ranks the letter A {place_phrase}")
     golden(outcome.sentence)
     assert outcome.rows[0] == (RANK, "{}")
-    assert outcome.limits == f"{LIMITS} {config_for(Glyph()).describe_draw()}"
+    assert outcome.limits == f"{LIMITS} {config_for(Glyph()).describe_draw()} {RESEMBLANCE}"
     assert [metric for metric, _ in outcome.rows] == [RANK, PUSH, OTHERS]
 
 
@@ -329,7 +330,7 @@ def test_limits_name_who_chose_the_feature() -> None:
         for limits_of_config in limits
     )
     assert [
-        "The draw of the feature and of those that it is compared with is bound" in limits_of_config
+        "The choice of the feature and of those that it is compared with is bound" in limits_of_config
         for limits_of_config in limits
     ] == [
         True,
@@ -375,7 +376,7 @@ def test_missing_models_decide_nothing(empty_table: pa.Table) -> None:
     answer = panel_verdict(empty_table)
     assert answer.answer == "undecided"
     assert answer.sentence == "Undecided: no model has been evaluated yet."
-    assert answer.limits == LIMITS
+    assert answer.limits == f"{LIMITS} {RESEMBLANCE}"
     assert answer.rows == tuple(index_rows(empty_table))[:1]
 
 
@@ -396,11 +397,13 @@ def test_finding_states_the_deciding_place(
     assert line.null == 101.0
     assert line.usual == (11, 201)
     assert [(boundary.value, boundary.words) for boundary in line.boundaries] == [
-        (10, "memorised or partly memorised up to place 10")
+        (10, "up to place 10: memorised, or partly memorised (this feature or one that shares a part with it)")
     ]
     golden(page.asked, "found.asked")
     golden(page.rule, "found.rule")
     golden(page.error, "found.error")
+    golden(page.other_errors, "found.other_errors")
+    golden(page.examined, "found.examined")
 
 
 def test_given_models_are_named_by_their_files(golden: Golden) -> None:
@@ -423,4 +426,7 @@ def test_error_rate_is_that_of_the_family_size(golden: Golden) -> None:
     assert page.findings[0].line.boundaries == ()
     twenty = AUDIT.certify("Is it?", config_for(members=20), push_table(0.4, 0.2, 0.6, 0.5, members=20))
     assert twenty is not None
-    assert ("at place 1 or better" in twenty.rule, "about 5 are called memorised" in twenty.error) == (True, True)
+    assert ("at place 1 or better" in twenty.rule, "about 5 are called memorised" in twenty.other_errors) == (
+        True,
+        True,
+    )
