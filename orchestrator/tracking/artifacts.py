@@ -49,8 +49,6 @@ def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) 
         # In MLflow the pages of other runs are not next to it, and its frame follows no link.
         if path.name == pages.PAGE:
             data = page_seal.make_standalone(data)
-        else:
-            data = data
         yield Artifact(str(path.relative_to(journal.folder)), data)
     if search is not None:  # its own tables describe its trials
         exported = {name: results.trials(search, name) for name in search_results.TABLES}
