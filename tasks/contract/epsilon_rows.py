@@ -1,4 +1,4 @@
-"""Rows of a summary: lower bounds on epsilon, and the epsilon that the accountant reports."""
+"""Lower bounds on epsilon and the accountant's epsilon: rows of a summary, and the answer if they contradict."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tasks.contract.summaries import Row, alone, row
+from tasks.contract.verdict import Answer, Meaning
 
 CONFIDENCE = 0.95
 LEVEL = 1 - CONFIDENCE
+BROKEN: Answer = "promise broken"
+BROKEN_MEANING = Meaning("the training is less private than its accountant states", "accused")
 AT_LEAST = "epsilon, at least"
 SPENT = "epsilon by the accountant"
 BOUND = "bound"  # key of the setting
