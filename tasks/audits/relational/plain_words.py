@@ -6,7 +6,15 @@ from collections.abc import Mapping
 
 from tasks.audits.relational.config import Relational, given_system, is_null
 from tasks.audits.relational.evidence import Evidence
-from tasks.contract.certificate import NOT_ENOUGH, Boundary, NumberLine, advise_retraining, line_of, number_per_hundred
+from tasks.contract.certificate import (
+    NOT_ENOUGH,
+    Boundary,
+    NumberLine,
+    advise_retraining,
+    line_of,
+    number_per_hundred,
+    range_per_hundred,
+)
 
 SYMBOLS: Mapping[str, str] = {
     "m": "relational memorization: share of hidden answers that are given to training questions, minus that share for "
@@ -52,13 +60,12 @@ def explain_share(_config: Relational, evidence: Evidence) -> str:
     train = number_per_hundred(evidence.r["train"])
     held_out = number_per_hundred(evidence.r["validation"])
     direction, sign = ("fewer", -1) if m["estimate"] < 0 else ("more", 1)
-    low, high = (number_per_hundred(end) for end in sorted((sign * m["low"], sign * m["high"])))
     share = number_per_hundred(abs(m["estimate"]))
     return (
         "We removed the answers from the texts and asked again. The model still answered correctly "
         f"{train} of 100 questions about texts that it was trained on, and {held_out} of 100 about other texts. "
         f"After correction for common answers, it gives {share} {direction} answers in 100 about its training texts "
-        f"(95 % interval: {low} to {high}; 0 would mean no memory)."
+        f"(95 % interval: {range_per_hundred(m, sign)}; 0 would mean no memory)."
     )
 
 

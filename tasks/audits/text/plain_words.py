@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.contract.certificate import NO_CONCLUSION_YET, Boundary, NumberLine, number_per_hundred
+from tasks.contract.certificate import NO_CONCLUSION_YET, Boundary, NumberLine, range_per_hundred
 from tasks.contract.summaries import Row, blank_weak_interval
 
 DISCLOSED = "Treat {items} as disclosed to everyone who can query the model."
@@ -34,7 +34,7 @@ def interval_per_hundred(row: Mapping[str, Any]) -> str:
     columns = blank_weak_interval(row)
     if columns["low"] is None or columns["high"] is None:
         return ""
-    return f" (95 % interval: {number_per_hundred(columns['low'])} to {number_per_hundred(columns['high'])})"
+    return f" (95 % interval: {range_per_hundred(columns)})"
 
 
 def disclose(items: str, *next_steps: str) -> tuple[str, ...]:
