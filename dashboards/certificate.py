@@ -19,16 +19,18 @@ from dashboards import configuration, sheet
 from dashboards.number_line import Entry, legend_entries, number_line
 from dashboards.run import Run
 from dashboards.signs import badge
+from dashboards.symbols import INTERVAL_MEANING
 from orchestrator.inspection import page_seal
 from orchestrator.inspection.page_seal import AuditedItem, ResultTable
 from orchestrator.quantities import format_count, format_size
 from tasks.contract.certificate import Certificate, Finding
+from tasks.contract.looks import INTERVAL
 from tasks.contract.verdict import Meaning
 
 MOST_SEPARATE = 3  # findings with their own paragraph; more of them form a table
 TONES = ("accused", "open", "cleared")  # order of priority if a sheet cannot show all findings
 FIRST_PAGE = ("question", "meaning", "reliability", "limits", "steps")  # texts on the first sheet
-INTERVAL_NOTE = "A 95 % interval contains the true value in 95 of 100 audits."
+INTERVAL_NOTE = f"A {INTERVAL} {INTERVAL_MEANING}."
 RULE_NOTE = "The rule was fixed before the run. See “Rule and statistics” (page 2 in print)."
 CASE_BREAK = re.compile(r"(?<=\.) (?=Otherwise |The answer is )")  # between two cases of a rule
 MASKED = (
@@ -223,7 +225,7 @@ def split_rule(rule: str) -> list[str]:
 def state_reliability(certificates: Sequence[Certificate]) -> list[str]:
     """The error rates of the certificates, and the place of their rule if they state one."""
     rates = _distinct_texts(certificate.error for certificate in certificates)
-    if any("95 % interval" in text for text in _texts(certificates)):
+    if any(INTERVAL in text for text in _texts(certificates)):
         rates.append(INTERVAL_NOTE)
     if any(certificate.rule for certificate in certificates):
         rates.append(RULE_NOTE)
