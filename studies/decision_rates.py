@@ -51,7 +51,7 @@ Answers = Mapping[str, str]  # by subject
 class Study:
     """Audits of one kind of subjects.
 
-    `question` is the tag of the studied question, or empty if all questions of the audit have the same rules.
+    `question` is the tag of the studied question, or empty if the audit has no questions.
     `judge(seed, store)` returns the answer about each subject. `subjects` describes the subjects by name: the innocent
     one first, then the holders by ascending amount.
     """
@@ -204,7 +204,7 @@ STUDIES = (
     ),
     Study(
         "forgetting",
-        "",
+        "scores",
         "trained: quickstart",
         {
             INNOCENT: "models trained without these data",
@@ -219,7 +219,7 @@ STUDIES = (
     ),
     Study(
         "density",
-        "",
+        "memorization",
         "simulated: 500 observations, 6 partitions into 5 folds, SD 0.3 nats between models",
         {
             INNOCENT: "no image memorised",
@@ -236,7 +236,7 @@ STUDIES = (
     ),
     Study(
         "relational",
-        "",
+        "answers",
         "simulated: third-party answers to 1,200 questions",
         {INNOCENT: "a model that remembers nothing and guesses 8 %"}
         | {f"{share:g}": f"a model that remembers {100 * share:g} % of the training answers" for share in REMEMBERED},
@@ -291,18 +291,19 @@ def render_page(rates: Sequence[DecisionRate]) -> str:
         "",
         "Each audit was run on subjects whose truth is known: innocent ones, and ones that hold a stated amount of",
         "the data. All subjects answer honestly. `python -m studies decision_rates` measures the table, with seeds",
-        "that no rule was tuned on. Certificates quote the same counts. Brackets are exact 95 % intervals",
-        "(Clopper-Pearson) in percent.",
+        "that no rule was tuned on. Certificates about the same question quote the same counts. Brackets are exact",
+        "95 % intervals (Clopper-Pearson) in percent.",
         "",
-        "| audit | evidence | subject | audits | accused | cleared | undecided | not assessable |",
-        "|---|---|---|---|---|---|---|---|",
+        "| audit | question | evidence | subject | audits | accused | cleared | undecided | not assessable |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for rate in rates:
         counts = [rate.accused, rate.cleared, rate.undecided, rate.not_assessable]
         cells = " | ".join(format_cell(count, rate.audits) for count in counts)
         kind = "innocent" if rate.is_innocent else "holder"
         page = f"[{rate.audit}]({rate.audit}.md)"
-        lines.append(f"| {page} | {rate.evidence} | {kind}: {rate.subject} | {rate.audits} | {cells} |")
+        subject = f"{kind}: {rate.subject}"
+        lines.append(f"| {page} | {rate.question} | {rate.evidence} | {subject} | {rate.audits} | {cells} |")
     lines += [
         "",
         "- False accusation: *accused* in the rows of innocent subjects.",
