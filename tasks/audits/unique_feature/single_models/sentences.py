@@ -19,7 +19,7 @@ LIMITS = (
     "mean safe: the audit of one model detects less than an audit that trains its own models, and another feature or "
     "position may reveal more."
 )
-BESIDE_LIMITS = (
+REFERENCE_LIMITS = (
     "The reference models must be of the same kind and must never have seen the feature. The more they resemble the "
     "model, the more is detected; whatever they are, a model that was not trained on a drawn feature is called in 5 % "
     "of cases."
@@ -63,8 +63,8 @@ def describe_panel(config: UniqueFeature, evidence: PanelEvidence) -> str:
         f"({p_in_words(rank.p)}); the log odds of {label} rise by {push.value:.4g} nats more than the mean of the "
         f"others{spread}"
     )
-    if evidence.second_rank is not None:
-        words += f"; {_describe_rank_beside(evidence.second_rank)}"
+    if evidence.overriding_rank is not None:
+        words += f"; {_describe_overriding_rank(evidence.overriding_rank)}"
     if evidence.deciding_rank.is_small:
         words += _describe_parts(evidence.parts)
     return words
@@ -80,7 +80,7 @@ def _describe_parts(parts: tuple[Rank, ...]) -> str:
     return f"; among look-alikes that differ in one part, its place is {' and '.join(places)}"
 
 
-def _describe_rank_beside(rank: Rank) -> str:
+def _describe_overriding_rank(rank: Rank) -> str:
     """The rank compared with references, or by the first layer."""
     position = f"its place is {rank.position:,} of {rank.population.describe()}"
     if not rank.references:
@@ -115,7 +115,7 @@ def end_with_limit(_config: UniqueFeature, evidence: PanelEvidence) -> str:
 def end_with_gap(_config: UniqueFeature, evidence: PanelEvidence) -> str:
     """The reason why nothing is decided."""
     push = evidence.push
-    if evidence.lacks_second_rank:
+    if evidence.lacks_overriding_rank:
         return "; the deciding rank is missing: run the same command again."
     if evidence.rank.is_small:
         return ", and that rank alone decides: audit more models of the same data."
@@ -140,8 +140,8 @@ def describe_limits(config: UniqueFeature, evidence: PanelEvidence | None) -> st
 
 def _list_limits(config: UniqueFeature, evidence: PanelEvidence) -> Iterator[str]:
     yield LIMITS
-    if evidence.second_rank is not None:
-        yield BESIDE_LIMITS if evidence.second_rank.references else WEIGHT_LIMITS
+    if evidence.overriding_rank is not None:
+        yield REFERENCE_LIMITS if evidence.overriding_rank.references else WEIGHT_LIMITS
     if evidence.key:
         yield f"The SHA-256 of the key of the images that were handed out begins with {evidence.key}."
     models = config.given
