@@ -205,7 +205,7 @@ def format_number(value: float | None) -> str:
 def set_ticks(
     axes: Axes, max_x_ticks: int | None = 5, max_y_ticks: int | None = 5, integer_x_ticks: bool = False
 ) -> None:
-    """Limit the number of round ticks on each axis, unless None; integers on the x axis if `whole`."""
+    """Limit the number of round ticks on each axis, unless None; integers on the x axis if `integer_x_ticks`."""
     from matplotlib.ticker import MaxNLocator
 
     if max_x_ticks is not None:

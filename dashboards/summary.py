@@ -63,7 +63,7 @@ def fit_words(words: Sequence[str], max_letters: int = LETTERS) -> str:
 
 
 def shorten(text: str, max_letters: int = LETTERS) -> str:
-    """Truncate the text with an ellipsis to at most `most` letters."""
+    """Truncate the text with an ellipsis to at most `max_letters` letters."""
     if len(text) <= max_letters:
         return text
     return text[: max_letters - 1] + "…"

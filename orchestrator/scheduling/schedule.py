@@ -349,7 +349,7 @@ class Schedule:
             self._packings.learn(self.group(call.items[0].key), call.gpu_type, call.sharers, measurements, too_big)
 
     def group(self, key: str) -> str:
-        """`group_of` the key's job."""
+        """The group of the key's job."""
         return self.plan.groups[key]
 
     def _enqueue(self, key: str) -> None:

@@ -58,7 +58,7 @@ def field_types(config: Any) -> Mapping[str, Any]:
 
 
 def coerce(value: Any, declared_type: Any, field_path: str) -> Any:
-    """The value converted to the declared type `to`. Raises SpecError naming `where` if that is impossible."""
+    """The value converted to its declared type. Raises SpecError naming `field_path` if that is impossible."""
     return reader(declared_type)(value, field_path)
 
 
@@ -220,8 +220,9 @@ def describe_kind(kind: Any) -> str:
 def _other_kind(value: Any, declared_type: Any, below: Iterable[tuple[str, ...]]) -> Any:
     """The type of the new value to build from single fields `below`; None if they change the present `value`.
 
-    A new value is built if there is none yet, or if `to` is a union and a field is set that another member requires:
-    `feature.words` replaces a glyph by words. An alternative with a tag is replaced only by naming another tag.
+    A new value is built if there is none yet, or if the type is a union and a field is set that another member
+    requires: `feature.words` replaces a glyph by words. An alternative with a tag is replaced only by naming another
+    tag.
     """
     if tagged_members(declared_type) and value is not None:
         return None

@@ -177,7 +177,7 @@ def _cached_folder(name: str) -> Path:
 
 
 def _content_digest(model: LanguageModel, digests: MutableMapping[str, str]) -> str:
-    """Return SHA-256 over weights, config, tokenizer and adapter; `known` caches the digest of each file.
+    """Return SHA-256 over weights, config, tokenizer and adapter; `digests` caches the digest of each file.
 
     Raises ModelError if a folder contains no model or adapter.
     """

@@ -32,7 +32,7 @@ class Part:
 
 
 class Step:
-    """Training steps of all places, with the learned weights in `learned` and all other tensors in `kept`."""
+    """Training steps of all places, with the learned weights in `learned` and all other tensors in `fixed`."""
 
     def __init__(
         self,

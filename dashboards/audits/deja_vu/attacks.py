@@ -71,13 +71,13 @@ def attacks_along(all_attacks: Sequence[Attack], field: str) -> list[Attack]:
 
 def neighbouring_attacks(all_attacks: Sequence[Attack]) -> Iterator[Attack]:
     """The attacks that differ from the decisive one in one field: epochs, layers, then numbers of neighbours."""
-    last = decisive_attack(all_attacks)
+    decisive = decisive_attack(all_attacks)
     for field in Attack._fields:
-        yield from (attack for attack in attacks_along(all_attacks, field) if attack != last)
+        yield from (attack for attack in attacks_along(all_attacks, field) if attack != decisive)
 
 
 def read_curve(table: pa.Table, x_column: str, y_column: str) -> Curve | None:
-    """The column `name` over the column `across`; None without values."""
+    """The column `y_column` and its interval over the column `x_column`; None without values."""
     if not {x_column, y_column} <= set(table.column_names):
         return None
     columns = []

@@ -102,7 +102,7 @@ def _check_disjoint_parts(pool: Part, control: Part | None, named_parts: Mapping
 
 
 def _check_disjoint(query: Part, part: Part, part_name: str, set_name: str = "the query set") -> None:
-    """Raise DatasetError if the part `other` shares an image, or the source of an image, with the set `of`."""
+    """Raise DatasetError if the part shares an image, or the source of an image, with the set `query`."""
     common = common_images(query, part)
     if common:
         rows = ", ".join(f"{first} is {second}" for first, second in common[:MAX_LISTED])

@@ -68,7 +68,7 @@ def partners(pairs: Rows, target: int) -> Rows:
 def leave_pairs_out(phi: Array, member: Mask, pairs: Rows, target: int, max_pairs: int | None = None) -> References:
     """Return the references of a target, (pairs, records) each, without the target and its partner.
 
-    `most` limits the number of pairs, which are the same for the target and its partner.
+    `max_pairs` limits the number of pairs, which are the same for the target and its partner.
     """
     after = (pairs - pairs[target] - 1) % (len(member) // 2)  # the target's own pair comes last
     is_reference = after < (len(member) // 2 - 1 if max_pairs is None else max_pairs)

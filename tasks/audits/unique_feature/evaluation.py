@@ -51,7 +51,7 @@ class Burning:
 def probe_images(
     probe: Dataset, split: ProbeSplit, shape: Shape, count: int = 0, seen_images: TrainingImages | None = None
 ) -> Pixels:
-    """The out-of-distribution probe set in a shape, its first `most` images (0: all), without any that were `seen`."""
+    """The first `count` images (0: all) of the out-of-distribution probe set in a shape, without `seen_images`."""
     images = split_images(load(probe), split)
     if seen_images is None:
         return as_shape(images[: count or None], shape)

@@ -36,7 +36,7 @@ class ReadLetters:
 
 
 def read_letters(feature: Words, family: Sequence[Feature], slopes: Array) -> ReadLetters:
-    """Read the letters at the position of these words from slopes (h, w); `others` give the chance rate."""
+    """Read the letters at the position of these words from slopes (h, w); `family` gives the chance rate."""
     spelled = spell(feature, slopes)
     by_chance = []
     for member in family:
@@ -54,7 +54,7 @@ def spell(feature: Words, slopes: Array) -> str:
 
 
 def _best_letter(feature: Words, letter: str, block: Array) -> str:
-    """The letter of the same kind as `own` that fits a block of slopes best; `own` itself if it is no letter."""
+    """The letter of the same kind as `letter` that fits a block of slopes best; `letter` itself if it is no letter."""
     letters = alphabet(letter)
     if letters is None or not block.size:
         return letter

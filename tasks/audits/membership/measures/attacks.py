@@ -127,7 +127,7 @@ def balanced_part(member: Mask) -> tuple[slice, Mask] | None:
 def score_targets(answers: Answers, pairs: NDArray[np.int64], max_pairs: int | None = None) -> dict[str, Array]:
     """Score every record with each attack on each target, (models, records) each.
 
-    `most` limits the number of pairs of references.
+    `max_pairs` limits the number of pairs of references.
     """
     scores = {attack: np.empty(answers.phi.shape) for attack in ATTACKS}
     right = answers.correct.astype(np.float64)

@@ -177,7 +177,7 @@ def rates(is_called: Mask, member: Mask) -> Iterator[tuple[float, float]]:
 
 
 def numbers_of_pairs(largest: int) -> Sequence[int]:
-    """Return 1, 2, 4, ... below `most`, and `most` itself."""
+    """Return 1, 2, 4, ... below `largest`, and `largest` itself."""
     return [*(2**power for power in range(largest.bit_length()) if 2**power < largest), largest]
 
 

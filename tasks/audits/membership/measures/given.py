@@ -243,7 +243,7 @@ def _split_inputs(config: Ranking, inputs: Inputs) -> tuple[pa.Table | None, lis
 def rank_p_values(target: Array, other_scores: Array, among: Mask) -> Array:
     """Return the p-value, for each record, that the target scores it higher than the models of `among`, (records,).
 
-    `others` and `among` are (models, records). Ties increase the p-value.
+    `other_scores` and `among` are (models, records). Ties increase the p-value.
     """
     p_values: Array = (1 + ((other_scores >= target) & among).sum(axis=0)) / (1 + among.sum(axis=0))
     return p_values

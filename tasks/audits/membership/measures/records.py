@@ -224,7 +224,7 @@ class Pairs:
 
 
 def strongest_pairs(member: Mask, correct: Mask, max_pairs: int) -> Pairs:
-    """Return at most `most` pairs with the smallest p-values, in their order; masks are (models, records)."""
+    """Return at most `max_pairs` pairs with the smallest p-values, in their order; masks are (models, records)."""
     models, records = member.shape
     p_values = _fisher_p_values(models).ravel()
     right = correct.sum(axis=0)
@@ -253,7 +253,7 @@ def strongest_pairs(member: Mask, correct: Mask, max_pairs: int) -> Pairs:
 
 
 def smallest(values: Array, count: int) -> NDArray[np.int64]:
-    """Return the indices of the `most` smallest values, in the given order; the first of equal ones."""
+    """Return the indices of the `count` smallest values, in the given order; the first of equal ones."""
     if len(values) <= count:
         return np.arange(len(values))
     last = np.partition(values, count - 1)[count - 1]
