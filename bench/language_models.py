@@ -155,7 +155,8 @@ class Bench:
 
 def rows(tiny: bool, kind: str, device: torch.device) -> Iterator[Row]:
     """Tokens per second of training and answering, for each size of this kind of models; an empty kind means all."""
-    for size in (size_ for size_ in (TINY if tiny else FULL[device.type]) if kind in size_.model):
+    sizes = TINY if tiny else FULL[device.type]
+    for size in [size for size in sizes if kind in size.model]:
         bench = Bench(size, device)
         tokens = bench.token_count
         training_seconds = timed({"engram": bench.train, "rival": bench.train_by_trainer}, size.rounds, device)
@@ -175,7 +176,7 @@ def rows(tiny: bool, kind: str, device: torch.device) -> Iterator[Row]:
 
 def row(subject: str, tokens: int, seconds: dict[str, dict[str, float]], rival: str) -> Row:
     def describe(run: str) -> str:
-        return ", ".join(f"{tokens / seconds_:,.0f} tokens/s ({clock})" for clock, seconds_ in seconds[run].items())
+        return ", ".join(f"{tokens / elapsed:,.0f} tokens/s ({clock})" for clock, elapsed in seconds[run].items())
 
     judged = next(iter(seconds["engram"]))
     ratio = seconds["rival"][judged] / seconds["engram"][judged]

@@ -19,7 +19,7 @@ LEFT = 5.0
 RIGHT = 95.0
 MIDDLE = 20
 HEIGHT = 54
-MAX_TICKS = 6  # ticks
+MAX_TICKS = 6
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from orchestrator.store import Store
 from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES
 
 KEYED = {RESULTS: "results", STATES: "checkpoints", FAILURES: "tracebacks"}  # needed if a run plans their key
-NEVER_READ = {QUARANTINE: "damaged files set aside", CONFLICTS: "different results of stored keys"}  # never read
+NEVER_READ = {QUARANTINE: "damaged files set aside", CONFLICTS: "different results of stored keys"}
 
 
 @dataclass(frozen=True)

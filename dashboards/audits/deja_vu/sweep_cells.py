@@ -110,7 +110,7 @@ class Cell:
 def compare_cells(run: Run) -> Iterable[Figure | None]:
     """Figures that compare cells, each if at least two cells have its data."""
     setting, names, values = name_cells(run)
-    cells = [Cell(*columns) for columns in zip(names, values, run.cells, strict=False)]
+    cells = [Cell(name, short, cell) for name, short, cell in zip(names, values, run.cells, strict=False)]
     if not cells:
         return ()
     return (

@@ -17,11 +17,11 @@ def share_line(
     """Return a share on a line, as a number per hundred; None without an estimate."""
     if row is None or row["estimate"] is None:
         return None
-    columns = blank_weak_interval(row)
-    low = None if columns["low"] is None else 100 * columns["low"]
-    high = None if columns["high"] is None else 100 * columns["high"]
-    null = None if columns["null"] is None else 100 * columns["null"]
-    return NumberLine(label, 100 * columns["estimate"], low, high, null, null_words, boundaries=boundaries)
+    shown_row = blank_weak_interval(row)
+    low = None if shown_row["low"] is None else 100 * shown_row["low"]
+    high = None if shown_row["high"] is None else 100 * shown_row["high"]
+    null = None if shown_row["null"] is None else 100 * shown_row["null"]
+    return NumberLine(label, 100 * shown_row["estimate"], low, high, null, null_words, boundaries=boundaries)
 
 
 def clearing_boundary(negligible: float) -> tuple[Boundary, ...]:
@@ -31,10 +31,10 @@ def clearing_boundary(negligible: float) -> tuple[Boundary, ...]:
 
 def interval_per_hundred(row: Mapping[str, Any]) -> str:
     """Format the 95 % interval of a share per hundred in parentheses, after a space; empty without an interval."""
-    columns = blank_weak_interval(row)
-    if columns["low"] is None or columns["high"] is None:
+    shown_row = blank_weak_interval(row)
+    if shown_row["low"] is None or shown_row["high"] is None:
         return ""
-    return f" (95 % interval: {range_per_hundred(columns)})"
+    return f" (95 % interval: {range_per_hundred(shown_row)})"
 
 
 def disclose(items: str, *next_steps: str) -> tuple[str, ...]:
